@@ -1,0 +1,3662 @@
+/* GENERATED from src/ by tools/amalgamate - do not edit. Edit src/<file>, then run 'make -C tools amalgamate'. */
+#ifndef SPARSEBIT_ONNX_INCLUDED
+#define SPARSEBIT_ONNX_INCLUDED
+
+/* ---- begin src/base/base_api.h ---- */
+/* base_api.h: status, error, allocator and byte views: what every other part speaks. >>base
+ *
+ * Called by: everything. Calls: nothing. Stands alone in sparsebit_onnx.h.
+ * All functions here are thread-safe: none keeps state.
+ */
+#ifndef SBIT_BASE_API_H
+#define SBIT_BASE_API_H
+
+#include <stdbool.h> /* bool */
+#include <stddef.h>  /* size_t, NULL */
+#include <stdint.h>  /* int64_t and friends */
+
+#define SPARSEBIT_VERSION_MAJOR 0
+#define SPARSEBIT_VERSION_MINOR 1
+#define SPARSEBIT_VERSION_PATCH 0
+#define SPARSEBIT_VERSION "0.1.0"
+
+/* Linkage of every public function: `extern`, or `static` with SPARSEBIT_STATIC. */
+#ifndef SPARSEBIT_API
+#if defined(SPARSEBIT_STATIC)
+#if defined(__GNUC__)
+#define SPARSEBIT_API static __attribute__((unused))
+#else
+#define SPARSEBIT_API static
+#endif
+#else
+#define SPARSEBIT_API extern
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The result of everything that can fail: 0 is success, negative says which class of failure. */
+#define SBIT_STATUS_LIST(X)                                                                        \
+    X(SBIT_OK, 0, "success")                                                                       \
+    X(SBIT_ERR_OUT_OF_MEMORY, -1, "out of memory")                                                 \
+    X(SBIT_ERR_INVALID_ARGUMENT, -2, "invalid argument")                                           \
+    X(SBIT_ERR_IO, -3, "file cannot be read or written")                                           \
+    X(SBIT_ERR_PARSE, -4, "malformed input")                                                       \
+    X(SBIT_ERR_LIMIT, -5, "a size or depth limit was exceeded")                                    \
+    X(SBIT_ERR_UNSUPPORTED, -6, "not supported")                                                   \
+    X(SBIT_ERR_INVALID_MODEL, -7, "the model breaks a rule of ONNX")                               \
+    X(SBIT_ERR_SHAPE, -8, "shapes or types do not fit")                                            \
+    X(SBIT_ERR_NOT_FOUND, -9, "no such name")                                                      \
+    X(SBIT_ERR_DUPLICATE, -10, "name already taken")                                               \
+    X(SBIT_ERR_CONFIG, -11, "invalid configuration")                                               \
+    X(SBIT_ERR_STATE, -12, "called in the wrong order")                                            \
+    X(SBIT_ERR_NUMERIC, -13, "a value is not finite")                                              \
+    X(SBIT_ERR_CANCELLED, -14, "cancelled by the caller")
+
+typedef enum sbit_status {
+#define SBIT__STATUS_ENUM(name, value, text) name = value,
+    SBIT_STATUS_LIST(SBIT__STATUS_ENUM)
+#undef SBIT__STATUS_ENUM
+    SBIT__STATUS_FORCE_INT = 0x7fffffff
+} sbit_status;
+
+/* Details of a failure, owned by the caller; pass NULL where they do not matter.
+ * message: one sentence naming the thing, cut to fit. where: byte offset, "line:column", node or
+ * tensor name, may be empty. Written only on failure. */
+typedef struct sbit_error {
+    sbit_status status;
+    char message[512];
+    char where[128];
+} sbit_error;
+
+/* The fixed English text of a status; "unknown status" for other values. Never NULL. */
+SPARSEBIT_API const char *sbit_status_text(sbit_status status);
+
+/* Where all memory comes from. All three functions or none ({0} = malloc/realloc/free).
+ * alloc_fn returns memory aligned for any type, or NULL; sizes are never 0.
+ * realloc_fn gets the old size; on NULL the old block stays valid.
+ * free_fn gets the size that was asked for; never called with NULL.
+ * Called from the thread that calls the library, never from pool threads. */
+typedef struct sbit_allocator {
+    void *(*alloc_fn)(size_t bytes, void *user);
+    void *(*realloc_fn)(void *ptr, size_t old_bytes, size_t new_bytes, void *user);
+    void (*free_fn)(void *ptr, size_t bytes, void *user);
+    void *user;
+} sbit_allocator;
+
+/* A view of bytes that something else owns. A view of *text* is always followed by a NUL that
+ * `size` does not count, so `data` can be used as a C string; a view of *bytes* is not. */
+typedef struct sbit_str {
+    const char *data; /* NULL only if size is 0 */
+    size_t size;
+} sbit_str;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_BASE_API_H */
+/* ---- end src/base/base_api.h ---- */
+
+/* ---- begin src/onnx/onnx_api.h ---- */
+/* onnx_api.h: the ONNX codec: every message of onnx.proto (IR version 13) and onnx-data.proto as
+ * plain structs, read and written without protobuf. >>onnx
+ *
+ * Called by: users of sparsebit_onnx.h, graph import and export, the tests. Calls: base.
+ * Reading gives one document: one arena holds all structs, text and small arrays; `bytes` fields
+ * (raw_data) are views into the file, which stays mapped. One destroy frees everything.
+ * A document has many readers or one writer. Nothing here knows what an operator means.
+ */
+#ifndef SBIT_ONNX_API_H
+#define SBIT_ONNX_API_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Element types; the numbers are TensorProto.DataType's. Bits of one element in comments. */
+#define SBIT_DTYPE_LIST(X) /* name, number, bits (0 = no fixed size), text */                      \
+    X(SBIT_UNDEFINED, 0, 0, "undefined")                                                           \
+    X(SBIT_F32, 1, 32, "float32")                                                                  \
+    X(SBIT_U8, 2, 8, "uint8")                                                                      \
+    X(SBIT_I8, 3, 8, "int8")                                                                       \
+    X(SBIT_U16, 4, 16, "uint16")                                                                   \
+    X(SBIT_I16, 5, 16, "int16")                                                                    \
+    X(SBIT_I32, 6, 32, "int32")                                                                    \
+    X(SBIT_I64, 7, 64, "int64")                                                                    \
+    X(SBIT_STRING, 8, 0, "string")                                                                 \
+    X(SBIT_BOOL, 9, 8, "bool")                                                                     \
+    X(SBIT_F16, 10, 16, "float16")                                                                 \
+    X(SBIT_F64, 11, 64, "float64")                                                                 \
+    X(SBIT_U32, 12, 32, "uint32")                                                                  \
+    X(SBIT_U64, 13, 64, "uint64")                                                                  \
+    X(SBIT_C64, 14, 64, "complex64")                                                               \
+    X(SBIT_C128, 15, 128, "complex128")                                                            \
+    X(SBIT_BF16, 16, 16, "bfloat16")                                                               \
+    X(SBIT_F8E4M3FN, 17, 8, "float8e4m3fn")                                                        \
+    X(SBIT_F8E4M3FNUZ, 18, 8, "float8e4m3fnuz")                                                    \
+    X(SBIT_F8E5M2, 19, 8, "float8e5m2")                                                            \
+    X(SBIT_F8E5M2FNUZ, 20, 8, "float8e5m2fnuz")                                                    \
+    X(SBIT_U4, 21, 4, "uint4")                                                                     \
+    X(SBIT_I4, 22, 4, "int4")                                                                      \
+    X(SBIT_F4E2M1, 23, 4, "float4e2m1")                                                            \
+    X(SBIT_F8E8M0, 24, 8, "float8e8m0")                                                            \
+    X(SBIT_U2, 25, 2, "uint2")                                                                     \
+    X(SBIT_I2, 26, 2, "int2")
+
+typedef enum sbit_dtype {
+#define SBIT__DTYPE_ENUM(name, number, bits, text) name = number,
+    SBIT_DTYPE_LIST(SBIT__DTYPE_ENUM)
+#undef SBIT__DTYPE_ENUM
+    SBIT_DTYPE_COUNT
+} sbit_dtype;
+
+SPARSEBIT_API const char *sbit_dtype_name(int32_t dtype); /* "unknown" for other numbers */
+SPARSEBIT_API int sbit_dtype_bits(int32_t dtype);         /* 0: string, undefined, unknown */
+/* Bytes of `count` elements as raw_data stores them (2 and 4 bit types are packed, low bits
+ * first, rows not padded). False: no fixed size, or overflow. */
+SPARSEBIT_API bool sbit_dtype_bytes(int32_t dtype, int64_t count, size_t *bytes);
+
+/* AttributeProto.AttributeType */
+typedef enum sbit_onnx_attribute_type {
+    SBIT_ONNX_ATTR_UNDEFINED = 0,
+    SBIT_ONNX_ATTR_FLOAT = 1,
+    SBIT_ONNX_ATTR_INT = 2,
+    SBIT_ONNX_ATTR_STRING = 3,
+    SBIT_ONNX_ATTR_TENSOR = 4,
+    SBIT_ONNX_ATTR_GRAPH = 5,
+    SBIT_ONNX_ATTR_FLOATS = 6,
+    SBIT_ONNX_ATTR_INTS = 7,
+    SBIT_ONNX_ATTR_STRINGS = 8,
+    SBIT_ONNX_ATTR_TENSORS = 9,
+    SBIT_ONNX_ATTR_GRAPHS = 10,
+    SBIT_ONNX_ATTR_SPARSE_TENSOR = 11,
+    SBIT_ONNX_ATTR_SPARSE_TENSORS = 12,
+    SBIT_ONNX_ATTR_TYPE_PROTO = 13,
+    SBIT_ONNX_ATTR_TYPE_PROTOS = 14
+} sbit_onnx_attribute_type;
+
+/* What every message starts with. */
+typedef struct sbit_onnx_msg {
+    uint32_t has;       /* bit n: the singular field with number n is present */
+    uint32_t repacked;  /* bit n: repeated field n uses the other packing than onnx.proto says */
+    sbit_str unknown;   /* fields the schema does not know, byte for byte, written back last */
+} sbit_onnx_msg;
+
+/* Presence of a singular field, and setting it: SBIT_ONNX_SET(node, SBIT_ONNX_NODE_NAME, name,
+ * text). Message-typed fields are present when their pointer is not NULL; `has` is not asked. */
+#define SBIT_ONNX_HAS(message, field) (((message)->msg.has >> (field)) & 1u)
+#define SBIT_ONNX_SET(message, field, member, value)                                               \
+    ((message)->msg.has |= 1u << (field), (message)->member = (value))
+#define SBIT_ONNX_CLEAR(message, field) ((message)->msg.has &= ~(1u << (field)))
+
+/* `text` fields are NUL-terminated views in the arena; repeated fields are pointer + count. */
+
+/* Message kinds, in the order of the schema table. */
+typedef enum sbit_onnx_kind {
+    SBIT_ONNX_STRING_ENTRY = 0,
+    SBIT_ONNX_OPSET_ID,
+    SBIT_ONNX_SEGMENT,
+    SBIT_ONNX_TENSOR,
+    SBIT_ONNX_SPARSE_TENSOR,
+    SBIT_ONNX_DIMENSION,
+    SBIT_ONNX_SHAPE,
+    SBIT_ONNX_TYPE_TENSOR,
+    SBIT_ONNX_TYPE_SPARSE_TENSOR,
+    SBIT_ONNX_TYPE_SEQUENCE,
+    SBIT_ONNX_TYPE_MAP,
+    SBIT_ONNX_TYPE_OPTIONAL,
+    SBIT_ONNX_TYPE_OPAQUE,
+    SBIT_ONNX_TYPE,
+    SBIT_ONNX_VALUE_INFO,
+    SBIT_ONNX_ATTRIBUTE,
+    SBIT_ONNX_INT_INT_LIST_ENTRY,
+    SBIT_ONNX_SIMPLE_SHARDED_DIM,
+    SBIT_ONNX_SHARDED_DIM,
+    SBIT_ONNX_SHARDING_SPEC,
+    SBIT_ONNX_NODE_DEVICE_CONFIGURATION,
+    SBIT_ONNX_NODE,
+    SBIT_ONNX_TENSOR_ANNOTATION,
+    SBIT_ONNX_GRAPH,
+    SBIT_ONNX_TRAINING_INFO,
+    SBIT_ONNX_FUNCTION,
+    SBIT_ONNX_DEVICE_CONFIGURATION,
+    SBIT_ONNX_MODEL,
+    SBIT_ONNX_SEQUENCE,
+    SBIT_ONNX_MAP,
+    SBIT_ONNX_OPTIONAL,
+    SBIT_ONNX_KIND_COUNT
+} sbit_onnx_kind;
+
+typedef struct sbit_onnx_string_entry sbit_onnx_string_entry;
+typedef struct sbit_onnx_opset_id sbit_onnx_opset_id;
+typedef struct sbit_onnx_segment sbit_onnx_segment;
+typedef struct sbit_onnx_tensor sbit_onnx_tensor;
+typedef struct sbit_onnx_sparse_tensor sbit_onnx_sparse_tensor;
+typedef struct sbit_onnx_dimension sbit_onnx_dimension;
+typedef struct sbit_onnx_shape sbit_onnx_shape;
+typedef struct sbit_onnx_type_tensor sbit_onnx_type_tensor;
+typedef struct sbit_onnx_type_sparse_tensor sbit_onnx_type_sparse_tensor;
+typedef struct sbit_onnx_type_sequence sbit_onnx_type_sequence;
+typedef struct sbit_onnx_type_map sbit_onnx_type_map;
+typedef struct sbit_onnx_type_optional sbit_onnx_type_optional;
+typedef struct sbit_onnx_type_opaque sbit_onnx_type_opaque;
+typedef struct sbit_onnx_type sbit_onnx_type;
+typedef struct sbit_onnx_value_info sbit_onnx_value_info;
+typedef struct sbit_onnx_attribute sbit_onnx_attribute;
+typedef struct sbit_onnx_int_int_list_entry sbit_onnx_int_int_list_entry;
+typedef struct sbit_onnx_simple_sharded_dim sbit_onnx_simple_sharded_dim;
+typedef struct sbit_onnx_sharded_dim sbit_onnx_sharded_dim;
+typedef struct sbit_onnx_sharding_spec sbit_onnx_sharding_spec;
+typedef struct sbit_onnx_node_device_configuration sbit_onnx_node_device_configuration;
+typedef struct sbit_onnx_node sbit_onnx_node;
+typedef struct sbit_onnx_tensor_annotation sbit_onnx_tensor_annotation;
+typedef struct sbit_onnx_graph sbit_onnx_graph;
+typedef struct sbit_onnx_training_info sbit_onnx_training_info;
+typedef struct sbit_onnx_function sbit_onnx_function;
+typedef struct sbit_onnx_device_configuration sbit_onnx_device_configuration;
+typedef struct sbit_onnx_model sbit_onnx_model;
+typedef struct sbit_onnx_sequence sbit_onnx_sequence;
+typedef struct sbit_onnx_map sbit_onnx_map;
+typedef struct sbit_onnx_optional sbit_onnx_optional;
+
+/* StringStringEntryProto (string_entry). */
+enum {
+    SBIT_ONNX_STRING_ENTRY_KEY = 1,
+    SBIT_ONNX_STRING_ENTRY_VALUE = 2
+};
+struct sbit_onnx_string_entry {
+    sbit_onnx_msg msg;
+    sbit_str key;
+    sbit_str value;
+};
+
+/* OperatorSetIdProto (opset_id). */
+enum {
+    SBIT_ONNX_OPSET_ID_DOMAIN = 1,
+    SBIT_ONNX_OPSET_ID_VERSION = 2
+};
+struct sbit_onnx_opset_id {
+    sbit_onnx_msg msg;
+    sbit_str domain;
+    int64_t version;
+};
+
+/* TensorProto.Segment (segment). */
+enum {
+    SBIT_ONNX_SEGMENT_BEGIN = 1,
+    SBIT_ONNX_SEGMENT_END = 2
+};
+struct sbit_onnx_segment {
+    sbit_onnx_msg msg;
+    int64_t begin;
+    int64_t end;
+};
+
+/* TensorProto (tensor). Exactly one of the data fields holds the elements; see sbit_onnx_tensor_data. */
+enum {
+    SBIT_ONNX_TENSOR_DIMS = 1,
+    SBIT_ONNX_TENSOR_DATA_TYPE = 2,
+    SBIT_ONNX_TENSOR_SEGMENT = 3,
+    SBIT_ONNX_TENSOR_FLOAT_DATA = 4,
+    SBIT_ONNX_TENSOR_INT32_DATA = 5,
+    SBIT_ONNX_TENSOR_STRING_DATA = 6,
+    SBIT_ONNX_TENSOR_INT64_DATA = 7,
+    SBIT_ONNX_TENSOR_NAME = 8,
+    SBIT_ONNX_TENSOR_RAW_DATA = 9,
+    SBIT_ONNX_TENSOR_DOUBLE_DATA = 10,
+    SBIT_ONNX_TENSOR_UINT64_DATA = 11,
+    SBIT_ONNX_TENSOR_DOC_STRING = 12,
+    SBIT_ONNX_TENSOR_EXTERNAL_DATA = 13,
+    SBIT_ONNX_TENSOR_DATA_LOCATION = 14,
+    SBIT_ONNX_TENSOR_METADATA_PROPS = 16
+};
+struct sbit_onnx_tensor {
+    sbit_onnx_msg msg;
+    int64_t *dims;
+    size_t dims_count;
+    int32_t data_type;
+    sbit_onnx_segment *segment;
+    float *float_data;
+    size_t float_data_count;
+    int32_t *int32_data;
+    size_t int32_data_count;
+    sbit_str *string_data;
+    size_t string_data_count;
+    int64_t *int64_data;
+    size_t int64_data_count;
+    sbit_str name;
+    sbit_str raw_data; /* bytes: not NUL-terminated */
+    double *double_data;
+    size_t double_data_count;
+    uint64_t *uint64_data;
+    size_t uint64_data_count;
+    sbit_str doc_string;
+    sbit_onnx_string_entry *external_data;
+    size_t external_data_count;
+    int32_t data_location;
+    sbit_onnx_string_entry *metadata_props;
+    size_t metadata_props_count;
+};
+
+/* SparseTensorProto (sparse_tensor). */
+enum {
+    SBIT_ONNX_SPARSE_TENSOR_VALUES = 1,
+    SBIT_ONNX_SPARSE_TENSOR_INDICES = 2,
+    SBIT_ONNX_SPARSE_TENSOR_DIMS = 3
+};
+struct sbit_onnx_sparse_tensor {
+    sbit_onnx_msg msg;
+    sbit_onnx_tensor *values;
+    sbit_onnx_tensor *indices;
+    int64_t *dims;
+    size_t dims_count;
+};
+
+/* TensorShapeProto.Dimension (dimension). dim_value or dim_param, told apart by SBIT_ONNX_HAS; neither: unknown. */
+enum {
+    SBIT_ONNX_DIMENSION_DIM_VALUE = 1,
+    SBIT_ONNX_DIMENSION_DIM_PARAM = 2,
+    SBIT_ONNX_DIMENSION_DENOTATION = 3
+};
+struct sbit_onnx_dimension {
+    sbit_onnx_msg msg;
+    int64_t dim_value;
+    sbit_str dim_param;
+    sbit_str denotation;
+};
+
+/* TensorShapeProto (shape). */
+enum {
+    SBIT_ONNX_SHAPE_DIM = 1
+};
+struct sbit_onnx_shape {
+    sbit_onnx_msg msg;
+    sbit_onnx_dimension *dim;
+    size_t dim_count;
+};
+
+/* TypeProto.Tensor (type_tensor). */
+enum {
+    SBIT_ONNX_TYPE_TENSOR_ELEM_TYPE = 1,
+    SBIT_ONNX_TYPE_TENSOR_SHAPE = 2
+};
+struct sbit_onnx_type_tensor {
+    sbit_onnx_msg msg;
+    int32_t elem_type;
+    sbit_onnx_shape *shape;
+};
+
+/* TypeProto.SparseTensor (type_sparse_tensor). */
+enum {
+    SBIT_ONNX_TYPE_SPARSE_TENSOR_ELEM_TYPE = 1,
+    SBIT_ONNX_TYPE_SPARSE_TENSOR_SHAPE = 2
+};
+struct sbit_onnx_type_sparse_tensor {
+    sbit_onnx_msg msg;
+    int32_t elem_type;
+    sbit_onnx_shape *shape;
+};
+
+/* TypeProto.Sequence (type_sequence). */
+enum {
+    SBIT_ONNX_TYPE_SEQUENCE_ELEM_TYPE = 1
+};
+struct sbit_onnx_type_sequence {
+    sbit_onnx_msg msg;
+    sbit_onnx_type *elem_type;
+};
+
+/* TypeProto.Map (type_map). */
+enum {
+    SBIT_ONNX_TYPE_MAP_KEY_TYPE = 1,
+    SBIT_ONNX_TYPE_MAP_VALUE_TYPE = 2
+};
+struct sbit_onnx_type_map {
+    sbit_onnx_msg msg;
+    int32_t key_type;
+    sbit_onnx_type *value_type;
+};
+
+/* TypeProto.Optional (type_optional). */
+enum {
+    SBIT_ONNX_TYPE_OPTIONAL_ELEM_TYPE = 1
+};
+struct sbit_onnx_type_optional {
+    sbit_onnx_msg msg;
+    sbit_onnx_type *elem_type;
+};
+
+/* TypeProto.Opaque (type_opaque). */
+enum {
+    SBIT_ONNX_TYPE_OPAQUE_DOMAIN = 1,
+    SBIT_ONNX_TYPE_OPAQUE_NAME = 2
+};
+struct sbit_onnx_type_opaque {
+    sbit_onnx_msg msg;
+    sbit_str domain;
+    sbit_str name;
+};
+
+/* TypeProto (type). At most one of the six *_type pointers is set. */
+enum {
+    SBIT_ONNX_TYPE_TENSOR_TYPE = 1,
+    SBIT_ONNX_TYPE_SEQUENCE_TYPE = 4,
+    SBIT_ONNX_TYPE_MAP_TYPE = 5,
+    SBIT_ONNX_TYPE_DENOTATION = 6,
+    SBIT_ONNX_TYPE_OPAQUE_TYPE = 7,
+    SBIT_ONNX_TYPE_SPARSE_TENSOR_TYPE = 8,
+    SBIT_ONNX_TYPE_OPTIONAL_TYPE = 9
+};
+struct sbit_onnx_type {
+    sbit_onnx_msg msg;
+    sbit_onnx_type_tensor *tensor_type;
+    sbit_onnx_type_sequence *sequence_type;
+    sbit_onnx_type_map *map_type;
+    sbit_str denotation;
+    sbit_onnx_type_opaque *opaque_type;
+    sbit_onnx_type_sparse_tensor *sparse_tensor_type;
+    sbit_onnx_type_optional *optional_type;
+};
+
+/* ValueInfoProto (value_info). */
+enum {
+    SBIT_ONNX_VALUE_INFO_NAME = 1,
+    SBIT_ONNX_VALUE_INFO_TYPE = 2,
+    SBIT_ONNX_VALUE_INFO_DOC_STRING = 3,
+    SBIT_ONNX_VALUE_INFO_METADATA_PROPS = 4
+};
+struct sbit_onnx_value_info {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    sbit_onnx_type *type;
+    sbit_str doc_string;
+    sbit_onnx_string_entry *metadata_props;
+    size_t metadata_props_count;
+};
+
+/* AttributeProto (attribute). `type` says which field holds the value (enum sbit_onnx_attribute_type). */
+enum {
+    SBIT_ONNX_ATTRIBUTE_NAME = 1,
+    SBIT_ONNX_ATTRIBUTE_F = 2,
+    SBIT_ONNX_ATTRIBUTE_I = 3,
+    SBIT_ONNX_ATTRIBUTE_S = 4,
+    SBIT_ONNX_ATTRIBUTE_T = 5,
+    SBIT_ONNX_ATTRIBUTE_G = 6,
+    SBIT_ONNX_ATTRIBUTE_FLOATS = 7,
+    SBIT_ONNX_ATTRIBUTE_INTS = 8,
+    SBIT_ONNX_ATTRIBUTE_STRINGS = 9,
+    SBIT_ONNX_ATTRIBUTE_TENSORS = 10,
+    SBIT_ONNX_ATTRIBUTE_GRAPHS = 11,
+    SBIT_ONNX_ATTRIBUTE_DOC_STRING = 13,
+    SBIT_ONNX_ATTRIBUTE_TP = 14,
+    SBIT_ONNX_ATTRIBUTE_TYPE_PROTOS = 15,
+    SBIT_ONNX_ATTRIBUTE_TYPE = 20,
+    SBIT_ONNX_ATTRIBUTE_REF_ATTR_NAME = 21,
+    SBIT_ONNX_ATTRIBUTE_SPARSE_TENSOR = 22,
+    SBIT_ONNX_ATTRIBUTE_SPARSE_TENSORS = 23
+};
+struct sbit_onnx_attribute {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    float f;
+    int64_t i;
+    sbit_str s; /* bytes: not NUL-terminated */
+    sbit_onnx_tensor *t;
+    sbit_onnx_graph *g;
+    float *floats;
+    size_t floats_count;
+    int64_t *ints;
+    size_t ints_count;
+    sbit_str *strings;
+    size_t strings_count;
+    sbit_onnx_tensor *tensors;
+    size_t tensors_count;
+    sbit_onnx_graph *graphs;
+    size_t graphs_count;
+    sbit_str doc_string;
+    sbit_onnx_type *tp;
+    sbit_onnx_type *type_protos;
+    size_t type_protos_count;
+    int32_t type;
+    sbit_str ref_attr_name;
+    sbit_onnx_sparse_tensor *sparse_tensor;
+    sbit_onnx_sparse_tensor *sparse_tensors;
+    size_t sparse_tensors_count;
+};
+
+/* IntIntListEntryProto (int_int_list_entry). */
+enum {
+    SBIT_ONNX_INT_INT_LIST_ENTRY_KEY = 1,
+    SBIT_ONNX_INT_INT_LIST_ENTRY_VALUE = 2
+};
+struct sbit_onnx_int_int_list_entry {
+    sbit_onnx_msg msg;
+    int64_t key;
+    int64_t *value;
+    size_t value_count;
+};
+
+/* SimpleShardedDimProto (simple_sharded_dim). */
+enum {
+    SBIT_ONNX_SIMPLE_SHARDED_DIM_DIM_VALUE = 1,
+    SBIT_ONNX_SIMPLE_SHARDED_DIM_DIM_PARAM = 2,
+    SBIT_ONNX_SIMPLE_SHARDED_DIM_NUM_SHARDS = 3
+};
+struct sbit_onnx_simple_sharded_dim {
+    sbit_onnx_msg msg;
+    int64_t dim_value;
+    sbit_str dim_param;
+    int64_t num_shards;
+};
+
+/* ShardedDimProto (sharded_dim). */
+enum {
+    SBIT_ONNX_SHARDED_DIM_AXIS = 1,
+    SBIT_ONNX_SHARDED_DIM_SIMPLE_SHARDING = 2
+};
+struct sbit_onnx_sharded_dim {
+    sbit_onnx_msg msg;
+    int64_t axis;
+    sbit_onnx_simple_sharded_dim *simple_sharding;
+    size_t simple_sharding_count;
+};
+
+/* ShardingSpecProto (sharding_spec). */
+enum {
+    SBIT_ONNX_SHARDING_SPEC_TENSOR_NAME = 1,
+    SBIT_ONNX_SHARDING_SPEC_DEVICE = 2,
+    SBIT_ONNX_SHARDING_SPEC_INDEX_TO_DEVICE_GROUP_MAP = 3,
+    SBIT_ONNX_SHARDING_SPEC_SHARDED_DIM = 4
+};
+struct sbit_onnx_sharding_spec {
+    sbit_onnx_msg msg;
+    sbit_str tensor_name;
+    int64_t *device;
+    size_t device_count;
+    sbit_onnx_int_int_list_entry *index_to_device_group_map;
+    size_t index_to_device_group_map_count;
+    sbit_onnx_sharded_dim *sharded_dim;
+    size_t sharded_dim_count;
+};
+
+/* NodeDeviceConfigurationProto (node_device_configuration). */
+enum {
+    SBIT_ONNX_NODE_DEVICE_CONFIGURATION_CONFIGURATION_ID = 1,
+    SBIT_ONNX_NODE_DEVICE_CONFIGURATION_SHARDING_SPEC = 2,
+    SBIT_ONNX_NODE_DEVICE_CONFIGURATION_PIPELINE_STAGE = 3
+};
+struct sbit_onnx_node_device_configuration {
+    sbit_onnx_msg msg;
+    sbit_str configuration_id;
+    sbit_onnx_sharding_spec *sharding_spec;
+    size_t sharding_spec_count;
+    int32_t pipeline_stage;
+};
+
+/* NodeProto (node). */
+enum {
+    SBIT_ONNX_NODE_INPUT = 1,
+    SBIT_ONNX_NODE_OUTPUT = 2,
+    SBIT_ONNX_NODE_NAME = 3,
+    SBIT_ONNX_NODE_OP_TYPE = 4,
+    SBIT_ONNX_NODE_ATTRIBUTE = 5,
+    SBIT_ONNX_NODE_DOC_STRING = 6,
+    SBIT_ONNX_NODE_DOMAIN = 7,
+    SBIT_ONNX_NODE_OVERLOAD = 8,
+    SBIT_ONNX_NODE_METADATA_PROPS = 9,
+    SBIT_ONNX_NODE_DEVICE_CONFIGURATIONS = 10
+};
+struct sbit_onnx_node {
+    sbit_onnx_msg msg;
+    sbit_str *input;
+    size_t input_count;
+    sbit_str *output;
+    size_t output_count;
+    sbit_str name;
+    sbit_str op_type;
+    sbit_onnx_attribute *attribute;
+    size_t attribute_count;
+    sbit_str doc_string;
+    sbit_str domain;
+    sbit_str overload;
+    sbit_onnx_string_entry *metadata_props;
+    size_t metadata_props_count;
+    sbit_onnx_node_device_configuration *device_configurations;
+    size_t device_configurations_count;
+};
+
+/* TensorAnnotation (tensor_annotation). */
+enum {
+    SBIT_ONNX_TENSOR_ANNOTATION_TENSOR_NAME = 1,
+    SBIT_ONNX_TENSOR_ANNOTATION_QUANT_PARAMETER_TENSOR_NAMES = 2
+};
+struct sbit_onnx_tensor_annotation {
+    sbit_onnx_msg msg;
+    sbit_str tensor_name;
+    sbit_onnx_string_entry *quant_parameter_tensor_names;
+    size_t quant_parameter_tensor_names_count;
+};
+
+/* GraphProto (graph). */
+enum {
+    SBIT_ONNX_GRAPH_NODE = 1,
+    SBIT_ONNX_GRAPH_NAME = 2,
+    SBIT_ONNX_GRAPH_INITIALIZER = 5,
+    SBIT_ONNX_GRAPH_DOC_STRING = 10,
+    SBIT_ONNX_GRAPH_INPUT = 11,
+    SBIT_ONNX_GRAPH_OUTPUT = 12,
+    SBIT_ONNX_GRAPH_VALUE_INFO = 13,
+    SBIT_ONNX_GRAPH_QUANTIZATION_ANNOTATION = 14,
+    SBIT_ONNX_GRAPH_SPARSE_INITIALIZER = 15,
+    SBIT_ONNX_GRAPH_METADATA_PROPS = 16
+};
+struct sbit_onnx_graph {
+    sbit_onnx_msg msg;
+    sbit_onnx_node *node;
+    size_t node_count;
+    sbit_str name;
+    sbit_onnx_tensor *initializer;
+    size_t initializer_count;
+    sbit_str doc_string;
+    sbit_onnx_value_info *input;
+    size_t input_count;
+    sbit_onnx_value_info *output;
+    size_t output_count;
+    sbit_onnx_value_info *value_info;
+    size_t value_info_count;
+    sbit_onnx_tensor_annotation *quantization_annotation;
+    size_t quantization_annotation_count;
+    sbit_onnx_sparse_tensor *sparse_initializer;
+    size_t sparse_initializer_count;
+    sbit_onnx_string_entry *metadata_props;
+    size_t metadata_props_count;
+};
+
+/* TrainingInfoProto (training_info). */
+enum {
+    SBIT_ONNX_TRAINING_INFO_INITIALIZATION = 1,
+    SBIT_ONNX_TRAINING_INFO_ALGORITHM = 2,
+    SBIT_ONNX_TRAINING_INFO_INITIALIZATION_BINDING = 3,
+    SBIT_ONNX_TRAINING_INFO_UPDATE_BINDING = 4
+};
+struct sbit_onnx_training_info {
+    sbit_onnx_msg msg;
+    sbit_onnx_graph *initialization;
+    sbit_onnx_graph *algorithm;
+    sbit_onnx_string_entry *initialization_binding;
+    size_t initialization_binding_count;
+    sbit_onnx_string_entry *update_binding;
+    size_t update_binding_count;
+};
+
+/* FunctionProto (function). */
+enum {
+    SBIT_ONNX_FUNCTION_NAME = 1,
+    SBIT_ONNX_FUNCTION_INPUT = 4,
+    SBIT_ONNX_FUNCTION_OUTPUT = 5,
+    SBIT_ONNX_FUNCTION_ATTRIBUTE = 6,
+    SBIT_ONNX_FUNCTION_NODE = 7,
+    SBIT_ONNX_FUNCTION_DOC_STRING = 8,
+    SBIT_ONNX_FUNCTION_OPSET_IMPORT = 9,
+    SBIT_ONNX_FUNCTION_DOMAIN = 10,
+    SBIT_ONNX_FUNCTION_ATTRIBUTE_PROTO = 11,
+    SBIT_ONNX_FUNCTION_VALUE_INFO = 12,
+    SBIT_ONNX_FUNCTION_OVERLOAD = 13,
+    SBIT_ONNX_FUNCTION_METADATA_PROPS = 14
+};
+struct sbit_onnx_function {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    sbit_str *input;
+    size_t input_count;
+    sbit_str *output;
+    size_t output_count;
+    sbit_str *attribute;
+    size_t attribute_count;
+    sbit_onnx_node *node;
+    size_t node_count;
+    sbit_str doc_string;
+    sbit_onnx_opset_id *opset_import;
+    size_t opset_import_count;
+    sbit_str domain;
+    sbit_onnx_attribute *attribute_proto;
+    size_t attribute_proto_count;
+    sbit_onnx_value_info *value_info;
+    size_t value_info_count;
+    sbit_str overload;
+    sbit_onnx_string_entry *metadata_props;
+    size_t metadata_props_count;
+};
+
+/* DeviceConfigurationProto (device_configuration). */
+enum {
+    SBIT_ONNX_DEVICE_CONFIGURATION_NAME = 1,
+    SBIT_ONNX_DEVICE_CONFIGURATION_NUM_DEVICES = 2,
+    SBIT_ONNX_DEVICE_CONFIGURATION_DEVICE = 3
+};
+struct sbit_onnx_device_configuration {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    int32_t num_devices;
+    sbit_str *device;
+    size_t device_count;
+};
+
+/* ModelProto (model). */
+enum {
+    SBIT_ONNX_MODEL_IR_VERSION = 1,
+    SBIT_ONNX_MODEL_PRODUCER_NAME = 2,
+    SBIT_ONNX_MODEL_PRODUCER_VERSION = 3,
+    SBIT_ONNX_MODEL_DOMAIN = 4,
+    SBIT_ONNX_MODEL_MODEL_VERSION = 5,
+    SBIT_ONNX_MODEL_DOC_STRING = 6,
+    SBIT_ONNX_MODEL_GRAPH = 7,
+    SBIT_ONNX_MODEL_OPSET_IMPORT = 8,
+    SBIT_ONNX_MODEL_METADATA_PROPS = 14,
+    SBIT_ONNX_MODEL_TRAINING_INFO = 20,
+    SBIT_ONNX_MODEL_FUNCTIONS = 25,
+    SBIT_ONNX_MODEL_CONFIGURATION = 26
+};
+struct sbit_onnx_model {
+    sbit_onnx_msg msg;
+    int64_t ir_version;
+    sbit_str producer_name;
+    sbit_str producer_version;
+    sbit_str domain;
+    int64_t model_version;
+    sbit_str doc_string;
+    sbit_onnx_graph *graph;
+    sbit_onnx_opset_id *opset_import;
+    size_t opset_import_count;
+    sbit_onnx_string_entry *metadata_props;
+    size_t metadata_props_count;
+    sbit_onnx_training_info *training_info;
+    size_t training_info_count;
+    sbit_onnx_function *functions;
+    size_t functions_count;
+    sbit_onnx_device_configuration *configuration;
+    size_t configuration_count;
+};
+
+/* SequenceProto (sequence). Standalone value files (onnx-data.proto). */
+enum {
+    SBIT_ONNX_SEQUENCE_NAME = 1,
+    SBIT_ONNX_SEQUENCE_ELEM_TYPE = 2,
+    SBIT_ONNX_SEQUENCE_TENSOR_VALUES = 3,
+    SBIT_ONNX_SEQUENCE_SPARSE_TENSOR_VALUES = 4,
+    SBIT_ONNX_SEQUENCE_SEQUENCE_VALUES = 5,
+    SBIT_ONNX_SEQUENCE_MAP_VALUES = 6,
+    SBIT_ONNX_SEQUENCE_OPTIONAL_VALUES = 7
+};
+struct sbit_onnx_sequence {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    int32_t elem_type;
+    sbit_onnx_tensor *tensor_values;
+    size_t tensor_values_count;
+    sbit_onnx_sparse_tensor *sparse_tensor_values;
+    size_t sparse_tensor_values_count;
+    sbit_onnx_sequence *sequence_values;
+    size_t sequence_values_count;
+    sbit_onnx_map *map_values;
+    size_t map_values_count;
+    sbit_onnx_optional *optional_values;
+    size_t optional_values_count;
+};
+
+/* MapProto (map). */
+enum {
+    SBIT_ONNX_MAP_NAME = 1,
+    SBIT_ONNX_MAP_KEY_TYPE = 2,
+    SBIT_ONNX_MAP_KEYS = 3,
+    SBIT_ONNX_MAP_STRING_KEYS = 4,
+    SBIT_ONNX_MAP_VALUES = 5
+};
+struct sbit_onnx_map {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    int32_t key_type;
+    int64_t *keys;
+    size_t keys_count;
+    sbit_str *string_keys;
+    size_t string_keys_count;
+    sbit_onnx_sequence *values;
+};
+
+/* OptionalProto (optional). */
+enum {
+    SBIT_ONNX_OPTIONAL_NAME = 1,
+    SBIT_ONNX_OPTIONAL_ELEM_TYPE = 2,
+    SBIT_ONNX_OPTIONAL_TENSOR_VALUE = 3,
+    SBIT_ONNX_OPTIONAL_SPARSE_TENSOR_VALUE = 4,
+    SBIT_ONNX_OPTIONAL_SEQUENCE_VALUE = 5,
+    SBIT_ONNX_OPTIONAL_MAP_VALUE = 6,
+    SBIT_ONNX_OPTIONAL_OPTIONAL_VALUE = 7
+};
+struct sbit_onnx_optional {
+    sbit_onnx_msg msg;
+    sbit_str name;
+    int32_t elem_type;
+    sbit_onnx_tensor *tensor_value;
+    sbit_onnx_sparse_tensor *sparse_tensor_value;
+    sbit_onnx_sequence *sequence_value;
+    sbit_onnx_map *map_value;
+    sbit_onnx_optional *optional_value;
+};
+/* >>documents: a message of any kind with the memory it lives in. */
+typedef struct sbit_onnx_doc sbit_onnx_doc;
+
+/* How to read; {0} is the default. */
+typedef struct sbit_onnx_read_desc {
+    sbit_allocator allocator;   /* {0}: malloc */
+    sbit_onnx_kind kind;        /* 0 (SBIT_ONNX_STRING_ENTRY): SBIT_ONNX_MODEL */
+    size_t max_arena_bytes;     /* 0: 1 GiB + 8 times the input size; structs and text, not weights */
+    uint32_t max_depth;         /* 0: 100 nested messages */
+    uint64_t max_file_bytes;    /* 0: no limit but the address space */
+} sbit_onnx_read_desc;
+
+/* Reads a document from a file (mapped while the document lives) or from memory that the caller
+ * keeps unchanged until the document is destroyed. desc may be NULL. On failure *out is untouched;
+ * error->where is the byte offset, the message names the field path ("graph.node[3].attribute[0]").
+ * Errors: IO, PARSE, LIMIT, OUT_OF_MEMORY. Free with sbit_onnx_destroy. */
+SPARSEBIT_API sbit_status sbit_onnx_load(const char *path, const sbit_onnx_read_desc *desc,
+                                         sbit_onnx_doc **out, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_onnx_read(const void *bytes, size_t size,
+                                         const sbit_onnx_read_desc *desc, sbit_onnx_doc **out,
+                                         sbit_error *error);
+/* An empty document of desc->kind to build a message in. */
+SPARSEBIT_API sbit_status sbit_onnx_create(const sbit_onnx_read_desc *desc, sbit_onnx_doc **out,
+                                           sbit_error *error);
+SPARSEBIT_API void sbit_onnx_destroy(sbit_onnx_doc *doc); /* NULL is fine */
+
+SPARSEBIT_API sbit_onnx_kind sbit_onnx_doc_kind(const sbit_onnx_doc *doc);
+SPARSEBIT_API void *sbit_onnx_doc_root(sbit_onnx_doc *doc);            /* never NULL */
+SPARSEBIT_API sbit_onnx_model *sbit_onnx_doc_model(sbit_onnx_doc *doc); /* NULL: other kind */
+/* The folder of the loaded file ("." if none): where external data is looked for. */
+SPARSEBIT_API const char *sbit_onnx_doc_folder(const sbit_onnx_doc *doc);
+
+/* Memory that lives as long as the document, zeroed; NULL when out of memory. */
+SPARSEBIT_API void *sbit_onnx_alloc(sbit_onnx_doc *doc, size_t count, size_t bytes_each);
+SPARSEBIT_API sbit_status sbit_onnx_text(sbit_onnx_doc *doc, const char *text, size_t size,
+                                         sbit_str *out, sbit_error *error); /* copies */
+/* Deep copy of a message of `kind` into doc's arena. Bytes fields too when copy_bytes, else they
+ * stay borrowed from what the source borrows from. */
+SPARSEBIT_API sbit_status sbit_onnx_copy(sbit_onnx_doc *doc, sbit_onnx_kind kind, const void *src,
+                                         void *dst, bool copy_bytes, sbit_error *error);
+/* True if both messages hold the same fields, elements and unknown bytes. */
+SPARSEBIT_API bool sbit_onnx_equal(sbit_onnx_kind kind, const void *a, const void *b);
+
+/* >>writing */
+typedef struct sbit_onnx_write_desc {
+    /* 0: keep weights inside while the file stays below 2 GB, else move those above 1 KiB outside.
+     * N: move weights of N bytes and more to an external file. SIZE_MAX: never (error over 2 GB). */
+    size_t external_above_bytes;
+    const char *external_name; /* NULL: the file's own name + ".data"; a name without folders */
+    uint32_t external_align;   /* 0: 4096; offset alignment of each weight */
+} sbit_onnx_write_desc;
+
+/* Bytes the message takes when written (no external data). Messages over 2 GB are fine here. */
+SPARSEBIT_API uint64_t sbit_onnx_measure(sbit_onnx_kind kind, const void *message);
+/* Writes to memory of at least sbit_onnx_measure() bytes. */
+SPARSEBIT_API sbit_status sbit_onnx_write(sbit_onnx_kind kind, const void *message, void *buffer,
+                                          size_t capacity, size_t *written, sbit_error *error);
+/* Writes to `path` through a temporary file and a rename. desc may be NULL. Weights that are
+ * external in `doc` are read from its folder and follow desc too. The document is not changed. */
+SPARSEBIT_API sbit_status sbit_onnx_save(sbit_onnx_doc *doc, const char *path,
+                                         const sbit_onnx_write_desc *desc, sbit_error *error);
+
+/* >>tensors: the elements of a TensorProto. */
+/* Element count; error when a dim is negative or the product overflows. */
+SPARSEBIT_API sbit_status sbit_onnx_tensor_count(const sbit_onnx_tensor *tensor, int64_t *count,
+                                                 sbit_error *error);
+/* A view of the elements in raw_data's layout and the host's byte order, whichever field they are
+ * stored in, with the length checked against dims. Typed fields and (on big-endian hosts) raw data
+ * are converted into doc's arena; external data is mapped from doc's folder. The view may be
+ * unaligned; valid until doc is destroyed. Not for strings (use string_data). */
+SPARSEBIT_API sbit_status sbit_onnx_tensor_data(sbit_onnx_doc *doc, const sbit_onnx_tensor *tensor,
+                                                sbit_str *out, sbit_error *error);
+
+/* >>check: rules of the format that need no operator knowledge: ir_version, one graph, unique
+ * names and single assignment (SSA), topological order, inputs that exist in this or an outer
+ * scope, tensors whose data matches dims, opset imports for used domains. First problem wins. */
+SPARSEBIT_API sbit_status sbit_onnx_check(sbit_onnx_doc *doc, sbit_error *error);
+
+/* Readable text (protobuf's text format style, long data cut), in pieces to `put`. */
+SPARSEBIT_API void sbit_onnx_print(sbit_onnx_kind kind, const void *message, uint32_t max_elements,
+                                   void (*put)(const char *text, size_t size, void *user),
+                                   void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_ONNX_API_H */
+/* ---- end src/onnx/onnx_api.h ---- */
+
+#endif /* SPARSEBIT_ONNX_INCLUDED */
+
+#ifdef SPARSEBIT_ONNX_IMPLEMENTATION
+#ifndef SPARSEBIT_ONNX_IMPLEMENTED
+#define SPARSEBIT_ONNX_IMPLEMENTED
+
+/* ---- begin src/base/base_private.h ---- */
+/* base_private.h: configuration block, private linkage, arena, checked arithmetic, text, files.
+ *
+ * Called by: every implementation file of both headers. Calls: libc, and the operating system
+ * only in base/file.c.
+ */
+#ifndef SBIT_BASE_PRIVATE_H
+#define SBIT_BASE_PRIVATE_H
+
+#include <stdarg.h> /* va_list for message formatting */
+#include <string.h> /* memcpy, memset, memcmp, strlen */
+
+/* >>config ---------------------------------------------------------------------------------
+ * All switches are 0 or 1 and concern the implementation only: no declaration depends on them.
+ */
+#ifndef SPARSEBIT_NO_FILES /* 1: no file access (load/save by path fail); saves the OS headers */
+#define SPARSEBIT_NO_FILES 0
+#endif
+#ifndef SPARSEBIT_NO_MMAP /* 1: read files into memory instead of mapping them */
+#define SPARSEBIT_NO_MMAP 0
+#endif
+#ifndef SPARSEBIT_NO_THREADS /* 1: no thread pool; parallel_for callbacks still work */
+#define SPARSEBIT_NO_THREADS 0
+#endif
+#ifndef SPARSEBIT_NO_SIMD /* 1: scalar kernels only; smaller, 10-50 times slower */
+#define SPARSEBIT_NO_SIMD 0
+#endif
+#ifndef SPARSEBIT_ASSERT /* programmers' mistakes; has no side effects; off by default */
+#define SPARSEBIT_ASSERT(expr) ((void)0)
+#endif
+
+/* Linkage of private functions that several source files share: `static` in the single header,
+ * external in the split build (SBIT_SPLIT_BUILD), where src/ files are compiled one by one. */
+#if defined(SBIT_SPLIT_BUILD)
+#define SBIT__FN
+#define SBIT__DATA extern
+#elif defined(__GNUC__)
+#define SBIT__FN static __attribute__((unused))
+#define SBIT__DATA static
+#else
+#define SBIT__FN static
+#define SBIT__DATA static
+#endif
+
+#if defined(__GNUC__)
+#define SBIT__INLINE static inline __attribute__((always_inline, unused))
+#define SBIT__RESTRICT __restrict__
+#define SBIT__PRINTF(fmt_idx, arg_idx) __attribute__((format(printf, fmt_idx, arg_idx)))
+#elif defined(_MSC_VER)
+#define SBIT__INLINE static __forceinline
+#define SBIT__RESTRICT __restrict
+#define SBIT__PRINTF(fmt_idx, arg_idx)
+#else
+#define SBIT__INLINE static inline
+#define SBIT__RESTRICT
+#define SBIT__PRINTF(fmt_idx, arg_idx)
+#endif
+
+/* Leaves the function with the status of a failed call. The only flow macro: functions that own
+ * something are written as a wrapper that cleans up around a body that uses this. */
+#define SBIT__TRY(expr)                                                                            \
+    do {                                                                                           \
+        const sbit_status sbit__status_ = (expr);                                                  \
+        if (sbit__status_ != SBIT_OK) {                                                            \
+            return sbit__status_;                                                                  \
+        }                                                                                          \
+    } while (0)
+
+#define SBIT__COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* >>error: the three ways a failure is described. Each returns `status`, so that callers write
+ * `return sbit__fail(error, SBIT_ERR_SHAPE, name, "...", ...)`. `where` may be NULL (empty). */
+SBIT__FN sbit_status sbit__fail(sbit_error *error, sbit_status status, const char *where,
+                                const char *format, ...) SBIT__PRINTF(4, 5);
+SBIT__FN sbit_status sbit__fail_at(sbit_error *error, sbit_status status, uint64_t byte_offset,
+                                   const char *format, ...) SBIT__PRINTF(4, 5);
+SBIT__FN sbit_status sbit__fail_oom(sbit_error *error, size_t bytes);
+
+/* >>memory: the one path to the allocator. sbit__alloc(0) gives a valid one-byte block. */
+SBIT__FN sbit_allocator sbit__allocator_or_default(const sbit_allocator *allocator); /* NULL ok */
+SBIT__FN bool sbit__allocator_valid(const sbit_allocator *allocator); /* all functions or none */
+SBIT__FN void *sbit__alloc(const sbit_allocator *a, size_t bytes);    /* uninitialised */
+SBIT__FN void *sbit__calloc(const sbit_allocator *a, size_t count, size_t bytes_each);
+SBIT__FN void *sbit__realloc(const sbit_allocator *a, void *ptr, size_t old_bytes,
+                             size_t new_bytes); /* ptr may be NULL with old_bytes 0 */
+SBIT__FN void sbit__free(const sbit_allocator *a, void *ptr, size_t bytes); /* NULL ok */
+
+/* 64-byte aligned blocks for tensor data and packed weights. */
+SBIT__FN void *sbit__alloc_aligned(const sbit_allocator *a, size_t bytes);
+SBIT__FN void sbit__free_aligned(const sbit_allocator *a, void *ptr, size_t bytes);
+
+/* Grows *items (element size each_bytes) so that `needed` elements fit; doubles. On failure
+ * everything is unchanged. Use as: sbit__grow(a, (void **)&p, &capacity, needed, sizeof *p). */
+SBIT__FN sbit_status sbit__grow(const sbit_allocator *a, void **items, size_t *capacity,
+                                size_t needed, size_t each_bytes, sbit_error *error);
+
+/* An arena: many small allocations, one free. Blocks are 16-byte aligned and zeroed. */
+typedef struct sbit__arena_block sbit__arena_block;
+typedef struct sbit__arena {
+    sbit_allocator allocator;
+    sbit__arena_block *blocks; /* newest first */
+    size_t used_bytes;         /* sum of all requests, for limits and statistics */
+    size_t limit_bytes;        /* 0 = none */
+} sbit__arena;
+
+SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocator);
+SBIT__FN void sbit__arena_deinit(sbit__arena *arena);
+SBIT__FN void *sbit__arena_alloc(sbit__arena *arena, size_t bytes); /* NULL: out of memory */
+SBIT__FN void *sbit__arena_array(sbit__arena *arena, size_t count, size_t bytes_each);
+SBIT__FN char *sbit__arena_strdup(sbit__arena *arena, const char *text, size_t size);
+SBIT__FN char *sbit__arena_printf(sbit__arena *arena, const char *format, ...) SBIT__PRINTF(2, 3);
+
+/* >>checked arithmetic: false on overflow, *out then untouched. */
+SBIT__FN bool sbit__add_size(size_t a, size_t b, size_t *out);
+SBIT__FN bool sbit__mul_size(size_t a, size_t b, size_t *out);
+SBIT__FN bool sbit__add_i64(int64_t a, int64_t b, int64_t *out);
+SBIT__FN bool sbit__mul_i64(int64_t a, int64_t b, int64_t *out);
+SBIT__FN bool sbit__dims_count(const int64_t *dims, size_t rank, int64_t *out); /* rank 0: 1 */
+
+/* >>text */
+SBIT__FN sbit_str sbit__str(const char *text); /* view of a C string; NULL gives an empty view */
+SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b);
+SBIT__FN bool sbit__streq(const char *a, const char *b); /* NULL equals NULL and "" only */
+SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text); /* * ? [seq] [!seq] */
+SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* for "did you mean" */
+SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 64 bits */
+/* Locale-independent number parsing of the whole of `text`; false if it is not a number. */
+SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out);
+SBIT__FN bool sbit__parse_f64(const char *text, double *out);
+/* The shortest of 6, 9, 15, 17 digits that reads back as the same double (float if `single`), with
+ * '.' in any locale; "inf", "-inf", "nan". Returns the length. printf's %g does not promise this. */
+SBIT__FN size_t sbit__format_f64(double value, bool single, char out[40]);
+
+/* A growing text buffer. After any append fails, `failed` stays set and appends do nothing: check
+ * once at the end. `data` is always NUL-terminated once anything was appended. */
+typedef struct sbit__text {
+    sbit_allocator allocator;
+    char *data;
+    size_t size, capacity;
+    bool failed;
+} sbit__text;
+
+SBIT__FN void sbit__text_init(sbit__text *text, const sbit_allocator *allocator);
+SBIT__FN void sbit__text_deinit(sbit__text *text);
+SBIT__FN void sbit__text_append(sbit__text *text, const char *data, size_t size);
+SBIT__FN void sbit__text_printf(sbit__text *text, const char *format, ...) SBIT__PRINTF(2, 3);
+SBIT__FN void sbit__text_f64(sbit__text *text, double value, bool single); /* sbit__format_f64 */
+
+/* A hash map from text to a 32-bit index; keys are borrowed and must outlive the map. */
+typedef struct sbit__map {
+    sbit_allocator allocator;
+    struct sbit__map_slot *slots;
+    size_t capacity, count;
+} sbit__map;
+
+SBIT__FN void sbit__map_init(sbit__map *map, const sbit_allocator *allocator);
+SBIT__FN void sbit__map_deinit(sbit__map *map);
+SBIT__FN bool sbit__map_find(const sbit__map *map, const char *key, uint32_t *value);
+SBIT__FN sbit_status sbit__map_set(sbit__map *map, const char *key, uint32_t value,
+                                   sbit_error *error); /* replaces */
+SBIT__FN void sbit__map_remove(sbit__map *map, const char *key);
+
+/* >>files. A mapped (or read) file; `data` stays valid until sbit__file_close. */
+typedef struct sbit__file {
+    const unsigned char *data;
+    size_t size;
+    bool mapped; /* else allocated */
+    sbit_allocator allocator;
+} sbit__file;
+
+SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,
+                                     sbit_error *error);
+/* Maps or reads `size` bytes at `offset` only; for external data and data sets. */
+SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *path,
+                                           uint64_t offset, size_t size, sbit__file *out,
+                                           sbit_error *error);
+SBIT__FN void sbit__file_close(sbit__file *file); /* zeroed or closed: fine */
+
+/* Writes to a temporary name beside `path`; commit flushes to disk and renames over `path`;
+ * abort removes the temporary file. Exactly one of commit and abort ends a writer. */
+typedef struct sbit__writer {
+    int fd;       /* POSIX */
+    void *stream; /* FILE *, elsewhere */
+    char *path, *temp_path;
+    size_t path_bytes, temp_path_bytes;
+    unsigned char *buffer;
+    size_t buffered;
+    uint64_t written;
+    sbit_allocator allocator;
+} sbit__writer;
+
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
+                                       sbit__writer *out, sbit_error *error);
+SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, size_t size,
+                                      sbit_error *error);
+SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error);
+SBIT__FN void sbit__writer_abort(sbit__writer *writer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_BASE_PRIVATE_H */
+/* ---- end src/base/base_private.h ---- */
+
+/* ---- begin src/base/status.c ---- */
+/* status.c: status texts and error details. >>status
+ *
+ * Called by: everything that fails. Calls: libc's vsnprintf.
+ * Does: one text a status (from the X-macro list) and the three ways to fill a sbit_error.
+ * Does not: keep any state, print, or allocate.
+ */
+
+#include <stdio.h> /* vsnprintf, snprintf */
+
+SPARSEBIT_API const char *sbit_status_text(sbit_status status)
+{
+    static const struct {
+        int value;
+        const char *text;
+    } rows[] = {
+#define SBIT__STATUS_ROW(name, value, text) {value, text},
+        SBIT_STATUS_LIST(SBIT__STATUS_ROW)
+#undef SBIT__STATUS_ROW
+    };
+    for (size_t i = 0; i < SBIT__COUNT_OF(rows); i++) {
+        if (rows[i].value == (int)status) {
+            return rows[i].text;
+        }
+    }
+    return "unknown status";
+}
+
+/* Formats into a buffer of its own first: arguments may be the old texts of `error` itself. */
+static void sbit__status_fill(sbit_error *error, sbit_status status, const char *where,
+                              const char *format, va_list args)
+{
+    char message[sizeof(error->message)];
+    char place[sizeof(error->where)];
+    size_t place_size = where != NULL ? strlen(where) : 0;
+    if (place_size >= sizeof(place)) {
+        place_size = sizeof(place) - 1;
+    }
+    if (place_size != 0) {
+        memcpy(place, where, place_size);
+    }
+    place[place_size] = '\0';
+    if (vsnprintf(message, sizeof(message), format, args) < 0) {
+        message[0] = '\0';
+    }
+    error->status = status;
+    memcpy(error->message, message, strlen(message) + 1);
+    memcpy(error->where, place, place_size + 1);
+}
+
+SBIT__FN sbit_status sbit__fail(sbit_error *error, sbit_status status, const char *where,
+                                const char *format, ...)
+{
+    if (error != NULL) {
+        va_list args;
+        va_start(args, format);
+        sbit__status_fill(error, status, where, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+SBIT__FN sbit_status sbit__fail_at(sbit_error *error, sbit_status status, uint64_t byte_offset,
+                                   const char *format, ...)
+{
+    if (error != NULL) {
+        char where[32];
+        va_list args;
+        snprintf(where, sizeof(where), "byte %llu", (unsigned long long)byte_offset);
+        va_start(args, format);
+        sbit__status_fill(error, status, where, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+SBIT__FN sbit_status sbit__fail_oom(sbit_error *error, size_t bytes)
+{
+    return sbit__fail(error, SBIT_ERR_OUT_OF_MEMORY, NULL,
+                      "out of memory: %llu bytes could not be allocated",
+                      (unsigned long long)bytes);
+}
+/* ---- end src/base/status.c ---- */
+
+/* ---- begin src/base/memory.c ---- */
+/* memory.c: the one path to the allocator, aligned blocks, arenas, checked arithmetic. >>memory
+ *
+ * Called by: everything that owns memory. Calls: the user's allocator, or malloc.
+ * Does: pass old sizes back to the allocator, so that it needs no headers of its own.
+ * Does not: ever stop the program; NULL or `false` reports a failure.
+ *
+ * Aligned block:  base ... [delta] data     delta = data - base in 1..64, kept in data[-1].
+ * Arena block:    [header][slack][data .... capacity]     newest first in a list.
+ */
+
+#include <stdlib.h> /* malloc, realloc, free: the default allocator */
+
+#define SBIT__MEMORY_ALIGN 64u
+#define SBIT__ARENA_ALIGN 16u
+#define SBIT__ARENA_FIRST_BYTES ((size_t)4096)
+#define SBIT__ARENA_MAX_BYTES ((size_t)1 << 20)
+
+struct sbit__arena_block {
+    sbit__arena_block *next;
+    unsigned char *data; /* 16-byte aligned, inside this allocation */
+    size_t capacity, used;
+    size_t total_bytes; /* of this allocation, header included */
+};
+
+static void *sbit__memory_default_alloc(size_t bytes, void *user)
+{
+    (void)user;
+    return malloc(bytes);
+}
+
+static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes,
+                                          void *user)
+{
+    (void)old_bytes;
+    (void)user;
+    return realloc(ptr, new_bytes);
+}
+
+static void sbit__memory_default_free(void *ptr, size_t bytes, void *user)
+{
+    (void)bytes;
+    (void)user;
+    free(ptr);
+}
+
+SBIT__FN bool sbit__allocator_valid(const sbit_allocator *allocator)
+{
+    if (allocator == NULL) {
+        return true;
+    }
+    const int set = (allocator->alloc_fn != NULL) + (allocator->realloc_fn != NULL) +
+                    (allocator->free_fn != NULL);
+    return set == 0 || set == 3;
+}
+
+SBIT__FN sbit_allocator sbit__allocator_or_default(const sbit_allocator *allocator)
+{
+    if (allocator != NULL && allocator->alloc_fn != NULL) {
+        return *allocator;
+    }
+    sbit_allocator result;
+    result.alloc_fn = sbit__memory_default_alloc;
+    result.realloc_fn = sbit__memory_default_realloc;
+    result.free_fn = sbit__memory_default_free;
+    result.user = NULL;
+    return result;
+}
+
+SBIT__FN void *sbit__alloc(const sbit_allocator *a, size_t bytes)
+{
+    return a->alloc_fn(bytes != 0 ? bytes : 1, a->user);
+}
+
+SBIT__FN void *sbit__calloc(const sbit_allocator *a, size_t count, size_t bytes_each)
+{
+    size_t bytes = 0;
+    if (!sbit__mul_size(count, bytes_each, &bytes)) {
+        return NULL;
+    }
+    void *ptr = sbit__alloc(a, bytes);
+    if (ptr != NULL) {
+        memset(ptr, 0, bytes);
+    }
+    return ptr;
+}
+
+SBIT__FN void *sbit__realloc(const sbit_allocator *a, void *ptr, size_t old_bytes,
+                             size_t new_bytes)
+{
+    if (ptr == NULL) {
+        return sbit__alloc(a, new_bytes);
+    }
+    return a->realloc_fn(ptr, old_bytes != 0 ? old_bytes : 1, new_bytes != 0 ? new_bytes : 1,
+                         a->user);
+}
+
+SBIT__FN void sbit__free(const sbit_allocator *a, void *ptr, size_t bytes)
+{
+    if (ptr != NULL) {
+        a->free_fn(ptr, bytes != 0 ? bytes : 1, a->user);
+    }
+}
+
+SBIT__FN void *sbit__alloc_aligned(const sbit_allocator *a, size_t bytes)
+{
+    size_t total = 0;
+    if (!sbit__add_size(bytes, SBIT__MEMORY_ALIGN, &total)) {
+        return NULL;
+    }
+    unsigned char *base = (unsigned char *)sbit__alloc(a, total);
+    if (base == NULL) {
+        return NULL;
+    }
+    const size_t delta =
+        SBIT__MEMORY_ALIGN - (size_t)((uintptr_t)base & (SBIT__MEMORY_ALIGN - 1u));
+    base[delta - 1] = (unsigned char)delta;
+    return base + delta;
+}
+
+SBIT__FN void sbit__free_aligned(const sbit_allocator *a, void *ptr, size_t bytes)
+{
+    if (ptr != NULL) {
+        unsigned char *data = (unsigned char *)ptr;
+        sbit__free(a, data - data[-1], bytes + SBIT__MEMORY_ALIGN);
+    }
+}
+
+SBIT__FN sbit_status sbit__grow(const sbit_allocator *a, void **items, size_t *capacity,
+                                size_t needed, size_t each_bytes, sbit_error *error)
+{
+    if (needed <= *capacity) {
+        return SBIT_OK;
+    }
+    size_t wanted = *capacity < 8 ? 8 : *capacity;
+    while (wanted < needed) {
+        wanted = wanted > SIZE_MAX / 2 ? needed : wanted * 2;
+    }
+    size_t bytes = 0;
+    if (!sbit__mul_size(wanted, each_bytes, &bytes)) {
+        return sbit__fail_oom(error, SIZE_MAX);
+    }
+    void *grown = sbit__realloc(a, *items, *capacity * each_bytes, bytes);
+    if (grown == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    *items = grown;
+    *capacity = wanted;
+    return SBIT_OK;
+}
+
+/* ---- arena ---- */
+
+SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocator)
+{
+    arena->allocator = sbit__allocator_or_default(allocator);
+    arena->blocks = NULL;
+    arena->used_bytes = 0;
+    arena->limit_bytes = 0;
+}
+
+SBIT__FN void sbit__arena_deinit(sbit__arena *arena)
+{
+    sbit__arena_block *block = arena->blocks;
+    while (block != NULL) {
+        sbit__arena_block *next = block->next;
+        sbit__free(&arena->allocator, block, block->total_bytes);
+        block = next;
+    }
+    arena->blocks = NULL;
+    arena->used_bytes = 0;
+}
+
+static sbit__arena_block *sbit__arena_block_create(sbit__arena *arena, size_t capacity)
+{
+    const size_t header = sizeof(sbit__arena_block) + SBIT__ARENA_ALIGN - 1;
+    size_t total = 0;
+    if (!sbit__add_size(capacity, header, &total)) {
+        return NULL;
+    }
+    sbit__arena_block *block = (sbit__arena_block *)sbit__alloc(&arena->allocator, total);
+    if (block == NULL) {
+        return NULL;
+    }
+    unsigned char *start = (unsigned char *)block + sizeof(sbit__arena_block);
+    const size_t misaligned = (size_t)((uintptr_t)start & (SBIT__ARENA_ALIGN - 1u));
+    block->next = NULL;
+    block->data = start + (misaligned != 0 ? SBIT__ARENA_ALIGN - misaligned : 0);
+    block->capacity = capacity;
+    block->used = 0;
+    block->total_bytes = total;
+    return block;
+}
+
+/* A block that has room for `bytes`, linked into the list. Requests that would waste most of a
+ * common block get one of their own behind the newest, whose free rest stays in use. */
+static sbit__arena_block *sbit__arena_room(sbit__arena *arena, size_t bytes)
+{
+    sbit__arena_block *newest = arena->blocks;
+    if (newest != NULL && newest->capacity - newest->used >= bytes) {
+        return newest;
+    }
+    size_t common = SBIT__ARENA_FIRST_BYTES;
+    while (common < SBIT__ARENA_MAX_BYTES && common < arena->used_bytes) {
+        common *= 2;
+    }
+    const bool alone = bytes > common / 4;
+    sbit__arena_block *block = sbit__arena_block_create(arena, alone ? bytes : common);
+    if (block == NULL) {
+        return NULL;
+    }
+    if (alone && newest != NULL) {
+        block->next = newest->next;
+        newest->next = block;
+    } else {
+        block->next = newest;
+        arena->blocks = block;
+    }
+    return block;
+}
+
+SBIT__FN void *sbit__arena_alloc(sbit__arena *arena, size_t bytes)
+{
+    size_t rounded = 0;
+    size_t used = 0;
+    if (!sbit__add_size(bytes != 0 ? bytes : 1, SBIT__ARENA_ALIGN - 1, &rounded)) {
+        return NULL;
+    }
+    rounded &= ~(size_t)(SBIT__ARENA_ALIGN - 1);
+    if (!sbit__add_size(arena->used_bytes, rounded, &used) ||
+        (arena->limit_bytes != 0 && used > arena->limit_bytes)) {
+        return NULL;
+    }
+    sbit__arena_block *block = sbit__arena_room(arena, rounded);
+    if (block == NULL) {
+        return NULL;
+    }
+    unsigned char *ptr = block->data + block->used;
+    block->used += rounded;
+    arena->used_bytes = used;
+    memset(ptr, 0, rounded);
+    return ptr;
+}
+
+SBIT__FN void *sbit__arena_array(sbit__arena *arena, size_t count, size_t bytes_each)
+{
+    size_t bytes = 0;
+    return sbit__mul_size(count, bytes_each, &bytes) ? sbit__arena_alloc(arena, bytes) : NULL;
+}
+
+SBIT__FN char *sbit__arena_strdup(sbit__arena *arena, const char *text, size_t size)
+{
+    size_t bytes = 0;
+    if (!sbit__add_size(size, 1, &bytes)) {
+        return NULL;
+    }
+    char *copy = (char *)sbit__arena_alloc(arena, bytes);
+    if (copy != NULL && size != 0) {
+        memcpy(copy, text, size);
+    }
+    return copy;
+}
+
+/* ---- checked arithmetic ---- */
+
+SBIT__FN bool sbit__add_size(size_t a, size_t b, size_t *out)
+{
+    if (a > SIZE_MAX - b) {
+        return false;
+    }
+    *out = a + b;
+    return true;
+}
+
+SBIT__FN bool sbit__mul_size(size_t a, size_t b, size_t *out)
+{
+    if (b != 0 && a > SIZE_MAX / b) {
+        return false;
+    }
+    *out = a * b;
+    return true;
+}
+
+SBIT__FN bool sbit__add_i64(int64_t a, int64_t b, int64_t *out)
+{
+    if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) {
+        return false;
+    }
+    *out = a + b;
+    return true;
+}
+
+SBIT__FN bool sbit__mul_i64(int64_t a, int64_t b, int64_t *out)
+{
+    if (a == 0 || b == 0) {
+        *out = 0;
+        return true;
+    }
+    if (a == -1 || b == -1) { /* INT64_MIN / -1 itself overflows */
+        const int64_t other = a == -1 ? b : a;
+        if (other == INT64_MIN) {
+            return false;
+        }
+        *out = -other;
+        return true;
+    }
+    const bool negative = (a < 0) != (b < 0);
+    const int64_t bound = (negative ? INT64_MIN : INT64_MAX) / b;
+    if (b > 0 ? (negative ? a < bound : a > bound) : (negative ? a > bound : a < bound)) {
+        return false;
+    }
+    *out = a * b;
+    return true;
+}
+
+/* Overflow is looked for in the product of the non-zero dims, so that strides of an empty tensor
+ * are safe to compute as well. */
+SBIT__FN bool sbit__dims_count(const int64_t *dims, size_t rank, int64_t *out)
+{
+    int64_t count = 1;
+    bool empty = false;
+    for (size_t i = 0; i < rank; i++) {
+        if (dims[i] < 0) {
+            return false;
+        }
+        if (dims[i] == 0) {
+            empty = true;
+        } else if (!sbit__mul_i64(count, dims[i], &count)) {
+            return false;
+        }
+    }
+    *out = empty ? 0 : count;
+    return true;
+}
+#undef SBIT__MEMORY_ALIGN
+#undef SBIT__ARENA_ALIGN
+#undef SBIT__ARENA_FIRST_BYTES
+#undef SBIT__ARENA_MAX_BYTES
+/* ---- end src/base/memory.c ---- */
+
+/* ---- begin src/base/text.c ---- */
+/* text.c: text views, matching, number parsing, growing text, hash map. >>text
+ *
+ * Called by: everything. Calls: memory, libc's strtod and vsnprintf.
+ * Does: read and write numbers with '.' as the decimal point whatever setlocale() says.
+ * Does not: know any encoding: bytes are compared as they are.
+ */
+
+#define SBIT__TEXT_NUMBER_BYTES 512 /* longest decimal number that is parsed */
+#define SBIT__TEXT_DISTANCE_BYTES 128
+
+SBIT__FN sbit_str sbit__str(const char *text)
+{
+    sbit_str view;
+    view.data = text;
+    view.size = text != NULL ? strlen(text) : 0;
+    return view;
+}
+
+SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+SBIT__FN bool sbit__streq(const char *a, const char *b)
+{
+    return strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
+}
+
+/* Matches one bracket expression that starts behind '['. Returns the pattern behind ']', or NULL
+ * if there is no ']' (then '[' stands for itself, as in Python's fnmatch). */
+static const char *sbit__text_bracket(const char *p, char c, bool *matched)
+{
+    const bool negated = *p == '!';
+    bool found = false;
+    p += negated ? 1 : 0;
+    for (const char *first = p; *p != ']' || p == first;) {
+        if (*p == '\0') {
+            return NULL;
+        }
+        const unsigned char low = (unsigned char)*p;
+        unsigned char high = low;
+        p++;
+        if (p[0] == '-' && p[1] != ']' && p[1] != '\0') {
+            high = (unsigned char)p[1];
+            p += 2;
+        }
+        found = found || ((unsigned char)c >= low && (unsigned char)c <= high);
+    }
+    *matched = found != negated;
+    return p + 1;
+}
+
+/* Matches one non-star pattern element against c; returns the pattern behind it, NULL: no match. */
+static const char *sbit__text_match_one(const char *p, char c)
+{
+    if (*p == '?') {
+        return p + 1;
+    }
+    if (*p == '[') {
+        bool matched = false;
+        const char *behind = sbit__text_bracket(p + 1, c, &matched);
+        if (behind != NULL) {
+            return matched ? behind : NULL;
+        }
+    }
+    return *p == c ? p + 1 : NULL;
+}
+
+/* Only the last star needs to be tried again: time is at most pattern times text length. */
+SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text)
+{
+    const char *star = NULL;
+    const char *retry = NULL;
+    while (*text != '\0') {
+        if (*pattern == '*') {
+            star = ++pattern;
+            retry = text;
+            continue;
+        }
+        const char *behind = *pattern != '\0' ? sbit__text_match_one(pattern, *text) : NULL;
+        if (behind != NULL) {
+            pattern = behind;
+            text++;
+        } else if (star != NULL) {
+            pattern = star;
+            text = ++retry;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') {
+        pattern++;
+    }
+    return *pattern == '\0';
+}
+
+/* Levenshtein distance with one row on the stack; overlong texts count as wholly different. */
+SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
+{
+    const size_t a_size = strlen(a);
+    const size_t b_size = strlen(b);
+    size_t row[SBIT__TEXT_DISTANCE_BYTES];
+    if (a_size >= SBIT__TEXT_DISTANCE_BYTES || b_size >= SBIT__TEXT_DISTANCE_BYTES) {
+        return a_size > b_size ? a_size : b_size;
+    }
+    for (size_t j = 0; j <= b_size; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= a_size; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_size; j++) {
+            const size_t above = row[j];
+            size_t best = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+            best = above + 1 < best ? above + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[b_size];
+}
+
+SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size)
+{
+    const unsigned char *bytes = (const unsigned char *)data;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+/* ---- numbers ---- */
+
+static bool sbit__text_is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out)
+{
+    const bool negative = *text == '-';
+    const uint64_t limit = negative ? (uint64_t)INT64_MAX + 1 : (uint64_t)INT64_MAX;
+    uint64_t value = 0;
+    text += *text == '-' || *text == '+' ? 1 : 0;
+    if (*text == '\0') {
+        return false;
+    }
+    for (; *text != '\0'; text++) {
+        const uint64_t digit = (uint64_t)(*text - '0');
+        if (!sbit__text_is_digit(*text) || value > (limit - digit) / 10) {
+            return false;
+        }
+        value = value * 10 + digit;
+    }
+    /* -(value - 1) - 1 stays in range for INT64_MIN */
+    *out = negative && value != 0 ? -(int64_t)(value - 1) - 1 : (int64_t)value;
+    return true;
+}
+
+/* Case-insensitive comparison with a lower-case ASCII word. */
+static bool sbit__text_is_word(const char *text, const char *word)
+{
+    for (; *text != '\0' && *word != '\0'; text++, word++) {
+        const char c = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
+        if (c != *word) {
+            return false;
+        }
+    }
+    return *text == *word;
+}
+
+/* digits [. digits] [e [sign] digits] with at least one digit before the exponent */
+static bool sbit__text_is_decimal(const char *p)
+{
+    size_t digits = 0;
+    for (; sbit__text_is_digit(*p); p++) {
+        digits++;
+    }
+    if (*p == '.') {
+        for (p++; sbit__text_is_digit(*p); p++) {
+            digits++;
+        }
+    }
+    if (digits == 0) {
+        return false;
+    }
+    if (*p == 'e' || *p == 'E') {
+        p++;
+        p += *p == '-' || *p == '+' ? 1 : 0;
+        if (!sbit__text_is_digit(*p)) {
+            return false;
+        }
+        while (sbit__text_is_digit(*p)) {
+            p++;
+        }
+    }
+    return *p == '\0';
+}
+
+/* What the current locale writes between "1" and "5" of 1.5; strtod reads the same. */
+static void sbit__text_decimal_point(char point[8])
+{
+    char sample[16];
+    const int size = snprintf(sample, sizeof(sample), "%.1f", 1.5);
+    memcpy(point, ".", 2);
+    if (size >= 3 && size < 10) {
+        memcpy(point, sample + 1, (size_t)size - 2);
+        point[size - 2] = '\0';
+    }
+}
+
+SBIT__FN bool sbit__parse_f64(const char *text, double *out)
+{
+    char buffer[SBIT__TEXT_NUMBER_BYTES + 8];
+    char point[8];
+    const char *digits = text + (*text == '-' || *text == '+' ? 1 : 0);
+    const size_t size = strlen(text);
+    if (sbit__text_is_word(digits, "inf") || sbit__text_is_word(digits, "infinity")) {
+        const uint64_t bits = UINT64_C(0x7ff0000000000000) | ((uint64_t)(*text == '-') << 63);
+        memcpy(out, &bits, sizeof(*out));
+        return true;
+    }
+    if (sbit__text_is_word(digits, "nan")) {
+        const uint64_t bits = UINT64_C(0x7ff8000000000000);
+        memcpy(out, &bits, sizeof(*out));
+        return true;
+    }
+    if (size > SBIT__TEXT_NUMBER_BYTES || !sbit__text_is_decimal(digits)) {
+        return false;
+    }
+    sbit__text_decimal_point(point);
+    const char *dot = strchr(text, '.');
+    const size_t head = dot != NULL ? (size_t)(dot - text) : size;
+    const size_t point_size = dot != NULL ? strlen(point) : 0;
+    memcpy(buffer, text, head);
+    memcpy(buffer + head, point, point_size);
+    memcpy(buffer + head + point_size, dot != NULL ? dot + 1 : "",
+           dot != NULL ? size - head : 1);
+    *out = strtod(buffer, NULL);
+    return true;
+}
+
+SBIT__FN size_t sbit__format_f64(double value, bool single, char out[40])
+{
+    const int precisions[] = {6, 9, 15, 17};
+    char point[8];
+    if (value != value || value - value != 0.0) {
+        memcpy(out, value != value ? "nan" : value > 0 ? "inf" : "-inf", value < 0 ? 5 : 4);
+        return strlen(out);
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(precisions); i++) {
+        snprintf(out, 40, "%.*g", precisions[i], value);
+        const double back = strtod(out, NULL);
+        if (single ? (float)back == (float)value : back == value) {
+            break;
+        }
+    }
+    sbit__text_decimal_point(point);
+    char *found = strstr(out, point);
+    if (found != NULL && strcmp(point, ".") != 0) {
+        const size_t rest = strlen(found + strlen(point));
+        memmove(found + 1, found + strlen(point), rest + 1);
+        *found = '.';
+    }
+    return strlen(out);
+}
+
+/* ---- growing text ---- */
+
+SBIT__FN void sbit__text_init(sbit__text *text, const sbit_allocator *allocator)
+{
+    text->allocator = sbit__allocator_or_default(allocator);
+    text->data = NULL;
+    text->size = 0;
+    text->capacity = 0;
+    text->failed = false;
+}
+
+SBIT__FN void sbit__text_deinit(sbit__text *text)
+{
+    sbit__free(&text->allocator, text->data, text->capacity);
+    text->data = NULL;
+    text->size = 0;
+    text->capacity = 0;
+}
+
+/* Makes room for `size` more bytes and the NUL. */
+static bool sbit__text_reserve(sbit__text *text, size_t size)
+{
+    size_t needed = 0;
+    void *items = text->data;
+    if (text->failed || !sbit__add_size(text->size, size, &needed) ||
+        !sbit__add_size(needed, 1, &needed) ||
+        sbit__grow(&text->allocator, &items, &text->capacity, needed, 1, NULL) != SBIT_OK) {
+        text->failed = true;
+        return false;
+    }
+    text->data = (char *)items;
+    return true;
+}
+
+SBIT__FN void sbit__text_append(sbit__text *text, const char *data, size_t size)
+{
+    if (!sbit__text_reserve(text, size)) {
+        return;
+    }
+    if (size != 0) {
+        memcpy(text->data + text->size, data, size);
+    }
+    text->size += size;
+    text->data[text->size] = '\0';
+}
+
+SBIT__FN void sbit__text_f64(sbit__text *text, double value, bool single)
+{
+    char number[40];
+    const size_t size = sbit__format_f64(value, single, number);
+    sbit__text_append(text, number, size);
+}
+
+SBIT__FN void sbit__text_printf(sbit__text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (size < 0 || !sbit__text_reserve(text, (size_t)size)) {
+        text->failed = true;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->data + text->size, (size_t)size + 1, format, args);
+    va_end(args);
+    text->size += (size_t)size;
+}
+
+SBIT__FN char *sbit__arena_printf(sbit__arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *out = size >= 0 ? (char *)sbit__arena_alloc(arena, (size_t)size + 1) : NULL;
+    if (out != NULL) {
+        va_start(args, format);
+        vsnprintf(out, (size_t)size + 1, format, args);
+        va_end(args);
+    }
+    return out;
+}
+
+/* ---- hash map: open addressing, power-of-two capacity, at most 3/4 full ---- */
+
+struct sbit__map_slot {
+    const char *key; /* NULL: free */
+    uint64_t hash;
+    uint32_t value;
+};
+
+SBIT__FN void sbit__map_init(sbit__map *map, const sbit_allocator *allocator)
+{
+    map->allocator = sbit__allocator_or_default(allocator);
+    map->slots = NULL;
+    map->capacity = 0;
+    map->count = 0;
+}
+
+SBIT__FN void sbit__map_deinit(sbit__map *map)
+{
+    sbit__free(&map->allocator, map->slots, map->capacity * sizeof(struct sbit__map_slot));
+    map->slots = NULL;
+    map->capacity = 0;
+    map->count = 0;
+}
+
+/* FNV-1a's low bits are weak for short keys; folding the high half in spreads them. */
+static uint64_t sbit__map_hash(const char *key)
+{
+    const uint64_t hash = sbit__hash_bytes(key, strlen(key));
+    return hash ^ (hash >> 32);
+}
+
+/* The slot that holds `key`, or the free one where it belongs. Needs capacity > count. */
+static size_t sbit__map_slot_of(const sbit__map *map, const char *key, uint64_t hash)
+{
+    size_t i = (size_t)hash & (map->capacity - 1);
+    while (map->slots[i].key != NULL &&
+           (map->slots[i].hash != hash || strcmp(map->slots[i].key, key) != 0)) {
+        i = (i + 1) & (map->capacity - 1);
+    }
+    return i;
+}
+
+SBIT__FN bool sbit__map_find(const sbit__map *map, const char *key, uint32_t *value)
+{
+    if (map->count == 0) {
+        return false;
+    }
+    const size_t i = sbit__map_slot_of(map, key, sbit__map_hash(key));
+    if (map->slots[i].key == NULL) {
+        return false;
+    }
+    if (value != NULL) {
+        *value = map->slots[i].value;
+    }
+    return true;
+}
+
+static sbit_status sbit__map_enlarge(sbit__map *map, sbit_error *error)
+{
+    const size_t old_capacity = map->capacity;
+    struct sbit__map_slot *old_slots = map->slots;
+    size_t capacity = 0;
+    if (!sbit__mul_size(old_capacity != 0 ? old_capacity : 8, 2, &capacity)) {
+        return sbit__fail_oom(error, SIZE_MAX);
+    }
+    struct sbit__map_slot *slots = (struct sbit__map_slot *)sbit__calloc(
+        &map->allocator, capacity, sizeof(struct sbit__map_slot));
+    if (slots == NULL) {
+        return sbit__fail_oom(error, capacity * sizeof(struct sbit__map_slot));
+    }
+    map->slots = slots;
+    map->capacity = capacity;
+    for (size_t i = 0; i < old_capacity; i++) {
+        if (old_slots[i].key != NULL) {
+            slots[sbit__map_slot_of(map, old_slots[i].key, old_slots[i].hash)] = old_slots[i];
+        }
+    }
+    sbit__free(&map->allocator, old_slots, old_capacity * sizeof(struct sbit__map_slot));
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__map_set(sbit__map *map, const char *key, uint32_t value,
+                                   sbit_error *error)
+{
+    if (map->count >= map->capacity - map->capacity / 4) {
+        SBIT__TRY(sbit__map_enlarge(map, error));
+    }
+    const uint64_t hash = sbit__map_hash(key);
+    struct sbit__map_slot *slot = &map->slots[sbit__map_slot_of(map, key, hash)];
+    map->count += slot->key == NULL ? 1 : 0;
+    slot->key = key;
+    slot->hash = hash;
+    slot->value = value;
+    return SBIT_OK;
+}
+
+/* Moves later entries of the probe chain back into the hole, so that no tombstones are needed. */
+SBIT__FN void sbit__map_remove(sbit__map *map, const char *key)
+{
+    if (map->count == 0) {
+        return;
+    }
+    const size_t mask = map->capacity - 1;
+    size_t hole = sbit__map_slot_of(map, key, sbit__map_hash(key));
+    if (map->slots[hole].key == NULL) {
+        return;
+    }
+    for (size_t i = (hole + 1) & mask; map->slots[i].key != NULL; i = (i + 1) & mask) {
+        const size_t home = (size_t)map->slots[i].hash & mask;
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            map->slots[hole] = map->slots[i];
+            hole = i;
+        }
+    }
+    map->slots[hole].key = NULL;
+    map->count--;
+}
+#undef SBIT__TEXT_NUMBER_BYTES
+#undef SBIT__TEXT_DISTANCE_BYTES
+/* ---- end src/base/text.c ---- */
+
+/* ---- begin src/base/file.c ---- */
+/* file.c: whole files and ranges mapped or read, and files replaced in one step. >>file
+ *
+ * Called by: onnx, config, data sets. Calls: the operating system; nowhere else does.
+ * POSIX: open/mmap/write/fsync/rename. Elsewhere: C's stdio, files are read into memory.
+ * Writing goes to "<path>.sbit-tmp" (a number is appended if that exists) and is renamed at commit,
+ * so that a reader sees the old file or the whole new one. A mapped file that somebody else cuts
+ * short faults on access, as with every use of mmap: replace files by renaming.
+ */
+
+#if !SPARSEBIT_NO_FILES
+#include <errno.h> /* the reason a call failed, for the message only */
+#if !defined(_WIN32) && (defined(__unix__) || defined(__APPLE__) || defined(__HAIKU__))
+#define SBIT__FILE_POSIX 1
+#include <fcntl.h>    /* open */
+#include <sys/stat.h> /* fstat, stat */
+#include <unistd.h>   /* read, write, lseek, close, sysconf */
+#if !SPARSEBIT_NO_MMAP
+#include <sys/mman.h> /* mmap, munmap */
+#endif
+#else
+#define SBIT__FILE_POSIX 0
+#endif
+
+#define SBIT__FILE_BUFFER_BYTES ((size_t)1 << 16)
+#define SBIT__FILE_CHUNK_BYTES ((size_t)1 << 30) /* per system call: some stop at 2 GiB */
+#define SBIT__FILE_TEMP_TRIES 100
+#ifdef O_CLOEXEC /* strict -std=c99 hides it */
+#define SBIT__FILE_CLOEXEC O_CLOEXEC
+#else
+#define SBIT__FILE_CLOEXEC 0
+#endif
+
+#if SBIT__FILE_POSIX
+#ifdef __cplusplus
+extern "C" {
+#endif
+int fsync(int fd); /* POSIX.1-2001; strict -std=c99 hides unistd.h's own declaration */
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+static const char *sbit__file_reason(int code)
+{
+    switch (code) {
+#ifdef ENOENT
+    case ENOENT:
+        return "no such file or folder";
+#endif
+#ifdef EACCES
+    case EACCES:
+        return "permission denied";
+#endif
+#ifdef EISDIR
+    case EISDIR:
+        return "it is a folder";
+#endif
+#ifdef ENOTDIR
+    case ENOTDIR:
+        return "a part of the path is not a folder";
+#endif
+#ifdef ENOSPC
+    case ENOSPC:
+        return "no space left on the device";
+#endif
+#ifdef EROFS
+    case EROFS:
+        return "the file system is read-only";
+#endif
+#ifdef EMFILE
+    case EMFILE:
+        return "too many open files";
+#endif
+#ifdef ENOMEM
+    case ENOMEM:
+        return "not enough memory";
+#endif
+    default:
+        return "input/output error";
+    }
+}
+
+static sbit_status sbit__file_fail(sbit_error *error, const char *path, const char *what, int code)
+{
+    return sbit__fail(error, SBIT_ERR_IO, path, "file '%.300s' cannot be %s: %s", path, what,
+                      sbit__file_reason(code));
+}
+
+/* An empty file has data too: callers may form pointers into it. */
+static void sbit__file_set(sbit__file *out, const sbit_allocator *a, const unsigned char *data,
+                           size_t size, bool mapped)
+{
+    static const unsigned char empty[1] = {0};
+    out->data = size != 0 ? data : empty;
+    out->size = size;
+    out->mapped = mapped;
+    out->allocator = *a;
+}
+
+/* One open file for reading: `handle` on POSIX, `stream` elsewhere. */
+typedef struct sbit__file_source {
+    const char *path;
+    uint64_t size; /* UINT64_MAX: not known (a pipe) */
+#if SBIT__FILE_POSIX
+    int handle;
+#else
+    FILE *stream;
+#endif
+} sbit__file_source;
+
+#if SBIT__FILE_POSIX
+
+static sbit_status sbit__file_source_open(const char *path, sbit__file_source *source,
+                                          sbit_error *error)
+{
+    struct stat info;
+    source->path = path;
+    source->handle = open(path, O_RDONLY | SBIT__FILE_CLOEXEC);
+    if (source->handle < 0) {
+        return sbit__file_fail(error, path, "opened", errno);
+    }
+    if (fstat(source->handle, &info) != 0 || S_ISDIR(info.st_mode)) {
+        const int code = S_ISDIR(info.st_mode) ? EISDIR : errno;
+        close(source->handle);
+        return sbit__file_fail(error, path, "read", code);
+    }
+    source->size =
+        S_ISREG(info.st_mode) && info.st_size >= 0 ? (uint64_t)info.st_size : UINT64_MAX;
+    return SBIT_OK;
+}
+
+static void sbit__file_source_close(sbit__file_source *source)
+{
+    close(source->handle);
+}
+
+/* Reads up to `size` bytes; fewer only at the end of the file. */
+static bool sbit__file_source_read(sbit__file_source *source, unsigned char *to, size_t size,
+                                   size_t *got)
+{
+    *got = 0;
+    while (*got < size) {
+        const size_t want =
+            size - *got < SBIT__FILE_CHUNK_BYTES ? size - *got : SBIT__FILE_CHUNK_BYTES;
+        const ssize_t count = read(source->handle, to + *got, want);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return count == 0;
+        }
+        *got += (size_t)count;
+    }
+    return true;
+}
+
+static bool sbit__file_source_seek(sbit__file_source *source, uint64_t offset)
+{
+    const off_t position = (off_t)offset;
+    return position >= 0 && (uint64_t)position == offset &&
+           lseek(source->handle, position, SEEK_SET) == position;
+}
+
+#if !SPARSEBIT_NO_MMAP
+static size_t sbit__file_page_bytes(void)
+{
+    const long bytes = sysconf(_SC_PAGESIZE);
+    return bytes > 0 ? (size_t)bytes : 4096;
+}
+
+/* False: mapping is not possible here, reading may be. */
+static bool sbit__file_source_map(sbit__file_source *source, uint64_t offset, size_t size,
+                                  const unsigned char **data)
+{
+    const size_t lead = (size_t)(offset & (sbit__file_page_bytes() - 1));
+    const off_t position = (off_t)(offset - lead);
+    size_t bytes = 0;
+    if (size == 0 || !sbit__add_size(size, lead, &bytes) || position < 0 ||
+        (uint64_t)position != offset - lead) {
+        return false;
+    }
+    void *base = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, source->handle, position);
+    if (base == MAP_FAILED) {
+        return false;
+    }
+    *data = (const unsigned char *)base + lead;
+    return true;
+}
+#endif
+
+#else /* stdio */
+
+static sbit_status sbit__file_source_open(const char *path, sbit__file_source *source,
+                                          sbit_error *error)
+{
+    source->path = path;
+    source->size = UINT64_MAX; /* ftell's long cannot hold every size */
+    source->stream = fopen(path, "rb");
+    return source->stream != NULL ? SBIT_OK : sbit__file_fail(error, path, "opened", errno);
+}
+
+static void sbit__file_source_close(sbit__file_source *source)
+{
+    fclose(source->stream);
+}
+
+static bool sbit__file_source_read(sbit__file_source *source, unsigned char *to, size_t size,
+                                   size_t *got)
+{
+    *got = fread(to, 1, size, source->stream);
+    return *got == size || ferror(source->stream) == 0;
+}
+
+/* In steps that fit a 32-bit long. */
+static bool sbit__file_source_seek(sbit__file_source *source, uint64_t offset)
+{
+    if (fseek(source->stream, 0, SEEK_SET) != 0) {
+        return false;
+    }
+    while (offset != 0) {
+        const uint64_t step = offset < SBIT__FILE_CHUNK_BYTES ? offset : SBIT__FILE_CHUNK_BYTES;
+        if (fseek(source->stream, (long)step, SEEK_CUR) != 0) {
+            return false;
+        }
+        offset -= step;
+    }
+    return true;
+}
+
+#endif
+
+/* Reads `size` bytes from here into one allocation. */
+static sbit_status sbit__file_read_exact(const sbit_allocator *a, sbit__file_source *source,
+                                         size_t size, sbit__file *out, sbit_error *error)
+{
+    size_t got = 0;
+    if (size == 0) {
+        sbit__file_set(out, a, NULL, 0, false);
+        return SBIT_OK;
+    }
+    unsigned char *data = (unsigned char *)sbit__alloc(a, size);
+    if (data == NULL) {
+        return sbit__fail_oom(error, size);
+    }
+    if (!sbit__file_source_read(source, data, size, &got) || got != size) {
+        sbit__free(a, data, size);
+        return sbit__fail(error, SBIT_ERR_IO, source->path,
+                          "file '%.300s' ends before %llu bytes could be read", source->path,
+                          (unsigned long long)size);
+    }
+    sbit__file_set(out, a, data, size, false);
+    return SBIT_OK;
+}
+
+/* Reads to the end of a file of unknown size. */
+static sbit_status sbit__file_read_rest(const sbit_allocator *a, sbit__file_source *source,
+                                        sbit__file *out, sbit_error *error)
+{
+    void *data = NULL;
+    size_t size = 0;
+    size_t capacity = 0;
+    for (;;) {
+        size_t got = 0;
+        const sbit_status status =
+            sbit__grow(a, &data, &capacity, size + SBIT__FILE_BUFFER_BYTES, 1, error);
+        if (status != SBIT_OK) {
+            sbit__free(a, data, capacity);
+            return status;
+        }
+        if (!sbit__file_source_read(source, (unsigned char *)data + size, capacity - size, &got)) {
+            sbit__free(a, data, capacity);
+            return sbit__file_fail(error, source->path, "read", errno);
+        }
+        size += got;
+        if (size < capacity) {
+            break;
+        }
+    }
+    if (size == 0) {
+        sbit__free(a, data, capacity);
+        sbit__file_set(out, a, NULL, 0, false);
+        return SBIT_OK;
+    }
+    void *exact = sbit__realloc(a, data, capacity, size);
+    if (exact == NULL) {
+        sbit__free(a, data, capacity);
+        return sbit__fail_oom(error, size);
+    }
+    sbit__file_set(out, a, (const unsigned char *)exact, size, false);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__file_take_range(const sbit_allocator *a, sbit__file_source *source,
+                                         uint64_t offset, size_t size, sbit__file *out,
+                                         sbit_error *error)
+{
+#if SBIT__FILE_POSIX && !SPARSEBIT_NO_MMAP
+    const unsigned char *data = NULL;
+    if (source->size != UINT64_MAX && sbit__file_source_map(source, offset, size, &data)) {
+        sbit__file_set(out, a, data, size, true);
+        return SBIT_OK;
+    }
+#endif
+    if (offset != 0 && !sbit__file_source_seek(source, offset)) {
+        return sbit__file_fail(error, source->path, "positioned", errno);
+    }
+    return sbit__file_read_exact(a, source, size, out, error);
+}
+
+SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,
+                                     sbit_error *error)
+{
+    sbit__file_source source;
+    SBIT__TRY(sbit__file_source_open(path, &source, error));
+    sbit_status status = SBIT_OK;
+    if (source.size == UINT64_MAX) {
+        status = sbit__file_read_rest(a, &source, out, error);
+    } else if (source.size > SIZE_MAX / 2) {
+        status = sbit__fail(error, SBIT_ERR_LIMIT, path,
+                            "file '%.300s' of %llu bytes exceeds the address space", path,
+                            (unsigned long long)source.size);
+    } else {
+        status = sbit__file_take_range(a, &source, 0, (size_t)source.size, out, error);
+    }
+    sbit__file_source_close(&source);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *path,
+                                           uint64_t offset, size_t size, sbit__file *out,
+                                           sbit_error *error)
+{
+    sbit__file_source source;
+    SBIT__TRY(sbit__file_source_open(path, &source, error));
+    sbit_status status = SBIT_OK;
+    if (offset > source.size || size > source.size - offset) {
+        status = sbit__fail(error, SBIT_ERR_IO, path,
+                            "file '%.300s' has %llu bytes, too few for %llu bytes at offset %llu",
+                            path, (unsigned long long)source.size, (unsigned long long)size,
+                            (unsigned long long)offset);
+    } else {
+        status = sbit__file_take_range(a, &source, offset, size, out, error);
+    }
+    sbit__file_source_close(&source);
+    return status;
+}
+
+/* munmap and free take plain pointers, although nobody writes through them. */
+static void *sbit__file_unconst(const unsigned char *data)
+{
+    void *plain = NULL;
+    memcpy(&plain, &data, sizeof(plain));
+    return plain;
+}
+
+SBIT__FN void sbit__file_close(sbit__file *file)
+{
+    if (file->size != 0) {
+        unsigned char *data = (unsigned char *)sbit__file_unconst(file->data);
+#if SBIT__FILE_POSIX && !SPARSEBIT_NO_MMAP
+        if (file->mapped) {
+            const size_t lead = (size_t)((uintptr_t)data & (sbit__file_page_bytes() - 1));
+            munmap(data - lead, file->size + lead);
+            data = NULL;
+        }
+#endif
+        sbit__free(&file->allocator, data, file->size);
+    }
+    file->data = NULL;
+    file->size = 0;
+    file->mapped = false;
+}
+
+/* ---- writing ---- */
+
+#if SBIT__FILE_POSIX
+
+/* A file that is replaced keeps its permissions; a new one gets the usual ones (umask applies). */
+static bool sbit__writer_create(sbit__writer *writer)
+{
+    struct stat old;
+    const mode_t mode = stat(writer->path, &old) == 0 ? (mode_t)(old.st_mode & 0777) : (mode_t)0666;
+    writer->fd = open(writer->temp_path, O_WRONLY | O_CREAT | O_EXCL | SBIT__FILE_CLOEXEC,
+                      mode | (mode_t)0200);
+    return writer->fd >= 0;
+}
+
+static bool sbit__writer_raw(sbit__writer *writer, const unsigned char *data, size_t size)
+{
+    while (size != 0) {
+        const size_t want = size < SBIT__FILE_CHUNK_BYTES ? size : SBIT__FILE_CHUNK_BYTES;
+        const ssize_t count = write(writer->fd, data, want);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return false;
+        }
+        data += count;
+        size -= (size_t)count;
+    }
+    return true;
+}
+
+static bool sbit__writer_finish(sbit__writer *writer)
+{
+    const bool synced = fsync(writer->fd) == 0 || errno == EINVAL; /* EINVAL: not a disk file */
+    return close(writer->fd) == 0 && synced;
+}
+
+static bool sbit__writer_replace(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
+}
+
+static void sbit__writer_drop(sbit__writer *writer)
+{
+    close(writer->fd);
+}
+
+#else /* stdio */
+
+/* C99 has no exclusive creation: a name that can be opened for reading counts as taken. */
+static bool sbit__writer_create(sbit__writer *writer)
+{
+    FILE *existing = fopen(writer->temp_path, "rb");
+    if (existing != NULL) {
+        fclose(existing);
+#ifdef EEXIST
+        errno = EEXIST;
+#endif
+        return false;
+    }
+    writer->stream = fopen(writer->temp_path, "wb");
+    return writer->stream != NULL;
+}
+
+static bool sbit__writer_raw(sbit__writer *writer, const unsigned char *data, size_t size)
+{
+    return size == 0 || fwrite(data, 1, size, (FILE *)writer->stream) == size;
+}
+
+static bool sbit__writer_finish(sbit__writer *writer)
+{
+    return fclose((FILE *)writer->stream) == 0;
+}
+
+/* Windows' rename refuses an existing target. */
+static bool sbit__writer_replace(const char *from, const char *to)
+{
+    remove(to);
+    return rename(from, to) == 0;
+}
+
+static void sbit__writer_drop(sbit__writer *writer)
+{
+    fclose((FILE *)writer->stream);
+}
+
+#endif
+
+static void sbit__writer_release(sbit__writer *writer)
+{
+    sbit__free(&writer->allocator, writer->path, writer->path_bytes);
+    sbit__free(&writer->allocator, writer->temp_path, writer->temp_path_bytes);
+    sbit__free(&writer->allocator, writer->buffer, SBIT__FILE_BUFFER_BYTES);
+    writer->path = NULL;
+    writer->temp_path = NULL;
+    writer->buffer = NULL;
+}
+
+static bool sbit__writer_create_unique(sbit__writer *writer)
+{
+    for (int i = 0; i < SBIT__FILE_TEMP_TRIES; i++) {
+        snprintf(writer->temp_path, writer->temp_path_bytes,
+                 i == 0 ? "%s.sbit-tmp" : "%s.sbit-tmp%d", writer->path, i);
+        if (sbit__writer_create(writer)) {
+            return true;
+        }
+#ifdef EEXIST
+        if (errno != EEXIST) {
+            return false;
+        }
+#endif
+    }
+    return false;
+}
+
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
+                                       sbit__writer *out, sbit_error *error)
+{
+    sbit__writer writer;
+    memset(&writer, 0, sizeof(writer));
+    writer.allocator = *a;
+    writer.path_bytes = strlen(path) + 1;
+    writer.temp_path_bytes = writer.path_bytes + 16;
+    writer.path = (char *)sbit__alloc(a, writer.path_bytes);
+    writer.temp_path = (char *)sbit__alloc(a, writer.temp_path_bytes);
+    writer.buffer = (unsigned char *)sbit__alloc(a, SBIT__FILE_BUFFER_BYTES);
+    if (writer.path == NULL || writer.temp_path == NULL || writer.buffer == NULL) {
+        sbit__writer_release(&writer);
+        return sbit__fail_oom(error, SBIT__FILE_BUFFER_BYTES);
+    }
+    memcpy(writer.path, path, writer.path_bytes);
+    if (!sbit__writer_create_unique(&writer)) {
+        const int code = errno;
+        sbit__writer_release(&writer);
+        return sbit__file_fail(error, path, "created", code);
+    }
+    *out = writer;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, size_t size,
+                                      sbit_error *error)
+{
+    const unsigned char *bytes = (const unsigned char *)data;
+    if (size <= SBIT__FILE_BUFFER_BYTES - writer->buffered) {
+        if (size != 0) {
+            memcpy(writer->buffer + writer->buffered, bytes, size);
+        }
+        writer->buffered += size;
+        writer->written += size;
+        return SBIT_OK;
+    }
+    const size_t buffered = writer->buffered;
+    writer->buffered = 0;
+    if (!sbit__writer_raw(writer, writer->buffer, buffered)) {
+        return sbit__file_fail(error, writer->path, "written", errno);
+    }
+    if (size < SBIT__FILE_BUFFER_BYTES) {
+        memcpy(writer->buffer, bytes, size);
+        writer->buffered = size;
+    } else if (!sbit__writer_raw(writer, bytes, size)) {
+        return sbit__file_fail(error, writer->path, "written", errno);
+    }
+    writer->written += size;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    const bool flushed = sbit__writer_raw(writer, writer->buffer, writer->buffered);
+    const int flush_code = flushed ? 0 : errno;
+    if (!sbit__writer_finish(writer) || !flushed) {
+        status = sbit__file_fail(error, writer->path, "written", flushed ? errno : flush_code);
+    } else if (!sbit__writer_replace(writer->temp_path, writer->path)) {
+        status = sbit__file_fail(error, writer->path, "replaced", errno);
+    }
+    if (status != SBIT_OK) {
+        remove(writer->temp_path);
+    }
+    sbit__writer_release(writer);
+    return status;
+}
+
+SBIT__FN void sbit__writer_abort(sbit__writer *writer)
+{
+    if (writer->path == NULL) {
+        return;
+    }
+    sbit__writer_drop(writer);
+    remove(writer->temp_path);
+    sbit__writer_release(writer);
+}
+#undef SBIT__FILE_POSIX
+#undef SBIT__FILE_CLOEXEC
+#undef SBIT__FILE_BUFFER_BYTES
+#undef SBIT__FILE_CHUNK_BYTES
+#undef SBIT__FILE_TEMP_TRIES
+
+#else /* SPARSEBIT_NO_FILES */
+
+static sbit_status sbit__file_refuse(const char *path, sbit_error *error)
+{
+    return sbit__fail(error, SBIT_ERR_UNSUPPORTED, path,
+                      "file '%.300s': file access is switched off (SPARSEBIT_NO_FILES)", path);
+}
+
+SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, sbit__file *out,
+                                     sbit_error *error)
+{
+    (void)a;
+    (void)out;
+    return sbit__file_refuse(path, error);
+}
+
+SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *path,
+                                           uint64_t offset, size_t size, sbit__file *out,
+                                           sbit_error *error)
+{
+    (void)a;
+    (void)offset;
+    (void)size;
+    (void)out;
+    return sbit__file_refuse(path, error);
+}
+
+SBIT__FN void sbit__file_close(sbit__file *file)
+{
+    file->data = NULL;
+    file->size = 0;
+}
+
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
+                                       sbit__writer *out, sbit_error *error)
+{
+    (void)a;
+    (void)out;
+    return sbit__file_refuse(path, error);
+}
+
+SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, size_t size,
+                                      sbit_error *error)
+{
+    (void)writer;
+    (void)data;
+    (void)size;
+    return sbit__file_refuse("", error);
+}
+
+SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error)
+{
+    (void)writer;
+    return sbit__file_refuse("", error);
+}
+
+SBIT__FN void sbit__writer_abort(sbit__writer *writer)
+{
+    (void)writer;
+}
+
+#endif /* SPARSEBIT_NO_FILES */
+/* ---- end src/base/file.c ---- */
+
+/* ---- begin src/onnx/onnx_private.h ---- */
+/* onnx_private.h: what the files of the codec share: wire primitives, the schema table, the
+ * document and external data.
+ *
+ * Called by: src/onnx only. Calls: base.
+ */
+#ifndef SBIT_ONNX_PRIVATE_H
+#define SBIT_ONNX_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* >>wire: protobuf's encoding. A field is a tag, varint of (number << 3 | wire type), and a
+ * payload that the wire type delimits. */
+enum {
+    SBIT__WIRE_VARINT = 0,      /* 7 bits a byte, low bits first, top bit: more follow; <= 10 bytes */
+    SBIT__WIRE_FIXED64 = 1,     /* 8 bytes, little-endian */
+    SBIT__WIRE_LENGTH = 2,      /* varint length, then that many bytes */
+    SBIT__WIRE_GROUP_START = 3, /* fields up to the GROUP_END with the same number */
+    SBIT__WIRE_GROUP_END = 4,
+    SBIT__WIRE_FIXED32 = 5 /* 4 bytes, little-endian */
+};
+
+/* One field as it lies in the input. */
+typedef struct sbit__wire_item {
+    const unsigned char *start; /* of the tag */
+    const unsigned char *end;   /* behind the payload */
+    const unsigned char *data;  /* LENGTH: the payload, else NULL */
+    size_t size;                /* LENGTH: bytes of the payload */
+    uint64_t value;             /* VARINT, FIXED64, FIXED32 */
+    uint32_t number, wire;
+} sbit__wire_item;
+
+/* Reads the varint at *p; false if it is cut off or holds more than 64 bits. */
+SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end,
+                                uint64_t *value);
+SBIT__FN uint32_t sbit__wire_load32(const unsigned char *p); /* little-endian, unaligned */
+SBIT__FN uint64_t sbit__wire_load64(const unsigned char *p);
+/* Reads the field at p (p < end) with its payload inside [p, end). NULL is success, else a
+ * sentence's end saying what is wrong; `depth` bounds nested groups. */
+SBIT__FN const char *sbit__wire_next(const unsigned char *p, const unsigned char *end,
+                                     uint32_t depth, sbit__wire_item *item);
+/* Varints in a packed block; false if the last one is cut off. */
+SBIT__FN bool sbit__wire_count_varints(const unsigned char *p, size_t size, size_t *count);
+
+/* Bytes gathered backwards, last byte first, so that the length of a message is known when its
+ * length prefix is due. Without a buffer everything is only measured. */
+typedef struct sbit__wire_out {
+    unsigned char *begin; /* NULL: measure only */
+    unsigned char *p;     /* first byte so far */
+    uint64_t total;       /* bytes so far, referenced ones included */
+} sbit__wire_out;
+
+SBIT__FN void sbit__wire_put_bytes(sbit__wire_out *out, const void *data, size_t size);
+SBIT__FN void sbit__wire_put_varint(sbit__wire_out *out, uint64_t value);
+SBIT__FN void sbit__wire_put_fixed32(sbit__wire_out *out, uint32_t value);
+SBIT__FN void sbit__wire_put_fixed64(sbit__wire_out *out, uint64_t value);
+SBIT__FN void sbit__wire_put_tag(sbit__wire_out *out, uint32_t number, uint32_t wire);
+
+/* >>schema */
+typedef enum sbit__onnx_type {
+    SBIT__ONNX_INT32 = 0, /* varint, sign-extended; enums too */
+    SBIT__ONNX_INT64,
+    SBIT__ONNX_UINT64,
+    SBIT__ONNX_FLOAT,
+    SBIT__ONNX_DOUBLE,
+    SBIT__ONNX_TEXT,   /* sbit_str in the arena, NUL-terminated */
+    SBIT__ONNX_BYTES,  /* sbit_str, borrowed from the input */
+    SBIT__ONNX_MESSAGE /* pointer to a struct, or to an array of structs */
+} sbit__onnx_type;
+
+typedef struct sbit__onnx_field {
+    const char *name;
+    uint16_t offset;       /* of the member: value, sbit_str or pointer */
+    uint16_t count_offset; /* repeated: of the size_t with the number of elements */
+    uint8_t number;        /* rows of a message are sorted by it */
+    uint8_t type;          /* sbit__onnx_type */
+    uint8_t kind;          /* MESSAGE: sbit_onnx_kind of the sub-message */
+    bool repeated;
+    bool packed; /* repeated numbers: onnx.proto says [packed = true] */
+    bool oneof;  /* setting this field clears the others of the message's oneof */
+} sbit__onnx_field;
+
+#define SBIT__ONNX_MAX_FIELDS 24 /* rows of the largest message, at least */
+
+typedef struct sbit__onnx_schema {
+    const char *name;
+    const sbit__onnx_field *fields;
+    size_t field_count;
+    size_t size; /* of the struct */
+} sbit__onnx_schema;
+
+SBIT__FN const sbit__onnx_schema *sbit__onnx_schema_at(int kind);
+SBIT__FN size_t sbit__onnx_element_bytes(const sbit__onnx_field *field); /* of one array element */
+SBIT__FN uint32_t sbit__onnx_wire_of_element(const sbit__onnx_field *field);
+
+/* The members that a row describes. */
+SBIT__INLINE const void *sbit__onnx_member(const void *message, const sbit__onnx_field *field)
+{
+    return (const char *)message + field->offset;
+}
+SBIT__INLINE size_t sbit__onnx_count(const void *message, const sbit__onnx_field *field)
+{
+    size_t count;
+    memcpy(&count, (const char *)message + field->count_offset, sizeof(count));
+    return count;
+}
+SBIT__INLINE const void *sbit__onnx_pointer(const void *message, const sbit__onnx_field *field)
+{
+    const void *pointer; /* copied as bytes: the member's own type is some other pointer */
+    memcpy(&pointer, (const char *)message + field->offset, sizeof(pointer));
+    return pointer;
+}
+SBIT__INLINE bool sbit__onnx_has(const void *message, const sbit__onnx_field *field)
+{
+    return ((((const sbit_onnx_msg *)message)->has >> field->number) & 1u) != 0;
+}
+
+/* >>document */
+struct sbit_onnx_doc {
+    sbit__arena arena;
+    sbit_onnx_kind kind;
+    void *root;
+    const char *folder;
+    sbit__file file; /* what was loaded; zero for documents in memory */
+    /* external data read so far, by "offset:length:location" */
+    sbit__map range_of;
+    sbit__file *ranges;
+    size_t range_count, range_capacity;
+};
+
+/* The failure of an arena allocation: LIMIT or OUT_OF_MEMORY. */
+SBIT__FN sbit_status sbit__onnx_arena_fail(const sbit__arena *arena, size_t bytes,
+                                           sbit_error *error);
+/* Copies the folder of `path` ("." if none) into the arena. */
+SBIT__FN const char *sbit__onnx_folder_of(sbit__arena *arena, const char *path);
+
+/* Calls visit for each tensor inside a message in wire order. `parent` is the row whose value the
+ * tensor is (NULL: the message itself). Stops at the first status that is not SBIT_OK. */
+typedef sbit_status (*sbit__onnx_visit_fn)(const sbit_onnx_tensor *tensor,
+                                           const sbit__onnx_field *parent, void *user,
+                                           sbit_error *error);
+SBIT__FN sbit_status sbit__onnx_visit_tensors(sbit_onnx_kind kind, const void *message,
+                                              sbit__onnx_visit_fn visit, void *user,
+                                              sbit_error *error);
+
+/* >>tensor */
+enum { SBIT__ONNX_EXTERNAL = 1 }; /* TensorProto.DataLocation */
+
+SBIT__FN bool sbit__onnx_is_external(const sbit_onnx_tensor *tensor);
+/* Checks that the chosen data field holds what dims say; *bytes: as raw_data stores it. Not for
+ * strings. External tensors pass if `length`, where given, fits. */
+SBIT__FN sbit_status sbit__onnx_tensor_bytes(const sbit_onnx_tensor *tensor, size_t *bytes,
+                                             sbit_error *error);
+/* The elements of a tensor that is not external: a view of a field, or converted into `arena`.
+ * In the host's byte order, or little-endian as in files. */
+SBIT__FN sbit_status sbit__onnx_tensor_view(sbit__arena *arena, const sbit_onnx_tensor *tensor,
+                                            bool little_endian, sbit_str *out, sbit_error *error);
+/* How a message names a tensor: its name or "(unnamed)". */
+SBIT__FN const char *sbit__onnx_tensor_label(const sbit_onnx_tensor *tensor);
+/* Reverses the bytes of each `unit`; for hosts whose byte order is not the file's. */
+SBIT__FN bool sbit__onnx_host_is_little(void);
+SBIT__FN sbit_status sbit__onnx_swapped(sbit__arena *arena, int32_t dtype, sbit_str *view,
+                                        sbit_error *error);
+
+/* >>external */
+typedef struct sbit__onnx_external {
+    const char *location;
+    uint64_t offset;
+    uint64_t length; /* UINT64_MAX: not given */
+} sbit__onnx_external;
+
+SBIT__FN sbit_status sbit__onnx_external_info(const sbit_onnx_tensor *tensor,
+                                              sbit__onnx_external *out, sbit_error *error);
+/* Maps or reads the tensor's bytes; the caller closes the file. */
+SBIT__FN sbit_status sbit__onnx_external_open(const sbit_onnx_doc *doc,
+                                              const sbit_onnx_tensor *tensor, sbit__file *out,
+                                              sbit_error *error);
+/* The same, kept open until the document goes. */
+SBIT__FN sbit_status sbit__onnx_external_view(sbit_onnx_doc *doc, const sbit_onnx_tensor *tensor,
+                                              sbit_str *out, sbit_error *error);
+SBIT__FN void sbit__onnx_external_close_all(sbit_onnx_doc *doc);
+
+/* Where a save puts the tensors that it does not write as they are, in wire order. */
+typedef struct sbit__onnx_place {
+    const sbit_onnx_tensor *tensor;
+    bool from_file; /* external in the document */
+    bool to_file;   /* external in what is written */
+    uint64_t offset;
+    size_t bytes;
+} sbit__onnx_place;
+
+typedef struct sbit__onnx_plan {
+    sbit_allocator allocator;
+    sbit__onnx_place *places;
+    size_t count, capacity;
+    uint64_t file_bytes; /* of the external file; 0: there is none */
+    const char *location;
+    size_t above_bytes;
+    uint32_t align;
+} sbit__onnx_plan;
+
+SBIT__FN sbit_status sbit__onnx_plan_build(sbit__onnx_plan *plan, sbit_onnx_doc *doc,
+                                           sbit_error *error);
+SBIT__FN sbit_status sbit__onnx_plan_write(const sbit__onnx_plan *plan, const sbit_onnx_doc *doc,
+                                           sbit__writer *writer, sbit_error *error);
+/* True if `name` may stand in `location`: relative, inside the folder. */
+SBIT__FN bool sbit__onnx_location_is_safe(const char *name, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_ONNX_PRIVATE_H */
+/* ---- end src/onnx/onnx_private.h ---- */
+
+/* ---- begin src/onnx/wire.c ---- */
+/* wire.c: reading and writing protobuf's wire format. >>wire
+ *
+ * Called by: read, write. Calls: nothing. Encoding: protobuf.dev/programming-guides/encoding.
+ * Does: check every length against the bytes that are left before it is used.
+ * Does not: know messages; see schema.
+ *
+ * Writing goes from the last byte to the first: when a message's length prefix is due, its bytes
+ * are already there. So one pass measures, one writes, neither remembers sizes of sub-messages.
+ */
+
+SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end,
+                                uint64_t *value)
+{
+    const unsigned char *q = *p;
+    uint64_t result = 0;
+    for (unsigned shift = 0; shift < 70 && q < end; shift += 7) {
+        const uint64_t byte = *q++;
+        if (shift == 63 && byte > 1) {
+            return false;
+        }
+        result |= (byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *p = q;
+            *value = result;
+            return true;
+        }
+    }
+    return false;
+}
+
+SBIT__FN uint32_t sbit__wire_load32(const unsigned char *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+SBIT__FN uint64_t sbit__wire_load64(const unsigned char *p)
+{
+    return (uint64_t)sbit__wire_load32(p) | (uint64_t)sbit__wire_load32(p + 4) << 32;
+}
+
+static const char *sbit__wire_skip_group(const unsigned char *p, const unsigned char *end,
+                                         uint32_t depth, sbit__wire_item *group)
+{
+    if (depth == 0) {
+        return "groups are nested too deeply";
+    }
+    while (p < end) {
+        sbit__wire_item item;
+        const char *problem = sbit__wire_next(p, end, depth - 1, &item);
+        p = item.end;
+        if (problem != NULL) {
+            group->end = p;
+            return problem;
+        }
+        if (item.wire == SBIT__WIRE_GROUP_END) {
+            group->end = p;
+            return item.number == group->number ? NULL : "the end of another group stands here";
+        }
+    }
+    group->end = p;
+    return "the group has no end";
+}
+
+static const char *sbit__wire_payload(const unsigned char *p, const unsigned char *end,
+                                      uint32_t depth, sbit__wire_item *item)
+{
+    uint64_t length = 0;
+    switch (item->wire) {
+    case SBIT__WIRE_VARINT:
+        if (!sbit__wire_varint(&p, end, &item->value)) {
+            return "the varint is cut off or longer than 10 bytes";
+        }
+        break;
+    case SBIT__WIRE_FIXED64:
+    case SBIT__WIRE_FIXED32: {
+        const size_t size = item->wire == SBIT__WIRE_FIXED64 ? 8 : 4;
+        if ((size_t)(end - p) < size) {
+            return "the fixed-size value is cut off";
+        }
+        item->value = size == 8 ? sbit__wire_load64(p) : sbit__wire_load32(p);
+        p += size;
+        break;
+    }
+    case SBIT__WIRE_LENGTH:
+        if (!sbit__wire_varint(&p, end, &length)) {
+            return "the length is cut off or longer than 10 bytes";
+        }
+        if (length > (uint64_t)(end - p)) {
+            return "the length exceeds the bytes that are left";
+        }
+        item->data = p;
+        item->size = (size_t)length;
+        p += item->size;
+        break;
+    case SBIT__WIRE_GROUP_START:
+        return sbit__wire_skip_group(p, end, depth, item);
+    case SBIT__WIRE_GROUP_END:
+        break;
+    default:
+        return "wire types 6 and 7 do not exist";
+    }
+    item->end = p;
+    return NULL;
+}
+
+SBIT__FN const char *sbit__wire_next(const unsigned char *p, const unsigned char *end,
+                                     uint32_t depth, sbit__wire_item *item)
+{
+    uint64_t tag = 0;
+    item->start = p;
+    item->end = p;
+    item->data = NULL;
+    item->size = 0;
+    item->value = 0;
+    item->number = 0;
+    item->wire = 0;
+    if (!sbit__wire_varint(&p, end, &tag)) {
+        return "the tag is cut off or longer than 10 bytes";
+    }
+    if (tag >> 3 == 0 || tag > UINT32_MAX) {
+        return "the field number is not between 1 and 536870911";
+    }
+    item->end = p;
+    item->number = (uint32_t)(tag >> 3);
+    item->wire = (uint32_t)(tag & 7);
+    return sbit__wire_payload(p, end, depth, item);
+}
+
+SBIT__FN bool sbit__wire_count_varints(const unsigned char *p, size_t size, size_t *count)
+{
+    size_t ends = 0;
+    for (size_t i = 0; i < size; i++) {
+        ends += p[i] < 0x80 ? 1 : 0;
+    }
+    *count = ends;
+    return size == 0 || p[size - 1] < 0x80;
+}
+
+/* ---- writing, backwards ---- */
+
+SBIT__FN void sbit__wire_put_bytes(sbit__wire_out *out, const void *data, size_t size)
+{
+    out->total += size;
+    if (out->begin != NULL && size != 0) {
+        SPARSEBIT_ASSERT((size_t)(out->p - out->begin) >= size);
+        out->p -= size;
+        memcpy(out->p, data, size);
+    }
+}
+
+SBIT__FN void sbit__wire_put_varint(sbit__wire_out *out, uint64_t value)
+{
+    unsigned char bytes[10];
+    size_t size = 0;
+    for (; value >= 0x80; value >>= 7) {
+        bytes[size++] = (unsigned char)(value | 0x80);
+    }
+    bytes[size++] = (unsigned char)value;
+    sbit__wire_put_bytes(out, bytes, size);
+}
+
+SBIT__FN void sbit__wire_put_fixed32(sbit__wire_out *out, uint32_t value)
+{
+    unsigned char bytes[4];
+    for (unsigned i = 0; i < 4; i++) {
+        bytes[i] = (unsigned char)(value >> (8 * i));
+    }
+    sbit__wire_put_bytes(out, bytes, sizeof(bytes));
+}
+
+SBIT__FN void sbit__wire_put_fixed64(sbit__wire_out *out, uint64_t value)
+{
+    sbit__wire_put_fixed32(out, (uint32_t)(value >> 32));
+    sbit__wire_put_fixed32(out, (uint32_t)value);
+}
+
+SBIT__FN void sbit__wire_put_tag(sbit__wire_out *out, uint32_t number, uint32_t wire)
+{
+    sbit__wire_put_varint(out, (uint64_t)number << 3 | wire);
+}
+/* ---- end src/onnx/wire.c ---- */
+
+/* ---- begin src/onnx/schema.c ---- */
+/* schema.c: the table of messages and fields, and what follows from it: copy, equality, visits.
+ * >>schema
+ *
+ * Called by: read, write, external, print, users (copy, equal). Calls: base.
+ * The table is onnx.proto (IR version 13) and onnx-data.proto, field by field: a row says where
+ * the member lies in the struct of onnx_api.h and how it looks on the wire. Every operation on
+ * messages is one loop over rows; a new field of ONNX is one member and one row.
+ */
+
+#define SBIT__ONNX_OFFSET(msg, member) (uint16_t) offsetof(struct sbit_onnx_##msg, member)
+#define SBIT__ONNX_ONE(msg, member, number, type)                                                  \
+    {#member, SBIT__ONNX_OFFSET(msg, member), 0, SBIT_ONNX_##number, SBIT__ONNX_##type, 0, false,  \
+     false, false}
+#define SBIT__ONNX_ONEOF(msg, member, number, type)                                                \
+    {#member, SBIT__ONNX_OFFSET(msg, member), 0, SBIT_ONNX_##number, SBIT__ONNX_##type, 0, false,  \
+     false, true}
+#define SBIT__ONNX_LIST(msg, member, number, type, kind, packed)                                   \
+    {#member, SBIT__ONNX_OFFSET(msg, member), SBIT__ONNX_OFFSET(msg, member##_count),              \
+     SBIT_ONNX_##number, SBIT__ONNX_##type, kind, true, packed, false}
+#define SBIT__ONNX_MANY(msg, member, number, type)                                                 \
+    SBIT__ONNX_LIST(msg, member, number, type, 0, false)
+#define SBIT__ONNX_PACKED(msg, member, number, type)                                               \
+    SBIT__ONNX_LIST(msg, member, number, type, 0, true)
+#define SBIT__ONNX_SUB(msg, member, number, sub)                                                   \
+    {#member, SBIT__ONNX_OFFSET(msg, member), 0, SBIT_ONNX_##number, SBIT__ONNX_MESSAGE,           \
+     SBIT_ONNX_##sub, false, false, false}
+#define SBIT__ONNX_SUB_ONEOF(msg, member, number, sub)                                             \
+    {#member, SBIT__ONNX_OFFSET(msg, member), 0, SBIT_ONNX_##number, SBIT__ONNX_MESSAGE,           \
+     SBIT_ONNX_##sub, false, false, true}
+#define SBIT__ONNX_SUBS(msg, member, number, sub)                                                  \
+    SBIT__ONNX_LIST(msg, member, number, MESSAGE, SBIT_ONNX_##sub, false)
+#define SBIT__ONNX_SCHEMA(msg)                                                                     \
+    {#msg, sbit__onnx_##msg##_fields, SBIT__COUNT_OF(sbit__onnx_##msg##_fields),                   \
+     sizeof(struct sbit_onnx_##msg)}
+
+static const sbit__onnx_field sbit__onnx_string_entry_fields[] = {
+    SBIT__ONNX_ONE(string_entry, key, STRING_ENTRY_KEY, TEXT),
+    SBIT__ONNX_ONE(string_entry, value, STRING_ENTRY_VALUE, TEXT),
+};
+
+static const sbit__onnx_field sbit__onnx_opset_id_fields[] = {
+    SBIT__ONNX_ONE(opset_id, domain, OPSET_ID_DOMAIN, TEXT),
+    SBIT__ONNX_ONE(opset_id, version, OPSET_ID_VERSION, INT64),
+};
+
+static const sbit__onnx_field sbit__onnx_segment_fields[] = {
+    SBIT__ONNX_ONE(segment, begin, SEGMENT_BEGIN, INT64),
+    SBIT__ONNX_ONE(segment, end, SEGMENT_END, INT64),
+};
+
+static const sbit__onnx_field sbit__onnx_tensor_fields[] = {
+    SBIT__ONNX_MANY(tensor, dims, TENSOR_DIMS, INT64),
+    SBIT__ONNX_ONE(tensor, data_type, TENSOR_DATA_TYPE, INT32),
+    SBIT__ONNX_SUB(tensor, segment, TENSOR_SEGMENT, SEGMENT),
+    SBIT__ONNX_PACKED(tensor, float_data, TENSOR_FLOAT_DATA, FLOAT),
+    SBIT__ONNX_PACKED(tensor, int32_data, TENSOR_INT32_DATA, INT32),
+    SBIT__ONNX_MANY(tensor, string_data, TENSOR_STRING_DATA, BYTES),
+    SBIT__ONNX_PACKED(tensor, int64_data, TENSOR_INT64_DATA, INT64),
+    SBIT__ONNX_ONE(tensor, name, TENSOR_NAME, TEXT),
+    SBIT__ONNX_ONE(tensor, raw_data, TENSOR_RAW_DATA, BYTES),
+    SBIT__ONNX_PACKED(tensor, double_data, TENSOR_DOUBLE_DATA, DOUBLE),
+    SBIT__ONNX_PACKED(tensor, uint64_data, TENSOR_UINT64_DATA, UINT64),
+    SBIT__ONNX_ONE(tensor, doc_string, TENSOR_DOC_STRING, TEXT),
+    SBIT__ONNX_SUBS(tensor, external_data, TENSOR_EXTERNAL_DATA, STRING_ENTRY),
+    SBIT__ONNX_ONE(tensor, data_location, TENSOR_DATA_LOCATION, INT32),
+    SBIT__ONNX_SUBS(tensor, metadata_props, TENSOR_METADATA_PROPS, STRING_ENTRY),
+};
+
+static const sbit__onnx_field sbit__onnx_sparse_tensor_fields[] = {
+    SBIT__ONNX_SUB(sparse_tensor, values, SPARSE_TENSOR_VALUES, TENSOR),
+    SBIT__ONNX_SUB(sparse_tensor, indices, SPARSE_TENSOR_INDICES, TENSOR),
+    SBIT__ONNX_MANY(sparse_tensor, dims, SPARSE_TENSOR_DIMS, INT64),
+};
+
+static const sbit__onnx_field sbit__onnx_dimension_fields[] = {
+    SBIT__ONNX_ONEOF(dimension, dim_value, DIMENSION_DIM_VALUE, INT64),
+    SBIT__ONNX_ONEOF(dimension, dim_param, DIMENSION_DIM_PARAM, TEXT),
+    SBIT__ONNX_ONE(dimension, denotation, DIMENSION_DENOTATION, TEXT),
+};
+
+static const sbit__onnx_field sbit__onnx_shape_fields[] = {
+    SBIT__ONNX_SUBS(shape, dim, SHAPE_DIM, DIMENSION),
+};
+
+static const sbit__onnx_field sbit__onnx_type_tensor_fields[] = {
+    SBIT__ONNX_ONE(type_tensor, elem_type, TYPE_TENSOR_ELEM_TYPE, INT32),
+    SBIT__ONNX_SUB(type_tensor, shape, TYPE_TENSOR_SHAPE, SHAPE),
+};
+
+static const sbit__onnx_field sbit__onnx_type_sparse_tensor_fields[] = {
+    SBIT__ONNX_ONE(type_sparse_tensor, elem_type, TYPE_SPARSE_TENSOR_ELEM_TYPE, INT32),
+    SBIT__ONNX_SUB(type_sparse_tensor, shape, TYPE_SPARSE_TENSOR_SHAPE, SHAPE),
+};
+
+static const sbit__onnx_field sbit__onnx_type_sequence_fields[] = {
+    SBIT__ONNX_SUB(type_sequence, elem_type, TYPE_SEQUENCE_ELEM_TYPE, TYPE),
+};
+
+static const sbit__onnx_field sbit__onnx_type_map_fields[] = {
+    SBIT__ONNX_ONE(type_map, key_type, TYPE_MAP_KEY_TYPE, INT32),
+    SBIT__ONNX_SUB(type_map, value_type, TYPE_MAP_VALUE_TYPE, TYPE),
+};
+
+static const sbit__onnx_field sbit__onnx_type_optional_fields[] = {
+    SBIT__ONNX_SUB(type_optional, elem_type, TYPE_OPTIONAL_ELEM_TYPE, TYPE),
+};
+
+static const sbit__onnx_field sbit__onnx_type_opaque_fields[] = {
+    SBIT__ONNX_ONE(type_opaque, domain, TYPE_OPAQUE_DOMAIN, TEXT),
+    SBIT__ONNX_ONE(type_opaque, name, TYPE_OPAQUE_NAME, TEXT),
+};
+
+static const sbit__onnx_field sbit__onnx_type_fields[] = {
+    SBIT__ONNX_SUB_ONEOF(type, tensor_type, TYPE_TENSOR_TYPE, TYPE_TENSOR),
+    SBIT__ONNX_SUB_ONEOF(type, sequence_type, TYPE_SEQUENCE_TYPE, TYPE_SEQUENCE),
+    SBIT__ONNX_SUB_ONEOF(type, map_type, TYPE_MAP_TYPE, TYPE_MAP),
+    SBIT__ONNX_ONE(type, denotation, TYPE_DENOTATION, TEXT),
+    SBIT__ONNX_SUB_ONEOF(type, opaque_type, TYPE_OPAQUE_TYPE, TYPE_OPAQUE),
+    SBIT__ONNX_SUB_ONEOF(type, sparse_tensor_type, TYPE_SPARSE_TENSOR_TYPE, TYPE_SPARSE_TENSOR),
+    SBIT__ONNX_SUB_ONEOF(type, optional_type, TYPE_OPTIONAL_TYPE, TYPE_OPTIONAL),
+};
+
+static const sbit__onnx_field sbit__onnx_value_info_fields[] = {
+    SBIT__ONNX_ONE(value_info, name, VALUE_INFO_NAME, TEXT),
+    SBIT__ONNX_SUB(value_info, type, VALUE_INFO_TYPE, TYPE),
+    SBIT__ONNX_ONE(value_info, doc_string, VALUE_INFO_DOC_STRING, TEXT),
+    SBIT__ONNX_SUBS(value_info, metadata_props, VALUE_INFO_METADATA_PROPS, STRING_ENTRY),
+};
+
+static const sbit__onnx_field sbit__onnx_attribute_fields[] = {
+    SBIT__ONNX_ONE(attribute, name, ATTRIBUTE_NAME, TEXT),
+    SBIT__ONNX_ONE(attribute, f, ATTRIBUTE_F, FLOAT),
+    SBIT__ONNX_ONE(attribute, i, ATTRIBUTE_I, INT64),
+    SBIT__ONNX_ONE(attribute, s, ATTRIBUTE_S, BYTES),
+    SBIT__ONNX_SUB(attribute, t, ATTRIBUTE_T, TENSOR),
+    SBIT__ONNX_SUB(attribute, g, ATTRIBUTE_G, GRAPH),
+    SBIT__ONNX_MANY(attribute, floats, ATTRIBUTE_FLOATS, FLOAT),
+    SBIT__ONNX_MANY(attribute, ints, ATTRIBUTE_INTS, INT64),
+    SBIT__ONNX_MANY(attribute, strings, ATTRIBUTE_STRINGS, BYTES),
+    SBIT__ONNX_SUBS(attribute, tensors, ATTRIBUTE_TENSORS, TENSOR),
+    SBIT__ONNX_SUBS(attribute, graphs, ATTRIBUTE_GRAPHS, GRAPH),
+    SBIT__ONNX_ONE(attribute, doc_string, ATTRIBUTE_DOC_STRING, TEXT),
+    SBIT__ONNX_SUB(attribute, tp, ATTRIBUTE_TP, TYPE),
+    SBIT__ONNX_SUBS(attribute, type_protos, ATTRIBUTE_TYPE_PROTOS, TYPE),
+    SBIT__ONNX_ONE(attribute, type, ATTRIBUTE_TYPE, INT32),
+    SBIT__ONNX_ONE(attribute, ref_attr_name, ATTRIBUTE_REF_ATTR_NAME, TEXT),
+    SBIT__ONNX_SUB(attribute, sparse_tensor, ATTRIBUTE_SPARSE_TENSOR, SPARSE_TENSOR),
+    SBIT__ONNX_SUBS(attribute, sparse_tensors, ATTRIBUTE_SPARSE_TENSORS, SPARSE_TENSOR),
+};
+
+static const sbit__onnx_field sbit__onnx_int_int_list_entry_fields[] = {
+    SBIT__ONNX_ONE(int_int_list_entry, key, INT_INT_LIST_ENTRY_KEY, INT64),
+    SBIT__ONNX_MANY(int_int_list_entry, value, INT_INT_LIST_ENTRY_VALUE, INT64),
+};
+
+static const sbit__onnx_field sbit__onnx_simple_sharded_dim_fields[] = {
+    SBIT__ONNX_ONEOF(simple_sharded_dim, dim_value, SIMPLE_SHARDED_DIM_DIM_VALUE, INT64),
+    SBIT__ONNX_ONEOF(simple_sharded_dim, dim_param, SIMPLE_SHARDED_DIM_DIM_PARAM, TEXT),
+    SBIT__ONNX_ONE(simple_sharded_dim, num_shards, SIMPLE_SHARDED_DIM_NUM_SHARDS, INT64),
+};
+
+static const sbit__onnx_field sbit__onnx_sharded_dim_fields[] = {
+    SBIT__ONNX_ONE(sharded_dim, axis, SHARDED_DIM_AXIS, INT64),
+    SBIT__ONNX_SUBS(sharded_dim, simple_sharding, SHARDED_DIM_SIMPLE_SHARDING, SIMPLE_SHARDED_DIM),
+};
+
+static const sbit__onnx_field sbit__onnx_sharding_spec_fields[] = {
+    SBIT__ONNX_ONE(sharding_spec, tensor_name, SHARDING_SPEC_TENSOR_NAME, TEXT),
+    SBIT__ONNX_MANY(sharding_spec, device, SHARDING_SPEC_DEVICE, INT64),
+    SBIT__ONNX_SUBS(sharding_spec, index_to_device_group_map, SHARDING_SPEC_INDEX_TO_DEVICE_GROUP_MAP, INT_INT_LIST_ENTRY),
+    SBIT__ONNX_SUBS(sharding_spec, sharded_dim, SHARDING_SPEC_SHARDED_DIM, SHARDED_DIM),
+};
+
+static const sbit__onnx_field sbit__onnx_node_device_configuration_fields[] = {
+    SBIT__ONNX_ONE(node_device_configuration, configuration_id, NODE_DEVICE_CONFIGURATION_CONFIGURATION_ID, TEXT),
+    SBIT__ONNX_SUBS(node_device_configuration, sharding_spec, NODE_DEVICE_CONFIGURATION_SHARDING_SPEC, SHARDING_SPEC),
+    SBIT__ONNX_ONE(node_device_configuration, pipeline_stage, NODE_DEVICE_CONFIGURATION_PIPELINE_STAGE, INT32),
+};
+
+static const sbit__onnx_field sbit__onnx_node_fields[] = {
+    SBIT__ONNX_MANY(node, input, NODE_INPUT, TEXT),
+    SBIT__ONNX_MANY(node, output, NODE_OUTPUT, TEXT),
+    SBIT__ONNX_ONE(node, name, NODE_NAME, TEXT),
+    SBIT__ONNX_ONE(node, op_type, NODE_OP_TYPE, TEXT),
+    SBIT__ONNX_SUBS(node, attribute, NODE_ATTRIBUTE, ATTRIBUTE),
+    SBIT__ONNX_ONE(node, doc_string, NODE_DOC_STRING, TEXT),
+    SBIT__ONNX_ONE(node, domain, NODE_DOMAIN, TEXT),
+    SBIT__ONNX_ONE(node, overload, NODE_OVERLOAD, TEXT),
+    SBIT__ONNX_SUBS(node, metadata_props, NODE_METADATA_PROPS, STRING_ENTRY),
+    SBIT__ONNX_SUBS(node, device_configurations, NODE_DEVICE_CONFIGURATIONS, NODE_DEVICE_CONFIGURATION),
+};
+
+static const sbit__onnx_field sbit__onnx_tensor_annotation_fields[] = {
+    SBIT__ONNX_ONE(tensor_annotation, tensor_name, TENSOR_ANNOTATION_TENSOR_NAME, TEXT),
+    SBIT__ONNX_SUBS(tensor_annotation, quant_parameter_tensor_names, TENSOR_ANNOTATION_QUANT_PARAMETER_TENSOR_NAMES, STRING_ENTRY),
+};
+
+static const sbit__onnx_field sbit__onnx_graph_fields[] = {
+    SBIT__ONNX_SUBS(graph, node, GRAPH_NODE, NODE),
+    SBIT__ONNX_ONE(graph, name, GRAPH_NAME, TEXT),
+    SBIT__ONNX_SUBS(graph, initializer, GRAPH_INITIALIZER, TENSOR),
+    SBIT__ONNX_ONE(graph, doc_string, GRAPH_DOC_STRING, TEXT),
+    SBIT__ONNX_SUBS(graph, input, GRAPH_INPUT, VALUE_INFO),
+    SBIT__ONNX_SUBS(graph, output, GRAPH_OUTPUT, VALUE_INFO),
+    SBIT__ONNX_SUBS(graph, value_info, GRAPH_VALUE_INFO, VALUE_INFO),
+    SBIT__ONNX_SUBS(graph, quantization_annotation, GRAPH_QUANTIZATION_ANNOTATION, TENSOR_ANNOTATION),
+    SBIT__ONNX_SUBS(graph, sparse_initializer, GRAPH_SPARSE_INITIALIZER, SPARSE_TENSOR),
+    SBIT__ONNX_SUBS(graph, metadata_props, GRAPH_METADATA_PROPS, STRING_ENTRY),
+};
+
+static const sbit__onnx_field sbit__onnx_training_info_fields[] = {
+    SBIT__ONNX_SUB(training_info, initialization, TRAINING_INFO_INITIALIZATION, GRAPH),
+    SBIT__ONNX_SUB(training_info, algorithm, TRAINING_INFO_ALGORITHM, GRAPH),
+    SBIT__ONNX_SUBS(training_info, initialization_binding, TRAINING_INFO_INITIALIZATION_BINDING, STRING_ENTRY),
+    SBIT__ONNX_SUBS(training_info, update_binding, TRAINING_INFO_UPDATE_BINDING, STRING_ENTRY),
+};
+
+static const sbit__onnx_field sbit__onnx_function_fields[] = {
+    SBIT__ONNX_ONE(function, name, FUNCTION_NAME, TEXT),
+    SBIT__ONNX_MANY(function, input, FUNCTION_INPUT, TEXT),
+    SBIT__ONNX_MANY(function, output, FUNCTION_OUTPUT, TEXT),
+    SBIT__ONNX_MANY(function, attribute, FUNCTION_ATTRIBUTE, TEXT),
+    SBIT__ONNX_SUBS(function, node, FUNCTION_NODE, NODE),
+    SBIT__ONNX_ONE(function, doc_string, FUNCTION_DOC_STRING, TEXT),
+    SBIT__ONNX_SUBS(function, opset_import, FUNCTION_OPSET_IMPORT, OPSET_ID),
+    SBIT__ONNX_ONE(function, domain, FUNCTION_DOMAIN, TEXT),
+    SBIT__ONNX_SUBS(function, attribute_proto, FUNCTION_ATTRIBUTE_PROTO, ATTRIBUTE),
+    SBIT__ONNX_SUBS(function, value_info, FUNCTION_VALUE_INFO, VALUE_INFO),
+    SBIT__ONNX_ONE(function, overload, FUNCTION_OVERLOAD, TEXT),
+    SBIT__ONNX_SUBS(function, metadata_props, FUNCTION_METADATA_PROPS, STRING_ENTRY),
+};
+
+static const sbit__onnx_field sbit__onnx_device_configuration_fields[] = {
+    SBIT__ONNX_ONE(device_configuration, name, DEVICE_CONFIGURATION_NAME, TEXT),
+    SBIT__ONNX_ONE(device_configuration, num_devices, DEVICE_CONFIGURATION_NUM_DEVICES, INT32),
+    SBIT__ONNX_MANY(device_configuration, device, DEVICE_CONFIGURATION_DEVICE, TEXT),
+};
+
+static const sbit__onnx_field sbit__onnx_model_fields[] = {
+    SBIT__ONNX_ONE(model, ir_version, MODEL_IR_VERSION, INT64),
+    SBIT__ONNX_ONE(model, producer_name, MODEL_PRODUCER_NAME, TEXT),
+    SBIT__ONNX_ONE(model, producer_version, MODEL_PRODUCER_VERSION, TEXT),
+    SBIT__ONNX_ONE(model, domain, MODEL_DOMAIN, TEXT),
+    SBIT__ONNX_ONE(model, model_version, MODEL_MODEL_VERSION, INT64),
+    SBIT__ONNX_ONE(model, doc_string, MODEL_DOC_STRING, TEXT),
+    SBIT__ONNX_SUB(model, graph, MODEL_GRAPH, GRAPH),
+    SBIT__ONNX_SUBS(model, opset_import, MODEL_OPSET_IMPORT, OPSET_ID),
+    SBIT__ONNX_SUBS(model, metadata_props, MODEL_METADATA_PROPS, STRING_ENTRY),
+    SBIT__ONNX_SUBS(model, training_info, MODEL_TRAINING_INFO, TRAINING_INFO),
+    SBIT__ONNX_SUBS(model, functions, MODEL_FUNCTIONS, FUNCTION),
+    SBIT__ONNX_SUBS(model, configuration, MODEL_CONFIGURATION, DEVICE_CONFIGURATION),
+};
+
+static const sbit__onnx_field sbit__onnx_sequence_fields[] = {
+    SBIT__ONNX_ONE(sequence, name, SEQUENCE_NAME, TEXT),
+    SBIT__ONNX_ONE(sequence, elem_type, SEQUENCE_ELEM_TYPE, INT32),
+    SBIT__ONNX_SUBS(sequence, tensor_values, SEQUENCE_TENSOR_VALUES, TENSOR),
+    SBIT__ONNX_SUBS(sequence, sparse_tensor_values, SEQUENCE_SPARSE_TENSOR_VALUES, SPARSE_TENSOR),
+    SBIT__ONNX_SUBS(sequence, sequence_values, SEQUENCE_SEQUENCE_VALUES, SEQUENCE),
+    SBIT__ONNX_SUBS(sequence, map_values, SEQUENCE_MAP_VALUES, MAP),
+    SBIT__ONNX_SUBS(sequence, optional_values, SEQUENCE_OPTIONAL_VALUES, OPTIONAL),
+};
+
+static const sbit__onnx_field sbit__onnx_map_fields[] = {
+    SBIT__ONNX_ONE(map, name, MAP_NAME, TEXT),
+    SBIT__ONNX_ONE(map, key_type, MAP_KEY_TYPE, INT32),
+    SBIT__ONNX_MANY(map, keys, MAP_KEYS, INT64),
+    SBIT__ONNX_MANY(map, string_keys, MAP_STRING_KEYS, BYTES),
+    SBIT__ONNX_SUB(map, values, MAP_VALUES, SEQUENCE),
+};
+
+static const sbit__onnx_field sbit__onnx_optional_fields[] = {
+    SBIT__ONNX_ONE(optional, name, OPTIONAL_NAME, TEXT),
+    SBIT__ONNX_ONE(optional, elem_type, OPTIONAL_ELEM_TYPE, INT32),
+    SBIT__ONNX_SUB(optional, tensor_value, OPTIONAL_TENSOR_VALUE, TENSOR),
+    SBIT__ONNX_SUB(optional, sparse_tensor_value, OPTIONAL_SPARSE_TENSOR_VALUE, SPARSE_TENSOR),
+    SBIT__ONNX_SUB(optional, sequence_value, OPTIONAL_SEQUENCE_VALUE, SEQUENCE),
+    SBIT__ONNX_SUB(optional, map_value, OPTIONAL_MAP_VALUE, MAP),
+    SBIT__ONNX_SUB(optional, optional_value, OPTIONAL_OPTIONAL_VALUE, OPTIONAL),
+};
+
+/* In the order of sbit_onnx_kind. */
+static const sbit__onnx_schema sbit__onnx_schemas[] = {
+    SBIT__ONNX_SCHEMA(string_entry),
+    SBIT__ONNX_SCHEMA(opset_id),
+    SBIT__ONNX_SCHEMA(segment),
+    SBIT__ONNX_SCHEMA(tensor),
+    SBIT__ONNX_SCHEMA(sparse_tensor),
+    SBIT__ONNX_SCHEMA(dimension),
+    SBIT__ONNX_SCHEMA(shape),
+    SBIT__ONNX_SCHEMA(type_tensor),
+    SBIT__ONNX_SCHEMA(type_sparse_tensor),
+    SBIT__ONNX_SCHEMA(type_sequence),
+    SBIT__ONNX_SCHEMA(type_map),
+    SBIT__ONNX_SCHEMA(type_optional),
+    SBIT__ONNX_SCHEMA(type_opaque),
+    SBIT__ONNX_SCHEMA(type),
+    SBIT__ONNX_SCHEMA(value_info),
+    SBIT__ONNX_SCHEMA(attribute),
+    SBIT__ONNX_SCHEMA(int_int_list_entry),
+    SBIT__ONNX_SCHEMA(simple_sharded_dim),
+    SBIT__ONNX_SCHEMA(sharded_dim),
+    SBIT__ONNX_SCHEMA(sharding_spec),
+    SBIT__ONNX_SCHEMA(node_device_configuration),
+    SBIT__ONNX_SCHEMA(node),
+    SBIT__ONNX_SCHEMA(tensor_annotation),
+    SBIT__ONNX_SCHEMA(graph),
+    SBIT__ONNX_SCHEMA(training_info),
+    SBIT__ONNX_SCHEMA(function),
+    SBIT__ONNX_SCHEMA(device_configuration),
+    SBIT__ONNX_SCHEMA(model),
+    SBIT__ONNX_SCHEMA(sequence),
+    SBIT__ONNX_SCHEMA(map),
+    SBIT__ONNX_SCHEMA(optional),
+};
+
+#undef SBIT__ONNX_OFFSET
+#undef SBIT__ONNX_ONE
+#undef SBIT__ONNX_ONEOF
+#undef SBIT__ONNX_LIST
+#undef SBIT__ONNX_MANY
+#undef SBIT__ONNX_PACKED
+#undef SBIT__ONNX_SUB
+#undef SBIT__ONNX_SUB_ONEOF
+#undef SBIT__ONNX_SUBS
+#undef SBIT__ONNX_SCHEMA
+
+SBIT__FN const sbit__onnx_schema *sbit__onnx_schema_at(int kind)
+{
+    return &sbit__onnx_schemas[kind];
+}
+
+SBIT__FN uint32_t sbit__onnx_wire_of_element(const sbit__onnx_field *field)
+{
+    switch (field->type) {
+    case SBIT__ONNX_INT32:
+    case SBIT__ONNX_INT64:
+    case SBIT__ONNX_UINT64:
+        return SBIT__WIRE_VARINT;
+    case SBIT__ONNX_FLOAT:
+        return SBIT__WIRE_FIXED32;
+    case SBIT__ONNX_DOUBLE:
+        return SBIT__WIRE_FIXED64;
+    default:
+        return SBIT__WIRE_LENGTH;
+    }
+}
+
+SBIT__FN size_t sbit__onnx_element_bytes(const sbit__onnx_field *field)
+{
+    switch (field->type) {
+    case SBIT__ONNX_INT32:
+    case SBIT__ONNX_FLOAT:
+        return 4;
+    case SBIT__ONNX_INT64:
+    case SBIT__ONNX_UINT64:
+    case SBIT__ONNX_DOUBLE:
+        return 8;
+    case SBIT__ONNX_TEXT:
+    case SBIT__ONNX_BYTES:
+        return sizeof(sbit_str);
+    default:
+        return sbit__onnx_schemas[field->kind].size;
+    }
+}
+
+/* ---- equality ---- */
+
+static bool sbit__onnx_equal_elements(const sbit__onnx_field *field, const void *a, const void *b,
+                                      size_t count)
+{
+    if (field->type == SBIT__ONNX_MESSAGE) {
+        const size_t size = sbit__onnx_schemas[field->kind].size;
+        for (size_t i = 0; i < count; i++) {
+            if (!sbit_onnx_equal((sbit_onnx_kind)field->kind, (const char *)a + i * size,
+                                 (const char *)b + i * size)) {
+                return false;
+            }
+        }
+        return true;
+    }
+    if (field->type == SBIT__ONNX_TEXT || field->type == SBIT__ONNX_BYTES) {
+        for (size_t i = 0; i < count; i++) {
+            if (!sbit__str_eq(((const sbit_str *)a)[i], ((const sbit_str *)b)[i])) {
+                return false;
+            }
+        }
+        return true;
+    }
+    /* numbers bit by bit: NaN equals itself, -0 does not equal 0 */
+    return count == 0 || memcmp(a, b, count * sbit__onnx_element_bytes(field)) == 0;
+}
+
+static bool sbit__onnx_equal_field(const sbit__onnx_field *field, const void *a, const void *b)
+{
+    if (field->repeated) {
+        const size_t count = sbit__onnx_count(a, field);
+        return count == sbit__onnx_count(b, field) &&
+               sbit__onnx_equal_elements(field, sbit__onnx_pointer(a, field),
+                                         sbit__onnx_pointer(b, field), count);
+    }
+    if (field->type == SBIT__ONNX_MESSAGE) {
+        const void *sub_a = sbit__onnx_pointer(a, field);
+        const void *sub_b = sbit__onnx_pointer(b, field);
+        return sub_a == NULL || sub_b == NULL
+                   ? sub_a == sub_b
+                   : sbit_onnx_equal((sbit_onnx_kind)field->kind, sub_a, sub_b);
+    }
+    const bool has = sbit__onnx_has(a, field);
+    return has == sbit__onnx_has(b, field) &&
+           (!has || sbit__onnx_equal_elements(field, sbit__onnx_member(a, field),
+                                              sbit__onnx_member(b, field), 1));
+}
+
+SPARSEBIT_API bool sbit_onnx_equal(sbit_onnx_kind kind, const void *a, const void *b)
+{
+    const sbit__onnx_schema *schema = &sbit__onnx_schemas[kind];
+    for (size_t i = 0; i < schema->field_count; i++) {
+        if (!sbit__onnx_equal_field(&schema->fields[i], a, b)) {
+            return false;
+        }
+    }
+    return sbit__str_eq(((const sbit_onnx_msg *)a)->unknown, ((const sbit_onnx_msg *)b)->unknown);
+}
+
+/* ---- copy: the struct is copied as it is, then each pointer in it is replaced ---- */
+
+static sbit_status sbit__onnx_copy_str(sbit_onnx_doc *doc, bool text, bool copy_bytes,
+                                       sbit_str *str, sbit_error *error)
+{
+    if (text) {
+        return str->data == NULL ? SBIT_OK
+                                 : sbit_onnx_text(doc, str->data, str->size, str, error);
+    }
+    if (!copy_bytes || str->size == 0) {
+        return SBIT_OK;
+    }
+    char *data = (char *)sbit__arena_alloc(&doc->arena, str->size);
+    if (data == NULL) {
+        return sbit__onnx_arena_fail(&doc->arena, str->size, error);
+    }
+    memcpy(data, str->data, str->size);
+    str->data = data;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__onnx_copy_body(sbit_onnx_doc *doc, int kind, void *message,
+                                        bool copy_bytes, sbit_error *error);
+
+/* Replaces `*elements` by a copy of its `count` elements and of what they refer to. */
+static sbit_status sbit__onnx_copy_elements(sbit_onnx_doc *doc, const sbit__onnx_field *field,
+                                            size_t count, const void **elements, bool copy_bytes,
+                                            sbit_error *error)
+{
+    const size_t each = sbit__onnx_element_bytes(field);
+    char *copy = (char *)sbit__arena_array(&doc->arena, count, each);
+    if (copy == NULL) {
+        return sbit__onnx_arena_fail(&doc->arena, count * each, error);
+    }
+    memcpy(copy, *elements, count * each);
+    *elements = copy;
+    for (size_t i = 0; i < count && field->type >= SBIT__ONNX_TEXT; i++) {
+        if (field->type == SBIT__ONNX_MESSAGE) {
+            SBIT__TRY(sbit__onnx_copy_body(doc, field->kind, copy + i * each, copy_bytes, error));
+        } else {
+            SBIT__TRY(sbit__onnx_copy_str(doc, field->type == SBIT__ONNX_TEXT, copy_bytes,
+                                          (sbit_str *)(void *)(copy + i * each), error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__onnx_copy_body(sbit_onnx_doc *doc, int kind, void *message,
+                                        bool copy_bytes, sbit_error *error)
+{
+    const sbit__onnx_schema *schema = &sbit__onnx_schemas[kind];
+    for (size_t i = 0; i < schema->field_count; i++) {
+        const sbit__onnx_field *field = &schema->fields[i];
+        char *member = (char *)message + field->offset;
+        if (field->repeated || field->type == SBIT__ONNX_MESSAGE) {
+            const void *elements = sbit__onnx_pointer(message, field);
+            const size_t count = field->repeated ? sbit__onnx_count(message, field) : 1;
+            if (elements != NULL && count != 0) {
+                SBIT__TRY(
+                    sbit__onnx_copy_elements(doc, field, count, &elements, copy_bytes, error));
+                memcpy(member, &elements, sizeof(elements));
+            }
+        } else if (field->type == SBIT__ONNX_TEXT || field->type == SBIT__ONNX_BYTES) {
+            SBIT__TRY(sbit__onnx_copy_str(doc, field->type == SBIT__ONNX_TEXT, copy_bytes,
+                                          (sbit_str *)(void *)member, error));
+        }
+    }
+    return sbit__onnx_copy_str(doc, false, copy_bytes, &((sbit_onnx_msg *)message)->unknown,
+                               error);
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_copy(sbit_onnx_doc *doc, sbit_onnx_kind kind, const void *src,
+                                         void *dst, bool copy_bytes, sbit_error *error)
+{
+    const size_t size = sbit__onnx_schemas[kind].size;
+    void *copy = sbit__arena_alloc(&doc->arena, size);
+    if (copy == NULL) {
+        return sbit__onnx_arena_fail(&doc->arena, size, error);
+    }
+    memcpy(copy, src, size);
+    SBIT__TRY(sbit__onnx_copy_body(doc, (int)kind, copy, copy_bytes, error));
+    memcpy(dst, copy, size);
+    return SBIT_OK;
+}
+
+/* ---- visiting tensors ---- */
+
+static sbit_status sbit__onnx_visit_message(int kind, const void *message,
+                                            const sbit__onnx_field *parent,
+                                            sbit__onnx_visit_fn visit, void *user,
+                                            sbit_error *error)
+{
+    if (kind == SBIT_ONNX_TENSOR) {
+        return visit((const sbit_onnx_tensor *)message, parent, user, error);
+    }
+    const sbit__onnx_schema *schema = &sbit__onnx_schemas[kind];
+    for (size_t i = 0; i < schema->field_count; i++) {
+        const sbit__onnx_field *field = &schema->fields[i];
+        if (field->type != SBIT__ONNX_MESSAGE) {
+            continue;
+        }
+        const char *sub = (const char *)sbit__onnx_pointer(message, field);
+        const size_t count =
+            field->repeated ? sbit__onnx_count(message, field) : (size_t)(sub != NULL ? 1 : 0);
+        const size_t size = sbit__onnx_schemas[field->kind].size;
+        for (size_t j = 0; j < count; j++) {
+            SBIT__TRY(sbit__onnx_visit_message(field->kind, sub + j * size, field, visit, user,
+                                               error));
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__onnx_visit_tensors(sbit_onnx_kind kind, const void *message,
+                                              sbit__onnx_visit_fn visit, void *user,
+                                              sbit_error *error)
+{
+    return sbit__onnx_visit_message((int)kind, message, NULL, visit, user, error);
+}
+/* ---- end src/onnx/schema.c ---- */
+
+#endif /* SPARSEBIT_ONNX_IMPLEMENTED */
+#endif /* SPARSEBIT_ONNX_IMPLEMENTATION */
+
+/*
+MIT License
+
+Copyright (c) sparsebit authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+*/

@@ -1,0 +1,52 @@
+/* config_private.h: reading YAML against key tables.
+ *
+ * Called by: quant, sparse, train. Calls: base, core.
+ */
+#ifndef SBIT_CONFIG_PRIVATE_H
+#define SBIT_CONFIG_PRIVATE_H
+
+#include "../core/core_private.h"
+#include "config_api.h"
+
+#include <stdio.h> /* snprintf */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "line:column", as errors say it. */
+SBIT__FN void sbit__yaml_position(int32_t line, int32_t column, char *text, size_t size);
+
+/* A key table and where it hangs: prefix "OBSERVER." puts its key "PERCENTILE.ALPHA" at
+ * OBSERVER.PERCENTILE.ALPHA; "" at the top. */
+typedef struct sbit__key_table {
+    const char *prefix;
+    const sbit_key *keys;
+    size_t count;
+} sbit__key_table;
+
+/* All keys with their defaults; items live in `arena`. Paths in the result include the prefix. */
+SBIT__FN sbit_status sbit__options_init(sbit__arena *arena, const sbit__key_table *tables,
+                                        size_t table_count, sbit_options *out, sbit_error *error);
+/* Reads a YAML map (nested maps are path parts; key names in any case) into options. `place` is
+ * the path of the map itself, for messages ("W"). Unknown keys: error with the full path, the
+ * position, and the nearest known key. A key given twice, a wrong type, a value out of range or
+ * an unknown choice: likewise. */
+SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *options,
+                                        const sbit_yaml *map, const char *place,
+                                        sbit_error *error);
+/* Sets one key from text or a YAML value (flat SPECIFIC lists, command line flags). */
+SBIT__FN sbit_status sbit__options_set(sbit__arena *arena, sbit_options *options, const char *path,
+                                       const sbit_yaml *value, const char *place,
+                                       sbit_error *error);
+/* Fails for keys without a default that were not set. */
+SBIT__FN sbit_status sbit__options_complete(const sbit_options *options, const char *place,
+                                            sbit_error *error);
+SBIT__FN sbit_status sbit__options_copy(sbit__arena *arena, const sbit_options *from,
+                                        sbit_options *to, sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_CONFIG_PRIVATE_H */

@@ -1,0 +1,167 @@
+/* core_api.h: context, logging, progress, threads, random numbers, tensors. >>core
+ *
+ * Called by: users and every later layer. Calls: base.
+ * A context is passed first everywhere; it holds the allocator, the callbacks, the CPU's features
+ * and what the user registered. Nothing else in the library is global.
+ */
+#ifndef SBIT_CORE_API_H
+#define SBIT_CORE_API_H
+
+#include "../onnx/onnx_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_ctx sbit_ctx;
+
+/* >>isa: instruction sets that kernels are written for; later rows contain earlier ones of the
+ * same architecture. X(enum, number, text) */
+#define SBIT_ISA_LIST(X)                                                                           \
+    X(SBIT_ISA_SCALAR, 1, "scalar")                                                                \
+    X(SBIT_ISA_SSE2, 2, "sse2")                                                                    \
+    X(SBIT_ISA_AVX2, 3, "avx2")             /* with FMA */                                         \
+    X(SBIT_ISA_AVX512, 4, "avx512")         /* F, BW, DQ, VL */                                    \
+    X(SBIT_ISA_AVX512VNNI, 5, "avx512vnni") /* and VNNI */                                         \
+    X(SBIT_ISA_NEON, 6, "neon")                                                                    \
+    X(SBIT_ISA_WASM128, 7, "wasm128")
+
+typedef enum sbit_isa {
+    SBIT_ISA_DEFAULT = 0, /* the best that the CPU and operating system offer */
+#define SBIT__ISA_ENUM(name, number, text) name = number,
+    SBIT_ISA_LIST(SBIT__ISA_ENUM)
+#undef SBIT__ISA_ENUM
+    SBIT_ISA_COUNT
+} sbit_isa;
+
+/* >>callbacks */
+typedef enum sbit_log_level { SBIT_LOG_INFO, SBIT_LOG_WARNING } sbit_log_level;
+
+/* Receives notices; without one the library is silent. Called from the calling thread. */
+typedef struct sbit_logger {
+    void (*log_fn)(sbit_log_level level, const char *message, void *user);
+    void *user;
+} sbit_logger;
+
+/* Told about long work: `done` of `total` units of `what` ("calibrate", ...). Returning false
+ * cancels: the running call ends with SBIT_ERR_CANCELLED and leaves nothing half done. */
+typedef struct sbit_progress {
+    bool (*progress_fn)(const char *what, int64_t done, int64_t total, void *user);
+    void *user;
+} sbit_progress;
+
+/* One piece of parallel work. `worker` < the context's thread count; no two pieces with the same
+ * worker run at the same time, so scratch memory is per worker. */
+typedef void (*sbit_task_fn)(void *task, int64_t index, int32_t worker);
+
+/* >>context. {0} is a valid desc: malloc, silent, one thread, best ISA. */
+typedef struct sbit_ctx_desc {
+    sbit_allocator allocator;
+    sbit_logger logger;
+    sbit_progress progress;
+    int32_t threads; /* 0: 1; N: a pool of N-1 threads besides the caller; at most 64 */
+    /* The user's job system instead of the pool: calls fn(task, i, worker) once for each i in
+     * 0..count-1 with worker < `threads`, and returns when all are done. NULL: own pool. */
+    void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
+    void *parallel_user;
+    sbit_isa force_isa; /* for tests and comparisons; unavailable: SBIT_ERR_UNSUPPORTED */
+} sbit_ctx_desc;
+
+/* desc may be NULL. Free with sbit_ctx_destroy after everything that was made with it. A context
+ * may be used by several threads at once; its pool then serves one of them at a time and the
+ * others run on their own thread. Registration is not thread-safe: register first. */
+SPARSEBIT_API sbit_status sbit_ctx_create(const sbit_ctx_desc *desc, sbit_ctx **out,
+                                          sbit_error *error);
+SPARSEBIT_API void sbit_ctx_destroy(sbit_ctx *ctx); /* NULL is fine */
+
+SPARSEBIT_API sbit_isa sbit_ctx_isa(const sbit_ctx *ctx);
+SPARSEBIT_API int32_t sbit_ctx_threads(const sbit_ctx *ctx);
+SPARSEBIT_API const sbit_allocator *sbit_ctx_allocator(const sbit_ctx *ctx);
+SPARSEBIT_API const char *sbit_isa_name(sbit_isa isa);
+SPARSEBIT_API bool sbit_isa_available(sbit_isa isa); /* compiled in, and the CPU and OS have it */
+
+/* Runs fn for each index 0..count-1 on the context's threads; returns when all are done. */
+SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task);
+
+/* >>rng: PCG32, the same numbers everywhere. Not for cryptography. */
+typedef struct sbit_rng {
+    uint64_t state;
+} sbit_rng;
+SPARSEBIT_API sbit_rng sbit_rng_seed(uint64_t seed);
+SPARSEBIT_API uint32_t sbit_rng_next(sbit_rng *rng);
+SPARSEBIT_API uint32_t sbit_rng_below(sbit_rng *rng, uint32_t bound); /* unbiased; bound >= 1 */
+SPARSEBIT_API float sbit_rng_uniform(sbit_rng *rng);                  /* [0, 1) */
+SPARSEBIT_API float sbit_rng_normal(sbit_rng *rng);                   /* mean 0, deviation 1 */
+
+/* >>tensor */
+#define SBIT_MAX_RANK 8
+
+/* A dense row-major tensor; plain data, copied freely. Who owns `data` is said where a tensor is
+ * handed over. Types below 8 bits are packed as in raw_data; SBIT_STRING holds sbit_str. */
+typedef struct sbit_tensor {
+    sbit_dtype dtype;
+    int32_t rank;                /* 0: a scalar */
+    int64_t dims[SBIT_MAX_RANK]; /* dims[rank..] are 0 */
+    void *data;                  /* NULL only if a dim is 0, or not yet allocated */
+} sbit_tensor;
+
+typedef enum sbit_value_kind {
+    SBIT_KIND_TENSOR = 0,
+    SBIT_KIND_SEQUENCE,
+    SBIT_KIND_OPTIONAL, /* holds 0 or 1 item */
+    SBIT_KIND_MAP,      /* not executed, only carried in models */
+    SBIT_KIND_SPARSE,   /* likewise */
+    SBIT_KIND_OPAQUE    /* likewise */
+} sbit_value_kind;
+
+/* What flows through a graph when it runs. */
+typedef struct sbit_value {
+    sbit_value_kind kind;
+    sbit_tensor tensor;       /* SBIT_KIND_TENSOR */
+    struct sbit_value *items; /* SBIT_KIND_SEQUENCE, SBIT_KIND_OPTIONAL */
+    int64_t item_count;
+} sbit_value;
+
+SPARSEBIT_API int64_t sbit_tensor_count(const sbit_tensor *tensor); /* elements; rank 0: 1 */
+SPARSEBIT_API size_t sbit_tensor_bytes(const sbit_tensor *tensor);  /* as sbit_dtype_bytes */
+SPARSEBIT_API bool sbit_tensor_same_shape(const sbit_tensor *a, const sbit_tensor *b);
+/* Allocates zeroed 64-byte aligned data for the given shape (dims may be NULL with rank 0).
+ * Free with sbit_tensor_free. Errors: SHAPE, LIMIT, OUT_OF_MEMORY. */
+SPARSEBIT_API sbit_status sbit_tensor_alloc(sbit_ctx *ctx, sbit_dtype dtype, int32_t rank,
+                                            const int64_t *dims, sbit_tensor *out,
+                                            sbit_error *error);
+SPARSEBIT_API void sbit_tensor_free(sbit_ctx *ctx, sbit_tensor *tensor); /* then zeroed */
+/* Writes "float32[1,3,224,224]"; always NUL-terminated. */
+SPARSEBIT_API void sbit_tensor_describe(const sbit_tensor *tensor, char *text, size_t size);
+
+/* A TensorProto file (.pb) as a tensor with data of its own; free with sbit_tensor_free. */
+SPARSEBIT_API sbit_status sbit_tensor_load_pb(sbit_ctx *ctx, const char *path, sbit_tensor *out,
+                                              sbit_error *error);
+SPARSEBIT_API sbit_status sbit_tensor_save_pb(sbit_ctx *ctx, const char *path, const char *name,
+                                              const sbit_tensor *tensor, sbit_error *error);
+
+/* float16/bfloat16/float8 conversions, round half to even (ONNX Cast). */
+SPARSEBIT_API float sbit_f16_to_f32(uint16_t bits);
+SPARSEBIT_API uint16_t sbit_f32_to_f16(float value);
+SPARSEBIT_API float sbit_bf16_to_f32(uint16_t bits);
+SPARSEBIT_API uint16_t sbit_f32_to_bf16(float value);
+
+/* >>qparams: how a tensor is quantized: q = saturate(round_half_even(x / scale) + zero_point) in
+ * qmin..qmax, x ~ (q - zero_point) * scale. Arrays have `count` entries: 1 per tensor, or one
+ * per index of `axis`; with block_size > 0, one per block of that many indices along `axis`. */
+typedef struct sbit_qparams {
+    sbit_dtype dtype; /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
+    int32_t bits;     /* true width, 2..16 (32: bias) */
+    int32_t qmin, qmax;
+    int32_t axis;     /* -1: per tensor */
+    int32_t block_size;
+    int64_t count;
+    const float *scale;
+    const int32_t *zero_point;
+} sbit_qparams;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_CORE_API_H */

@@ -1,0 +1,102 @@
+/* core_private.h: the context's insides and what later layers use of it.
+ *
+ * Called by: every layer above core. Calls: base, onnx.
+ */
+#ifndef SBIT_CORE_PRIVATE_H
+#define SBIT_CORE_PRIVATE_H
+
+#include "../base/base_private.h"
+#include "core_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__MAX_THREADS 64
+
+/* What users can register; the rows' types belong to the layers that own the kinds. */
+enum sbit__registry_kind {
+    SBIT__REG_OPERATOR,
+    SBIT__REG_PASS,
+    SBIT__REG_OBSERVER,
+    SBIT__REG_QUANTIZER,
+    SBIT__REG_SPARSER,
+    SBIT__REG_SCHEDULE,
+    SBIT__REG_LOSS,
+    SBIT__REG_OPTIMIZER,
+    SBIT__REG_PROFILE,
+    SBIT__REG_COUNT
+};
+
+typedef struct sbit__registry {
+    const void **rows; /* borrowed from the user until the context is destroyed */
+    size_t count, capacity;
+} sbit__registry;
+
+struct sbit_ctx {
+    sbit_allocator allocator;
+    sbit_logger logger;
+    sbit_progress progress;
+    int32_t threads; /* at least 1 */
+    void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
+    void *parallel_user;
+    sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
+    const void *kernels;     /* the kernel layer's table; core does not know its type */
+    struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
+    sbit__registry registries[SBIT__REG_COUNT];
+};
+
+/* Rows are kept in the order of registration. Whether a name is taken is for the kind's layer. */
+SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, enum sbit__registry_kind kind,
+                                        const void *row, sbit_error *error);
+SBIT__FN const void *const *sbit__registry_rows(const sbit_ctx *ctx, enum sbit__registry_kind kind,
+                                                size_t *count);
+
+/* Formats for the user's logger; does nothing without one. */
+SBIT__FN void sbit__log(sbit_ctx *ctx, sbit_log_level level, const char *format, ...)
+    SBIT__PRINTF(3, 4);
+/* SBIT_ERR_CANCELLED when the user's callback asks to stop. */
+SBIT__FN sbit_status sbit__progress(sbit_ctx *ctx, const char *what, int64_t done, int64_t total,
+                                    sbit_error *error);
+/* A clock for measuring spans: monotonic where the system shows one, else wall time. */
+SBIT__FN uint64_t sbit__now_ns(void);
+
+SBIT__FN const void *sbit__ctx_kernels(const sbit_ctx *ctx);
+SBIT__FN void sbit__ctx_set_kernels(sbit_ctx *ctx, const void *kernels);
+
+#if !SPARSEBIT_NO_THREADS
+/* threads.c: `threads` counts the caller. */
+SBIT__FN sbit_status sbit__pool_create(const sbit_allocator *allocator, int32_t threads,
+                                       struct sbit__pool **out, sbit_error *error);
+SBIT__FN void sbit__pool_destroy(struct sbit__pool *pool); /* NULL is fine */
+SBIT__FN void sbit__pool_run(struct sbit__pool *pool, int64_t count, sbit_task_fn fn, void *task);
+#endif
+
+/* tensor.c */
+/* As sbit_tensor_alloc for SBIT_STRING, with room for `text_bytes` of text behind the elements:
+ * *text points there. One sbit_tensor_free frees both. */
+SBIT__FN sbit_status sbit__tensor_alloc_strings(sbit_ctx *ctx, int32_t rank, const int64_t *dims,
+                                                size_t text_bytes, sbit_tensor *out, char **text,
+                                                sbit_error *error);
+/* A copy with data of its own, strings included; free with sbit_tensor_free. */
+SBIT__FN sbit_status sbit__tensor_copy(sbit_ctx *ctx, const sbit_tensor *tensor, sbit_tensor *out,
+                                       sbit_error *error);
+/* The alignment that the elements of a type need in memory: 1, 2, 4, 8. */
+SBIT__FN size_t sbit__dtype_align(sbit_dtype dtype);
+/* The elements of a TensorProto in memory that is aligned for their type: borrowed from the
+ * document where possible (*owned false), else a block from the context (*owned true: free with
+ * sbit_tensor_free). */
+SBIT__FN sbit_status sbit__tensor_from_onnx(sbit_ctx *ctx, sbit_onnx_doc *doc,
+                                            const sbit_onnx_tensor *source, sbit_tensor *out,
+                                            bool *owned, sbit_error *error);
+/* Describes `tensor` as a TensorProto of `doc`: raw_data borrows the tensor's data (on big-endian
+ * hosts: a swapped copy), text of string tensors is borrowed too. `name` is copied. */
+SBIT__FN sbit_status sbit__tensor_to_onnx(sbit_onnx_doc *doc, const char *name,
+                                          const sbit_tensor *tensor, sbit_onnx_tensor *out,
+                                          sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_CORE_PRIVATE_H */

@@ -1,0 +1,88 @@
+/* exec_api.h: the one executor: a session is a plan for a graph plus its memory. >>exec
+ *
+ * Called by: users, calibration, verification, training's forward pass. Calls: infer, ops.
+ * A session borrows the graph, which must not be edited while the session lives. It plans once per
+ * combination of input shapes: types, kernels and packed weights (row->prepare), fusion of
+ * epilogues, and offsets in one block of memory that values share when their lives do not overlap.
+ * One thread at a time per session; several sessions of one graph may run at once.
+ */
+#ifndef SBIT_EXEC_API_H
+#define SBIT_EXEC_API_H
+
+#include "../infer/infer_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_session sbit_session;
+
+/* A look at a value just after it was computed (graph inputs: just before the first node);
+ * borrowed until the callback returns. Anything but SBIT_OK ends the run with that status. */
+typedef sbit_status (*sbit_tap_fn)(sbit_value_id id, const sbit_value *value, void *user,
+                                   sbit_error *error);
+
+typedef struct sbit_session_desc {
+    sbit_tap_fn tap_fn;         /* NULL: none */
+    void *tap_user;
+    const sbit_value_id *taps;  /* of the root graph; kept from being fused away */
+    size_t tap_count;
+    bool tap_all;               /* every value of the root graph; turns fusion off */
+    const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
+    size_t output_count;
+    bool disable_fusion;        /* every operator by itself, as ONNX defines it */
+    bool profile;               /* measure each node */
+    size_t max_bytes;           /* 0: no limit on the planned memory */
+} sbit_session_desc;
+
+/* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
+ * prepare. desc may be NULL. Free with sbit_session_destroy before the graph. */
+SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_session **out, sbit_error *error);
+SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
+
+/* Inputs the caller must feed (declared inputs without a default value). */
+SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
+SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index);
+SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session);
+SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session,
+                                                         size_t index);
+
+/* Lends a tensor until the next sbit_session_run returns. By name also inputs with a default value
+ * can be set. Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
+ * differs from the declaration; says both). */
+SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
+                                                 const sbit_tensor *tensor, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
+                                                 const sbit_value *value, sbit_error *error);
+
+/* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
+SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
+/* What the current plan takes. All zero before the first plan. */
+typedef struct sbit_session_memory {
+    size_t activation_bytes; /* the shared block: peak of live values */
+    size_t unshared_bytes;   /* the same without reuse */
+    size_t scratch_bytes;
+    size_t state_bytes;      /* packed weights and other per-node state */
+    size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
+} sbit_session_memory;
+SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
+
+SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
+/* Result `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
+SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index);
+
+/* With desc.profile: nanoseconds and runs per node since creation. */
+typedef struct sbit_node_profile {
+    sbit_node_id node;
+    uint64_t nanoseconds, runs;
+    sbit_node_id fused_into; /* none: ran by itself */
+} sbit_node_profile;
+SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
+                                          size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_EXEC_API_H */

@@ -1,0 +1,206 @@
+/* ops_api.h: the operator row: all that the system knows of one operator. >>ops
+ *
+ * Called by: infer (infer), exec (prepare, run), passes, quant (quant), sparse (channel),
+ * grad (backward), the support table. Calls: graph, kernels.
+ * A new operator is one row and its functions: put both in a family file of src/ops (or register
+ * the row from outside with sbit_register_operator) and every part of the system knows it.
+ * Rows never call the executor: bodies of control-flow operators run through call->run_body.
+ */
+#ifndef SBIT_OPS_API_H
+#define SBIT_OPS_API_H
+
+#include "../graph/graph_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_op_call sbit_op_call;
+typedef struct sbit_op_row sbit_op_row;
+struct sbit_kernels;
+
+/* Sets of element types: bit n is the sbit_dtype with number n. */
+#define SBIT_T(dtype) (1u << (uint32_t)(dtype))
+#define SBIT_T_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
+#define SBIT_T_SIGNED                                                                              \
+    (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
+#define SBIT_T_UNSIGNED                                                                            \
+    (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
+#define SBIT_T_INTS (SBIT_T_SIGNED | SBIT_T_UNSIGNED)
+#define SBIT_T_NUMBERS (SBIT_T_FLOATS | SBIT_T_INTS)
+#define SBIT_T_ANY 0xffffffffu
+
+/* What an operator does to activations in front of, and behind, a quantizer. */
+enum {
+    SBIT_QUANT_INPUTS = 1,        /* generic profiles quantize the activation inputs ... */
+    SBIT_QUANT_OUTPUT = 2,        /* ... and the output */
+    SBIT_QUANT_PASS_SCALE = 4,    /* output has input 0's values: MaxPool, Reshape, Transpose */
+    SBIT_QUANT_SHARE_SCALE = 8,   /* all inputs and the output share one scale: Concat */
+    SBIT_QUANT_FIXED_RANGE = 16,  /* output lies in range_min..range_max whatever the data */
+    SBIT_QUANT_TENSOR_ONLY = 32,  /* only if no input is a constant: Add, Mul ... of tensors */
+    SBIT_QUANT_CLASSIC = 64,      /* Sparsebit quantizes the input (its operator list) */
+    SBIT_QUANT_CLASSIC_ADD = 128, /* Sparsebit quantizes both inputs under QADD */
+    SBIT_QUANT_RECURRENT = 256,   /* weights per gate row through DequantizeLinear */
+    SBIT_QUANT_KEEP_FLOAT = 512   /* never between quantizers: LayerNormalization ... */
+};
+
+typedef struct sbit_op_quant {
+    uint32_t flags;
+    uint32_t activations; /* bit i: input i is an activation */
+    int8_t weight, weight2, bias; /* input numbers, -1: none; weight counts if it is constant */
+    int8_t out_axis, in_axis;     /* of the weight; negative counts from the end */
+    const char *transpose_attr;   /* non-zero integer attribute: the two axes change places */
+    float range_min, range_max;
+} sbit_op_quant;
+
+/* How channels (axis 1 of activations unless said otherwise) go through: used by pruning. */
+typedef enum sbit_channel_rule {
+    SBIT_CHANNEL_NONE = 0,   /* channels stop here: both sides must keep all */
+    SBIT_CHANNEL_SAME,       /* every index of every input equals that of the output */
+    SBIT_CHANNEL_PRODUCE,    /* weight: out channels are free, in channels follow input 0 */
+    SBIT_CHANNEL_SLICE,      /* as SAME, and `params` inputs carry one entry per channel */
+    SBIT_CHANNEL_CONCAT,     /* indices are offset along attribute axis */
+    SBIT_CHANNEL_SPLIT,
+    SBIT_CHANNEL_MAP         /* map() says */
+} sbit_channel_rule;
+
+/* Collects "index i of axis a of value x is the same channel as index j of axis b of value y". */
+typedef struct sbit_channel_sink {
+    sbit_status (*tie_fn)(void *user, sbit_value_id x, int32_t axis_x, int64_t index_x,
+                          sbit_value_id y, int32_t axis_y, int64_t index_y);
+    void *user;
+} sbit_channel_sink;
+
+typedef struct sbit_op_channel {
+    sbit_channel_rule rule;
+    uint32_t params; /* SLICE: bit i: input i has one entry per channel on its axis 0 */
+    sbit_status (*map)(const sbit_op_call *call, const sbit_channel_sink *sink,
+                       sbit_error *error); /* MAP only */
+} sbit_op_channel;
+
+/* What the executor may join to an operator whose kernel can store through an epilogue. */
+enum {
+    SBIT_FUSE_ACTIVATION = 1, /* Relu, Clip, HardSwish, ... behind it, alone */
+    SBIT_FUSE_RESIDUAL = 2    /* Add of a tensor of the output's shape behind it */
+};
+
+/* Row flags. */
+enum {
+    SBIT_OP_VIEW = 1,        /* output 0 is input 0 with another shape: no copy if in place */
+    SBIT_OP_IN_PLACE = 2,    /* output 0 may overwrite an input of the same type and shape */
+    SBIT_OP_DYNAMIC = 4,     /* output shapes depend on data: run() calls alloc_output */
+    SBIT_OP_RANDOM = 8,      /* never folded, never merged with an equal node */
+    SBIT_OP_SHAPE_ONLY = 16, /* looks at input 0's shape, not its data: Shape, Size */
+    SBIT_OP_BODY = 32        /* has bodies: If, Loop, Scan */
+};
+
+/* >>call: what a row's function is given. One struct for all phases; members that a phase does not
+ * have are NULL or 0. Arrays have input_count / output_count entries; an omitted one is NULL. */
+struct sbit_op_call {
+    sbit_ctx *ctx;
+    const struct sbit_kernels *kernels; /* of the context's instruction set */
+    const sbit_graph *graph;
+    const sbit_node *node;
+    const sbit_op_row *row;
+    int32_t opset; /* version of the node's domain that the model imports */
+    int32_t input_count, output_count;
+
+    /* all phases: types of the inputs; infer writes those of the outputs (they arrive unknown,
+     * with rank -1). In prepare and run all dims are numbers, unless an input is DYNAMIC. */
+    const sbit_type *const *in_type;
+    sbit_type *const *out_type;
+
+    /* infer, prepare: constants (NULL if not constant); run: all inputs, outputs to fill */
+    const sbit_tensor *const *in;
+    sbit_tensor *const *out;
+    /* run: the same as values, for sequences and optionals */
+    const sbit_value *const *in_value;
+    sbit_value *const *out_value;
+
+    /* infer: small integer tensors whose elements are known or symbolic: in_elems[i] has
+     * in_elem_count[i] entries, or is NULL; set_elems states them for an output (rank 0 or 1) */
+    const sbit_dim *const *in_elems;
+    const int64_t *in_elem_count;
+    void (*set_elems)(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
+                      int64_t count);
+    /* infer: types of a body's outputs, given those of its inputs (NULL: as declared) */
+    sbit_status (*infer_body)(const sbit_op_call *call, const sbit_graph *body,
+                              const sbit_type *const *inputs, sbit_type *outputs,
+                              sbit_error *error);
+
+    /* prepare and run: what prepare left: memory from alloc_state, freed by the session */
+    void **state;
+    void *(*alloc_state)(const sbit_op_call *call, size_t bytes); /* 64-byte aligned, zeroed */
+    size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
+    void *scratch;         /* run: 64-byte aligned */
+    const void *epilogue;  /* run: const sbit__epilogue*, only if row->fuse allows; or NULL */
+
+    /* run: storage for an output of a DYNAMIC row (tensor, or sequence of `count` tensors to be
+     * allocated one by one with item >= 0), owned by the session */
+    sbit_status (*alloc_output)(const sbit_op_call *call, int32_t output, int64_t item,
+                                sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                sbit_error *error);
+    sbit_status (*alloc_items)(const sbit_op_call *call, int32_t output, sbit_value_kind kind,
+                               int64_t count, sbit_error *error);
+    /* run: runs a body; inputs by position, results copied into `outputs`, whose data belongs to
+     * the session and lives until the node has run (alloc_output and copy what stays) */
+    sbit_status (*run_body)(const sbit_op_call *call, const sbit_graph *body,
+                            const sbit_value *const *inputs, size_t input_count,
+                            sbit_value *outputs, size_t output_count, sbit_error *error);
+
+    /* backward: gradients of the outputs (NULL: zero), of the inputs to fill (NULL: not wanted) */
+    const sbit_tensor *const *out_grad;
+    sbit_tensor *const *in_grad;
+
+    /* integer execution: how inputs and outputs are quantized, when the session runs the node on
+     * integers (row->run sees integer tensors then); NULL otherwise */
+    const sbit_qparams *const *in_qparams;
+    const sbit_qparams *const *out_qparams;
+
+    void *session; /* the caller's own, for the function pointers above */
+};
+
+/* >>row. Functions return a status and describe failures naming the node (sbit_op_fail). */
+struct sbit_op_row {
+    const char *domain; /* "" is ai.onnx */
+    const char *op_type;
+    int32_t since_version;
+    uint32_t types;  /* element types of input 0 (of output 0 if there are no inputs) */
+    uint32_t flags;
+    uint32_t fuse;
+    sbit_status (*infer)(const sbit_op_call *call, sbit_error *error);
+    /* optional: called when a session is made and whenever input shapes change, with constants;
+     * *call->state from last time is still there: keep what still holds (packed weights) */
+    sbit_status (*prepare)(const sbit_op_call *call, sbit_error *error);
+    sbit_status (*run)(const sbit_op_call *call, sbit_error *error);
+    sbit_status (*backward)(const sbit_op_call *call, sbit_error *error); /* optional */
+    /* optional: replaces the node by other operators, for operators defined by a function */
+    sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
+    const sbit_op_quant *quant;     /* optional: not a place for quantizers */
+    const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_NONE */
+    int64_t (*macs)(const sbit_op_call *call); /* optional: 0 */
+};
+
+/* Adds a row; it must outlive ctx. Errors: DUPLICATE (same domain, op_type and since_version as
+ * another user row; built-in rows may be overridden), INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,
+                                                 sbit_error *error);
+/* The row with the highest since_version <= opset; user rows before built-in ones; NULL: unknown.
+ * domain NULL, "" and "ai.onnx" are the same. */
+SPARSEBIT_API const sbit_op_row *sbit_lookup_operator(const sbit_ctx *ctx, const char *domain,
+                                                      const char *op_type, int64_t opset);
+/* All built-in rows in table order: the support table. NULL past the end. */
+SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index);
+
+/* For row functions: an error that names the node and operator: "Conv 'conv1': ...". */
+#if defined(__GNUC__)
+__attribute__((format(printf, 4, 5)))
+#endif
+SPARSEBIT_API sbit_status sbit_op_fail(const sbit_op_call *call, sbit_status status,
+                                       sbit_error *error, const char *format, ...);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_OPS_API_H */

@@ -1,0 +1,112 @@
+/* ops_private.h: the families of built-in operators, and helpers that their files share.
+ *
+ * Called by: the families, infer, exec, passes. Calls: graph, kernels.
+ * A family is one file that ends with a static const array of rows and the function that returns
+ * it. A new family: its file, one line in SBIT__OP_FAMILIES, one line in src/MANIFEST.
+ */
+#ifndef SBIT_OPS_PRIVATE_H
+#define SBIT_OPS_PRIVATE_H
+
+#include "../graph/graph_private.h"
+#include "../kernels/kernels_private.h"
+#include "ops_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__OP_FAMILIES(X)                                                                       \
+    X(conv)        /* Conv, ConvTranspose */                                                       \
+    X(matmul)      /* Gemm, MatMul */                                                              \
+    X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
+    X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
+    X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
+    X(recurrent)   /* LSTM, GRU, RNN */                                                            \
+    X(resize)      /* Resize, Upsample, DepthToSpace, SpaceToDepth, GridSample */                  \
+    X(unary)       /* Relu ... Erf, activations */                                                 \
+    X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
+    X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \
+    X(shape)       /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */\
+    X(move)        /* Transpose, Concat, Split, Slice, Gather*, Scatter*, Pad, Tile, Expand, ... */\
+    X(generate)    /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */  \
+    X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
+    X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \
+    X(einsum)      /* Einsum, Det, misc. */
+
+#define SBIT__OP_FAMILY_DECLARE(name)                                                              \
+    SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);
+SBIT__OP_FAMILIES(SBIT__OP_FAMILY_DECLARE)
+#undef SBIT__OP_FAMILY_DECLARE
+
+/* The row that executes a node, with the version of its domain in *opset; NULL: unknown. A domain
+ * that the graph does not import counts as version 1. */
+SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_node *node,
+                                         int32_t *opset);
+
+/* >>helpers, in ops/common.c and ops/convert.c */
+/* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */
+SBIT__FN sbit_status sbit__op_inputs(const sbit_op_call *call, int32_t min, int32_t max,
+                                     sbit_error *error);
+/* Output i gets dtype and rank; dims arrive unknown (SBIT_SYMBOL_ANY). NULL if not wanted. */
+SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype dtype,
+                                 int32_t rank);
+SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32_t input);
+SBIT__FN sbit_dim sbit__dim(int64_t value);
+SBIT__FN sbit_dim sbit__dim_any(void);
+SBIT__FN bool sbit__dim_known(sbit_dim dim); /* a number */
+SBIT__FN bool sbit__dim_equal(sbit_dim a, sbit_dim b); /* the same number or the same symbol */
+SBIT__FN sbit_type sbit__type_unknown(void);
+SBIT__FN bool sbit__type_static(const sbit_type *type); /* tensor, dtype and all dims known */
+/* The more specific of two descriptions of one value; error when they contradict. */
+SBIT__FN sbit_status sbit__type_merge(sbit_type *into, const sbit_type *from, sbit_error *error);
+SBIT__FN sbit_type sbit__type_of_tensor(const sbit_tensor *tensor);
+/* Writes "float32[batch,3,?]"; always NUL-terminated. */
+SBIT__FN void sbit__type_describe(const sbit_graph *graph, const sbit_type *type, char *text,
+                                  size_t size);
+/* NumPy broadcasting of the types' shapes into out (rank and dims; dtype untouched). */
+SBIT__FN sbit_status sbit__op_broadcast(const sbit_op_call *call, const sbit_type *const *in,
+                                        int32_t count, sbit_type *out, sbit_error *error);
+/* axis (may be negative) of a tensor of `rank` -> 0..rank-1; error naming the attribute. */
+SBIT__FN sbit_status sbit__op_axis(const sbit_op_call *call, int64_t axis, int32_t rank,
+                                   int32_t *out, sbit_error *error);
+/* The integers of an attribute or a constant/run-time int32/int64 input (axes, pads, sizes...), in
+ * that order of trying: attribute `name` (may be NULL), then input `input` (-1: none). Sets
+ * *count -1 if neither is given or known; error if there are more than `capacity`. */
+SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, int32_t input,
+                                   int64_t *values, int64_t capacity, int64_t *count,
+                                   sbit_error *error);
+SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name, int32_t input,
+                                     float *values, int64_t capacity, int64_t *count,
+                                     sbit_error *error);
+/* One element as double / int64; any numeric dtype. */
+SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
+SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
+SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
+/* Row-major strides in elements; broadcast dims get stride 0 against `rank` output dims. */
+SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK]);
+SBIT__FN void sbit__broadcast_strides(const sbit_tensor *tensor, int32_t rank,
+                                      const int64_t *out_dims, int64_t strides[SBIT_MAX_RANK]);
+/* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
+ * float8). May be in place only if the sizes are equal. */
+SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);
+/* Float8 by one element; `saturate` as in Cast. E8M0 rounds up here; see below for other modes. */
+SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate);
+SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits);
+typedef enum sbit__e8m0_round {
+    SBIT__E8M0_UP, /* Cast's attribute round_mode */
+    SBIT__E8M0_DOWN,
+    SBIT__E8M0_NEAREST
+} sbit__e8m0_round;
+SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
+/* For operators computed in float32: runs `run32` on call with float16/bfloat16/float64 tensors
+ * converted through scratch memory; prepare must have asked for sbit__op_as_f32_scratch bytes. */
+SBIT__FN size_t sbit__op_as_f32_scratch(const sbit_op_call *call);
+SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
+                                     sbit_status (*run32)(const sbit_op_call *, sbit_error *),
+                                     sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_OPS_PRIVATE_H */

@@ -1,0 +1,99 @@
+/* table.c: all operator rows: the built-in families and what the user registered. >>ops-table
+ *
+ * Called by: infer, exec, passes, users. Calls: the families in SBIT__OP_FAMILIES.
+ */
+#include "ops_private.h"
+
+typedef const sbit_op_row *(*sbit__op_family_fn)(size_t *count);
+
+static const sbit__op_family_fn sbit__op_families[] = {
+#define SBIT__OP_FAMILY_ENTRY(name) sbit__op_rows_##name,
+    SBIT__OP_FAMILIES(SBIT__OP_FAMILY_ENTRY)
+#undef SBIT__OP_FAMILY_ENTRY
+};
+
+/* "ai.onnx" is the long name of the standard domain. */
+static const char *sbit__op_domain(const char *domain)
+{
+    return domain == NULL || strcmp(domain, "ai.onnx") == 0 ? "" : domain;
+}
+
+static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
+{
+    return strcmp(row->op_type, op_type) == 0 &&
+           strcmp(sbit__op_domain(row->domain), domain) == 0;
+}
+
+SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,
+                                                 sbit_error *error)
+{
+    size_t count = 0;
+    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_OPERATOR, &count);
+    if (row == NULL || row->op_type == NULL || row->op_type[0] == '\0') {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "an operator row needs an op_type");
+    }
+    if (row->since_version < 1 || row->infer == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, row->op_type,
+                          "the row of operator %s needs a since_version of at least 1 and infer()",
+                          row->op_type);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sbit_op_row *other = (const sbit_op_row *)rows[i];
+        if (sbit__op_row_matches(other, sbit__op_domain(row->domain), row->op_type) &&
+            other->since_version == row->since_version) {
+            return sbit__fail(error, SBIT_ERR_DUPLICATE, row->op_type,
+                              "operator %s, version %d, is already registered", row->op_type,
+                              (int)row->since_version);
+        }
+    }
+    return sbit__registry_add(ctx, SBIT__REG_OPERATOR, row, error);
+}
+
+SPARSEBIT_API const sbit_op_row *sbit_lookup_operator(const sbit_ctx *ctx, const char *domain,
+                                                      const char *op_type, int64_t opset)
+{
+    const sbit_op_row *best = NULL;
+    size_t count = 0;
+    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_OPERATOR, &count);
+    domain = sbit__op_domain(domain);
+    for (size_t i = 0; i < count; i++) {
+        const sbit_op_row *row = (const sbit_op_row *)rows[i];
+        if (row->since_version <= opset && sbit__op_row_matches(row, domain, op_type) &&
+            (best == NULL || row->since_version > best->since_version)) {
+            best = row;
+        }
+    }
+    for (size_t f = 0; best == NULL && f < SBIT__COUNT_OF(sbit__op_families); f++) {
+        const sbit_op_row *family = sbit__op_families[f](&count);
+        for (size_t i = 0; i < count; i++) {
+            if (family[i].since_version <= opset &&
+                sbit__op_row_matches(&family[i], domain, op_type) &&
+                (best == NULL || family[i].since_version > best->since_version)) {
+                best = &family[i];
+            }
+        }
+    }
+    return best;
+}
+
+SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index)
+{
+    for (size_t f = 0; f < SBIT__COUNT_OF(sbit__op_families); f++) {
+        size_t count = 0;
+        const sbit_op_row *family = sbit__op_families[f](&count);
+        if (index < count) {
+            return &family[index];
+        }
+        index -= count;
+    }
+    return NULL;
+}
+
+SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_node *node,
+                                         int32_t *opset)
+{
+    const int64_t version = sbit_graph_opset(graph, node->domain);
+    *opset = version < 1 ? 1 : version > INT32_MAX ? INT32_MAX : (int32_t)version;
+    return sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type, *opset);
+}

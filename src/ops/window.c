@@ -1,0 +1,264 @@
+/* window.c: sliding windows of convolutions and pools, and small things that operator families
+ * share. >>window
+ *
+ * Lengths, with extent e = (kernel - 1) * dilation + 1 and p = pad_begin + pad_end:
+ *   NOTSET       floor((in + p - e) / stride) + 1
+ *   ... with ceil_mode: ceil instead of floor; a last window that would start behind the input and
+ *                its front padding is dropped, as it would see nothing but padding
+ *   VALID        the same with p = 0
+ *   SAME_*       ceil(in / stride), p = max(0, (out - 1) * stride + e - in)
+ */
+#include "window_private.h"
+
+#define SBIT__WINDOW_LIMIT 0x7fffffff /* of every attribute: keeps sums and products in range */
+
+bool sbit__op_has(const sbit_op_call *call, int32_t input)
+{
+    return input < call->input_count && call->in_type[input] != NULL;
+}
+
+bool sbit__op_wants(const sbit_op_call *call, int32_t output)
+{
+    return output < call->output_count && call->out_type[output] != NULL;
+}
+
+sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
+                          sbit_error *error)
+{
+    *rank = -1;
+    if (!sbit__op_has(call, input)) {
+        return SBIT_OK;
+    }
+    if (call->in_type[input]->kind != SBIT_KIND_TENSOR) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d is not a tensor", (int)input);
+    }
+    *rank = call->in_type[input]->rank;
+    return SBIT_OK;
+}
+
+void *sbit__op_state(const sbit_op_call *call, size_t bytes)
+{
+    if (*call->state == NULL) {
+        *call->state = call->alloc_state(call, bytes);
+    }
+    return *call->state;
+}
+
+sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory for packed weights");
+}
+
+size_t sbit__align64(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t end)
+{
+    int64_t count = 1;
+    for (int32_t i = begin; i < end; i++) {
+        if (!sbit__dim_known(type->dims[i]) ||
+            !sbit__mul_i64(count, type->dims[i].value, &count)) {
+            return -1;
+        }
+    }
+    return count;
+}
+
+int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end)
+{
+    int64_t count = 1;
+    for (int32_t i = begin; i < end; i++) {
+        count *= tensor->dims[i];
+    }
+    return count;
+}
+
+void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep, int64_t offset,
+                          int64_t n, float *y)
+{
+    if (ep == NULL || n <= 0) {
+        return;
+    }
+    if (ep->residual != NULL) {
+        kernels->f32_binary(SBIT__BINARY_ADD, n, y, 1, ep->residual + offset, 1, y);
+    }
+    if (ep->activation != SBIT__ACT_NONE) {
+        kernels->f32_activate(n, y, ep);
+    }
+}
+
+int64_t sbit__window_extent(const sbit__window *window, int32_t axis)
+{
+    return (window->kernel[axis] - 1) * window->dilation[axis] + 1;
+}
+
+/* One attribute: `count` integers of at least `least`, or `otherwise` for all. */
+static sbit_status sbit__window_ints(const sbit_op_call *call, const char *name, int64_t count,
+                                     int64_t least, int64_t otherwise, int64_t *values,
+                                     sbit_error *error)
+{
+    int64_t given = -1;
+    SBIT__TRY(sbit__op_ints(call, name, -1, values, 2 * SBIT__MAX_SPATIAL, &given, error));
+    if (given < 0) {
+        for (int64_t i = 0; i < count; i++) {
+            values[i] = otherwise;
+        }
+        return SBIT_OK;
+    }
+    if (given != count) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "%s has %lld entries, but the input's rank asks for %lld", name,
+                            (long long)given, (long long)count);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (values[i] < least || values[i] > SBIT__WINDOW_LIMIT) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "%s[%lld] is %lld, allowed are %lld to %d", name, (long long)i,
+                                (long long)values[i], (long long)least, SBIT__WINDOW_LIMIT);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__window_auto_pad(const sbit_op_call *call, sbit__auto_pad *out,
+                                         sbit_error *error)
+{
+    static const char *const names[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
+    static const sbit__auto_pad values[] = {SBIT__PAD_NOTSET, SBIT__PAD_VALID,
+                                            SBIT__PAD_SAME_UPPER, SBIT__PAD_SAME_LOWER};
+    const char *text = sbit_node_string(call->node, "auto_pad", "NOTSET");
+    if (text[0] == '\0') {
+        text = "NOTSET"; /* some exporters write the attribute empty */
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
+        if (sbit__streq(text, names[i])) {
+            *out = values[i];
+            return SBIT_OK;
+        }
+    }
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "auto_pad='%s' is not supported",
+                        text);
+}
+
+static sbit_status sbit__window_kernel(const sbit_op_call *call, const sbit_dim *kernel,
+                                       sbit__window *out, sbit_error *error)
+{
+    const int32_t n = out->spatial;
+    int64_t values[2 * SBIT__MAX_SPATIAL] = {0};
+    const bool given = sbit_node_attr(call->node, "kernel_shape") != NULL;
+    if (!given && kernel == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "kernel_shape is missing");
+    }
+    SBIT__TRY(sbit__window_ints(call, "kernel_shape", n, 1, 0, values, error));
+    for (int32_t i = 0; i < n; i++) {
+        if (kernel != NULL && sbit__dim_known(kernel[i])) {
+            if (given && values[i] != kernel[i].value) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "kernel_shape[%d] is %lld, but the weight's dimension is %lld",
+                                    (int)i, (long long)values[i], (long long)kernel[i].value);
+            }
+            if (kernel[i].value < 1 || kernel[i].value > SBIT__WINDOW_LIMIT) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "the weight's spatial dimension %d is %lld", (int)i,
+                                    (long long)kernel[i].value);
+            }
+            values[i] = kernel[i].value;
+        }
+        out->kernel[i] = values[i];
+    }
+    return SBIT_OK;
+}
+
+sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial, const sbit_dim *kernel,
+                              sbit__window *out, sbit_error *error)
+{
+    int64_t values[2 * SBIT__MAX_SPATIAL];
+    memset(out, 0, sizeof *out);
+    if (spatial < 1 || spatial > SBIT__MAX_SPATIAL) {
+        return sbit_op_fail(call, spatial < 1 ? SBIT_ERR_SHAPE : SBIT_ERR_UNSUPPORTED, error,
+                            "input rank %d: 1 to 3 spatial dimensions are supported, behind batch "
+                            "and channel",
+                            (int)spatial + 2);
+    }
+    out->spatial = spatial;
+    SBIT__TRY(sbit__window_kernel(call, kernel, out, error));
+    SBIT__TRY(sbit__window_ints(call, "strides", spatial, 1, 1, values, error));
+    memcpy(out->stride, values, (size_t)spatial * sizeof values[0]);
+    SBIT__TRY(sbit__window_ints(call, "dilations", spatial, 1, 1, values, error));
+    memcpy(out->dilation, values, (size_t)spatial * sizeof values[0]);
+    SBIT__TRY(sbit__window_auto_pad(call, &out->auto_pad, error));
+    SBIT__TRY(sbit__window_ints(call, "pads", 2 * (int64_t)spatial, 0, 0, values, error));
+    if (out->auto_pad == SBIT__PAD_NOTSET) {
+        memcpy(out->pad_begin, values, (size_t)spatial * sizeof values[0]);
+        memcpy(out->pad_end, values + spatial, (size_t)spatial * sizeof values[0]);
+    }
+    out->ceil_mode = sbit_node_int(call->node, "ceil_mode", 0) != 0;
+    return SBIT_OK;
+}
+
+void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total)
+{
+    const int64_t small = total / 2;
+    const bool lower = window->auto_pad == SBIT__PAD_SAME_LOWER;
+    window->pad_begin[axis] = lower ? total - small : small;
+    window->pad_end[axis] = total - window->pad_begin[axis];
+}
+
+sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window, int32_t axis,
+                                int64_t in, int64_t *out, sbit_error *error)
+{
+    const int64_t stride = window->stride[axis];
+    const int64_t extent = sbit__window_extent(window, axis);
+    if (in < 0 || in > INT64_MAX / 4) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "spatial dimension %d is %lld", (int)axis,
+                            (long long)in);
+    }
+    if (window->auto_pad == SBIT__PAD_SAME_UPPER || window->auto_pad == SBIT__PAD_SAME_LOWER) {
+        *out = in / stride + (in % stride != 0 ? 1 : 0);
+        const int64_t total = (*out - 1) * stride + extent - in;
+        sbit__window_split_pad(window, axis, total > 0 && in > 0 ? total : 0);
+        return SBIT_OK;
+    }
+    const int64_t room = in + window->pad_begin[axis] + window->pad_end[axis] - extent;
+    if (room < 0 && in > 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "the window reaches over %lld elements of spatial dimension %d, which "
+                            "has %lld with padding",
+                            (long long)extent, (int)axis, (long long)(room + extent));
+    }
+    if (room < 0) { /* nothing in, nothing out */
+        *out = 0;
+        return SBIT_OK;
+    }
+    *out = room / stride + 1;
+    if (window->ceil_mode && room % stride != 0 && *out * stride < in + window->pad_begin[axis]) {
+        *out += 1;
+    }
+    return SBIT_OK;
+}
+
+sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window, const sbit_dim *in,
+                              sbit_dim *out, sbit_error *error)
+{
+    for (int32_t i = 0; i < window->spatial; i++) {
+        out[i] = sbit__dim_any();
+        if (window->auto_pad >= SBIT__PAD_SAME_UPPER && window->stride[i] == 1) {
+            out[i] = in[i];
+        }
+        if (window->kernel[i] == 0) {
+            continue;
+        }
+        if (sbit__dim_known(in[i])) {
+            int64_t length = 0;
+            SBIT__TRY(sbit__window_length(call, window, i, in[i].value, &length, error));
+            out[i] = sbit__dim(length);
+        } else if (window->auto_pad < SBIT__PAD_SAME_UPPER && window->stride[i] == 1 &&
+                   window->pad_begin[i] + window->pad_end[i] + 1 ==
+                       sbit__window_extent(window, i)) {
+            out[i] = in[i];
+        }
+    }
+    return SBIT_OK;
+}

@@ -1,0 +1,74 @@
+/* window_private.h: sliding windows: what convolutions and pools share. >>window
+ *
+ * Called by: ops/conv.c, ops/pool.c, and whoever else reads kernel_shape, strides, dilations, pads
+ * and auto_pad. Calls: ops/common.c.
+ */
+#ifndef SBIT_WINDOW_PRIVATE_H
+#define SBIT_WINDOW_PRIVATE_H
+
+#include "ops_private.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__MAX_SPATIAL 3 /* dimensions behind batch and channel */
+
+typedef enum sbit__auto_pad {
+    SBIT__PAD_NOTSET,
+    SBIT__PAD_VALID,
+    SBIT__PAD_SAME_UPPER,
+    SBIT__PAD_SAME_LOWER
+} sbit__auto_pad;
+
+typedef struct sbit__window {
+    int32_t spatial;                   /* 1..3 */
+    int64_t kernel[SBIT__MAX_SPATIAL]; /* 0: not known yet (infer only) */
+    int64_t stride[SBIT__MAX_SPATIAL], dilation[SBIT__MAX_SPATIAL];
+    int64_t pad_begin[SBIT__MAX_SPATIAL], pad_end[SBIT__MAX_SPATIAL];
+    sbit__auto_pad auto_pad;
+    bool ceil_mode;
+} sbit__window;
+
+/* Reads and checks the attributes of a node with `spatial` spatial dimensions. `kernel`: the
+ * spatial dims of the weight, which kernel_shape must agree with; NULL: kernel_shape is required.
+ */
+SBIT__FN sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial,
+                                       const sbit_dim *kernel, sbit__window *out,
+                                       sbit_error *error);
+/* (kernel - 1) * dilation + 1: how far a window reaches. */
+SBIT__FN int64_t sbit__window_extent(const sbit__window *window, int32_t axis);
+/* Output length of a forward window over `in` elements along spatial `axis`; writes the padding
+ * that auto_pad stands for into the window. */
+SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window,
+                                         int32_t axis, int64_t in, int64_t *out,
+                                         sbit_error *error);
+/* The same for dims that may be unknown; an unknown dim that a window leaves as it is stays. */
+SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window,
+                                       const sbit_dim *in, sbit_dim *out, sbit_error *error);
+/* Splits `total` cells of padding as auto_pad asks; SAME_LOWER puts the odd one in front. */
+SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total);
+
+/* Fails unless input i, if present, is a tensor; *rank -1: unknown. */
+SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
+                                   sbit_error *error);
+SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input);  /* input is there */
+SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output);
+/* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
+SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes);
+SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
+/* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
+SBIT__FN size_t sbit__align64(size_t bytes);
+/* Product of dims[begin..end-1]; -1 if one is unknown or the product overflows. */
+SBIT__FN int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t end);
+SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end);
+/* Does to n finished values at y what the kernels do while they store: + residual, activation.
+ * `offset`: of y[0] in the output. ep may be NULL. */
+SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
+                                   int64_t offset, int64_t n, float *y);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_WINDOW_PRIVATE_H */

@@ -1,0 +1,73 @@
+/* qconfig_api.h: the quantization configuration (Sparsebit's YAML tree and a few keys more).
+ * >>qconfig
+ *
+ * Called by: users, quant, tools. Calls: config (YAML, key tables), the rows of observers,
+ * quantizers and profiles, whose own keys become part of the tree.
+ */
+#ifndef SBIT_QCONFIG_API_H
+#define SBIT_QCONFIG_API_H
+
+#include "../quantizers/quantizers_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_qconfig sbit_qconfig;
+
+typedef enum sbit_qscheme {
+    SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
+    SBIT_QSCHEME_PER_TENSOR_AFFINE,
+    SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC,
+    SBIT_QSCHEME_PER_CHANNEL_AFFINE
+} sbit_qscheme;
+
+/* >>profiles: where quantizers stand, for a kind of runtime (contracts.md section 5). */
+typedef struct sbit_profile_row {
+    const char *name;
+    const char *doc;
+    bool classic;             /* Sparsebit's operator list, inputs only */
+    bool outputs;             /* quantize outputs too */
+    bool residual_inputs;     /* TensorRT: the residual input of Add, no output before Add */
+    bool int32_bias;          /* bias through DequantizeLinear; else float */
+    bool recurrent_weights;   /* LSTM, GRU, RNN weights as int8 */
+    bool symmetric_only;      /* no zero points: affine schemes are refused */
+    bool signed_affine;       /* affine activations as int8 -128..127 instead of uint8 */
+    bool weight_affine;       /* allows affine weights */
+    sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
+} sbit_profile_row;
+SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
+                                                sbit_error *error);
+SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
+
+/* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a
+ * notice). A YAML without PLACEMENT gets profile "sparsebit". Errors: CONFIG with the key's path
+ * and line:column. Free with sbit_qconfig_destroy. */
+SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbit_qconfig **out,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
+                                            sbit_qconfig **out, sbit_error *error);
+/* Without YAML: 8 bits, minmax, the schemes of the profile (NULL: "generic"). */
+SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile,
+                                              sbit_qconfig **out, sbit_error *error);
+SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config); /* NULL is fine */
+
+/* Sets one key as if it had been written in the file: "A.QUANTIZER.BIT", "4". */
+SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
+                                           const char *value, sbit_error *error);
+/* Checks what concerns several keys (bits and schemes that BACKEND and PLACEMENT allow). Done by
+ * load, read and sbit_quant_create. */
+SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error);
+SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config);
+/* The whole tree as YAML that reads back equal, in pieces to `put`; defaults as comments when
+ * only_set. */
+SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
+                                      void (*put)(const char *text, size_t size, void *user),
+                                      void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_QCONFIG_API_H */

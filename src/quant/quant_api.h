@@ -1,0 +1,92 @@
+/* quant_api.h: post-training quantization, step by step as in Sparsebit. >>quant
+ *
+ * Called by: users, tools, train (QAT). Calls: qconfig, observers, quantizers, passes, exec.
+ *
+ *     create -> prepare_calibration -> forward (calibration data) ... -> calc_qparams
+ *            -> set_quant(true, true) -> forward (test data) ... -> export_onnx
+ *
+ * A sbit_quant owns a simplified copy of the graph and a list of sites: tensors with a quantizer.
+ * What is simulated is what is exported: both run the graph with QuantizeLinear and
+ * DequantizeLinear nodes that sbit_quant_build makes. One thread at a time.
+ */
+#ifndef SBIT_QUANT_API_H
+#define SBIT_QUANT_API_H
+
+#include "qconfig_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_quant sbit_quant;
+
+/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
+ * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
+ * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
+ * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
+ * min = max = 0 gives scale 1, zero point 0 (or the middle); otherwise scale >= 1e-6.
+ * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
+SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
+                                                  bool symmetric, int32_t qmin, int32_t qmax,
+                                                  float *scale, int32_t *zero_point,
+                                                  sbit_error *error);
+
+/* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
+ * false); config is copied. Everything that can be wrong is reported here, before any work:
+ * operators that cannot run, patterns in SPECIFIC that match nothing (warning with the nearest
+ * names), bits and schemes the BACKEND refuses. Free with sbit_quant_destroy. */
+SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_qconfig *config,
+                                            sbit_quant **out, sbit_error *error);
+SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
+
+SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
+
+/* Runs the model on one batch. Between prepare_calibration and calc_qparams: in float, feeding the
+ * observers. After: as set_quant says. names may be NULL if the model has one input. Results stay
+ * until the next forward. Errors: NUMERIC naming the tensor with a value that is not finite,
+ * SHAPE for inputs that do not fit. */
+SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
+                                             const sbit_tensor *inputs, size_t input_count,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index);
+
+/* Scale and zero point of every site. Errors: STATE if nothing was fed ("calibration set is
+ * empty"). */
+SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error);
+/* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
+SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
+                                               sbit_error *error);
+
+/* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
+ * pairs. Free with sbit_graph_destroy before the quant. */
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
+                                           sbit_graph **out, sbit_error *error);
+/* sbit_quant_build(true, true) checked and saved; metadata says how it was made. */
+SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
+                                                 const sbit_onnx_write_desc *desc,
+                                                 sbit_error *error);
+
+/* The simplified float graph that the sites refer to. */
+SPARSEBIT_API const sbit_graph *sbit_quant_graph(const sbit_quant *quant);
+
+/* >>sites */
+typedef struct sbit_site {
+    const char *layer;  /* shown name of the layer whose settings it has */
+    const char *tensor; /* name of the value */
+    sbit_value_id value;
+    uint32_t target;    /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
+    bool enabled;       /* false: stays float, because of `reason` */
+    const char *reason; /* "" if enabled */
+    const char *observer, *quantizer;
+    bool symmetric;
+    sbit_qparams qparams; /* count 0 before calc_qparams */
+    float min, max;       /* of the observer, over all channels */
+} sbit_site;
+SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
+SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_QUANT_API_H */

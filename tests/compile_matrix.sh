@@ -1,0 +1,132 @@
+#!/bin/sh
+# compile_matrix.sh: compiles the two headers in every way that users do; each case is one test.
+# Run in tests/. Cases that need no linking only check the syntax: gcc and clang warn there too.
+cd "$(dirname "$0")" || exit 1
+dir=$(pwd)/build/matrix
+rm -rf "$dir"
+mkdir -p "$dir"
+jobs=$(nproc 2>/dev/null || echo 1)
+started=0
+
+common="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wundef -Wcast-qual"
+common="$common -Wdouble-promotion -Wvla -Werror -ffp-contract=off -O0 -I.."
+c_only="-Wstrict-prototypes -Wmissing-prototypes -Wc++-compat"
+
+# start NAME COMMAND: runs a case beside others; its result is a file.
+start() {
+    started=$((started + 1))
+    (
+        out=$dir/$(printf %03d $started)
+        if sh -c "$2" >"$out.log" 2>&1; then
+            : >"$out.passed"
+        else
+            { echo "FAIL $1"; head -n 12 "$out.log"; echo "command: $2"; } >"$out.failed"
+        fi
+    ) &
+    if [ $((started % jobs)) = 0 ]; then
+        wait
+    fi
+}
+
+# file NAME LINE...: writes a source file.
+file() {
+    path=$dir/$1
+    shift
+    printf '%s\n' "$@" >"$path"
+}
+
+file onnx_only.c '#include "sparsebit_onnx.h"' 'typedef int nothing;'
+file decl.c '#include "sparsebit.h"' '#include "sparsebit.h"' '#include "sparsebit_onnx.h"' \
+    'typedef int nothing;'
+file onnx_impl.c '#define SPARSEBIT_ONNX_IMPLEMENTATION' '#include "sparsebit_onnx.h"'
+file impl.c '#define SPARSEBIT_IMPLEMENTATION' '#include "sparsebit.h"'
+file impl_later.c '#include "sparsebit_onnx.h"' '#include "sparsebit.h"' \
+    'const char *sbit_user(void);' \
+    'const char *sbit_user(void) { return sbit_status_text(SBIT_OK); }' \
+    '#define SPARSEBIT_IMPLEMENTATION' '#include "sparsebit.h"'
+file impl_repeated.c '#define SPARSEBIT_IMPLEMENTATION' '#include "sparsebit.h"' \
+    '#include "sparsebit_onnx.h"' '#include "sparsebit.h"' \
+    'const char *sbit_user(void);' \
+    'const char *sbit_user(void) { return sbit_status_text(SBIT_OK); }'
+file impl_in_two_steps.c '#define SPARSEBIT_ONNX_IMPLEMENTATION' '#include "sparsebit_onnx.h"' \
+    '#define SPARSEBIT_IMPLEMENTATION' '#include "sparsebit.h"'
+file user.c '#include "sparsebit.h"' \
+    'int main(void) { return sbit_status_text(SBIT_ERR_IO)[0] == 0 || sbit_dtype_bits(SBIT_F32) != 32; }'
+file user_onnx.c '#include "sparsebit_onnx.h"' \
+    'int main(void) { return sbit_status_text(SBIT_ERR_IO)[0] == 0 || sbit_dtype_bits(SBIT_F32) != 32; }'
+
+# What an object file may define: names that begin with sbit_ and are not private.
+own_names() {
+    printf '%s' "nm -g --defined-only $1 | awk 'NF == 3 && \$3 !~ /^sbit_[^_]/ {print; bad = 1} END {exit bad}'"
+}
+# What the library never calls: it does not end the program, print, or assert.
+calls() {
+    printf '%s' "! nm -u $1 | grep -E ' _?(exit|_exit|abort|printf|puts|putchar|perror|fprintf|__assert_fail|__printf_chk|__fprintf_chk)(@.*)?\$'"
+}
+
+matrix() { # CC CXX
+    cc=$1 c99="$1 -std=c99 $common $c_only" c11="$1 -std=c11 $common $c_only"
+    cxx="$2 -std=c++11 $common -x c++" cxx20="$2 -std=c++20 $common -x c++"
+    o=$dir/$cc
+    for name in onnx_only decl onnx_impl impl impl_later impl_repeated impl_in_two_steps; do
+        start "$cc C99 $name" "$c99 -fsyntax-only $dir/$name.c"
+    done
+    start "$cc C11 impl" "$c11 -fsyntax-only $dir/impl.c"
+    for name in onnx_only decl onnx_impl impl impl_later; do
+        start "$cc C++11 $name" "$cxx -fsyntax-only $dir/$name.c"
+    done
+    start "$cc C++20 decl" "$cxx20 -fsyntax-only $dir/decl.c"
+    start "$cc C99 SPARSEBIT_STATIC" "$c99 -DSPARSEBIT_STATIC -c -o $o-static.o $dir/impl.c &&
+        test -z \"\$(nm -g --defined-only $o-static.o)\""
+    start "$cc C++11 SPARSEBIT_STATIC" "$cxx -DSPARSEBIT_STATIC -fsyntax-only $dir/impl.c"
+    for switch in NO_THREADS NO_FILES NO_SIMD NO_MMAP; do
+        start "$cc C99 SPARSEBIT_$switch" "$c99 -DSPARSEBIT_$switch=1 -c -o $o-$switch.o $dir/impl.c"
+    done
+    start "$cc C++11 without threads, files, SIMD" "$cxx -DSPARSEBIT_NO_THREADS=1 \
+        -DSPARSEBIT_NO_FILES=1 -DSPARSEBIT_NO_SIMD=1 -fsyntax-only $dir/impl.c"
+    start "$cc C: two files, own names only, no exit or print" "$c99 -c -o $o-c.o $dir/impl.c &&
+        $c99 -c -o $o-user.o $dir/user.c && $cc -o $o-c $o-c.o $o-user.o -lm -lpthread && $o-c &&
+        $(own_names "$o-c.o") && $(calls "$o-c.o")"
+    start "$cc C++: two files, own names only" "$cxx -c -o $o-cxx.o $dir/impl.c &&
+        $cxx -c -o $o-user-cxx.o $dir/user.c && $2 -o $o-cxx $o-cxx.o $o-user-cxx.o -lm -lpthread &&
+        $o-cxx && $(own_names "$o-cxx.o")"
+    start "$cc C: sparsebit_onnx.h alone" "$c99 -c -o $o-onnx.o $dir/onnx_impl.c &&
+        $c99 -o $o-onnx $dir/user_onnx.c $o-onnx.o && $o-onnx && $(own_names "$o-onnx.o")"
+}
+
+matrix gcc g++
+skipped=0
+if command -v clang >/dev/null; then
+    matrix clang clang++
+else
+    ./run.sh --skip 'compile matrix: no clang' | sed '$d'
+    skipped=1
+fi
+if echo '#include <stdlib.h>' | gcc -m32 -xc -fsyntax-only - 2>/dev/null; then
+    start "gcc 32 bit" "gcc -m32 -std=c99 $common $c_only -fsyntax-only $dir/impl.c"
+fi
+
+start "the headers are those of src/" "${MAKE:-make} -s -C ../tools check-headers"
+start "MANIFEST lists every file of src/" "cd ../src && sed 's/[ #[].*//' MANIFEST | sort >$dir/listed &&
+    ! find * -type f ! -name MANIFEST ! -name '*.md' | sort | comm -13 $dir/listed - | grep ."
+if [ -f ../README.md ]; then
+    # Each C block of the README that is a program compiles.
+    awk -v dir="$dir" '/^```c$/ {n++; inside = 1; next} /^```/ {inside = 0}
+        inside {print > (dir "/readme" n ".c")}' ../README.md
+    for readme in "$dir"/readme*.c; do
+        if grep -q 'main(' "$readme" 2>/dev/null; then
+            start "README: ${readme##*/}" "gcc -std=gnu99 -Wall -Wextra -Werror -I.. -fsyntax-only $readme"
+        fi
+    done
+fi
+wait
+
+cat "$dir"/*.failed 2>/dev/null
+passed=$(find "$dir" -name '*.passed' | wc -l)
+failed=$(find "$dir" -name '*.failed' | wc -l)
+if [ "$SPARSEBIT_REQUIRE" = all ]; then
+    failed=$((failed + skipped))
+    skipped=0
+fi
+echo "compile_matrix: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,2 @@
+#define SPARSEBIT_IMPLEMENTATION
+#include "../sparsebit.h"
