@@ -20,7 +20,7 @@ start() {
         if sh -c "$2" >"$out.log" 2>&1; then
             : >"$out.passed"
         else
-            { echo "FAIL $1"; head -n 12 "$out.log"; echo "command: $2"; } >"$out.failed"
+            { echo "FAIL $1"; head -n 8 "$out.log"; echo "command: $2"; } >"$out.failed"
         fi
     ) &
     if [ $((started % jobs)) = 0 ]; then

@@ -5,11 +5,8 @@ cd "$(dirname "$0")" || exit 1
 if ! echo 'int x;' | clang -fsanitize=fuzzer-no-link,address -xc -c -o /dev/null - 2>/dev/null; then
     exec ./run.sh --skip 'fuzz: no clang with libFuzzer'
 fi
-set -- "${1:-20}"
-set -- "-max_total_time=$1 -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1" \
-    "${MAKE:-make} -s -k fuzz-programs"
-options=$1
-shift
+options="-max_total_time=${1:-20} -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1"
+set -- "${MAKE:-make} -s -k fuzz-programs"
 for file in fuzz_*.c; do
     [ -f "$file" ] || continue
     name=${file%.c}

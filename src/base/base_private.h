@@ -133,7 +133,7 @@ SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 6
 SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out);
 SBIT__FN bool sbit__parse_f64(const char *text, double *out);
 /* The shortest of 6, 9, 15, 17 digits that reads back as the same double (float if `single`), with
- * '.' in any locale; "inf", "-inf", "nan". Returns the length. printf's %g does not promise this. */
+ * '.' in any locale (printf's %g does not promise that); "inf", "-inf", "nan". Gives the length. */
 SBIT__FN size_t sbit__format_f64(double value, bool single, char out[40]);
 
 /* A growing text buffer. After any append fails, `failed` stays set and appends do nothing: check

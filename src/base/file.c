@@ -126,8 +126,7 @@ static sbit_status sbit__file_source_open(const char *path, sbit__file_source *s
         close(source->handle);
         return sbit__file_fail(error, path, "read", code);
     }
-    source->size =
-        S_ISREG(info.st_mode) && info.st_size >= 0 ? (uint64_t)info.st_size : UINT64_MAX;
+    source->size = S_ISREG(info.st_mode) && info.st_size >= 0 ? (uint64_t)info.st_size : UINT64_MAX;
     return SBIT_OK;
 }
 
@@ -488,8 +487,8 @@ static bool sbit__writer_create_unique(sbit__writer *writer)
     return false;
 }
 
-SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
-                                       sbit__writer *out, sbit_error *error)
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
+                                       sbit_error *error)
 {
     sbit__writer writer;
     memset(&writer, 0, sizeof(writer));
@@ -605,8 +604,8 @@ SBIT__FN void sbit__file_close(sbit__file *file)
     file->size = 0;
 }
 
-SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
-                                       sbit__writer *out, sbit_error *error)
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
+                                       sbit_error *error)
 {
     (void)a;
     (void)out;

@@ -29,8 +29,7 @@ static void *sbit__memory_default_alloc(size_t bytes, void *user)
     return malloc(bytes);
 }
 
-static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes,
-                                          void *user)
+static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes, void *user)
 {
     (void)old_bytes;
     (void)user;
@@ -85,8 +84,7 @@ SBIT__FN void *sbit__calloc(const sbit_allocator *a, size_t count, size_t bytes_
     return ptr;
 }
 
-SBIT__FN void *sbit__realloc(const sbit_allocator *a, void *ptr, size_t old_bytes,
-                             size_t new_bytes)
+SBIT__FN void *sbit__realloc(const sbit_allocator *a, void *ptr, size_t old_bytes, size_t new_bytes)
 {
     if (ptr == NULL) {
         return sbit__alloc(a, new_bytes);
@@ -112,8 +110,7 @@ SBIT__FN void *sbit__alloc_aligned(const sbit_allocator *a, size_t bytes)
     if (base == NULL) {
         return NULL;
     }
-    const size_t delta =
-        SBIT__MEMORY_ALIGN - (size_t)((uintptr_t)base & (SBIT__MEMORY_ALIGN - 1u));
+    const size_t delta = SBIT__MEMORY_ALIGN - (size_t)((uintptr_t)base & (SBIT__MEMORY_ALIGN - 1u));
     base[delta - 1] = (unsigned char)delta;
     return base + delta;
 }

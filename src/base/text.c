@@ -240,8 +240,7 @@ SBIT__FN bool sbit__parse_f64(const char *text, double *out)
     const size_t point_size = dot != NULL ? strlen(point) : 0;
     memcpy(buffer, text, head);
     memcpy(buffer + head, point, point_size);
-    memcpy(buffer + head + point_size, dot != NULL ? dot + 1 : "",
-           dot != NULL ? size - head : 1);
+    memcpy(buffer + head + point_size, dot != NULL ? dot + 1 : "", dot != NULL ? size - head : 1);
     *out = strtod(buffer, NULL);
     return true;
 }

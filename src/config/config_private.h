@@ -17,6 +17,20 @@ extern "C" {
 /* "line:column", as errors say it. */
 SBIT__FN void sbit__yaml_position(int32_t line, int32_t column, char *text, size_t size);
 
+/* Equality of words in any case, '-' and '_' alike: how names of strategies are compared. */
+SBIT__FN bool sbit__same_word(const char *a, const char *b);
+
+/* Strategies (passes, observers, quantizers, profiles, sparsers ...): the first member of a row of
+ * any kind is its name. */
+/* The user's row with that name (any case), or NULL. */
+SBIT__FN const void *sbit__strategy_find(const sbit_ctx *ctx, enum sbit__registry_kind kind,
+                                         const char *name);
+/* Adds the user's row; `what` is the kind in words, `taken` that the name exists already,
+ * `complete` that all functions are there which are not optional. */
+SBIT__FN sbit_status sbit__strategy_register(sbit_ctx *ctx, enum sbit__registry_kind kind,
+                                             const char *what, const void *row, bool taken,
+                                             bool complete, sbit_error *error);
+
 /* A key table and where it hangs: prefix "OBSERVER." puts its key "PERCENTILE.ALPHA" at
  * OBSERVER.PERCENTILE.ALPHA; "" at the top. */
 typedef struct sbit__key_table {

@@ -34,6 +34,11 @@ static bool sbit__keys_same_choice(const char *text, const char *choice, size_t 
     return text[size] == '\0';
 }
 
+SBIT__FN bool sbit__same_word(const char *a, const char *b)
+{
+    return a != NULL && b != NULL && sbit__keys_same_choice(a, b, strlen(b));
+}
+
 static sbit_status sbit__keys_fail(sbit_error *error, const sbit_yaml *at, bool at_key,
                                    const char *path, const char *what)
 {

@@ -16,9 +16,9 @@ extern "C" {
 /* >>wire: protobuf's encoding. A field is a tag, varint of (number << 3 | wire type), and a
  * payload that the wire type delimits. */
 enum {
-    SBIT__WIRE_VARINT = 0,      /* 7 bits a byte, low bits first, top bit: more follow; <= 10 bytes */
-    SBIT__WIRE_FIXED64 = 1,     /* 8 bytes, little-endian */
-    SBIT__WIRE_LENGTH = 2,      /* varint length, then that many bytes */
+    SBIT__WIRE_VARINT = 0,  /* 7 bits a byte, low bits first, top bit: more follow; <= 10 bytes */
+    SBIT__WIRE_FIXED64 = 1, /* 8 bytes, little-endian */
+    SBIT__WIRE_LENGTH = 2,  /* varint length, then that many bytes */
     SBIT__WIRE_GROUP_START = 3, /* fields up to the GROUP_END with the same number */
     SBIT__WIRE_GROUP_END = 4,
     SBIT__WIRE_FIXED32 = 5 /* 4 bytes, little-endian */
@@ -35,8 +35,7 @@ typedef struct sbit__wire_item {
 } sbit__wire_item;
 
 /* Reads the varint at *p; false if it is cut off or holds more than 64 bits. */
-SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end,
-                                uint64_t *value);
+SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end, uint64_t *value);
 SBIT__FN uint32_t sbit__wire_load32(const unsigned char *p); /* little-endian, unaligned */
 SBIT__FN uint64_t sbit__wire_load64(const unsigned char *p);
 /* Reads the field at p (p < end) with its payload inside [p, end). NULL is success, else a
@@ -148,7 +147,9 @@ SBIT__FN sbit_status sbit__onnx_visit_tensors(sbit_onnx_kind kind, const void *m
                                               sbit_error *error);
 
 /* >>tensor */
-enum { SBIT__ONNX_EXTERNAL = 1 }; /* TensorProto.DataLocation */
+enum {
+    SBIT__ONNX_EXTERNAL = 1
+}; /* TensorProto.DataLocation */
 
 SBIT__FN bool sbit__onnx_is_external(const sbit_onnx_tensor *tensor);
 /* Checks that the chosen data field holds what dims say; *bytes: as raw_data stores it. Not for

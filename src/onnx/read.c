@@ -96,8 +96,8 @@ static const sbit__onnx_field *sbit__read_find(const sbit__onnx_schema *schema, 
                                                size_t *hint)
 {
     for (size_t i = 0; i < schema->field_count; i++) {
-        const size_t row = *hint + i < schema->field_count ? *hint + i
-                                                           : *hint + i - schema->field_count;
+        const size_t row =
+            *hint + i < schema->field_count ? *hint + i : *hint + i - schema->field_count;
         if (schema->fields[row].number == number) {
             *hint = row;
             return &schema->fields[row];
@@ -267,9 +267,9 @@ static sbit_status sbit__read_str(sbit__read_state *state, bool text, const sbit
         }
     }
     if (copy == NULL) {
-        return sbit__onnx_arena_fail(
-            state->arena, bytes > SBIT__READ_TEXT_CHUNK ? bytes : SBIT__READ_TEXT_CHUNK,
-            state->error);
+        return sbit__onnx_arena_fail(state->arena,
+                                     bytes > SBIT__READ_TEXT_CHUNK ? bytes : SBIT__READ_TEXT_CHUNK,
+                                     state->error);
     }
     memcpy(copy, item->data, item->size); /* the NUL behind it: arenas are zeroed */
     out->data = copy;
@@ -347,8 +347,8 @@ static sbit_status sbit__read_repeated(sbit__read_state *state, const sbit__read
     if (field->type == SBIT__ONNX_MESSAGE) {
         SBIT__TRY(sbit__read_sub(state, scope, field, item, count, to));
     } else if (field->type >= SBIT__ONNX_TEXT) {
-        SBIT__TRY(sbit__read_str(state, field->type == SBIT__ONNX_TEXT, item,
-                                 (sbit_str *)(void *)to));
+        SBIT__TRY(
+            sbit__read_str(state, field->type == SBIT__ONNX_TEXT, item, (sbit_str *)(void *)to));
     } else if (sbit__read_is_packed(field, item)) {
         SBIT__TRY(sbit__read_count_packed(state, scope, field, item, &added));
         const unsigned char *bad = added != 0 ? sbit__read_packed(field, item, to) : NULL;
@@ -448,8 +448,8 @@ static sbit_status sbit__read_message(sbit__read_state *state, sbit__read_scope 
         SBIT__TRY(sbit__read_count(state, scope, counts, &unknown));
         for (size_t i = 0; i < scope.schema->field_count; i++) {
             if (scope.schema->fields[i].repeated && counts[i] != 0) {
-                SBIT__TRY(sbit__read_reserve(state, scope.message, &scope.schema->fields[i],
-                                             counts[i]));
+                SBIT__TRY(
+                    sbit__read_reserve(state, scope.message, &scope.schema->fields[i], counts[i]));
             }
         }
     }

@@ -8,6 +8,7 @@
  */
 #include "onnx_private.h"
 
+/* clang-format off */
 #define SBIT__ONNX_OFFSET(msg, member) (uint16_t) offsetof(struct sbit_onnx_##msg, member)
 #define SBIT__ONNX_ONE(msg, member, number, type)                                                  \
     {#member, SBIT__ONNX_OFFSET(msg, member), 0, SBIT_ONNX_##number, SBIT__ONNX_##type, 0, false,  \
@@ -33,6 +34,7 @@
 #define SBIT__ONNX_SCHEMA(msg)                                                                     \
     {#msg, sbit__onnx_##msg##_fields, SBIT__COUNT_OF(sbit__onnx_##msg##_fields),                   \
      sizeof(struct sbit_onnx_##msg)}
+/* clang-format on */
 
 static const sbit__onnx_field sbit__onnx_string_entry_fields[] = {
     SBIT__ONNX_ONE(string_entry, key, STRING_ENTRY_KEY, TEXT),
@@ -168,14 +170,18 @@ static const sbit__onnx_field sbit__onnx_sharded_dim_fields[] = {
 static const sbit__onnx_field sbit__onnx_sharding_spec_fields[] = {
     SBIT__ONNX_ONE(sharding_spec, tensor_name, SHARDING_SPEC_TENSOR_NAME, TEXT),
     SBIT__ONNX_MANY(sharding_spec, device, SHARDING_SPEC_DEVICE, INT64),
-    SBIT__ONNX_SUBS(sharding_spec, index_to_device_group_map, SHARDING_SPEC_INDEX_TO_DEVICE_GROUP_MAP, INT_INT_LIST_ENTRY),
+    SBIT__ONNX_SUBS(sharding_spec, index_to_device_group_map,
+                    SHARDING_SPEC_INDEX_TO_DEVICE_GROUP_MAP, INT_INT_LIST_ENTRY),
     SBIT__ONNX_SUBS(sharding_spec, sharded_dim, SHARDING_SPEC_SHARDED_DIM, SHARDED_DIM),
 };
 
 static const sbit__onnx_field sbit__onnx_node_device_configuration_fields[] = {
-    SBIT__ONNX_ONE(node_device_configuration, configuration_id, NODE_DEVICE_CONFIGURATION_CONFIGURATION_ID, TEXT),
-    SBIT__ONNX_SUBS(node_device_configuration, sharding_spec, NODE_DEVICE_CONFIGURATION_SHARDING_SPEC, SHARDING_SPEC),
-    SBIT__ONNX_ONE(node_device_configuration, pipeline_stage, NODE_DEVICE_CONFIGURATION_PIPELINE_STAGE, INT32),
+    SBIT__ONNX_ONE(node_device_configuration, configuration_id,
+                   NODE_DEVICE_CONFIGURATION_CONFIGURATION_ID, TEXT),
+    SBIT__ONNX_SUBS(node_device_configuration, sharding_spec,
+                    NODE_DEVICE_CONFIGURATION_SHARDING_SPEC, SHARDING_SPEC),
+    SBIT__ONNX_ONE(node_device_configuration, pipeline_stage,
+                   NODE_DEVICE_CONFIGURATION_PIPELINE_STAGE, INT32),
 };
 
 static const sbit__onnx_field sbit__onnx_node_fields[] = {
@@ -188,12 +194,14 @@ static const sbit__onnx_field sbit__onnx_node_fields[] = {
     SBIT__ONNX_ONE(node, domain, NODE_DOMAIN, TEXT),
     SBIT__ONNX_ONE(node, overload, NODE_OVERLOAD, TEXT),
     SBIT__ONNX_SUBS(node, metadata_props, NODE_METADATA_PROPS, STRING_ENTRY),
-    SBIT__ONNX_SUBS(node, device_configurations, NODE_DEVICE_CONFIGURATIONS, NODE_DEVICE_CONFIGURATION),
+    SBIT__ONNX_SUBS(node, device_configurations, NODE_DEVICE_CONFIGURATIONS,
+                    NODE_DEVICE_CONFIGURATION),
 };
 
 static const sbit__onnx_field sbit__onnx_tensor_annotation_fields[] = {
     SBIT__ONNX_ONE(tensor_annotation, tensor_name, TENSOR_ANNOTATION_TENSOR_NAME, TEXT),
-    SBIT__ONNX_SUBS(tensor_annotation, quant_parameter_tensor_names, TENSOR_ANNOTATION_QUANT_PARAMETER_TENSOR_NAMES, STRING_ENTRY),
+    SBIT__ONNX_SUBS(tensor_annotation, quant_parameter_tensor_names,
+                    TENSOR_ANNOTATION_QUANT_PARAMETER_TENSOR_NAMES, STRING_ENTRY),
 };
 
 static const sbit__onnx_field sbit__onnx_graph_fields[] = {
@@ -204,7 +212,8 @@ static const sbit__onnx_field sbit__onnx_graph_fields[] = {
     SBIT__ONNX_SUBS(graph, input, GRAPH_INPUT, VALUE_INFO),
     SBIT__ONNX_SUBS(graph, output, GRAPH_OUTPUT, VALUE_INFO),
     SBIT__ONNX_SUBS(graph, value_info, GRAPH_VALUE_INFO, VALUE_INFO),
-    SBIT__ONNX_SUBS(graph, quantization_annotation, GRAPH_QUANTIZATION_ANNOTATION, TENSOR_ANNOTATION),
+    SBIT__ONNX_SUBS(graph, quantization_annotation, GRAPH_QUANTIZATION_ANNOTATION,
+                    TENSOR_ANNOTATION),
     SBIT__ONNX_SUBS(graph, sparse_initializer, GRAPH_SPARSE_INITIALIZER, SPARSE_TENSOR),
     SBIT__ONNX_SUBS(graph, metadata_props, GRAPH_METADATA_PROPS, STRING_ENTRY),
 };
@@ -212,7 +221,8 @@ static const sbit__onnx_field sbit__onnx_graph_fields[] = {
 static const sbit__onnx_field sbit__onnx_training_info_fields[] = {
     SBIT__ONNX_SUB(training_info, initialization, TRAINING_INFO_INITIALIZATION, GRAPH),
     SBIT__ONNX_SUB(training_info, algorithm, TRAINING_INFO_ALGORITHM, GRAPH),
-    SBIT__ONNX_SUBS(training_info, initialization_binding, TRAINING_INFO_INITIALIZATION_BINDING, STRING_ENTRY),
+    SBIT__ONNX_SUBS(training_info, initialization_binding, TRAINING_INFO_INITIALIZATION_BINDING,
+                    STRING_ENTRY),
     SBIT__ONNX_SUBS(training_info, update_binding, TRAINING_INFO_UPDATE_BINDING, STRING_ENTRY),
 };
 
@@ -430,8 +440,7 @@ static sbit_status sbit__onnx_copy_str(sbit_onnx_doc *doc, bool text, bool copy_
                                        sbit_str *str, sbit_error *error)
 {
     if (text) {
-        return str->data == NULL ? SBIT_OK
-                                 : sbit_onnx_text(doc, str->data, str->size, str, error);
+        return str->data == NULL ? SBIT_OK : sbit_onnx_text(doc, str->data, str->size, str, error);
     }
     if (!copy_bytes || str->size == 0) {
         return SBIT_OK;
@@ -491,8 +500,7 @@ static sbit_status sbit__onnx_copy_body(sbit_onnx_doc *doc, int kind, void *mess
                                           (sbit_str *)(void *)member, error));
         }
     }
-    return sbit__onnx_copy_str(doc, false, copy_bytes, &((sbit_onnx_msg *)message)->unknown,
-                               error);
+    return sbit__onnx_copy_str(doc, false, copy_bytes, &((sbit_onnx_msg *)message)->unknown, error);
 }
 
 SPARSEBIT_API sbit_status sbit_onnx_copy(sbit_onnx_doc *doc, sbit_onnx_kind kind, const void *src,
@@ -530,8 +538,8 @@ static sbit_status sbit__onnx_visit_message(int kind, const void *message,
             field->repeated ? sbit__onnx_count(message, field) : (size_t)(sub != NULL ? 1 : 0);
         const size_t size = sbit__onnx_schemas[field->kind].size;
         for (size_t j = 0; j < count; j++) {
-            SBIT__TRY(sbit__onnx_visit_message(field->kind, sub + j * size, field, visit, user,
-                                               error));
+            SBIT__TRY(
+                sbit__onnx_visit_message(field->kind, sub + j * size, field, visit, user, error));
         }
     }
     return SBIT_OK;

@@ -9,8 +9,7 @@
  */
 #include "onnx_private.h"
 
-SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end,
-                                uint64_t *value)
+SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end, uint64_t *value)
 {
     const unsigned char *q = *p;
     uint64_t result = 0;

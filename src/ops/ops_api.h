@@ -142,8 +142,15 @@ struct sbit_op_call {
                                 sbit_error *error);
     sbit_status (*alloc_items)(const sbit_op_call *call, int32_t output, sbit_value_kind kind,
                                int64_t count, sbit_error *error);
+    /* run: makes an output (item >= 0: an item of it, after alloc_items) a deep copy of `value`,
+     * of any kind; the storage is as alloc_output's */
+    sbit_status (*copy_output)(const sbit_op_call *call, int32_t output, int64_t item,
+                               const sbit_value *value, sbit_error *error);
+    /* run: memory for the text of string outputs, until the next run; NULL: out of memory */
+    void *(*alloc_text)(const sbit_op_call *call, size_t bytes);
     /* run: runs a body; inputs by position, results copied into `outputs`, whose data belongs to
-     * the session and lives until the node has run (alloc_output and copy what stays) */
+     * the session and lives until the node has run (copy_output what stays). A result that is
+     * passed as an input of the next call lives until that call returns. */
     sbit_status (*run_body)(const sbit_op_call *call, const sbit_graph *body,
                             const sbit_value *const *inputs, size_t input_count,
                             sbit_value *outputs, size_t output_count, sbit_error *error);

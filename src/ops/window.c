@@ -12,17 +12,17 @@
 
 #define SBIT__WINDOW_LIMIT 0x7fffffff /* of every attribute: keeps sums and products in range */
 
-bool sbit__op_has(const sbit_op_call *call, int32_t input)
+SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input)
 {
     return input < call->input_count && call->in_type[input] != NULL;
 }
 
-bool sbit__op_wants(const sbit_op_call *call, int32_t output)
+SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output)
 {
     return output < call->output_count && call->out_type[output] != NULL;
 }
 
-sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
+SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
                           sbit_error *error)
 {
     *rank = -1;
@@ -36,7 +36,29 @@ sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank
     return SBIT_OK;
 }
 
-void *sbit__op_state(const sbit_op_call *call, size_t bytes)
+SBIT__FN sbit_status sbit__op_dtypes(const sbit_op_call *call, uint32_t mask, uint32_t types,
+                                     sbit_error *error)
+{
+    const sbit_dtype first = call->in_type[0]->dtype;
+    for (int32_t i = 0; i < call->input_count && i < 32; i++) {
+        if ((mask >> i & 1) == 0 || !sbit__op_has(call, i) ||
+            call->in_type[i]->dtype == SBIT_UNDEFINED) {
+            continue;
+        }
+        const sbit_dtype dtype = call->in_type[i]->dtype;
+        const bool fits = types != 0 ? (types & SBIT_T(dtype)) != 0
+                                     : dtype == first || first == SBIT_UNDEFINED;
+        if (!fits) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "element type %s of input %d does not fit, input 0 is %s",
+                                sbit_dtype_name((int32_t)dtype), (int)i,
+                                sbit_dtype_name((int32_t)first));
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes)
 {
     if (*call->state == NULL) {
         *call->state = call->alloc_state(call, bytes);
@@ -44,17 +66,17 @@ void *sbit__op_state(const sbit_op_call *call, size_t bytes)
     return *call->state;
 }
 
-sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
+SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory for packed weights");
 }
 
-size_t sbit__align64(size_t bytes)
+SBIT__FN size_t sbit__align64(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;
 }
 
-int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t end)
+SBIT__FN int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t end)
 {
     int64_t count = 1;
     for (int32_t i = begin; i < end; i++) {
@@ -66,7 +88,23 @@ int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t end)
     return count;
 }
 
-int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end)
+SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b)
+{
+    int64_t product = 0;
+    return sbit__mul_i64(a, b, &product) ? product : INT64_MAX;
+}
+
+SBIT__FN int64_t sbit__type_size(const sbit_type *type)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < type->rank; i++) {
+        count = sbit__saturating_mul(
+            count, sbit__dim_known(type->dims[i]) ? type->dims[i].value : 1);
+    }
+    return count;
+}
+
+SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end)
 {
     int64_t count = 1;
     for (int32_t i = begin; i < end; i++) {
@@ -75,7 +113,7 @@ int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end)
     return count;
 }
 
-void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep, int64_t offset,
+SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep, int64_t offset,
                           int64_t n, float *y)
 {
     if (ep == NULL || n <= 0) {
@@ -89,7 +127,7 @@ void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
     }
 }
 
-int64_t sbit__window_extent(const sbit__window *window, int32_t axis)
+SBIT__FN int64_t sbit__window_extent(const sbit__window *window, int32_t axis)
 {
     return (window->kernel[axis] - 1) * window->dilation[axis] + 1;
 }
@@ -171,7 +209,7 @@ static sbit_status sbit__window_kernel(const sbit_op_call *call, const sbit_dim 
     return SBIT_OK;
 }
 
-sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial, const sbit_dim *kernel,
+SBIT__FN sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial, const sbit_dim *kernel,
                               sbit__window *out, sbit_error *error)
 {
     int64_t values[2 * SBIT__MAX_SPATIAL];
@@ -198,7 +236,7 @@ sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial, const s
     return SBIT_OK;
 }
 
-void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total)
+SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total)
 {
     const int64_t small = total / 2;
     const bool lower = window->auto_pad == SBIT__PAD_SAME_LOWER;
@@ -206,7 +244,7 @@ void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total)
     window->pad_end[axis] = total - window->pad_begin[axis];
 }
 
-sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window, int32_t axis,
+SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window, int32_t axis,
                                 int64_t in, int64_t *out, sbit_error *error)
 {
     const int64_t stride = window->stride[axis];
@@ -239,7 +277,7 @@ sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window, 
     return SBIT_OK;
 }
 
-sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window, const sbit_dim *in,
+SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window, const sbit_dim *in,
                               sbit_dim *out, sbit_error *error)
 {
     for (int32_t i = 0; i < window->spatial; i++) {

@@ -52,6 +52,10 @@ SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t
 /* Fails unless input i, if present, is a tensor; *rank -1: unknown. */
 SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
                                    sbit_error *error);
+/* Fails unless the present inputs of `mask` have a type of the set `types` (0: the type of input
+ * 0). Types that are not known yet pass. */
+SBIT__FN sbit_status sbit__op_dtypes(const sbit_op_call *call, uint32_t mask, uint32_t types,
+                                     sbit_error *error);
 SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input);  /* input is there */
 SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output);
 /* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
@@ -61,6 +65,9 @@ SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *er
 SBIT__FN size_t sbit__align64(size_t bytes);
 /* Product of dims[begin..end-1]; -1 if one is unknown or the product overflows. */
 SBIT__FN int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t end);
+/* Elements for cost estimates: unknown dims count as 1, huge products saturate. */
+SBIT__FN int64_t sbit__type_size(const sbit_type *type);
+SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b);
 SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */

@@ -1,0 +1,205 @@
+/* exec_private.h: the insides of a session, shared by the files of the executor.
+ *
+ * Called by: exec. Calls: infer, ops.
+ *
+ * What outlives a plan: the order of nodes, node states (packed weights), constants computed from
+ * constants, blocks of values whose shape depends on data, sessions of bodies. What a plan holds
+ * (types, places, steps) lives in plan_arena and is made anew when input shapes change.
+ * Arrays "by value" and "by node" are indexed by the ids' idx.
+ */
+#ifndef SBIT_EXEC_PRIVATE_H
+#define SBIT_EXEC_PRIVATE_H
+
+#include "../infer/infer_private.h"
+#include "exec_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__EXEC_ALIGN ((size_t)64)
+#define SBIT__EXEC_FOREVER INT32_MAX /* last use of a value that outlives the run */
+
+/* Where the data of a value lies. */
+typedef enum sbit__place {
+    SBIT__PLACE_NONE = 0, /* not computed: not needed, or fused away */
+    SBIT__PLACE_INPUT,    /* the caller's memory */
+    SBIT__PLACE_CONSTANT, /* the graph's, or computed while planning */
+    SBIT__PLACE_CAPTURED, /* of a body: the parent session's memory */
+    SBIT__PLACE_BLOCK,    /* at an offset of the shared block */
+    SBIT__PLACE_DYNAMIC   /* a block of its own, sized while running */
+} sbit__place;
+
+typedef struct sbit__exec_value {
+    sbit__place place;
+    uint32_t root;       /* the value whose memory this one has; itself if not shared */
+    int32_t first, last; /* steps that make and last use it; of a root: all that share it */
+    size_t offset, bytes;
+    uint32_t uses;       /* by nodes that are steps, by bodies and as results */
+    uint32_t user;       /* idx of the last node that uses it */
+    bool fixed;          /* type and shape were known when the plan was made */
+} sbit__exec_value;
+
+/* A block of memory in a list. The data follows, 64-byte aligned. */
+typedef struct sbit__exec_block {
+    struct sbit__exec_block *next;
+    size_t bytes; /* of the data */
+} sbit__exec_block;
+
+/* Memory of a DYNAMIC value; `main` is kept from run to run, `items` (of sequences) is not. */
+typedef struct sbit__dynamic {
+    void *main;
+    size_t main_bytes;
+    sbit__exec_block *items;
+} sbit__dynamic;
+
+/* A result of run_body, in the node that called it. */
+typedef struct sbit__body_result {
+    struct sbit__body_result *next;
+    sbit__exec_block *blocks;
+    const void *key; /* the data or items pointer that was given out */
+    uint64_t call;   /* which call of run_body made it */
+    bool consumed;   /* passed as an input of the running call */
+} sbit__body_result;
+
+typedef struct sbit__exec_body {
+    struct sbit__exec_body *next;
+    const sbit_graph *graph;
+    sbit_session *session;
+} sbit__exec_body;
+
+/* What is kept of a node between plans. */
+typedef struct sbit__exec_node {
+    const sbit_op_row *row;
+    int32_t opset;
+    sbit_value_id *captures; /* of its bodies */
+    size_t capture_count;
+    bool needed;
+    bool folded; /* outputs were computed once, from constants */
+    void *state;
+    sbit__exec_block *state_blocks;
+    sbit_type *prepared; /* types of inputs and outputs at the last prepare while running */
+    size_t prepared_bytes;
+    sbit__exec_body *bodies;
+    sbit__body_result *results; /* newest first */
+    uint64_t body_calls;
+    uint64_t nanoseconds, runs;
+    sbit_node_id fused_into; /* of the current plan */
+    bool skipped;            /* likewise: outputs are known, or fused into another */
+} sbit__exec_node;
+
+/* One action of a plan: a node with what was fused behind it. */
+typedef struct sbit__step {
+    sbit_session *session;
+    const sbit_node *node;
+    sbit__exec_node *data;
+    sbit_op_call call; /* complete: pointers go to the session's arrays by value */
+    const sbit_tensor **constant_in; /* call.in for prepare */
+    sbit_value_id output;            /* output 0, or what the last fused node gives */
+    uint32_t residual;               /* value that is added; 0: none */
+    uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
+    sbit__epilogue epilogue;
+    bool has_epilogue;
+    bool fake_quantize; /* QuantizeLinear and DequantizeLinear at once */
+    float scale;
+    int32_t zero_point, qmin, qmax;
+    bool copies;  /* a view of something that is no tensor: copied by the executor */
+    bool resolve; /* output shapes are found while running */
+    bool late;    /* prepare is called while running */
+    bool tapped;
+} sbit__step;
+
+struct sbit_session {
+    sbit_ctx *ctx;
+    sbit_graph *graph;
+    sbit_graph *owned; /* `graph`, if it is an expanded clone; else NULL */
+    sbit_session *parent;
+    sbit__exec_node *parent_node;
+
+    sbit_tap_fn tap_fn;
+    void *tap_user;
+    bool has_taps, fuse, profile;
+    size_t max_bytes;
+
+    sbit__arena arena; /* as long as the session */
+    uint32_t value_limit, node_limit;
+    bool *tapped;   /* by value */
+    bool *constant; /* by value: data never changes: the graph's constants and folded values */
+    bool *fed;      /* by value: set by the caller */
+    bool *wanted;   /* by value: a result of the session */
+    sbit_type *fed_types;
+    sbit_value *values;
+    sbit__dynamic *dynamics;
+    sbit__exec_node *nodes;
+    sbit_value_id *inputs, *outputs, *captures;
+    size_t input_count, output_count, capture_count;
+    sbit_value *results; /* what sbit_session_result shows */
+    sbit__dynamic *result_blocks;
+    sbit_node_id *order; /* needed nodes */
+    size_t order_count;
+
+    sbit__arena plan_arena;
+    bool planned, ran;
+    uint64_t plan_serial, parent_serial;
+    sbit__infer infer;
+    sbit__exec_value *plan; /* by value */
+    sbit__step *steps;
+    size_t step_count;
+    void *block, *scratch;
+    size_t block_bytes, scratch_bytes, unshared_bytes;
+    size_t scratch_needed; /* largest need of the steps prepared so far */
+    size_t state_bytes, dynamic_bytes, dynamic_peak;
+    sbit__exec_block *text; /* of string outputs, until the next run */
+};
+
+/* >>storage (run.c) */
+SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
+                               size_t *counter); /* not zeroed; NULL: out of memory */
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list,
+                                   size_t *counter);
+/* Bytes of a tensor's elements, strings included; false on overflow. */
+SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes);
+/* Makes `tensor` one of this shape with memory of `dynamic`. */
+SBIT__FN sbit_status sbit__dynamic_tensor(sbit_session *session, sbit__dynamic *dynamic,
+                                          sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                          sbit_tensor *tensor, sbit_error *error);
+SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic);
+/* A deep copy with all memory in `list`. */
+SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
+                                      const sbit_value *value, sbit_value *out, sbit_error *error);
+SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared);
+SBIT__FN bool sbit__type_same(const sbit_type *a, const sbit_type *b); /* nothing differs */
+
+/* >>steps (run.c) */
+/* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */
+SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
+SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
+SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
+SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error);
+SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node);
+/* Runs the plan's steps on the values as they are set. */
+SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
+
+/* >>plan (plan.c, fuse.c, memory.c) */
+SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
+SBIT__FN void sbit__plan_drop(sbit_session *session);
+SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
+/* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
+ * them; the last of them (step->node itself if there are none) is where the step runs. */
+SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step);
+
+/* >>sessions (session.c, body.c) */
+SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
+                                        sbit_session *parent, sbit__exec_node *parent_node,
+                                        sbit_session **out, sbit_error *error);
+SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
+                                         const sbit_value *const *inputs, size_t input_count,
+                                         sbit_value *outputs, size_t output_count,
+                                         sbit_error *error);
+SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_EXEC_PRIVATE_H */

@@ -1,0 +1,257 @@
+/* memory.c: offsets of values in one block, shared by values that do not live at the same time.
+ * >>memory
+ *
+ * Called by: plan. Calls: nothing.
+ * A value lives from the step that makes it to the last step that reads it, both included; results
+ * live for ever. A view has its input's memory, and so may the output of a row that allows it when
+ * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
+ * offset that is free for all its steps.
+ */
+#include "exec_private.h"
+
+#include <stdlib.h> /* qsort */
+
+static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
+{
+    while (session->plan[idx].root != idx) {
+        idx = session->plan[idx].root;
+    }
+    return idx;
+}
+
+static uint32_t sbit__memory_output(const sbit__step *step, size_t i)
+{
+    return i == 0 ? step->output.idx : step->node->outputs[i].idx;
+}
+
+static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
+{
+    if (session->plan[idx].last < step) {
+        session->plan[idx].last = step;
+    }
+}
+
+/* First and last step of each value by itself. */
+static void sbit__memory_lives(sbit_session *session)
+{
+    for (size_t s = 0; s < session->step_count; s++) {
+        const sbit__step *step = &session->steps[s];
+        const int32_t at = (int32_t)s;
+        for (size_t i = 0; i < step->node->input_count; i++) {
+            sbit__memory_read(session, step->node->inputs[i].idx, at);
+        }
+        for (size_t i = 0; i < step->data->capture_count; i++) {
+            sbit__memory_read(session, step->data->captures[i].idx, at);
+        }
+        sbit__memory_read(session, step->residual, at);
+        for (size_t i = 0; i < step->node->output_count; i++) {
+            const uint32_t idx = sbit__memory_output(step, i);
+            session->plan[idx].first = at;
+            sbit__memory_read(session, idx, at);
+        }
+    }
+    for (size_t i = 0; i < session->output_count; i++) {
+        session->plan[session->outputs[i].idx].last = SBIT__EXEC_FOREVER;
+    }
+}
+
+/* The output takes over the root's memory. */
+static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
+{
+    sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
+    sbit__exec_value *output = &session->plan[step->output.idx];
+    output->root = sbit__memory_root(session, input);
+    root->last = output->last > root->last ? output->last : root->last;
+    step->alias = input;
+}
+
+/* A view may share memory that is not written to while it lives: the block's, if nothing is
+ * written in place behind its back (in-place writers look at the root's last use), constants, and
+ * the caller's unless the view is a result, which must outlive the run. */
+static bool sbit__memory_can_view(const sbit_session *session, const sbit__step *step)
+{
+    const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
+    const uint32_t root = sbit__memory_root(session, input);
+    const sbit__place place = session->plan[root].place;
+    if ((step->data->row->flags & SBIT_OP_VIEW) == 0 || input == 0 || step->fake_quantize ||
+        session->plan[step->output.idx].place != SBIT__PLACE_BLOCK ||
+        step->call.in_type[0]->dtype != step->call.out_type[0]->dtype) {
+        return false;
+    }
+    if (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED) {
+        return session->plan[step->output.idx].last != SBIT__EXEC_FOREVER;
+    }
+    return place == SBIT__PLACE_BLOCK || place == SBIT__PLACE_CONSTANT;
+}
+
+/* Input `input` of the step can be overwritten by its output. */
+static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__step *step,
+                                       size_t input, int32_t at)
+{
+    const uint32_t idx = step->node->inputs[input].idx;
+    const uint32_t root = sbit__memory_root(session, idx);
+    if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
+        session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
+        !sbit__type_same(step->call.in_type[input], step->call.out_type[0])) {
+        return false;
+    }
+    /* Another input that lies in the same memory with another shape would be read too late. */
+    for (size_t i = 0; i < step->node->input_count; i++) {
+        const uint32_t other = step->node->inputs[i].idx;
+        if (other != 0 && other != idx && sbit__memory_root(session, other) == root) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < step->data->capture_count; i++) {
+        if (sbit__memory_root(session, step->data->captures[i].idx) == root) {
+            return false;
+        }
+    }
+    return step->residual == 0 || sbit__memory_root(session, step->residual) != root;
+}
+
+static void sbit__memory_share(sbit_session *session)
+{
+    for (size_t s = 0; s < session->step_count; s++) {
+        sbit__step *step = &session->steps[s];
+        const bool in_place =
+            (step->data->row->flags & SBIT_OP_IN_PLACE) != 0 || step->fake_quantize;
+        if (step->output.idx == 0) {
+            continue;
+        }
+        if (sbit__memory_can_view(session, step)) {
+            sbit__memory_join(session, step, step->node->inputs[0].idx);
+            continue;
+        }
+        if (!in_place || session->plan[step->output.idx].place != SBIT__PLACE_BLOCK) {
+            continue;
+        }
+        for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {
+            if (sbit__memory_can_overwrite(session, step, i, (int32_t)s)) {
+                sbit__memory_join(session, step, step->node->inputs[i].idx);
+            }
+        }
+    }
+}
+
+static int sbit__memory_order(const void *a, const void *b)
+{
+    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
+    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    if (x->bytes != y->bytes) {
+        return x->bytes > y->bytes ? -1 : 1;
+    }
+    if (x->first != y->first) {
+        return x->first < y->first ? -1 : 1;
+    }
+    return x->root < y->root ? -1 : x->root > y->root;
+}
+
+/* The lowest offset where `value` meets none of the `count` values placed so far, which are kept
+ * in order of offset. */
+static void sbit__memory_fit(sbit__exec_value *value, sbit__exec_value **placed, size_t count)
+{
+    size_t offset = 0, at = count;
+    for (size_t i = 0; i < count; i++) {
+        const sbit__exec_value *other = placed[i];
+        if (other->last < value->first || other->first > value->last) {
+            continue;
+        }
+        if (offset + value->bytes <= other->offset) {
+            break;
+        }
+        if (other->offset + other->bytes > offset) {
+            offset = other->offset + other->bytes;
+        }
+    }
+    value->offset = offset;
+    while (at > 0 && placed[at - 1]->offset > offset) {
+        placed[at] = placed[at - 1];
+        at--;
+    }
+    placed[at] = value;
+}
+
+/* Sizes; the values that get an offset, in `lives`. */
+static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
+                                      size_t *count, sbit_error *error)
+{
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        sbit__exec_value *value = &session->plan[idx];
+        const sbit_tensor *tensor = &session->values[idx].tensor;
+        int64_t elements = 0;
+        sbit_value_id id;
+        id.idx = idx;
+        if (value->place != SBIT__PLACE_BLOCK) {
+            continue;
+        }
+        if (!sbit__dims_count(tensor->dims, (size_t)tensor->rank, &elements) ||
+            !sbit__exec_bytes(tensor->dtype, elements, &value->bytes) ||
+            value->bytes > SIZE_MAX / 2) {
+            return sbit__fail(error, SBIT_ERR_LIMIT, sbit_graph_value(session->graph, id)->name,
+                              "value '%s' is too large for this machine",
+                              sbit_graph_value(session->graph, id)->name);
+        }
+        value->bytes = (value->bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
+        if (!sbit__add_size(session->unshared_bytes, value->bytes, &session->unshared_bytes)) {
+            return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                              "the values are too large for this machine");
+        }
+        if (value->root == idx && value->bytes > 0) {
+            lives[(*count)++] = value;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
+{
+    const size_t total = bytes + session->scratch_needed;
+    if (session->max_bytes > 0 && (total > session->max_bytes || total < bytes)) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "the plan takes %lu bytes of memory, but at most %lu are allowed",
+                          (unsigned long)total, (unsigned long)session->max_bytes);
+    }
+    if (bytes > 0) {
+        session->block = sbit__alloc_aligned(&session->ctx->allocator, bytes);
+        if (session->block == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        session->block_bytes = bytes;
+    }
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        const sbit__exec_value *root = NULL;
+        if (session->plan[idx].place != SBIT__PLACE_BLOCK) {
+            continue;
+        }
+        root = &session->plan[sbit__memory_root(session, idx)];
+        if (root->place == SBIT__PLACE_BLOCK && session->block != NULL) {
+            session->values[idx].tensor.data = (char *)session->block + root->offset;
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
+{
+    const size_t limit = session->value_limit;
+    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(
+        &session->plan_arena, limit, sizeof(sbit__exec_value *));
+    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(
+        &session->plan_arena, limit, sizeof(sbit__exec_value *));
+    size_t count = 0, bytes = 0;
+    if (lives == NULL || placed == NULL) {
+        return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
+    }
+    sbit__memory_lives(session);
+    sbit__memory_share(session);
+    SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
+    qsort(lives, count, sizeof lives[0], sbit__memory_order);
+    for (size_t i = 0; i < count; i++) {
+        sbit__memory_fit(lives[i], placed, i);
+        if (lives[i]->offset + lives[i]->bytes > bytes) {
+            bytes = lives[i]->offset + lives[i]->bytes;
+        }
+    }
+    return sbit__memory_allocate(session, bytes, error);
+}

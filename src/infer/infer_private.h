@@ -1,0 +1,60 @@
+/* infer_private.h: the engine of type inference, shared by sbit_infer and the executor.
+ *
+ * Called by: infer, exec. Calls: ops (row->infer).
+ */
+#ifndef SBIT_INFER_PRIVATE_H
+#define SBIT_INFER_PRIVATE_H
+
+#include "../ops/ops_private.h"
+#include "infer_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__INFER_MAX_ELEMS 64 /* integer tensors up to this size are followed by value */
+
+/* Types to be written into a graph once all of inference has succeeded. */
+typedef struct sbit__infer_result {
+    struct sbit__infer_result *next;
+    sbit_graph *graph;
+    const sbit_type *types;
+} sbit__infer_result;
+
+/* What is known of the values of one graph. The arrays are indexed by value and live in `arena`. */
+typedef struct sbit__infer {
+    sbit_ctx *ctx;
+    const sbit_graph *graph;
+    const struct sbit__infer *outer; /* of the parent graph, for captured values; or NULL */
+    sbit__arena *arena;
+    sbit_type *types;
+    const sbit_tensor **known; /* data that is known now: constants, followed integers */
+    const sbit_dim **elems;    /* followed integers, some of them unknown */
+    int64_t *elem_counts;
+    /* sbit_infer: declared types of inner values fill what cannot be computed, and bodies report
+     * their types here. NULL in the executor: what is not computed stays unknown. */
+    sbit__infer_result **results;
+} sbit__infer;
+
+/* Fills state->arena and the arrays: constants get their types and data, captured values what
+ * `outer` knows, the others their declared types if they have no producer. */
+SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
+                                      const sbit__infer *outer, sbit__arena *arena,
+                                      sbit_error *error);
+/* Computes the outputs of one node from what is known of its inputs. A node without a row leaves
+ * them as declared. */
+SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node, sbit_error *error);
+/* The same for all nodes in order. */
+SBIT__FN sbit_status sbit__infer_run(sbit__infer *state, sbit_error *error);
+/* Data of a value if it is known, from `known` or from elems that are all numbers; NULL if not.
+ * *ok false: out of memory. */
+SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id id, bool *ok);
+/* True if the executor has no way to run the node; why is written to `reason`. */
+SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
+                                     size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_INFER_PRIVATE_H */

@@ -1,0 +1,335 @@
+/* gemm.c: matrix multiplication over the tile kernel. >>gemm
+ *
+ * Called by: ops (MatMul, Gemm, recurrent layers), conv.c (packing). Calls: kernels, parallel.
+ *
+ * Panels: the left matrix is packed as [m / tile_m][k][tile_m], the right one as
+ * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of which a
+ * left and a right panel fit the L1 cache together; n into blocks that fit L2/L3; m into blocks
+ * that fit L2. Threads get rectangles of c. The order in which the terms of one sum are added
+ * depends on k alone, so neither threads nor blocks change a result.
+ *
+ * Without packing: few rows against an untransposed matrix are multiplied where it lies; one to
+ * four rows against a transposed one are plain dot products.
+ */
+#include "rows_private.h"
+
+enum {
+    SBIT__GEMM_L1_BYTES = 24 * 1024, /* of 32 KiB and more */
+    SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 160 KiB of L2 */
+    SBIT__GEMM_COLUMNS = 512,
+    SBIT__GEMM_DOT_ROWS = 4,
+    SBIT__GEMM_WORTH_A_THREAD = 64 * 1024 /* multiplications */
+};
+
+/* Equal pieces of at most what L1 holds. */
+SBIT__FN int64_t sbit__gemm_depth(const sbit_kernels *kernels, int64_t k)
+{
+    const int64_t floats = SBIT__GEMM_L1_BYTES / (int64_t)sizeof(float);
+    const int64_t most = floats / (kernels->tile_m + kernels->tile_n);
+    return k <= most ? sbit__larger(k, 1) : sbit__div_up(k, sbit__div_up(k, most));
+}
+
+SBIT__FN size_t sbit__cache_lines(int64_t floats)
+{
+    return (size_t)sbit__div_up(floats, 16) * 64;
+}
+
+/* >>packing */
+static void sbit__pack_panel_copy(int64_t tile, int64_t k, const float *source, int64_t stride_k,
+                                  float *panel)
+{
+    for (int64_t p = 0; p < k; p++, source += stride_k, panel += tile) {
+        if (tile == 16) { /* sizes that compilers turn into vector moves */
+            memcpy(panel, source, 16 * sizeof(float));
+        } else if (tile == 32) {
+            memcpy(panel, source, 32 * sizeof(float));
+        } else {
+            memcpy(panel, source, (size_t)tile * sizeof(float));
+        }
+    }
+}
+
+SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const float *source,
+                               int64_t stride_i, int64_t stride_k, float alpha, float *panel)
+{
+    if (count < tile) {
+        memset(panel, 0, (size_t)(k * tile) * sizeof(float));
+    }
+    if (stride_i == 1 && alpha == 1.0f && count == tile) {
+        sbit__pack_panel_copy(tile, k, source, stride_k, panel);
+    } else if (stride_i == 1) {
+        for (int64_t p = 0; p < k; p++) {
+            for (int64_t i = 0; i < count; i++) {
+                panel[p * tile + i] = alpha * source[p * stride_k + i];
+            }
+        }
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            const float *from = source + i * stride_i;
+            float *to = panel + i;
+            for (int64_t p = 0; p < k; p++, to += tile, from += stride_k) {
+                *to = alpha * *from;
+            }
+        }
+    }
+}
+
+SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k)
+{
+    const int64_t tile = sbit__kernels(ctx)->tile_m;
+    return sbit__cache_lines(sbit__div_up(m, tile) * tile * k);
+}
+
+SBIT__FN size_t sbit__gemm_pack_b_bytes(const sbit_ctx *ctx, int64_t n, int64_t k)
+{
+    const int64_t tile = sbit__kernels(ctx)->tile_n;
+    return sbit__cache_lines(sbit__div_up(n, tile) * tile * k);
+}
+
+SBIT__FN void sbit__gemm_pack_a(const sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
+                                int64_t lda, bool trans, float alpha, float *packed)
+{
+    const int64_t tile = sbit__kernels(ctx)->tile_m;
+    const int64_t stride_i = trans ? 1 : lda, stride_k = trans ? lda : 1;
+    for (int64_t i = 0; i < m; i += tile) {
+        sbit__pack_panel(sbit__smaller(m - i, tile), tile, k, a + i * stride_i, stride_i, stride_k,
+                         alpha, packed + i * k);
+    }
+}
+
+SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
+                                int64_t ldb, bool trans, float alpha, float *packed)
+{
+    const int64_t tile = sbit__kernels(ctx)->tile_n;
+    const int64_t stride_i = trans ? ldb : 1, stride_k = trans ? 1 : ldb;
+    for (int64_t i = 0; i < n; i += tile) {
+        sbit__pack_panel(sbit__smaller(n - i, tile), tile, k, b + i * stride_i, stride_i, stride_k,
+                         alpha, packed + i * k);
+    }
+}
+
+/* >>plan */
+typedef struct sbit__gemm_job {
+    const sbit__gemm *gemm;
+    const sbit_kernels *kernels;
+    int64_t tiles_m, tiles_n, parts_m, parts_n; /* c in tiles; in rectangles */
+    int64_t depth, rows, columns;               /* of a block */
+    bool pack_a, pack_b;
+    size_t a_bytes, worker_bytes;
+    unsigned char *scratch;
+} sbit__gemm_job;
+
+static bool sbit__gemm_by_dots(const sbit__gemm *g)
+{
+    return g->m <= SBIT__GEMM_DOT_ROWS && g->packed_a == NULL && g->packed_b == NULL &&
+           !g->trans_a && g->trans_b;
+}
+
+/* Splits c among the threads, first along its longer side. */
+static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
+{
+    const sbit__gemm *g = job->gemm;
+    int64_t pieces = 2 * threads;
+    job->parts_m = job->parts_n = 1;
+    const double work = (double)g->m * (double)g->n * (double)sbit__larger(g->k, 1);
+    if (threads == 1 || work < 2.0 * SBIT__GEMM_WORTH_A_THREAD) {
+        return;
+    }
+    if (work < (double)pieces * SBIT__GEMM_WORTH_A_THREAD) {
+        pieces = (int64_t)(work / SBIT__GEMM_WORTH_A_THREAD);
+    }
+    if (job->tiles_n * job->kernels->tile_n >= job->tiles_m * job->kernels->tile_m) {
+        job->parts_n = sbit__smaller(pieces, job->tiles_n);
+        job->parts_m = sbit__smaller(sbit__div_up(pieces, job->parts_n), job->tiles_m);
+    } else {
+        job->parts_m = sbit__smaller(pieces, job->tiles_m);
+        job->parts_n = sbit__smaller(sbit__div_up(pieces, job->parts_m), job->tiles_n);
+    }
+}
+
+static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
+{
+    sbit__gemm_job job;
+    memset(&job, 0, sizeof(job));
+    job.gemm = g;
+    job.kernels = sbit__kernels(ctx);
+    const int64_t tile_m = job.kernels->tile_m, tile_n = job.kernels->tile_n;
+    job.tiles_m = sbit__div_up(g->m, tile_m);
+    job.tiles_n = sbit__div_up(g->n, tile_n);
+    job.depth = sbit__gemm_depth(job.kernels, g->k);
+    job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_ROWS / tile_m) * tile_m;
+    job.columns = sbit__smaller(job.tiles_n, SBIT__GEMM_COLUMNS / tile_n) * tile_n;
+    job.pack_a = g->packed_a == NULL || g->alpha != 1.0f;
+    job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
+    job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
+    job.worker_bytes =
+        job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
+    sbit__gemm_split(&job, sbit_ctx_threads(ctx));
+    return job;
+}
+
+/* >>run */
+typedef struct sbit__gemm_block {
+    int64_t m0, m1, n0, n1, k0, k1; /* of c and of the sums */
+    const float *a;                 /* panels from m0 on, at k0 */
+    int64_t a_stride;               /* from panel to panel */
+    const float *b;                 /* likewise; without panels: b's rows from k0 on */
+    int64_t b_stride, b_row;
+} sbit__gemm_block;
+
+static void sbit__gemm_tile(const sbit__gemm_job *job, const sbit__gemm_block *block, int64_t i,
+                            int64_t j)
+{
+    const sbit__gemm *g = job->gemm;
+    const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
+    const bool last = block->k1 == g->k;
+    const float *bias = NULL;
+    sbit__epilogue ep;
+    if (last && g->bias != NULL) {
+        bias = g->bias + (g->bias_rows ? i : j);
+    }
+    if (last && g->epilogue != NULL) {
+        ep = *g->epilogue;
+        ep.residual = ep.residual != NULL ? ep.residual + i * g->ldc + j : NULL;
+    }
+    job->kernels->f32_gemm_tile(
+        sbit__smaller(block->m1 - i, tile_m), sbit__smaller(block->n1 - j, tile_n),
+        block->k1 - block->k0, block->a + (i - block->m0) / tile_m * block->a_stride,
+        block->b + (j - block->n0) / tile_n * block->b_stride, block->b_row,
+        g->c + i * g->ldc + j, g->ldc, block->k0 > 0, bias, g->bias_rows,
+        last && g->epilogue != NULL ? &ep : NULL);
+}
+
+static void sbit__gemm_pack_block_a(const sbit__gemm_job *job, sbit__gemm_block *block,
+                                    float *scratch)
+{
+    const sbit__gemm *g = job->gemm;
+    const int64_t tile = job->kernels->tile_m, depth = block->k1 - block->k0;
+    if (!job->pack_a) {
+        block->a = g->packed_a + block->m0 * g->k + block->k0 * tile;
+        block->a_stride = g->k * tile;
+        return;
+    }
+    block->a = scratch;
+    block->a_stride = depth * tile;
+    for (int64_t i = block->m0; i < block->m1; i += tile, scratch += depth * tile) {
+        if (g->packed_a != NULL) { /* only to multiply with alpha */
+            sbit__pack_panel(tile, tile, depth, g->packed_a + i * g->k + block->k0 * tile, 1, tile,
+                             g->alpha, scratch);
+        } else {
+            const int64_t stride_i = g->trans_a ? 1 : g->lda, stride_k = g->trans_a ? g->lda : 1;
+            sbit__pack_panel(sbit__smaller(block->m1 - i, tile), tile, depth,
+                             g->a + i * stride_i + block->k0 * stride_k, stride_i, stride_k,
+                             g->alpha, scratch);
+        }
+    }
+}
+
+static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block *block,
+                                    float *scratch)
+{
+    const sbit__gemm *g = job->gemm;
+    const int64_t tile = job->kernels->tile_n, depth = block->k1 - block->k0;
+    block->b_row = tile;
+    if (g->packed_b != NULL) {
+        block->b = g->packed_b + block->n0 * g->k + block->k0 * tile;
+        block->b_stride = g->k * tile;
+        return;
+    }
+    if (!job->pack_b) {
+        block->b = g->b + block->k0 * g->ldb + block->n0;
+        block->b_stride = tile;
+        block->b_row = g->ldb;
+        return;
+    }
+    block->b = scratch;
+    block->b_stride = depth * tile;
+    const int64_t stride_i = g->trans_b ? g->ldb : 1, stride_k = g->trans_b ? 1 : g->ldb;
+    for (int64_t j = block->n0; j < block->n1; j += tile, scratch += depth * tile) {
+        sbit__pack_panel(sbit__smaller(block->n1 - j, tile), tile, depth,
+                         g->b + j * stride_i + block->k0 * stride_k, stride_i, stride_k, 1.0f,
+                         scratch);
+    }
+}
+
+/* All of the sums of rows m0..m1 and columns n0..n1 of c, at most `columns` of them. */
+static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1, int64_t n0,
+                               int64_t n1, int32_t worker)
+{
+    const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
+    unsigned char *scratch = job->scratch + (size_t)worker * job->worker_bytes;
+    sbit__gemm_block block;
+    memset(&block, 0, sizeof(block));
+    block.n0 = n0;
+    block.n1 = n1;
+    do { /* k may be 0: one empty block */
+        block.k1 = sbit__smaller(job->gemm->k, block.k0 + job->depth);
+        sbit__gemm_pack_block_b(job, &block, (float *)(void *)(scratch + job->a_bytes));
+        for (block.m0 = m0; block.m0 < m1; block.m0 = block.m1) {
+            block.m1 = sbit__smaller(m1, block.m0 + job->rows);
+            sbit__gemm_pack_block_a(job, &block, (float *)(void *)scratch);
+            for (int64_t j = n0; j < n1; j += tile_n) {
+                for (int64_t i = block.m0; i < block.m1; i += tile_m) {
+                    sbit__gemm_tile(job, &block, i, j);
+                }
+            }
+        }
+        block.k0 = block.k1;
+    } while (block.k0 < job->gemm->k);
+}
+
+static void sbit__gemm_rectangle(void *task, int64_t index, int32_t worker)
+{
+    const sbit__gemm_job *job = (const sbit__gemm_job *)task;
+    const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
+    const int64_t i = index / job->parts_n, j = index % job->parts_n;
+    const int64_t m0 = i * job->tiles_m / job->parts_m * tile_m;
+    const int64_t m1 = (i + 1) * job->tiles_m / job->parts_m * tile_m;
+    const int64_t n0 = j * job->tiles_n / job->parts_n * tile_n;
+    const int64_t n1 = sbit__smaller((j + 1) * job->tiles_n / job->parts_n * tile_n, job->gemm->n);
+    for (int64_t n = n0; n < n1; n += job->columns) {
+        sbit__gemm_columns(job, m0, sbit__smaller(m1, job->gemm->m), n,
+                           sbit__smaller(n1, n + job->columns), worker);
+    }
+}
+
+static void sbit__gemm_dots(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__gemm_job *job = (const sbit__gemm_job *)task;
+    const sbit__gemm *g = job->gemm;
+    (void)worker;
+    for (int64_t j = begin; j < end; j++) {
+        for (int64_t i = 0; i < g->m; i++) { /* b's row stays in the cache */
+            float x = g->alpha * job->kernels->f32_dot(g->k, g->a + i * g->lda, g->b + j * g->ldb);
+            x += g->bias != NULL ? g->bias[g->bias_rows ? i : j] : 0.0f;
+            if (g->epilogue != NULL && g->epilogue->residual != NULL) {
+                x += g->epilogue->residual[i * g->ldc + j];
+            }
+            g->c[i * g->ldc + j] = x;
+        }
+    }
+    for (int64_t i = 0; i < g->m && g->epilogue != NULL; i++) {
+        job->kernels->f32_activate(end - begin, g->c + i * g->ldc + begin, g->epilogue);
+    }
+}
+
+SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)
+{
+    return sbit__gemm_plan(ctx, gemm).worker_bytes * (size_t)sbit_ctx_threads(ctx);
+}
+
+SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch)
+{
+    sbit__gemm_job job = sbit__gemm_plan(ctx, gemm);
+    job.scratch = (unsigned char *)scratch;
+    if (gemm->m <= 0 || gemm->n <= 0) {
+        return;
+    }
+    if (sbit__gemm_by_dots(gemm)) {
+        const int64_t each = sbit__larger(gemm->m * gemm->k, 1);
+        sbit__parallel_range(ctx, gemm->n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, each),
+                             sbit__gemm_dots, &job);
+        return;
+    }
+    sbit_ctx_parallel(ctx, job.parts_m * job.parts_n, sbit__gemm_rectangle, &job);
+}

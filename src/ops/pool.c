@@ -1,0 +1,1050 @@
+/* pool.c: MaxPool, AveragePool, LpPool, their global forms, MaxUnpool, MaxRoiPool, RoiAlign. >>pool
+ *
+ * Called by: infer, exec. Calls: kernels (rows of floats).
+ * Layout: X [N, C, spatial...]; a plane is one channel of one image, and planes are independent.
+ * float32 windows go by rows: the rows that a window sees are combined into one row by vector
+ * kernels, then neighbours within that row. Elements outside of the input never take part;
+ * AveragePool's count_include_pad counts padding that pads names, but not what ceil_mode adds
+ * behind it. A window that sees nothing but padding (possible with dilations) gives 0.
+ * MaxPool's Indices count elements of the whole X; the first of equal values wins.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+#include <math.h> /* pow, sqrt, fabs, fabsf, floorf, ceilf, roundf */
+
+typedef enum sbit__pool_kind {
+    SBIT__POOL_MAX,
+    SBIT__POOL_AVERAGE,
+    SBIT__POOL_LP
+} sbit__pool_kind;
+
+typedef struct sbit__pool_plan {
+    sbit__pool_kind kind;
+    int64_t planes, in_size, out_size;
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+    bool count_pad, column_major;
+    double p;
+} sbit__pool_plan;
+
+/* ---- shapes */
+
+static sbit_status sbit__pool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t rank = -1;
+    sbit__window window;
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    const sbit_type *x = call->in_type[0];
+    if (rank < 0) {
+        (void)sbit__op_out(call, 0, x->dtype, -1);
+        (void)sbit__op_out(call, 1, SBIT_I64, -1);
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__window_read(call, rank - 2, NULL, &window, error));
+    for (int32_t i = 0; i < 2; i++) {
+        sbit_type *out = sbit__op_out(call, i, i == 0 ? x->dtype : SBIT_I64, rank);
+        if (out != NULL) {
+            out->dims[0] = x->dims[0];
+            out->dims[1] = x->dims[1];
+            SBIT__TRY(sbit__window_dims(call, &window, x->dims + 2, out->dims + 2, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__pool_p(const sbit_op_call *call, double *p, sbit_error *error)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, "p");
+    *p = 2.0;
+    if (attr != NULL) { /* version 1: a float */
+        *p = attr->type == SBIT_ONNX_ATTR_FLOAT ? (double)attr->f : (double)attr->i;
+    }
+    if (!(*p > 0.0)) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "p is %g, must be positive", *p);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__pool_plan_of(const sbit_op_call *call, sbit__pool_kind kind,
+                                      sbit__pool_plan *plan, sbit_error *error)
+{
+    sbit__window window;
+    const sbit_type *x = call->in_type[0];
+    memset(plan, 0, sizeof *plan);
+    SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
+    plan->kind = kind;
+    plan->planes = x->dims[0].value * x->dims[1].value;
+    plan->in_size = plan->out_size = 1;
+    plan->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
+    plan->column_major = sbit_node_int(call->node, "storage_order", 0) != 0;
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
+        plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
+        if (from >= 0) {
+            plan->in[i] = x->dims[from + 2].value;
+            SBIT__TRY(sbit__window_length(call, &window, from, plan->in[i], &plan->out[i], error));
+            plan->kernel[i] = window.kernel[from];
+            plan->stride[i] = window.stride[from];
+            plan->dilation[i] = window.dilation[from];
+            plan->pad_begin[i] = window.pad_begin[from];
+            plan->pad_end[i] = window.pad_end[from];
+        }
+        plan->in_size *= plan->in[i];
+        plan->out_size *= plan->out[i];
+    }
+    return kind == SBIT__POOL_LP ? sbit__pool_p(call, &plan->p, error) : SBIT_OK;
+}
+
+/* The taps begin..end-1 of window number `at` along an axis that lie inside of the input, and how
+ * many lie inside of input and padding. */
+typedef struct sbit__pool_taps {
+    int64_t start, begin, end, padded;
+} sbit__pool_taps;
+
+/* How many of n taps at start, start + step, ... are below `limit`. */
+static int64_t sbit__pool_below(int64_t start, int64_t step, int64_t n, int64_t limit)
+{
+    const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
+    return count < n ? count : n;
+}
+
+static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_plan *plan, int32_t axis, int64_t at)
+{
+    const int64_t step = plan->dilation[axis], n = plan->kernel[axis];
+    sbit__pool_taps taps;
+    taps.start = at * plan->stride[axis] - plan->pad_begin[axis];
+    taps.begin = sbit__pool_below(taps.start, step, n, 0);
+    taps.end = sbit__pool_below(taps.start, step, n, plan->in[axis]);
+    taps.padded =
+        sbit__pool_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
+    return taps;
+}
+
+/* ---- element by element: any type, with indices */
+
+typedef struct sbit__pool_task {
+    const sbit__pool_plan *plan;
+    const sbit_kernels *kernels;
+    const void *x;
+    void *y;
+    int64_t *indices;   /* NULL: not wanted */
+    float *rows;        /* one row of in[2] floats for each worker */
+    int64_t row_stride; /* floats between two workers' rows */
+} sbit__pool_task;
+
+static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int64_t at)
+{
+    if (plan->column_major) { /* first spatial dim runs fastest */
+        const int64_t x = at % plan->in[2], y = at / plan->in[2] % plan->in[1];
+        const int64_t z = at / plan->in[2] / plan->in[1];
+        at = z + (y + x * plan->in[1]) * plan->in[0];
+    }
+    return plane * plan->in_size + at;
+}
+
+/* Defines a task over planes for one type. */
+#define SBIT__POOL_MAX_OF(type, name)                                                              \
+    static int64_t name##_at(const sbit__pool_plan *plan, const type *x, int64_t o)                \
+    {                                                                                              \
+        const sbit__pool_taps tx = sbit__pool_taps_of(plan, 2, o % plan->out[2]);                  \
+        const sbit__pool_taps ty = sbit__pool_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);   \
+        const sbit__pool_taps tz = sbit__pool_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);   \
+        int64_t best = -1;                                                                         \
+        for (int64_t kz = tz.begin; kz < tz.end; kz++) {                                           \
+            for (int64_t ky = ty.begin; ky < ty.end; ky++) {                                       \
+                const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] +           \
+                                     ty.start + ky * plan->dilation[1]) *                          \
+                                        plan->in[2] +                                              \
+                                    tx.start;                                                      \
+                for (int64_t kx = tx.begin; kx < tx.end; kx++) {                                   \
+                    const int64_t at = row + kx * plan->dilation[2];                               \
+                    best = best < 0 || x[at] > x[best] ? at : best;                                \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        return best;                                                                               \
+    }                                                                                              \
+    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
+    {                                                                                              \
+        const sbit__pool_task *task = (const sbit__pool_task *)user;                               \
+        const sbit__pool_plan *plan = task->plan;                                                  \
+        (void)worker;                                                                              \
+        for (int64_t plane = begin; plane < end; plane++) {                                        \
+            const type *x = (const type *)task->x + plane * plan->in_size;                         \
+            for (int64_t o = 0; o < plan->out_size; o++) {                                         \
+                const int64_t best = name##_at(plan, x, o);                                        \
+                const int64_t to = plane * plan->out_size + o;                                     \
+                ((type *)task->y)[to] = best < 0 ? (type)0 : x[best];                              \
+                if (task->indices != NULL) {                                                       \
+                    task->indices[to] = best < 0 ? -1 : sbit__pool_index(plan, plane, best);       \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SBIT__POOL_MAX_OF(float, sbit__pool_max_f32)
+SBIT__POOL_MAX_OF(double, sbit__pool_max_f64)
+SBIT__POOL_MAX_OF(int8_t, sbit__pool_max_i8)
+SBIT__POOL_MAX_OF(uint8_t, sbit__pool_max_u8)
+
+/* ---- by rows: float32 */
+
+/* Combines the input rows that output row (oz, oy) sees; false if there are none. LP takes powers
+ * first and adds. */
+static bool sbit__pool_gather(const sbit__pool_task *task, const float *x,
+                              const sbit__pool_taps *tz, const sbit__pool_taps *ty, float *row)
+{
+    const sbit__pool_plan *plan = task->plan;
+    const int64_t n = plan->in[2];
+    bool first = true;
+    for (int64_t kz = tz->begin; kz < tz->end; kz++) {
+        for (int64_t ky = ty->begin; ky < ty->end; ky++) {
+            const float *from = x + ((tz->start + kz * plan->dilation[0]) * plan->in[1] +
+                                     ty->start + ky * plan->dilation[1]) *
+                                        n;
+            if (plan->kind == SBIT__POOL_LP) {
+                for (int64_t i = 0; i < n; i++) {
+                    const double value = fabs((double)from[i]);
+                    const double power = plan->p == 2.0   ? value * value
+                                         : plan->p == 1.0 ? value
+                                                          : pow(value, plan->p);
+                    row[i] = (first ? 0.0f : row[i]) + (float)power;
+                }
+            } else if (first) {
+                memcpy(row, from, (size_t)n * sizeof *row);
+            } else {
+                task->kernels->f32_binary(
+                    plan->kind == SBIT__POOL_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_ADD, n, row, 1,
+                    from, 1, row);
+            }
+            first = false;
+        }
+    }
+    return !first;
+}
+
+static float sbit__pool_root(const sbit__pool_plan *plan, float sum)
+{
+    return plan->p == 2.0   ? sqrtf(sum)
+           : plan->p == 1.0 ? sum
+                            : (float)pow((double)sum, 1.0 / plan->p);
+}
+
+/* One output from the combined row; `rows` and `rows_padded` count what the row is made of. */
+static float sbit__pool_across(const sbit__pool_plan *plan, const float *row, int64_t ox,
+                               int64_t rows, int64_t rows_padded)
+{
+    const sbit__pool_taps tx = sbit__pool_taps_of(plan, 2, ox);
+    const float *from = row + tx.start;
+    if (tx.begin >= tx.end) {
+        return 0.0f;
+    }
+    float value = from[tx.begin * plan->dilation[2]];
+    for (int64_t k = tx.begin + 1; k < tx.end; k++) {
+        const float next = from[k * plan->dilation[2]];
+        value = plan->kind != SBIT__POOL_MAX ? value + next : next > value ? next : value;
+    }
+    if (plan->kind == SBIT__POOL_AVERAGE) {
+        const float count = plan->count_pad ? (float)tx.padded * (float)rows_padded
+                                            : (float)((tx.end - tx.begin) * rows);
+        return value / count;
+    }
+    return plan->kind == SBIT__POOL_LP ? sbit__pool_root(plan, value) : value;
+}
+
+/* Outputs begin..end-1 of a row, whose windows lie inside of the input. */
+static void sbit__pool_inside(const sbit__pool_plan *plan, const float *row, int64_t begin,
+                              int64_t end, float count, float *y)
+{
+    const int64_t stride = plan->stride[2], step = plan->dilation[2];
+    for (int64_t ox = begin; ox < end; ox++) {
+        const float *from = row + ox * stride - plan->pad_begin[2];
+        float value = from[0];
+        if (plan->kind == SBIT__POOL_MAX) {
+            for (int64_t k = 1; k < plan->kernel[2]; k++) {
+                const float next = from[k * step];
+                value = next > value ? next : value;
+            }
+            y[ox] = value;
+            continue;
+        }
+        for (int64_t k = 1; k < plan->kernel[2]; k++) {
+            value += from[k * step];
+        }
+        y[ox] = value / count;
+    }
+}
+
+static void sbit__pool_row(const sbit__pool_task *task, const float *x, int64_t oz, int64_t oy,
+                           float *row, float *y)
+{
+    const sbit__pool_plan *plan = task->plan;
+    const sbit__pool_taps tz = sbit__pool_taps_of(plan, 0, oz);
+    const sbit__pool_taps ty = sbit__pool_taps_of(plan, 1, oy);
+    const int64_t out_w = plan->out[2], stride = plan->stride[2];
+    if (!sbit__pool_gather(task, x, &tz, &ty, row)) {
+        for (int64_t ox = 0; ox < out_w; ox++) {
+            y[ox] = 0.0f;
+        }
+        return;
+    }
+    const int64_t rows = (tz.end - tz.begin) * (ty.end - ty.begin);
+    const int64_t rows_padded = tz.padded * ty.padded;
+    const int64_t extent = (plan->kernel[2] - 1) * plan->dilation[2] + 1;
+    const int64_t room = plan->in[2] + plan->pad_begin[2] - extent;
+    int64_t begin = (plan->pad_begin[2] + stride - 1) / stride;
+    int64_t end = room >= 0 ? room / stride + 1 : 0;
+    end = end < out_w ? end : out_w;
+    if (plan->kind == SBIT__POOL_LP || begin > end) {
+        begin = end = 0;
+    }
+    const float count = (float)plan->kernel[2] * (float)(plan->count_pad ? rows_padded : rows);
+    sbit__pool_inside(plan, row, begin, end, count, y);
+    for (int64_t ox = 0; ox < out_w; ox++) {
+        if (ox == begin && begin < end) {
+            ox = end;
+        }
+        if (ox < out_w) {
+            y[ox] = sbit__pool_across(plan, row, ox, rows, rows_padded);
+        }
+    }
+}
+
+static void sbit__pool_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pool_task *task = (const sbit__pool_task *)user;
+    const sbit__pool_plan *plan = task->plan;
+    float *row = task->rows + worker * task->row_stride;
+    for (int64_t plane = begin; plane < end; plane++) {
+        const float *x = (const float *)task->x + plane * plan->in_size;
+        float *y = (float *)task->y + plane * plan->out_size;
+        for (int64_t r = 0; r < plan->out[0] * plan->out[1]; r++, y += plan->out[2]) {
+            sbit__pool_row(task, x, r / plan->out[1], r % plan->out[1], row, y);
+        }
+    }
+}
+
+static int64_t sbit__pool_row_floats(const sbit_type *x)
+{
+    return x->rank > 2 ? (x->dims[x->rank - 1].value + 15) / 16 * 16 : 0;
+}
+
+static sbit_status sbit__pool_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    (void)error;
+    *call->scratch_bytes = 0;
+    if (sbit__type_static(x)) {
+        *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
+                               (size_t)sbit_ctx_threads(call->ctx) *
+                                   (size_t)sbit__pool_row_floats(x) * sizeof(float);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__pool_task_of(const sbit_op_call *call, sbit__pool_kind kind,
+                                      sbit__pool_plan *plan, sbit__pool_task *task,
+                                      sbit_error *error)
+{
+    SBIT__TRY(sbit__pool_plan_of(call, kind, plan, error));
+    memset(task, 0, sizeof *task);
+    task->plan = plan;
+    task->kernels = call->kernels;
+    task->x = call->in[0]->data;
+    task->y = call->out[0]->data;
+    task->indices = sbit__out(call, 1) != NULL ? (int64_t *)call->out[1]->data : NULL;
+    task->rows = (float *)call->scratch;
+    task->row_stride = sbit__pool_row_floats(call->in_type[0]);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__pool_run_rows(const sbit_op_call *call, sbit__pool_kind kind,
+                                       sbit_error *error)
+{
+    sbit__pool_plan plan;
+    sbit__pool_task task;
+    SBIT__TRY(sbit__pool_task_of(call, kind, &plan, &task, error));
+    if (plan.out_size > 0) {
+        sbit__parallel_range(call->ctx, plan.planes, 1, sbit__pool_planes, &task);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__maxpool_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__pool_plan plan;
+    sbit__pool_task task;
+    if (sbit__out(call, 1) == NULL) {
+        return sbit__pool_run_rows(call, SBIT__POOL_MAX, error);
+    }
+    SBIT__TRY(sbit__pool_task_of(call, SBIT__POOL_MAX, &plan, &task, error));
+    sbit__parallel_range(call->ctx, plan.planes, 1, sbit__pool_max_f32, &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__maxpool_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_dtype dtype = call->in[0]->dtype;
+    sbit__pool_plan plan;
+    sbit__pool_task task;
+    if (dtype != SBIT_F64 && dtype != SBIT_I8 && dtype != SBIT_U8) {
+        return sbit__op_as_f32(call, sbit__maxpool_run32, error);
+    }
+    SBIT__TRY(sbit__pool_task_of(call, SBIT__POOL_MAX, &plan, &task, error));
+    sbit__parallel_range(call->ctx, plan.planes, 1,
+                         dtype == SBIT_F64  ? sbit__pool_max_f64
+                         : dtype == SBIT_I8 ? sbit__pool_max_i8
+                                            : sbit__pool_max_u8,
+                         &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__avgpool_run32(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__pool_run_rows(call, SBIT__POOL_AVERAGE, error);
+}
+
+static sbit_status sbit__avgpool_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__avgpool_run32, error);
+}
+
+static sbit_status sbit__lppool_run32(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__pool_run_rows(call, SBIT__POOL_LP, error);
+}
+
+static sbit_status sbit__lppool_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__lppool_run32, error);
+}
+
+/* ---- global pools: any rank from 2 */
+
+static sbit_status sbit__gpool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t rank = -1;
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    if (rank >= 0 && rank < 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be at least 2",
+                            (int)rank);
+    }
+    sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, rank);
+    for (int32_t i = 0; out != NULL && i < rank; i++) {
+        out->dims[i] = i < 2 ? call->in_type[0]->dims[i] : sbit__dim(1);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__gpool_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
+    return SBIT_OK;
+}
+
+typedef struct sbit__gpool_task {
+    sbit__pool_kind kind;
+    const sbit_kernels *kernels;
+    const sbit_tensor *x;
+    sbit_tensor *y;
+    int64_t size;
+    double p;
+} sbit__gpool_task;
+
+/* Exact and slow, for float64 and for powers. */
+static double sbit__gpool_plane(const sbit__gpool_task *task, int64_t plane)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < task->size; i++) {
+        const double value = sbit__tensor_f64_at(task->x, plane * task->size + i);
+        if (task->kind == SBIT__POOL_MAX) {
+            sum = i == 0 || value > sum ? value : sum;
+        } else if (task->kind == SBIT__POOL_AVERAGE) {
+            sum += value;
+        } else {
+            sum += pow(fabs(value), task->p);
+        }
+    }
+    return task->kind == SBIT__POOL_MAX       ? sum
+           : task->kind == SBIT__POOL_AVERAGE ? sum / (double)task->size
+                                              : pow(sum, 1.0 / task->p);
+}
+
+static void sbit__gpool_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__gpool_task *task = (const sbit__gpool_task *)user;
+    (void)worker;
+    for (int64_t plane = begin; plane < end; plane++) {
+        if (task->size == 0) {
+            sbit__tensor_set_f64(task->y, plane, 0.0);
+        } else if (task->x->dtype != SBIT_F32 || task->kind == SBIT__POOL_LP) {
+            sbit__tensor_set_f64(task->y, plane, sbit__gpool_plane(task, plane));
+        } else {
+            const float *x = (const float *)task->x->data + plane * task->size;
+            ((float *)task->y->data)[plane] =
+                task->kind == SBIT__POOL_MAX
+                    ? task->kernels->f32_max(task->size, x)
+                    : task->kernels->f32_sum(task->size, x) / (float)task->size;
+        }
+    }
+}
+
+static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kind kind,
+                                        sbit_error *error)
+{
+    sbit__gpool_task task;
+    memset(&task, 0, sizeof task);
+    task.kind = kind;
+    task.kernels = call->kernels;
+    task.x = call->in[0];
+    task.y = call->out[0];
+    task.size = sbit__tensor_span(task.x, 2, task.x->rank);
+    if (kind == SBIT__POOL_LP) {
+        SBIT__TRY(sbit__pool_p(call, &task.p, error));
+    }
+    sbit__parallel_range(call->ctx, sbit_tensor_count(task.y), 16, sbit__gpool_planes, &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__gpool_average(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__gpool_run_kind(call, SBIT__POOL_AVERAGE, error);
+}
+
+static sbit_status sbit__gpool_max(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__gpool_run_kind(call, SBIT__POOL_MAX, error);
+}
+
+static sbit_status sbit__gpool_lp(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__gpool_run_kind(call, SBIT__POOL_LP, error);
+}
+
+static sbit_status sbit__gpool_average_run(const sbit_op_call *call, sbit_error *error)
+{
+    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_average(call, error)
+                                          : sbit__op_as_f32(call, sbit__gpool_average, error);
+}
+
+static sbit_status sbit__gpool_max_run(const sbit_op_call *call, sbit_error *error)
+{
+    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_max(call, error)
+                                          : sbit__op_as_f32(call, sbit__gpool_max, error);
+}
+
+static sbit_status sbit__gpool_lp_run(const sbit_op_call *call, sbit_error *error)
+{
+    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_lp(call, error)
+                                          : sbit__op_as_f32(call, sbit__gpool_lp, error);
+}
+
+/* ---- MaxUnpool: values go back to where Indices says, counted in the unpooled shape; a larger
+ * output_shape adds zeros behind it. */
+
+/* Lengths that the attributes stand for, batch and channel included. */
+static sbit_status sbit__unpool_dims(const sbit_op_call *call, sbit_dim *dims, sbit_error *error)
+{
+    sbit__window window;
+    const sbit_type *x = call->in_type[0];
+    SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
+    dims[0] = x->dims[0];
+    dims[1] = x->dims[1];
+    for (int32_t i = 0; i < window.spatial; i++) {
+        dims[i + 2] = sbit__dim_any();
+        if (!sbit__dim_known(x->dims[i + 2])) {
+            continue;
+        }
+        const int64_t in = x->dims[i + 2].value;
+        int64_t length = 0;
+        if (in > 0 && !sbit__mul_i64(in - 1, window.stride[i], &length)) {
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+        }
+        length = in == 0 ? 0
+                         : length + window.kernel[i] - window.pad_begin[i] - window.pad_end[i];
+        if (length < 0) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "padding leaves %lld elements of spatial dimension %d",
+                                (long long)length, (int)i);
+        }
+        dims[i + 2] = sbit__dim(length);
+    }
+    return SBIT_OK;
+}
+
+/* Output dims: output_shape if it is given (unknown: rank only), else the unpooled ones. */
+static sbit_status sbit__unpool_out_dims(const sbit_op_call *call, const sbit_dim *unpooled,
+                                         int32_t rank, sbit_dim *dims, sbit_error *error)
+{
+    int64_t wanted[SBIT_MAX_RANK];
+    int64_t count = -1;
+    memcpy(dims, unpooled, (size_t)rank * sizeof *dims);
+    if (!sbit__op_has(call, 2)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__op_ints(call, NULL, 2, wanted, SBIT_MAX_RANK, &count, error));
+    if (count >= 0 && count != rank) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "output_shape has %lld entries, the input's rank is %d",
+                            (long long)count, (int)rank);
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        if (count >= 0 && (wanted[i] < 0 || (sbit__dim_known(unpooled[i]) &&
+                                             wanted[i] < unpooled[i].value))) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "output_shape[%d] is %lld, less than the unpooled length",
+                                (int)i, (long long)wanted[i]);
+        }
+        dims[i] = count >= 0 ? sbit__dim(wanted[i]) : sbit__dim_any();
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__unpool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_dim unpooled[SBIT_MAX_RANK], dims[SBIT_MAX_RANK];
+    int32_t rank = -1, index_rank = -1;
+    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    SBIT__TRY(sbit__op_rank(call, 1, &index_rank, error));
+    if (call->in_type[1]->dtype != SBIT_I64 && call->in_type[1]->dtype != SBIT_UNDEFINED) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the indices must be int64");
+    }
+    for (int32_t i = 0; i < rank && index_rank >= 0; i++) {
+        const sbit_dim a = call->in_type[0]->dims[i];
+        const sbit_dim b = index_rank == rank ? call->in_type[1]->dims[i] : sbit__dim(-1);
+        if (sbit__dim_known(a) && sbit__dim_known(b) && a.value != b.value) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "indices and values have different shapes");
+        }
+    }
+    sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, rank);
+    if (rank < 0 || out == NULL) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__unpool_dims(call, unpooled, error));
+    SBIT__TRY(sbit__unpool_out_dims(call, unpooled, rank, dims, error));
+    memcpy(out->dims, dims, (size_t)rank * sizeof dims[0]);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__unpool_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_dim unpooled[SBIT_MAX_RANK], wanted[SBIT_MAX_RANK];
+    int64_t dims[SBIT_MAX_RANK] = {0}, strides[SBIT_MAX_RANK];
+    const sbit_tensor *x = call->in[0];
+    const int64_t *indices = (const int64_t *)call->in[1]->data;
+    sbit_tensor *y = NULL;
+    int64_t total = 1;
+    SBIT__TRY(sbit__unpool_dims(call, unpooled, error));
+    SBIT__TRY(sbit__unpool_out_dims(call, unpooled, x->rank, wanted, error));
+    for (int32_t i = 0; i < x->rank; i++) {
+        dims[i] = wanted[i].value;
+        total *= unpooled[i].value;
+    }
+    SBIT__TRY(sbit__op_output(call, 0, x->dtype, x->rank, dims, &y, error));
+    if (y == NULL || !sbit_tensor_same_shape(x, call->in[1])) {
+        return y == NULL ? SBIT_OK
+                         : sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                        "indices and values have different shapes");
+    }
+    sbit__elem_zero(y->dtype, y->data, 0, sbit_tensor_count(y));
+    sbit__tensor_strides(y, strides);
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        int64_t rest = indices[i], to = 0;
+        if (rest < 0 || rest >= total) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "index %lld is outside of the %lld elements of the output",
+                                (long long)rest, (long long)total);
+        }
+        for (int32_t k = x->rank - 1; k >= 0; k--) {
+            to += rest % unpooled[k].value * strides[k];
+            rest /= unpooled[k].value;
+        }
+        sbit__elem_copy(x->dtype, y->data, to, x->data, i, 1);
+    }
+    return SBIT_OK;
+}
+
+/* ---- regions of interest */
+
+static sbit_status sbit__roi_infer_size(const sbit_op_call *call, int64_t roi_columns,
+                                        int64_t height, int64_t width, sbit_error *error)
+{
+    int32_t rank = -1, roi_rank = -1;
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    SBIT__TRY(sbit__op_rank(call, 1, &roi_rank, error));
+    SBIT__TRY(sbit__op_dtypes(call, 2, 0, error));
+    if ((rank >= 0 && rank != 4) || (roi_rank >= 0 && roi_rank != 2)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "input rank %d and rois rank %d, must be 4 and 2", (int)rank,
+                            (int)roi_rank);
+    }
+    if (roi_rank == 2 && sbit__dim_known(call->in_type[1]->dims[1]) &&
+        call->in_type[1]->dims[1].value != roi_columns) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "rois have %lld columns, must be %lld",
+                            (long long)call->in_type[1]->dims[1].value, (long long)roi_columns);
+    }
+    if (height < 1 || width < 1 || height > INT32_MAX || width > INT32_MAX) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "output size %lld x %lld",
+                            (long long)height, (long long)width);
+    }
+    sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, 4);
+    if (out != NULL) {
+        out->dims[0] = roi_rank == 2 ? call->in_type[1]->dims[0] : sbit__dim_any();
+        out->dims[1] = rank == 4 ? call->in_type[0]->dims[1] : sbit__dim_any();
+        out->dims[2] = sbit__dim(height);
+        out->dims[3] = sbit__dim(width);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__roipool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int64_t size[2] = {0, 0}, count = -1;
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_ints(call, "pooled_shape", -1, size, 2, &count, error));
+    if (count != 2) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "pooled_shape needs 2 entries");
+    }
+    return sbit__roi_infer_size(call, 5, size[0], size[1], error);
+}
+
+static sbit_status sbit__roialign_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t rank = -1;
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    SBIT__TRY(sbit__op_rank(call, 2, &rank, error));
+    const sbit_type *batch = call->in_type[2];
+    const sbit_type *rois = call->in_type[1];
+    if ((rank >= 0 && rank != 1) ||
+        (batch->dtype != SBIT_I64 && batch->dtype != SBIT_UNDEFINED) ||
+        (rank == 1 && rois->rank == 2 && sbit__dim_known(batch->dims[0]) &&
+         sbit__dim_known(rois->dims[0]) && batch->dims[0].value != rois->dims[0].value)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "batch_indices must be int64 with one entry for each region");
+    }
+    return sbit__roi_infer_size(call, 4, sbit_node_int(call->node, "output_height", 1),
+                                sbit_node_int(call->node, "output_width", 1), error);
+}
+
+typedef struct sbit__roi_task {
+    const sbit_tensor *x;
+    const float *rois;
+    const int64_t *batch; /* RoiAlign */
+    float *y;
+    int64_t rois_count, channels, height, width, out_h, out_w;
+    float scale;
+    bool half_pixel, use_max;
+    int64_t sampling;
+} sbit__roi_task;
+
+static void sbit__roi_task_of(const sbit_op_call *call, sbit__roi_task *task)
+{
+    memset(task, 0, sizeof *task);
+    task->x = call->in[0];
+    task->rois = (const float *)call->in[1]->data;
+    task->y = (float *)call->out[0]->data;
+    task->rois_count = call->out[0]->dims[0];
+    task->channels = call->in[0]->dims[1];
+    task->height = call->in[0]->dims[2];
+    task->width = call->in[0]->dims[3];
+    task->out_h = call->out[0]->dims[2];
+    task->out_w = call->out[0]->dims[3];
+    task->scale = sbit_node_float(call->node, "spatial_scale", 1.0f);
+}
+
+/* First and one past the last input cell of bin `at` of `bins`, clipped to the input. */
+static void sbit__roipool_bin(int64_t start, int64_t length, int64_t bins, int64_t at,
+                              int64_t limit, int64_t *begin, int64_t *end)
+{
+    const float size = (float)length / (float)bins;
+    *begin = (int64_t)floorf((float)at * size) + start;
+    *end = (int64_t)ceilf((float)(at + 1) * size) + start;
+    *begin = *begin < 0 ? 0 : *begin > limit ? limit : *begin;
+    *end = *end < 0 ? 0 : *end > limit ? limit : *end;
+}
+
+static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__roi_task *task = (const sbit__roi_task *)user;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const float *roi = task->rois + i / task->channels * 5;
+        const int64_t x1 = (int64_t)roundf(roi[1] * task->scale);
+        const int64_t y1 = (int64_t)roundf(roi[2] * task->scale);
+        const int64_t w = (int64_t)roundf(roi[3] * task->scale) - x1 + 1;
+        const int64_t h = (int64_t)roundf(roi[4] * task->scale) - y1 + 1;
+        const float *x = (const float *)task->x->data +
+                         ((int64_t)roi[0] * task->channels + i % task->channels) * task->height *
+                             task->width;
+        for (int64_t o = 0; o < task->out_h * task->out_w; o++) {
+            int64_t h0 = 0, h1 = 0, w0 = 0, w1 = 0;
+            bool any = false;
+            float best = 0.0f;
+            sbit__roipool_bin(y1, h < 1 ? 1 : h, task->out_h, o / task->out_w, task->height, &h0,
+                              &h1);
+            sbit__roipool_bin(x1, w < 1 ? 1 : w, task->out_w, o % task->out_w, task->width, &w0,
+                              &w1);
+            for (int64_t at = h0 * task->width; at < h1 * task->width; at += task->width) {
+                for (int64_t k = w0; k < w1; k++) {
+                    best = !any || x[at + k] > best ? x[at + k] : best;
+                    any = true;
+                }
+            }
+            task->y[i * task->out_h * task->out_w + o] = best;
+        }
+    }
+}
+
+static bool sbit__roi_sane(float value)
+{
+    return value > -1e9f && value < 1e9f; /* NaN is not */
+}
+
+static sbit_status sbit__roipool_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__roi_task task;
+    sbit__roi_task_of(call, &task);
+    for (int64_t i = 0; i < task.rois_count * 5; i++) {
+        const float value = task.rois[i] * (i % 5 == 0 ? 1.0f : task.scale);
+        if (!sbit__roi_sane(value) ||
+            (i % 5 == 0 && (value < 0.0f || value >= (float)task.x->dims[0]))) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "region %lld is not inside of the batch", (long long)(i / 5));
+        }
+    }
+    sbit__parallel_range(call->ctx, task.rois_count * task.channels, 1, sbit__roipool_regions,
+                         &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__roipool_run32, error);
+}
+
+/* Value at (y, x): bilinear, or the largest weighted corner. Cells further than 1 outside are 0. */
+static float sbit__roialign_sample(const sbit__roi_task *task, const float *from, float y,
+                                   float x)
+{
+    if (y < -1.0f || y > (float)task->height || x < -1.0f || x > (float)task->width) {
+        return 0.0f;
+    }
+    y = y > 0.0f ? y : 0.0f;
+    x = x > 0.0f ? x : 0.0f;
+    int64_t y0 = (int64_t)y, x0 = (int64_t)x;
+    if (y0 >= task->height - 1) {
+        y0 = task->height - 1;
+        y = (float)y0;
+    }
+    if (x0 >= task->width - 1) {
+        x0 = task->width - 1;
+        x = (float)x0;
+    }
+    const int64_t y1 = y0 < task->height - 1 ? y0 + 1 : y0;
+    const int64_t x1 = x0 < task->width - 1 ? x0 + 1 : x0;
+    const float fy = y - (float)y0, fx = x - (float)x0;
+    const float a = (1.0f - fy) * (1.0f - fx) * from[y0 * task->width + x0];
+    const float b = (1.0f - fy) * fx * from[y0 * task->width + x1];
+    const float c = fy * (1.0f - fx) * from[y1 * task->width + x0];
+    const float d = fy * fx * from[y1 * task->width + x1];
+    if (task->use_max) {
+        const float top = a > b ? a : b, bottom = c > d ? c : d;
+        return top > bottom ? top : bottom;
+    }
+    return a + b + c + d;
+}
+
+/* A region in input cells: start and size of its bins, and sample points per bin. */
+typedef struct sbit__roi_box {
+    float y, x, bin_h, bin_w;
+    int64_t grid_h, grid_w;
+} sbit__roi_box;
+
+static sbit__roi_box sbit__roialign_box(const sbit__roi_task *task, const float *roi)
+{
+    const float offset = task->half_pixel ? 0.5f : 0.0f;
+    sbit__roi_box box;
+    box.x = roi[0] * task->scale - offset;
+    box.y = roi[1] * task->scale - offset;
+    float w = roi[2] * task->scale - offset - box.x;
+    float h = roi[3] * task->scale - offset - box.y;
+    if (!task->half_pixel) {
+        w = w > 1.0f ? w : 1.0f;
+        h = h > 1.0f ? h : 1.0f;
+    }
+    box.bin_h = h / (float)task->out_h;
+    box.bin_w = w / (float)task->out_w;
+    box.grid_h = task->sampling > 0 ? task->sampling : (int64_t)ceilf(box.bin_h);
+    box.grid_w = task->sampling > 0 ? task->sampling : (int64_t)ceilf(box.bin_w);
+    return box;
+}
+
+static float sbit__roialign_bin(const sbit__roi_task *task, const sbit__roi_box *box,
+                                const float *from, int64_t oy, int64_t ox)
+{
+    const int64_t count = box->grid_h * box->grid_w;
+    float value = 0.0f;
+    for (int64_t g = 0; box->grid_w > 0 && g < count; g++) {
+        const float gy = (float)(g / box->grid_w) + 0.5f, gx = (float)(g % box->grid_w) + 0.5f;
+        const float y = box->y + (float)oy * box->bin_h + gy * box->bin_h / (float)box->grid_h;
+        const float x = box->x + (float)ox * box->bin_w + gx * box->bin_w / (float)box->grid_w;
+        const float sample = sbit__roialign_sample(task, from, y, x);
+        value = !task->use_max ? value + sample : g == 0 || sample > value ? sample : value;
+    }
+    return task->use_max ? value : value / (float)(count > 1 ? count : 1);
+}
+
+static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__roi_task *task = (const sbit__roi_task *)user;
+    const int64_t out_size = task->out_h * task->out_w;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t region = i / task->channels;
+        const sbit__roi_box box = sbit__roialign_box(task, task->rois + region * 4);
+        const float *from = (const float *)task->x->data +
+                            (task->batch[region] * task->channels + i % task->channels) *
+                                task->height * task->width;
+        for (int64_t o = 0; o < out_size; o++) {
+            task->y[i * out_size + o] =
+                sbit__roialign_bin(task, &box, from, o / task->out_w, o % task->out_w);
+        }
+    }
+}
+
+static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__roi_task task;
+    sbit__roi_task_of(call, &task);
+    /* Before version 16 there was no attribute and no shift by half a pixel. */
+    task.half_pixel =
+        call->row->since_version >= 16 &&
+        sbit__streq(sbit_node_string(call->node, "coordinate_transformation_mode", "half_pixel"),
+                    "half_pixel");
+    task.use_max = sbit__streq(sbit_node_string(call->node, "mode", "avg"), "max");
+    task.sampling = sbit_node_int(call->node, "sampling_ratio", 0);
+    task.batch = (const int64_t *)call->in[2]->data;
+    for (int64_t i = 0; i < task.rois_count; i++) {
+        const float *roi = task.rois + i * 4;
+        bool sane = task.batch[i] >= 0 && task.batch[i] < task.x->dims[0];
+        for (int32_t k = 0; k < 4; k++) {
+            sane = sane && sbit__roi_sane(roi[k] * task.scale);
+        }
+        if (sane) {
+            const sbit__roi_box box = sbit__roialign_box(&task, roi);
+            sane = box.grid_h <= 4096 && box.grid_w <= 4096;
+        }
+        if (!sane) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "region %lld is too large or not inside of the batch",
+                                (long long)i);
+        }
+    }
+    if (task.height > 0 && task.width > 0) {
+        sbit__parallel_range(call->ctx, task.rois_count * task.channels, 1,
+                             sbit__roialign_regions, &task);
+    } else {
+        memset(task.y, 0, sbit_tensor_bytes(call->out[0]));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__roialign_run32, error);
+}
+
+/* ---- rows */
+
+static const sbit_op_quant sbit__pool_quant_pass = {
+    SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+static const sbit_op_quant sbit__pool_quant_average = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+static const sbit_op_quant sbit__pool_quant_lp = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+
+#define SBIT__POOL_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
+#define SBIT__POOL_ROW(name, version, types, infer, prepare, run, quant)                           \
+    {"",    name, version, types, 0,     0,                   infer,                               \
+     prepare, run, NULL,    NULL,  quant, &sbit__pool_channel, NULL}
+#define SBIT__MAXPOOL_ROW(version, types)                                                          \
+    SBIT__POOL_ROW("MaxPool", version, types, sbit__pool_infer, sbit__pool_prepare,                \
+                   sbit__maxpool_run, &sbit__pool_quant_pass)
+#define SBIT__AVGPOOL_ROW(version, types)                                                          \
+    SBIT__POOL_ROW("AveragePool", version, types, sbit__pool_infer, sbit__pool_prepare,            \
+                   sbit__avgpool_run, &sbit__pool_quant_average)
+#define SBIT__LPPOOL_ROW(version, types)                                                           \
+    SBIT__POOL_ROW("LpPool", version, types, sbit__pool_infer, sbit__pool_prepare,                 \
+                   sbit__lppool_run, &sbit__pool_quant_lp)
+#define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
+    SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__gpool_prepare, run, quant)
+#define SBIT__ROI_ROW(name, version, types, flags, infer, prepare, run)                            \
+    {"", name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
+
+static const sbit_op_row sbit__pool_rows[] = {
+    SBIT__MAXPOOL_ROW(1, SBIT__T_FLOATS1),
+    SBIT__MAXPOOL_ROW(8, SBIT__T_FLOATS1),
+    SBIT__MAXPOOL_ROW(10, SBIT__T_FLOATS1),
+    SBIT__MAXPOOL_ROW(11, SBIT__T_FLOATS1),
+    SBIT__MAXPOOL_ROW(12, SBIT__POOL_T12),
+    SBIT__MAXPOOL_ROW(22, SBIT__POOL_T12 | SBIT_T(SBIT_BF16)),
+    SBIT__AVGPOOL_ROW(1, SBIT__T_FLOATS1),
+    SBIT__AVGPOOL_ROW(7, SBIT__T_FLOATS1),
+    SBIT__AVGPOOL_ROW(10, SBIT__T_FLOATS1),
+    SBIT__AVGPOOL_ROW(11, SBIT__T_FLOATS1),
+    SBIT__AVGPOOL_ROW(19, SBIT__T_FLOATS1),
+    SBIT__AVGPOOL_ROW(22, SBIT_T_FLOATS),
+    SBIT__LPPOOL_ROW(1, SBIT__T_FLOATS1),
+    SBIT__LPPOOL_ROW(2, SBIT__T_FLOATS1),
+    SBIT__LPPOOL_ROW(11, SBIT__T_FLOATS1),
+    SBIT__LPPOOL_ROW(18, SBIT__T_FLOATS1),
+    SBIT__LPPOOL_ROW(22, SBIT_T_FLOATS),
+    SBIT__GPOOL_ROW("GlobalAveragePool", 1, SBIT__T_FLOATS1, sbit__gpool_average_run,
+                    &sbit__pool_quant_average),
+    SBIT__GPOOL_ROW("GlobalAveragePool", 22, SBIT_T_FLOATS, sbit__gpool_average_run,
+                    &sbit__pool_quant_average),
+    SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run,
+                    &sbit__pool_quant_pass),
+    SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run,
+                    &sbit__pool_quant_pass),
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pool_quant_lp),
+    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, SBIT_OP_DYNAMIC, sbit__unpool_infer, NULL,
+                  sbit__unpool_run),
+    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, SBIT_OP_DYNAMIC, sbit__unpool_infer, NULL,
+                  sbit__unpool_run),
+    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, SBIT_OP_DYNAMIC, sbit__unpool_infer, NULL,
+                  sbit__unpool_run),
+    SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, 0, sbit__roipool_infer, sbit__gpool_prepare,
+                  sbit__roipool_run),
+    SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, 0, sbit__roipool_infer, sbit__gpool_prepare,
+                  sbit__roipool_run),
+    SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, 0, sbit__roialign_infer, sbit__gpool_prepare,
+                  sbit__roialign_run),
+    SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, 0, sbit__roialign_infer, sbit__gpool_prepare,
+                  sbit__roialign_run),
+    SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, 0, sbit__roialign_infer, sbit__gpool_prepare,
+                  sbit__roialign_run),
+};
+
+#undef SBIT__POOL_MAX_OF
+#undef SBIT__POOL_T12
+#undef SBIT__POOL_ROW
+#undef SBIT__MAXPOOL_ROW
+#undef SBIT__AVGPOOL_ROW
+#undef SBIT__LPPOOL_ROW
+#undef SBIT__GPOOL_ROW
+#undef SBIT__ROI_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_pool(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__pool_rows);
+    return sbit__pool_rows;
+}

@@ -1,0 +1,429 @@
+/* build.c: the graph with QuantizeLinear and DequantizeLinear. >>build
+ *
+ * Features:  x -> [Clip] -> QuantizeLinear -> DequantizeLinear -> users. Clip only where the true
+ *            width is below that of the storage type, so that any runtime clips at the true width.
+ * Weights:   integer constant -> DequantizeLinear -> layer.
+ * Biases:    int32 constant -> DequantizeLinear with scale_x * scale_w -> layer.
+ * Values get names "<tensor>_scale", "_zero_point", "_quantized", "_dequantized", made unique by
+ * the graph. Node ids of the float graph are valid in the clone; nodes are only added.
+ */
+#include "quant_private.h"
+
+typedef struct sbit__build {
+    sbit_quant *quant;
+    sbit_graph *graph; /* the clone being rewritten */
+} sbit__build;
+
+static bool sbit__build_int4(const sbit_quant *quant, const sbit__site *site)
+{
+    return site->settings.bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+}
+
+static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *site)
+{
+    if (sbit__build_int4(quant, site)) {
+        return site->settings.dtype == SBIT_I8 ? SBIT_I4 : SBIT_U4;
+    }
+    return site->settings.dtype;
+}
+
+/* Stores integers as the elements of `dtype` (8, 16 or packed 4 bits). */
+static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t count, void *out)
+{
+    for (int64_t i = 0; i < count; i++) {
+        switch (dtype) {
+        case SBIT_I16:
+        case SBIT_U16: {
+            const uint16_t v = (uint16_t)(uint32_t)values[i];
+            memcpy((char *)out + 2 * i, &v, 2);
+            break;
+        }
+        case SBIT_I4:
+        case SBIT_U4: {
+            uint8_t *at = (uint8_t *)out + i / 2;
+            const uint32_t v = (uint32_t)values[i] & 15u;
+            *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
+            break;
+        }
+        case SBIT_I32: memcpy((char *)out + 4 * i, &values[i], 4); break;
+        default: ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i]; break;
+        }
+    }
+}
+
+/* A constant named "<base><suffix>" with the given integers. */
+static sbit_status sbit__build_integers(sbit__build *b, const char *base, const char *suffix,
+                                        sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                        const int32_t *values, sbit_value_id *out,
+                                        sbit_error *error)
+{
+    sbit__text name;
+    sbit_tensor tensor;
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, dims, &tensor, error));
+    sbit__build_store(dtype, values, sbit_tensor_count(&tensor), tensor.data);
+    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
+    sbit__text_printf(&name, "%s%s", base, suffix);
+    const sbit_status status =
+        name.failed ? sbit__fail_oom(error, 0)
+                    : sbit_graph_add_constant(b->graph, name.data, &tensor, out, error);
+    sbit__text_deinit(&name);
+    sbit_tensor_free(b->quant->ctx, &tensor);
+    return status;
+}
+
+static sbit_status sbit__build_floats(sbit__build *b, const char *base, const char *suffix,
+                                      int32_t rank, int64_t count, const float *values,
+                                      sbit_value_id *out, sbit_error *error)
+{
+    sbit__text name;
+    sbit_tensor tensor;
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, SBIT_F32, rank, &count, &tensor, error));
+    memcpy(tensor.data, values, (size_t)count * sizeof *values);
+    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
+    sbit__text_printf(&name, "%s%s", base, suffix);
+    const sbit_status status =
+        name.failed ? sbit__fail_oom(error, 0)
+                    : sbit_graph_add_constant(b->graph, name.data, &tensor, out, error);
+    sbit__text_deinit(&name);
+    sbit_tensor_free(b->quant->ctx, &tensor);
+    return status;
+}
+
+/* Scale and zero point of a site as constants. */
+static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, const char *name,
+                                       sbit_value_id *scale, sbit_value_id *zero_point,
+                                       sbit_error *error)
+{
+    const int32_t rank = site->axis >= 0 ? 1 : 0;
+    SBIT__TRY(sbit__build_floats(b, name, "_scale", rank, site->channels, site->scale, scale,
+                                 error));
+    return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
+                                &site->channels, site->zero_point, zero_point, error);
+}
+
+/* One node with one fresh output "<base><suffix>"; axis -1: no axis attribute. */
+static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const char *base,
+                                    const char *suffix, const sbit_value_id *inputs,
+                                    size_t input_count, int32_t axis, sbit_node_id before,
+                                    const sbit_type *type, sbit_node_id *node,
+                                    sbit_value_id *out, sbit_error *error)
+{
+    sbit__text name;
+    sbit_attr attr;
+    sbit_node_desc desc;
+    memset(&attr, 0, sizeof attr);
+    memset(&desc, 0, sizeof desc);
+    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
+    sbit__text_printf(&name, "%s%s", base, suffix);
+    if (name.failed) {
+        return sbit__fail_oom(error, 0);
+    }
+    sbit_status status = sbit_graph_add_value(b->graph, name.data, type, out, error);
+    attr.name = "axis";
+    attr.type = SBIT_ONNX_ATTR_INT;
+    attr.i = axis;
+    desc.op_type = op_type;
+    desc.name = name.data;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = out;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = axis >= 0 ? 1 : 0;
+    desc.before = before;
+    if (status == SBIT_OK) {
+        status = sbit_graph_add_node(b->graph, &desc, node, error);
+    }
+    sbit__text_deinit(&name);
+    return status;
+}
+
+static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site, sbit_node_id node,
+                                         sbit_error *error)
+{
+    char text[16];
+    if (site->settings.bits == 8 || site->settings.bits == 16) {
+        return SBIT_OK; /* the storage type says it */
+    }
+    snprintf(text, sizeof text, "%d", (int)site->settings.bits);
+    return sbit_graph_add_node_metadata(b->graph, node, "bits", text, error);
+}
+
+/* >>build features */
+/* True if the quantized integers can be wider than the site's range in their storage. */
+static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
+{
+    const int32_t bits = site->settings.bits;
+    return bits != 8 && bits != 16 && !sbit__build_int4(quant, site) && site->axis == -1;
+}
+
+static sbit_status sbit__build_clip(sbit__build *b, const sbit__site *site, const char *name,
+                                    sbit_node_id before, const sbit_type *type, sbit_value_id *x,
+                                    sbit_error *error)
+{
+    const sbit__settings *s = &site->settings;
+    const float lo = (float)(s->qmin - site->zero_point[0]) * site->scale[0];
+    const float hi = (float)(s->qmax - site->zero_point[0]) * site->scale[0];
+    sbit_value_id inputs[3];
+    sbit_node_id node;
+    inputs[0] = *x;
+    SBIT__TRY(sbit__build_floats(b, name, "_lowest", 0, 1, &lo, &inputs[1], error));
+    SBIT__TRY(sbit__build_floats(b, name, "_highest", 0, 1, &hi, &inputs[2], error));
+    return sbit__build_node(b, "Clip", name, "_clipped", inputs, 3, -1, before, type, &node, x,
+                            error);
+}
+
+/* Where the pair goes: behind the producer, or for graph inputs before everything. */
+static sbit_node_id sbit__build_place(const sbit__build *b, sbit_value_id value)
+{
+    const sbit_value_info *info = sbit_graph_value(b->graph, value);
+    return info->producer.idx != 0 ? sbit_graph_next(b->graph, info->producer)
+                                   : sbit_graph_first(b->graph);
+}
+
+/* Turns every node input that reads `from` to `to`; bodies and graph outputs keep the float. */
+static sbit_status sbit__build_redirect_all(sbit__build *b, sbit_value_id from, sbit_value_id to,
+                                            sbit_node_id except, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
+    const size_t count = sbit_graph_uses(b->graph, from, NULL, 0);
+    sbit_use *uses = (sbit_use *)sbit__calloc(a, count + 1, sizeof *uses);
+    if (uses == NULL) {
+        return sbit__fail_oom(error, count * sizeof *uses);
+    }
+    sbit_graph_uses(b->graph, from, uses, count);
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < count && status == SBIT_OK; i++) {
+        if (uses[i].node.idx != 0 && uses[i].body == NULL && uses[i].node.idx != except.idx) {
+            status = sbit_graph_set_node_input(b->graph, uses[i].node, uses[i].index, to, error);
+        }
+    }
+    sbit__free(a, uses, (count + 1) * sizeof *uses);
+    return status;
+}
+
+static sbit_status sbit__build_feature(sbit__build *b, const sbit__site *site, sbit_error *error)
+{
+    const sbit_value_info *value = sbit_graph_value(b->quant->graph, site->value);
+    const sbit_node_id before = sbit__build_place(b, site->value);
+    sbit_type type = value->type;
+    sbit_value_id q_inputs[3], dq_inputs[3], x = site->value, y;
+    sbit_node_id first = {0}, node;
+    SBIT__TRY(sbit__build_qparams(b, site, value->name, &q_inputs[1], &q_inputs[2], error));
+    if (sbit__build_needs_clip(b->quant, site)) {
+        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, error));
+        first = sbit_graph_value(b->graph, x)->producer;
+    }
+    q_inputs[0] = x;
+    type.dtype = sbit__build_dtype(b->quant, site);
+    SBIT__TRY(sbit__build_node(b, "QuantizeLinear", value->name, "_quantized", q_inputs, 3,
+                               site->axis, before, &type, &node, &dq_inputs[0], error));
+    first = first.idx != 0 ? first : node;
+    SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
+    dq_inputs[1] = q_inputs[1];
+    dq_inputs[2] = q_inputs[2];
+    type.dtype = SBIT_F32;
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", dq_inputs, 3,
+                               site->axis, before, &type, &node, &y, error));
+    SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
+    if (site->all_uses) {
+        return sbit__build_redirect_all(b, site->value, y, first, error);
+    }
+    for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+        SBIT__TRY(sbit_graph_set_node_input(b->graph, use->node, use->input, y, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>build weights */
+static int32_t sbit__build_round(double value, int32_t zero_point, int32_t qmin, int32_t qmax)
+{
+    const double q = nearbyint(value) + (double)zero_point;
+    return q < (double)qmin ? qmin : q > (double)qmax ? qmax : (int32_t)q;
+}
+
+/* q[i] for every element; x / scale in fp32, as QuantizeLinear does. */
+static void sbit__build_quantize(const sbit__site *site, const sbit_observation *x, int32_t *q)
+{
+    for (int64_t o = 0; o < x->outer; o++) {
+        for (int64_t c = 0; c < x->channels; c++) {
+            const int64_t k = site->channels == 1 ? 0 : c;
+            const float scale = site->scale[k];
+            const int64_t at = (o * x->channels + c) * x->inner;
+            for (int64_t i = at; i < at + x->inner; i++) {
+                q[i] = sbit__build_round((double)(x->data[i] / scale), site->zero_point[k],
+                                         site->settings.qmin, site->settings.qmax);
+            }
+        }
+    }
+}
+
+/* The integers of a weight, from the values its quantizer wants stored. */
+static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
+                                             const sbit_tensor *weight, int32_t *q,
+                                             float *effective, sbit_error *error)
+{
+    sbit_observation x =
+        sbit__observation_of((const float *)weight->data, weight, site->axis);
+    const sbit_quantizer_row *row = site->settings.quantizer;
+    if (row->finish != NULL) {
+        const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
+        memcpy(effective, weight->data, sbit_tensor_bytes(weight));
+        SBIT__TRY(row->finish(site->quantizer_state, &quantizer, &x, effective, error));
+        x.data = effective;
+    }
+    sbit__build_quantize(site, &x, q);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
+                                               sbit_value_id *out, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
+    const sbit_value_info *value = sbit_graph_value(b->quant->graph, site->value);
+    const sbit_tensor *weight = &value->constant;
+    const size_t count = (size_t)sbit_tensor_count(weight);
+    int32_t *q = (int32_t *)sbit__alloc(a, count * sizeof *q);
+    float *effective = (float *)sbit__alloc(a, count * sizeof *effective);
+    sbit_status status = SBIT_OK;
+    if (q == NULL || effective == NULL) {
+        status = sbit__fail_oom(error, count * 8);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__build_weight_values(b, site, weight, q, effective, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__build_integers(b, value->name, "_quantized",
+                                      sbit__build_dtype(b->quant, site), weight->rank,
+                                      weight->dims, q, out, error);
+    }
+    sbit__free(a, q, count * sizeof *q);
+    sbit__free(a, effective, count * sizeof *effective);
+    return status;
+}
+
+/* The int32 bias of one layer: scale_x * scale_w[c], zero point 0. */
+static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sbit_node_id layer,
+                                    sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
+    const sbit_value_info *bias = sbit__quant_bias(b->quant, layer);
+    const sbit__site *x = sbit__quant_input_site(b->quant, layer, 0);
+    if (bias == NULL || x == NULL || x->axis != -1) {
+        return SBIT_OK;
+    }
+    const int64_t count = sbit_tensor_count(&bias->constant);
+    const int32_t rank = weight->axis >= 0 && count > 1 ? 1 : 0;
+    if (rank == 1 && bias->constant.rank != 1) {
+        return SBIT_OK; /* [1,N] would need an axis of its own; stays float */
+    }
+    const size_t bytes = (size_t)count * (sizeof(float) + sizeof(int32_t));
+    float *scale = (float *)sbit__alloc(a, bytes);
+    if (scale == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    int32_t *q = (int32_t *)(void *)(scale + count);
+    const float *values = (const float *)bias->constant.data;
+    for (int64_t i = 0; i < count; i++) {
+        scale[i] = x->scale[0] * weight->scale[i % weight->channels];
+        q[i] = sbit__build_round((double)values[i] / (double)scale[i], 0, -2147483647, 2147483647);
+    }
+    sbit_value_id inputs[2], y;
+    sbit_node_id node;
+    const sbit_node *before = sbit_graph_node(b->graph, layer);
+    const sbit_op_row *row = sbit_lookup_operator(b->quant->ctx, before->domain, before->op_type,
+                                                  sbit_graph_opset(b->graph, before->domain));
+    sbit_status status = sbit__build_integers(b, bias->name, "_quantized", SBIT_I32,
+                                              bias->constant.rank, bias->constant.dims, q,
+                                              &inputs[0], error);
+    if (status == SBIT_OK) {
+        status = sbit__build_floats(b, bias->name, "_scale", rank, rank == 1 ? count : 1, scale,
+                                    &inputs[1], error);
+    }
+    sbit__free(a, scale, bytes);
+    SBIT__TRY(status);
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
+                               rank == 1 ? 0 : -1, layer, &bias->type, &node, &y, error));
+    return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
+}
+
+static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
+                                      sbit_error *error)
+{
+    const sbit_value_info *value = sbit_graph_value(b->quant->graph, site->value);
+    sbit_value_id inputs[3], y;
+    sbit_node_id node;
+    SBIT__TRY(sbit__build_weight_constant(b, site, &inputs[0], error));
+    SBIT__TRY(sbit__build_qparams(b, site, value->name, &inputs[1], &inputs[2], error));
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 3,
+                               site->axis, site->uses->node, &value->type, &node, &y, error));
+    SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
+    for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+        SBIT__TRY(sbit_graph_set_node_input(b->graph, use->node, use->input, y, error));
+        if (with_bias) {
+            SBIT__TRY(sbit__build_bias(b, site, use->node, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Float weights that nothing reads any more; an initializer that was listed as an input too
+ * leaves both lists. */
+static sbit_status sbit__build_drop_unused(sbit__build *b, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(b->graph);
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_value_id id = {i};
+        if (!sbit_graph_value_alive(b->graph, id)) {
+            continue;
+        }
+        const sbit_value_info *value = sbit_graph_value(b->graph, id);
+        if (value->is_constant && value->use_count == 0) {
+            if (value->is_input) {
+                SBIT__TRY(sbit_graph_set_input(b->graph, id, false, error));
+            }
+            sbit_graph_erase_value(b->graph, id);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features, sbit_error *error)
+{
+    for (size_t i = 0; features && i < b->quant->site_count; i++) {
+        const sbit__site *site = &b->quant->sites[i];
+        if (site->enabled && site->target == SBIT_TARGET_FEATURE) {
+            SBIT__TRY(sbit__build_feature(b, site, error));
+        }
+    }
+    for (size_t i = 0; weights && i < b->quant->site_count; i++) {
+        sbit__site *site = &b->quant->sites[i];
+        if (site->enabled && site->target == SBIT_TARGET_WEIGHT) {
+            SBIT__TRY(sbit__build_weight(b, site, features, error));
+        }
+    }
+    SBIT__TRY(sbit__build_drop_unused(b, error));
+    return sbit_graph_sort(b->graph, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
+                                           sbit_graph **out, sbit_error *error)
+{
+    sbit__build b;
+    if (quant == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or out is NULL");
+    }
+    if (!quant->calibrated && (weights || activations)) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
+    }
+    b.quant = quant;
+    b.graph = NULL;
+    SBIT__TRY(sbit_graph_clone(quant->graph, &b.graph, error));
+    const sbit_status status = sbit__build_into(&b, weights, activations, error);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(b.graph);
+        return status;
+    }
+    *out = b.graph;
+    return SBIT_OK;
+}

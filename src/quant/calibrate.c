@@ -1,0 +1,344 @@
+/* calibrate.c: what sites observe, and what follows from it. >>calibrate
+ *
+ * Ranges -> groups that share a scale -> scale and zero point -> weight scales raised where the
+ * int32 bias would not fit.
+ */
+#include "quant_private.h"
+
+SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
+                                               int32_t axis)
+{
+    sbit_observation x;
+    x.data = data;
+    x.outer = x.channels = x.inner = x.samples = 1;
+    for (int32_t i = 0; i < shape->rank; i++) {
+        if (axis < 0 ? i == 0 : i < axis) {
+            x.outer *= shape->dims[i];
+        } else if (i == axis) {
+            x.channels = shape->dims[i];
+        } else {
+            x.inner *= shape->dims[i];
+        }
+    }
+    if (axis != 0 && shape->rank > 0) {
+        x.samples = shape->dims[0];
+    }
+    return x;
+}
+
+SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
+{
+    sbit_observer_site s;
+    s.ctx = quant->ctx;
+    s.target = site->target;
+    s.symmetric = site->settings.symmetric;
+    s.bits = site->settings.bits;
+    s.qmin = site->settings.qmin;
+    s.qmax = site->settings.qmax;
+    s.channels = site->channels;
+    s.options = &site->settings.options;
+    return s;
+}
+
+SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
+{
+    sbit_quantizer_site s;
+    s.ctx = quant->ctx;
+    s.name = sbit_graph_value(quant->graph, site->value)->name;
+    s.target = site->target;
+    s.symmetric = site->settings.symmetric;
+    s.bits = site->settings.bits;
+    s.qmin = site->settings.qmin;
+    s.qmax = site->settings.qmax;
+    s.channels = site->channels;
+    s.options = &site->settings.options;
+    s.scale = site->scale;
+    s.zero_point = site->zero_point;
+    return s;
+}
+
+/* Arrays and fresh states. */
+SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t channels = (size_t)site->channels;
+    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    sbit__site_release(quant, site);
+    if (site->min == NULL) {
+        site->min = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
+        site->max = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
+        site->scale = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
+        site->zero_point =
+            (int32_t *)sbit__arena_array(&quant->arena, channels + 1, sizeof(int32_t));
+        if (site->min == NULL || site->max == NULL || site->scale == NULL ||
+            site->zero_point == NULL) {
+            return sbit__fail_oom(error, channels * 16);
+        }
+    }
+    const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
+    site->observer_bytes = site->settings.observer->state_bytes(&observer) + 1;
+    site->quantizer_bytes = site->settings.quantizer->state_bytes(&quantizer) + 1;
+    site->observer_state = sbit__calloc(a, 1, site->observer_bytes);
+    site->quantizer_state = sbit__calloc(a, 1, site->quantizer_bytes);
+    if (site->observer_state == NULL || site->quantizer_state == NULL) {
+        return sbit__fail_oom(error, site->observer_bytes + site->quantizer_bytes);
+    }
+    site->observed = false;
+    return site->settings.observer->init(site->observer_state, &observer, error);
+}
+
+SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    if (site->observer_state != NULL && site->settings.observer->deinit != NULL) {
+        site->settings.observer->deinit(site->observer_state, &observer);
+    }
+    sbit__free(a, site->observer_state, site->observer_bytes);
+    sbit__free(a, site->quantizer_state, site->quantizer_bytes);
+    site->observer_state = site->quantizer_state = NULL;
+}
+
+SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
+                                        const sbit_tensor *tensor, sbit_error *error)
+{
+    const char *name = sbit_graph_value(quant->graph, site->value)->name;
+    const int64_t count = sbit_tensor_count(tensor);
+    const float *data = (const float *)tensor->data;
+    float min, max;
+    bool finite = true;
+    if (count == 0) {
+        return SBIT_OK; /* says nothing */
+    }
+    sbit__kernels(quant->ctx)->f32_minmax(count, data, &min, &max, &finite);
+    if (!finite) {
+        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
+                          "tensor '%s' has values that are not finite (NaN or infinity); check the "
+                          "data and its preprocessing",
+                          name);
+    }
+    if (site->axis >= 0 && (site->axis >= tensor->rank ||
+                            tensor->dims[site->axis] != site->channels)) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, name,
+                          "tensor '%s': the channel axis has not %lld entries as planned", name,
+                          (long long)site->channels);
+    }
+    const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
+    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    SBIT__TRY(site->settings.observer->observe(site->observer_state, &observer, &x, error));
+    site->observed = true;
+    return SBIT_OK;
+}
+
+/* >>calibrate ranges */
+static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_error *error)
+{
+    const sbit_value_info *value = sbit_graph_value(quant->graph, site->value);
+    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    if (site->fixed_range) {
+        site->min[0] = site->fixed_min;
+        site->max[0] = site->fixed_max;
+        return SBIT_OK;
+    }
+    if (site->target == SBIT_TARGET_WEIGHT) {
+        SBIT__TRY(sbit__site_prepare(quant, site, error));
+        SBIT__TRY(sbit__site_observe(quant, site, &value->constant, error));
+    }
+    if (!site->observed) {
+        site->enabled = site->target == SBIT_TARGET_WEIGHT;
+        site->reason = "no data reached it during calibration";
+        return SBIT_OK;
+    }
+    return site->settings.observer->range(site->observer_state, &observer, site->min, site->max,
+                                          error);
+}
+
+static float sbit__calc_width(const sbit__site *site)
+{
+    const float lo = site->min[0] < 0.0f ? -site->min[0] : site->min[0];
+    const float hi = site->max[0] < 0.0f ? -site->max[0] : site->max[0];
+    return lo > hi ? lo : hi;
+}
+
+/* Joins the ranges of all per-tensor feature sites of one group. */
+static void sbit__calc_join_groups(sbit_quant *quant)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *first = &quant->sites[i];
+        float min = 0.0f, max = 0.0f;
+        for (int pass = 0; pass < 2; pass++) { /* gather, then give to all */
+            for (size_t j = 0; first->target == SBIT_TARGET_FEATURE && j < quant->site_count; j++) {
+                sbit__site *site = &quant->sites[j];
+                if (!site->enabled || site->group != first->group || site->axis != -1 ||
+                    site->target != SBIT_TARGET_FEATURE) {
+                    continue;
+                }
+                if (pass == 0) { /* every range is widened to contain 0 in the end */
+                    min = site->min[0] < min ? site->min[0] : min;
+                    max = site->max[0] > max ? site->max[0] : max;
+                } else {
+                    site->min[0] = min;
+                    site->max[0] = max;
+                }
+            }
+        }
+    }
+}
+
+/* The enabled per-tensor feature site of a value, for sharing. */
+static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value)
+{
+    for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE &&
+            site->enabled && site->axis == -1) {
+            return site;
+        }
+    }
+    return NULL;
+}
+
+/* One scale for the inputs and the output of a Concat, if their ranges are alike. */
+static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
+{
+    const double limit = sbit_options_float(&quant->config->top, "EXPORT.SHARE_LIMIT");
+    sbit__site *output = sbit__calc_shared_site(quant, node->outputs[0]);
+    float narrow = 0.0f, wide = 0.0f;
+    if (output == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit__site *site = sbit__calc_shared_site(quant, node->inputs[i]);
+        if (site == NULL || site->settings.qmin != output->settings.qmin ||
+            site->settings.qmax != output->settings.qmax ||
+            site->settings.symmetric != output->settings.symmetric) {
+            return;
+        }
+        const float width = sbit__calc_width(site);
+        narrow = i == 0 || width < narrow ? width : narrow;
+        wide = width > wide ? width : wide;
+    }
+    if ((double)wide > limit * (double)narrow) {
+        char text[160];
+        sbit_graph_describe(quant->graph, node->id, text, sizeof text);
+        sbit__log(quant->ctx, SBIT_LOG_INFO,
+                  "%s: its inputs' ranges differ by more than %g times (%g and %g); they keep "
+                  "scales of their own",
+                  text, limit, (double)wide, (double)narrow);
+        return;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        const uint32_t from = sbit__calc_shared_site(quant, node->inputs[i])->group;
+        for (size_t j = 0; j < quant->site_count; j++) {
+            if (quant->sites[j].group == from) {
+                quant->sites[j].group = output->group;
+            }
+        }
+    }
+}
+
+static void sbit__calc_share(sbit_quant *quant)
+{
+    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+         id = sbit_graph_next(quant->graph, id)) {
+        const sbit_node *node = sbit_graph_node(quant->graph, id);
+        const sbit_op_row *row =
+            sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                 sbit_graph_opset(quant->graph, node->domain));
+        if (row != NULL && row->quant != NULL && node->output_count > 0 &&
+            (row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
+            sbit__calc_share_node(quant, node);
+        }
+    }
+}
+
+/* >>calibrate scales */
+static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
+{
+    const sbit__settings *s = &site->settings;
+    const char *name = sbit_graph_value(quant->graph, site->value)->name;
+    for (int64_t c = 0; c < site->channels; c++) {
+        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->symmetric, s->qmin,
+                                          s->qmax, &site->scale[c], &site->zero_point[c], error));
+        if (s->power_of_two) {
+            site->scale[c] = (float)exp2(ceil(log2((double)site->scale[c])));
+            site->zero_point[c] = sbit__qparams_zero_point(site->min[c], site->scale[c],
+                                                           s->symmetric, s->qmin, s->qmax);
+        }
+    }
+    if (site->quantizer_state == NULL) {
+        return SBIT_OK; /* a fixed range has no data to learn from */
+    }
+    const sbit_value_info *value = sbit_graph_value(quant->graph, site->value);
+    const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
+    const bool weight = site->target == SBIT_TARGET_WEIGHT;
+    const sbit_observation x = sbit__observation_of((const float *)value->constant.data,
+                                                    &value->constant, site->axis);
+    return s->quantizer->init(site->quantizer_state, &quantizer, weight ? &x : NULL, error);
+}
+
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(quant->graph, id);
+    const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                                  sbit_graph_opset(quant->graph, node->domain));
+    const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
+    if (!quant->profile->int32_bias || input < 0 || (size_t)input >= node->input_count ||
+        node->inputs[input].idx == 0) {
+        return NULL;
+    }
+    const sbit_value_info *bias = sbit_graph_value(quant->graph, node->inputs[input]);
+    const bool row_vector = bias->is_constant && bias->constant.dtype == SBIT_F32 &&
+                            bias->constant.rank >= 1 &&
+                            bias->constant.dims[bias->constant.rank - 1] ==
+                                sbit_tensor_count(&bias->constant);
+    return row_vector ? bias : NULL;
+}
+
+/* |bias| / (scale_x * scale_w) must stay below 2^31: raises scale_w[c] just enough. The weights of
+ * such a channel are next to zero anyway (field-reports A4.3). */
+static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
+{
+    const sbit_value_info *bias = sbit__quant_bias(quant, node);
+    const sbit__site *x = sbit__quant_input_site(quant, node, 0);
+    if (bias == NULL || x == NULL || x->axis != -1) {
+        return;
+    }
+    const float *b = (const float *)bias->constant.data;
+    const int64_t count = sbit_tensor_count(&bias->constant);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t c = i % weight->channels;
+        const double least = fabs((double)b[i]) / ((double)x->scale[0] * 2147483000.0);
+        if ((double)weight->scale[c] < least) {
+            weight->scale[c] = (float)(least * (1.0 + 1e-6));
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        SBIT__TRY(sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count,
+                                 error));
+        if (site->enabled) {
+            SBIT__TRY(sbit__calc_range(quant, site, error));
+        }
+    }
+    sbit__calc_share(quant);
+    sbit__calc_join_groups(quant);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (quant->sites[i].enabled) {
+            SBIT__TRY(sbit__calc_site_qparams(quant, &quant->sites[i], error));
+        }
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        for (const sbit__site_use *use = site->uses;
+             site->enabled && site->target == SBIT_TARGET_WEIGHT && use != NULL;
+             use = use->next) {
+            sbit__calc_fit_bias(quant, site, use->node);
+        }
+    }
+    return SBIT_OK;
+}

@@ -1,0 +1,592 @@
+/* place.c: which tensors get a quantizer. >>place
+ *
+ * Reads the operator rows (row->quant) and the profile; knows no operator by name except the two
+ * short tables below, which come from Sparsebit (algorithms section 1.9).
+ *
+ * classic   the activation inputs and weights of Sparsebit's operators, each with the settings of
+ *           the consuming layer; equal settings on one tensor share a site.
+ * others    one site a tensor. Inputs of every quantizable operator; outputs where the profile
+ *           says so and something quantized reads them, or the operator has a quantized weight.
+ *           Operators that pass values through unchanged put one scale on both sides.
+ */
+#include "quant_private.h"
+
+/* Sparsebit's "disable unnecessary quantization": runtimes compute B in A's epilogue, so that the
+ * tensor between them does not exist. */
+static const struct {
+    const char *a;
+    const char *b; /* a space on both sides of each */
+} sbit__place_chains[] = {
+    {"Conv", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid "},
+    {"Gemm", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid Gelu "},
+    {"MatMul", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid Gelu "},
+    {"BatchNormalization", " Relu Clip Sigmoid LeakyRelu Mish HardSigmoid "},
+    {"Add", " Relu Clip "},
+};
+
+/* Operators that only clamp: a runtime folds them into the output range of the node before. */
+static const char sbit__place_clamps[] = " Relu Clip ";
+
+static bool sbit__place_in_list(const char *list, const char *word)
+{
+    char padded[64];
+    snprintf(padded, sizeof padded, " %.60s ", word);
+    return strstr(list, padded) != NULL;
+}
+
+static const sbit_op_row *sbit__place_row(const sbit_quant *quant, const sbit_node *node)
+{
+    return sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                sbit_graph_opset(quant->graph, node->domain));
+}
+
+static const sbit_value_info *sbit__place_value(const sbit_quant *quant, sbit_value_id id)
+{
+    return id.idx != 0 ? sbit_graph_value(quant->graph, id) : NULL;
+}
+
+static bool sbit__place_float(const sbit_value_info *value)
+{
+    return value != NULL && value->type.kind == SBIT_KIND_TENSOR && value->type.dtype == SBIT_F32;
+}
+
+/* True for an input that carries data of the network: float, present, not a constant. */
+static bool sbit__place_is_feature(const sbit_quant *quant, const sbit_node *node, size_t input)
+{
+    const sbit_value_info *value =
+        input < node->input_count ? sbit__place_value(quant, node->inputs[input]) : NULL;
+    return sbit__place_float(value) && !value->is_constant;
+}
+
+static bool sbit__place_is_constant(const sbit_quant *quant, const sbit_node *node, int32_t input)
+{
+    const sbit_value_info *value = input >= 0 && (size_t)input < node->input_count
+                                       ? sbit__place_value(quant, node->inputs[input])
+                                       : NULL;
+    return sbit__place_float(value) && value->is_constant;
+}
+
+static bool sbit__place_skipped(const sbit_quant *quant, sbit_node_id node)
+{
+    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    for (size_t i = 0; i < skip->list_count; i++) {
+        if (sbit_layer_matches(quant->graph, node, skip->list[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* >>place sites */
+static bool sbit__place_same_settings(const sbit__settings *a, const sbit__settings *b)
+{
+    if (a->options.count != b->options.count) {
+        return false;
+    }
+    for (size_t i = 0; i < a->options.count; i++) {
+        const sbit_option *x = &a->options.items[i];
+        const sbit_option *y = &b->options.items[i];
+        if (x->key->type != SBIT_KEY_YAML &&
+            (x->b != y->b || x->i != y->i || x->f < y->f || x->f > y->f ||
+             !sbit__streq(x->s, y->s))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static sbit_status sbit__place_new_site(sbit_quant *quant, sbit_value_id value, uint32_t target,
+                                        sbit_node_id layer, const sbit__settings *settings,
+                                        uint32_t *index, sbit_error *error)
+{
+    void *sites = quant->sites;
+    char name[256];
+    sbit_layer_name(quant->graph, layer, name, sizeof name);
+    const char *layer_name = sbit__arena_strdup(&quant->arena, name, strlen(name));
+    if (layer_name == NULL) {
+        return sbit__fail_oom(error, sizeof name);
+    }
+    SBIT__TRY(sbit__grow(sbit_ctx_allocator(quant->ctx), &sites, &quant->site_capacity,
+                         quant->site_count + 1, sizeof *quant->sites, error));
+    quant->sites = (sbit__site *)sites;
+    sbit__site *site = &quant->sites[quant->site_count];
+    memset(site, 0, sizeof *site);
+    site->value = value;
+    site->target = target;
+    site->layer = layer;
+    site->layer_name = layer_name;
+    site->settings = *settings;
+    site->axis = -1;
+    site->channels = 1;
+    site->enabled = !settings->disabled;
+    site->reason = settings->disabled ? "disabled by the configuration" : "";
+    site->group = (uint32_t)quant->site_count;
+    *index = (uint32_t)quant->site_count++;
+    return SBIT_OK;
+}
+
+/* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
+static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, sbit_node_id layer,
+                                       bool one_per_value, uint32_t *index, sbit_error *error)
+{
+    sbit__settings settings;
+    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_FEATURE, quant->graph, layer,
+                                    &quant->arena, &settings, error));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE &&
+            (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
+            *index = (uint32_t)i;
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__place_new_site(quant, value, SBIT_TARGET_FEATURE, layer, &settings, index,
+                                   error));
+    sbit__site *site = &quant->sites[*index];
+    const sbit_type *type = &sbit_graph_value(quant->graph, value)->type;
+    const int32_t axis = settings.feature_axis;
+    if (settings.per_channel && axis < type->rank && type->dims[axis].symbol == 0) {
+        site->axis = axis;
+        site->channels = type->dims[axis].value;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__place_use(sbit_quant *quant, uint32_t index, sbit_node_id node,
+                                   uint32_t input, sbit_error *error)
+{
+    sbit__site_use **end = &quant->sites[index].uses;
+    while (*end != NULL) {
+        if ((*end)->node.idx == node.idx && (*end)->input == input) {
+            return SBIT_OK;
+        }
+        end = &(*end)->next;
+    }
+    *end = (sbit__site_use *)sbit__arena_alloc(&quant->arena, sizeof **end);
+    if (*end == NULL) {
+        return sbit__fail_oom(error, sizeof **end);
+    }
+    (*end)->node = node;
+    (*end)->input = input;
+    return SBIT_OK;
+}
+
+/* The weight of one node: per channel on the row's output axis. Layers that share a constant and
+ * its axis and settings share the site. */
+static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_node *node,
+                                      const sbit_op_quant *row, int32_t input, sbit_error *error)
+{
+    sbit__settings settings;
+    uint32_t index = 0;
+    if (!sbit__place_is_constant(quant, node, input)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, quant->graph, node->id,
+                                    &quant->arena, &settings, error));
+    const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[input]);
+    const bool swap = row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
+    const int32_t rank = value->constant.rank;
+    int32_t axis = swap ? row->in_axis : row->out_axis;
+    axis = axis < 0 ? axis + rank : axis;
+    const bool per_channel = settings.per_channel && axis >= 0 && axis < rank;
+    axis = per_channel ? axis : -1;
+    bool found = false;
+    for (size_t i = 0; i < quant->site_count && !found; i++) {
+        const sbit__site *site = &quant->sites[i];
+        found = site->value.idx == value->id.idx && site->target == SBIT_TARGET_WEIGHT &&
+                site->axis == axis && sbit__place_same_settings(&site->settings, &settings);
+        index = found ? (uint32_t)i : index;
+    }
+    if (!found) {
+        SBIT__TRY(sbit__place_new_site(quant, value->id, SBIT_TARGET_WEIGHT, node->id, &settings,
+                                       &index, error));
+        quant->sites[index].input = (uint32_t)input;
+        quant->sites[index].axis = axis;
+        quant->sites[index].channels = per_channel ? value->constant.dims[axis] : 1;
+    }
+    return sbit__place_use(quant, index, node->id, (uint32_t)input, error);
+}
+
+static sbit_status sbit__place_weights(sbit_quant *quant, const sbit_node *node,
+                                       const sbit_op_quant *row, sbit_error *error)
+{
+    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 && !quant->profile->recurrent_weights) {
+        return SBIT_OK;
+    }
+    if (row->weight >= 0) {
+        SBIT__TRY(sbit__place_weight(quant, node, row, row->weight, error));
+    }
+    if (row->weight2 >= 0) {
+        SBIT__TRY(sbit__place_weight(quant, node, row, row->weight2, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>place classic */
+static const char *sbit__place_fused(const sbit_quant *quant, const sbit_node *node)
+{
+    const sbit_value_info *input = sbit__place_value(quant, node->inputs[0]);
+    if (!sbit_options_bool(&quant->config->top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
+        input == NULL || input->producer.idx == 0) {
+        return NULL;
+    }
+    const sbit_node *producer = sbit_graph_node(quant->graph, input->producer);
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__place_chains); i++) {
+        if (sbit__streq(sbit__place_chains[i].a, producer->op_type) &&
+            sbit__place_in_list(sbit__place_chains[i].b, node->op_type)) {
+            return "runtimes fuse it into the operator before";
+        }
+    }
+    return NULL;
+}
+
+static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *node,
+                                            sbit_error *error)
+{
+    const sbit_op_row *row = sbit__place_row(quant, node);
+    if (row == NULL || row->quant == NULL || sbit__place_skipped(quant, node->id)) {
+        return SBIT_OK;
+    }
+    const uint32_t flags = row->quant->flags;
+    const bool add = sbit_options_bool(&quant->config->feature.options, "QADD.ENABLE_QUANT") &&
+                     (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
+    if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__place_weights(quant, node, row->quant, error));
+    const char *fused = sbit__place_fused(quant, node);
+    for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
+        uint32_t index = 0;
+        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_feature(quant, node, i)) {
+            continue;
+        }
+        if (fused != NULL) {
+            continue; /* the tensor does not exist in the deployed network */
+        }
+        SBIT__TRY(sbit__place_feature(quant, node->inputs[i], node->id, false, &index, error));
+        SBIT__TRY(sbit__place_use(quant, index, node->id, i, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>place generic */
+typedef struct sbit__place {
+    sbit_quant *quant;
+    const sbit_node_id *order; /* nodes in execution order */
+    size_t count;
+    bool *wanted; /* by value: something quantized reads it */
+} sbit__place;
+
+static bool sbit__place_all_tensors(const sbit_quant *quant, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (!sbit__place_is_feature(quant, node, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The row's quant entry if this node is one to quantize, else NULL. */
+static const sbit_op_quant *sbit__place_active(const sbit_quant *quant, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit__place_row(quant, node);
+    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
+    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 ||
+        sbit__place_skipped(quant, node->id)) {
+        return NULL;
+    }
+    if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(quant, node)) {
+        return NULL;
+    }
+    return q;
+}
+
+static bool sbit__place_reads(const sbit_op_quant *q, size_t input)
+{
+    return (q->flags & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+           (q->activations & (1u << input)) != 0;
+}
+
+static void sbit__place_mark_wanted(const sbit__place *p)
+{
+    for (size_t n = p->count; n-- > 0;) {
+        const sbit_node *node = sbit_graph_node(p->quant->graph, p->order[n]);
+        const sbit_op_quant *q = sbit__place_active(p->quant, node);
+        const bool pass = q != NULL && (q->flags & SBIT_QUANT_PASS_SCALE) != 0;
+        bool out_wanted = false;
+        for (size_t i = 0; pass && i < node->output_count; i++) {
+            out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
+        }
+        for (size_t i = 0; q != NULL && i < node->input_count; i++) {
+            if (sbit__place_reads(q, i) || (pass && i == 0 && out_wanted)) {
+                p->wanted[node->inputs[i].idx] = true;
+            }
+        }
+    }
+    p->wanted[0] = false; /* omitted inputs */
+}
+
+/* A clamp that alone reads the value: then the value between has no integer form of its own. */
+static bool sbit__place_clamped(const sbit_quant *quant, const sbit_value_info *value)
+{
+    sbit_use use;
+    if (value->use_count != 1 || sbit_graph_uses(quant->graph, value->id, &use, 1) != 1 ||
+        use.node.idx == 0 || use.body != NULL || use.index != 0) {
+        return false;
+    }
+    return sbit__place_in_list(sbit__place_clamps, sbit_graph_node(quant->graph, use.node)->op_type);
+}
+
+/* The layer whose settings a tensor gets: the operator that makes it if that is quantized, else
+ * the one that reads it. */
+static sbit_node_id sbit__place_layer_of(const sbit_quant *quant, const sbit_value_info *value,
+                                         sbit_node_id reader)
+{
+    if (value->producer.idx == 0 || !quant->profile->outputs) {
+        return reader;
+    }
+    const sbit_node *producer = sbit_graph_node(quant->graph, value->producer);
+    const sbit_op_quant *q = sbit__place_active(quant, producer);
+    return q != NULL && (q->flags & SBIT_QUANT_OUTPUT) != 0 ? producer->id : reader;
+}
+
+/* TensorRT: of an elementwise sum only the branch that does not come straight from a layer. */
+static bool sbit__place_residual(const sbit_quant *quant, const sbit_node *node, size_t input)
+{
+    size_t chosen = 1;
+    if (!sbit__streq(node->op_type, "Add") || node->input_count != 2) {
+        return false;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[i]);
+        const sbit_node *producer =
+            value->producer.idx != 0 ? sbit_graph_node(quant->graph, value->producer) : NULL;
+        const sbit_op_row *row = producer != NULL ? sbit__place_row(quant, producer) : NULL;
+        if (row == NULL || row->quant == NULL || row->quant->weight < 0) {
+            chosen = i;
+            break;
+        }
+    }
+    return input == chosen;
+}
+
+static sbit_status sbit__place_inputs(const sbit__place *p, const sbit_node *node,
+                                      const sbit_op_quant *q, sbit_error *error)
+{
+    sbit_quant *quant = p->quant;
+    const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
+    for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
+        uint32_t index = 0;
+        if (!sbit__place_reads(q, i) || !sbit__place_is_feature(quant, node, i)) {
+            continue;
+        }
+        if (quant->profile->residual_inputs && elementwise &&
+            !sbit__place_residual(quant, node, i)) {
+            continue;
+        }
+        const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[i]);
+        SBIT__TRY(sbit__place_feature(quant, value->id,
+                                      sbit__place_layer_of(quant, value, node->id), true, &index,
+                                      error));
+        SBIT__TRY(sbit__place_use(quant, index, node->id, i, error));
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__place_wants_output(const sbit__place *p, const sbit_node *node,
+                                     const sbit_op_quant *q, const sbit_value_info *value)
+{
+    if (!p->quant->profile->outputs || !sbit__place_float(value) || value->is_output ||
+        value->is_constant) {
+        return false;
+    }
+    const bool clamp = sbit__place_in_list(sbit__place_clamps, node->op_type);
+    const bool has_weight = q != NULL && sbit__place_is_constant(p->quant, node, q->weight) &&
+                            (q->flags & SBIT_QUANT_RECURRENT) == 0;
+    if (clamp) {
+        const sbit_value_info *input = sbit__place_value(p->quant, node->inputs[0]);
+        const sbit_node *before = input != NULL && input->producer.idx != 0
+                                      ? sbit_graph_node(p->quant->graph, input->producer)
+                                      : NULL;
+        const sbit_op_quant *b = before != NULL ? sbit__place_active(p->quant, before) : NULL;
+        const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
+        return joins && (p->wanted[value->id.idx] || b->weight >= 0);
+    }
+    if (q == NULL || (q->flags & SBIT_QUANT_OUTPUT) == 0 ||
+        sbit__place_clamped(p->quant, value)) {
+        return false;
+    }
+    return p->wanted[value->id.idx] || has_weight;
+}
+
+static sbit_status sbit__place_output(const sbit__place *p, const sbit_node *node,
+                                      const sbit_op_quant *q, sbit_error *error)
+{
+    uint32_t index = 0;
+    const sbit_value_info *value =
+        node->output_count > 0 ? sbit__place_value(p->quant, node->outputs[0]) : NULL;
+    if (value == NULL || !sbit__place_wants_output(p, node, q, value)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__place_feature(p->quant, value->id, node->id, true, &index, error));
+    sbit__site *site = &p->quant->sites[index];
+    site->all_uses = true;
+    if (q != NULL && (q->flags & SBIT_QUANT_FIXED_RANGE) != 0) {
+        site->fixed_range = true;
+        site->fixed_min = q->range_min;
+        site->fixed_max = q->range_max;
+    }
+    return SBIT_OK;
+}
+
+static sbit__site *sbit__place_site_of(sbit_quant *quant, sbit_value_id value)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (quant->sites[i].value.idx == value.idx && quant->sites[i].target == SBIT_TARGET_FEATURE) {
+            return &quant->sites[i];
+        }
+    }
+    return NULL;
+}
+
+/* Joins the groups of two sites when they can have one scale. */
+static void sbit__place_join(sbit_quant *quant, const sbit__site *a, const sbit__site *b)
+{
+    const uint32_t from = b->group;
+    if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
+        a->settings.qmin != b->settings.qmin || a->settings.qmax != b->settings.qmax ||
+        a->settings.symmetric != b->settings.symmetric) {
+        return;
+    }
+    const uint32_t to = a->group;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (quant->sites[i].group == from) {
+            quant->sites[i].group = to;
+        }
+    }
+}
+
+/* Operators that pass values through: one scale on both sides. */
+static sbit_status sbit__place_pass(const sbit__place *p, const sbit_node *node,
+                                    const sbit_op_quant *q, sbit_error *error)
+{
+    sbit_quant *quant = p->quant;
+    if (q == NULL || (q->flags & SBIT_QUANT_PASS_SCALE) == 0 || !quant->profile->outputs ||
+        node->input_count == 0 || sbit__place_site_of(quant, node->inputs[0]) == NULL) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        const sbit_value_info *value = sbit__place_value(quant, node->outputs[i]);
+        uint32_t index = 0;
+        if (!sbit__place_float(value) || !p->wanted[value->id.idx] || value->is_output) {
+            continue;
+        }
+        const sbit_node_id layer = sbit__place_site_of(quant, node->inputs[0])->layer;
+        SBIT__TRY(sbit__place_feature(quant, value->id, layer, true, &index, error));
+        quant->sites[index].all_uses = true;
+        sbit__place_join(quant, sbit__place_site_of(quant, node->inputs[0]),
+                         &quant->sites[index]);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__place_generic(const sbit__place *p, sbit_error *error)
+{
+    sbit_quant *quant = p->quant;
+    sbit__place_mark_wanted(p);
+    for (size_t n = 0; n < p->count; n++) {
+        const sbit_node *node = sbit_graph_node(quant->graph, p->order[n]);
+        const sbit_op_quant *q = sbit__place_active(quant, node);
+        if (q != NULL) {
+            SBIT__TRY(sbit__place_weights(quant, node, q, error));
+            SBIT__TRY(sbit__place_inputs(p, node, q, error));
+        }
+        SBIT__TRY(sbit__place_output(p, node, q, error));
+    }
+    for (size_t n = 0; n < p->count; n++) {
+        const sbit_node *node = sbit_graph_node(quant->graph, p->order[n]);
+        SBIT__TRY(sbit__place_pass(p, node, sbit__place_active(quant, node), error));
+    }
+    return SBIT_OK;
+}
+
+/* >>place driver */
+static sbit_status sbit__place_with(sbit__place *p, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(p->quant->ctx);
+    if (!p->quant->profile->classic) {
+        const size_t limit = sbit_graph_value_limit(p->quant->graph);
+        p->wanted = (bool *)sbit__calloc(a, limit, sizeof *p->wanted);
+        if (p->wanted == NULL) {
+            return sbit__fail_oom(error, limit);
+        }
+        const sbit_status status = sbit__place_generic(p, error);
+        sbit__free(a, p->wanted, limit * sizeof *p->wanted);
+        return status;
+    }
+    for (size_t n = 0; n < p->count; n++) {
+        SBIT__TRY(sbit__place_classic_node(p->quant,
+                                           sbit_graph_node(p->quant->graph, p->order[n]), error));
+    }
+    return SBIT_OK;
+}
+
+static void sbit__place_warn_unmatched(const sbit_quant *quant, const sbit__qconfig_side *side,
+                                       const char *place)
+{
+    char near[256];
+    for (size_t i = 0; i < side->specific_count; i++) {
+        if (!side->specific[i].matched) {
+            sbit_layer_suggest(quant->graph, side->specific[i].pattern, near, sizeof near);
+            sbit__log(quant->ctx, SBIT_LOG_WARNING,
+                      "%s.SPECIFIC: '%s' matches no quantized layer; the nearest are: %s", place,
+                      side->specific[i].pattern, near);
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t limit = sbit_graph_node_limit(quant->graph);
+    sbit_node_id *order = (sbit_node_id *)sbit__calloc(a, limit, sizeof *order);
+    sbit__place p;
+    if (order == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *order);
+    }
+    memset(&p, 0, sizeof p);
+    p.quant = quant;
+    p.order = order;
+    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+         id = sbit_graph_next(quant->graph, id)) {
+        order[p.count++] = id;
+    }
+    const sbit_status status = sbit__place_with(&p, error);
+    sbit__free(a, order, limit * sizeof *order);
+    if (status == SBIT_OK) {
+        sbit__place_warn_unmatched(quant, &quant->config->weight, "W");
+        sbit__place_warn_unmatched(quant, &quant->config->feature, "A");
+    }
+    return status;
+}
+
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, sbit_node_id node, uint32_t input)
+{
+    const sbit_value_id value = sbit_graph_node(quant->graph, node)->inputs[input];
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (site->value.idx != value.idx || site->target != SBIT_TARGET_FEATURE || !site->enabled) {
+            continue;
+        }
+        if (site->all_uses) {
+            return site;
+        }
+        for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+            if (use->node.idx == node.idx && use->input == input) {
+                return site;
+            }
+        }
+    }
+    return NULL;
+}

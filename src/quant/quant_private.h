@@ -1,0 +1,136 @@
+/* quant_private.h: quantization's insides: resolved settings, sites, the graph with Q and DQ.
+ *
+ * Called by: the files of quant/, train (QAT). Calls: qconfig, passes, exec.
+ *
+ *   qconfig.c    the configuration tree, settings of one layer
+ *   place.c      which tensors get a quantizer: fills quant->sites
+ *   calibrate.c  observers, ranges, scale and zero point
+ *   build.c      the graph with QuantizeLinear and DequantizeLinear
+ *   quant.c      the public steps
+ */
+#ifndef SBIT_QUANT_PRIVATE_H
+#define SBIT_QUANT_PRIVATE_H
+
+#include "../quantizers/quantizers_private.h"
+#include "quant_api.h"
+
+#include <math.h> /* floor, nearbyint, log2, exp2 */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* >>qconfig */
+/* One entry of W.SPECIFIC or A.SPECIFIC: a glob and its flat list [KEY, value, ...]. */
+typedef struct sbit__specific {
+    const char *pattern;
+    const sbit_yaml *list;
+    bool matched; /* by any layer so far */
+} sbit__specific;
+
+/* W or A. */
+typedef struct sbit__qconfig_side {
+    sbit_options options;
+    sbit__specific *specific;
+    size_t specific_count;
+} sbit__qconfig_side;
+
+struct sbit_qconfig {
+    sbit_ctx *ctx;
+    sbit__arena arena;
+    sbit_yaml_doc **docs; /* options borrow lists from them */
+    size_t doc_count, doc_capacity;
+    sbit_options top;
+    sbit__qconfig_side weight, feature;
+};
+
+/* Settings of one quantizer after SPECIFIC: the options, and what follows from them. */
+typedef struct sbit__settings {
+    sbit_options options;
+    const sbit_observer_row *observer;
+    const sbit_quantizer_row *quantizer;
+    bool symmetric, per_channel, disabled, power_of_two;
+    int32_t bits, qmin, qmax;
+    sbit_dtype dtype; /* storage */
+    int32_t feature_axis; /* channel axis of features (LAYOUT) */
+} sbit__settings;
+
+/* The settings of a layer's weight or features; options live in `arena`. */
+SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
+                                           const sbit_graph *graph, sbit_node_id node,
+                                           sbit__arena *arena, sbit__settings *out,
+                                           sbit_error *error);
+SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
+                                         sbit_error *error);
+
+/* >>sites */
+typedef struct sbit__site_use {
+    sbit_node_id node;
+    uint32_t input;
+    struct sbit__site_use *next;
+} sbit__site_use;
+
+/* A tensor with a quantizer. */
+typedef struct sbit__site {
+    sbit_value_id value;
+    uint32_t target;
+    sbit_node_id layer;  /* the node whose settings these are */
+    const char *layer_name;
+    uint32_t input;      /* its input number, for weights */
+    sbit__settings settings;
+    int32_t axis;        /* of channels; -1: per tensor */
+    int64_t channels;
+    bool all_uses;       /* stands behind the producer: every use reads the quantized value */
+    sbit__site_use *uses; /* in the order added; not for all_uses */
+    bool enabled;
+    const char *reason;  /* why not */
+    bool fixed_range;
+    float fixed_min, fixed_max;
+    uint32_t group;      /* sites with one number share scale and zero point */
+    void *observer_state, *quantizer_state;
+    size_t observer_bytes, quantizer_bytes;
+    bool observed;
+    float *min, *max, *scale; /* [channels] */
+    int32_t *zero_point;
+} sbit__site;
+
+struct sbit_quant {
+    sbit_ctx *ctx;
+    sbit_graph *graph; /* simplified, float */
+    sbit_qconfig *config;
+    const sbit_profile_row *profile;
+    sbit__arena arena; /* sites' arrays and options */
+    sbit__site *sites;
+    size_t site_count, site_capacity;
+    sbit_session *session; /* of the current mode */
+    sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
+    bool calibrating, calibrated, use_weights, use_features;
+    int64_t batches_seen;
+};
+
+SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
+
+SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
+SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
+/* Splits a tensor's shape around an axis (-1: none). */
+SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
+                                               int32_t axis);
+SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
+SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
+/* Feeds one tensor to a site's observer; the error names the tensor. */
+SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
+                                        const sbit_tensor *tensor, sbit_error *error);
+SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
+/* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_node_id node);
+/* The zero point that goes with a range and a scale already chosen. */
+SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
+                                          int32_t qmax);
+/* The site of a node's activation input, NULL if that stays float. */
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, sbit_node_id node, uint32_t input);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_QUANT_PRIVATE_H */

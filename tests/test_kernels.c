@@ -1,0 +1,1035 @@
+/* split */
+/* test_kernels.c: every kernel on every instruction set of this machine, at the sizes where vector
+ * code goes wrong, against plain loops in double; the matrix and convolution drivers likewise.
+ * Arrays end where an unreadable page begins, so that one element too many is a crash. */
+#include "../src/kernels/kernels_private.h"
+#include "test.h"
+
+#include <sys/mman.h> /* mmap, mprotect */
+
+/* ---- memory with a forbidden page behind it */
+
+enum {
+    SLOTS = 8,
+    SLOT_BYTES = 8 << 20,
+    PAGE = 1 << 16 /* a multiple of any page size */
+};
+
+static unsigned char *slots[SLOTS];
+
+/* `bytes` that end at the forbidden page (or begin behind one); filled with NaN patterns. */
+static void *fenced(int slot, size_t bytes, bool behind)
+{
+    if (slots[slot] == NULL) {
+        void *block = mmap(NULL, SLOT_BYTES + 2 * PAGE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        slots[slot] = (unsigned char *)block + PAGE;
+        if (block == MAP_FAILED || mprotect(block, PAGE, PROT_NONE) != 0 ||
+            mprotect(slots[slot] + SLOT_BYTES, PAGE, PROT_NONE) != 0) {
+            printf("no memory\n");
+            exit(2);
+        }
+    }
+    if (bytes > SLOT_BYTES) {
+        printf("slot %d: %lu bytes are too many\n", slot, (unsigned long)bytes);
+        exit(2);
+    }
+    unsigned char *ptr = behind ? slots[slot] : slots[slot] + SLOT_BYTES - bytes;
+    memset(ptr, 0xff, bytes);
+    return ptr;
+}
+
+static float *fenced_floats(int slot, int64_t n)
+{
+    return (float *)fenced(slot, (size_t)n * sizeof(float), false);
+}
+
+/* ---- numbers */
+
+static uint32_t random_state = 1;
+
+static uint32_t random_bits(void)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return random_state >> 8;
+}
+
+static int64_t random_below(int64_t n)
+{
+    return (int64_t)random_bits() % n;
+}
+
+static float random_float(void) /* -1..1 */
+{
+    return (float)random_bits() / 8388608.0f - 1.0f;
+}
+
+static float *random_floats(int slot, int64_t n)
+{
+    float *x = fenced_floats(slot, n);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = random_float();
+    }
+    return x;
+}
+
+static uint32_t float_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float bits_float(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static bool same_float(float a, float b)
+{
+    return float_bits(a) == float_bits(b) || (a != a && b != b);
+}
+
+/* ---- which kernels are tested: the sets of this machine, or the forced one */
+
+static bool isa_tested(int isa)
+{
+    if (test_force_isa() != NULL && strcmp(test_force_isa(), sbit_isa_name((sbit_isa)isa)) != 0) {
+        return false;
+    }
+    return sbit_isa_available((sbit_isa)isa) && sbit__kernels_of((sbit_isa)isa) != NULL;
+}
+
+#define EACH_ISA(isa, kernels)                                                                     \
+    for (int isa = 1; isa < SBIT_ISA_COUNT; isa++)                                                 \
+        for (const sbit_kernels *kernels =                                                         \
+                 isa_tested(isa) ? sbit__kernels_of((sbit_isa)isa) : NULL;                         \
+             kernels != NULL; kernels = NULL)
+
+static sbit_ctx *ctx_of(int isa, int threads)
+{
+    sbit_ctx_desc desc;
+    sbit_error error;
+    sbit_ctx *ctx = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.threads = threads;
+    desc.force_isa = (sbit_isa)isa;
+    CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
+    return ctx;
+}
+
+TEST(isas_are_listed)
+{
+    int tested = 0;
+    for (int isa = 1; isa < SBIT_ISA_COUNT; isa++) {
+        tested += isa_tested(isa);
+        if (!isa_tested(isa)) {
+            printf("not tested here: %s\n", sbit_isa_name((sbit_isa)isa));
+        }
+    }
+    CHECK(tested > 0);
+    CHECK(sbit__kernels_of(SBIT_ISA_SCALAR) != NULL);
+    CHECK(sbit__kernels_of(SBIT_ISA_DEFAULT) == NULL);
+    EACH_ISA(isa, kernels)
+    {
+        sbit_ctx *ctx = ctx_of(isa, 1);
+        CHECK(kernels->isa == (sbit_isa)isa);
+        CHECK(sbit__kernels(ctx) == kernels);
+        sbit_ctx_destroy(ctx);
+    }
+}
+
+/* ---- activations and epilogues, in double */
+
+static double activate(double x, const sbit__epilogue *ep)
+{
+    if (ep == NULL) {
+        return x;
+    }
+    const double gate = x / 6.0 + 0.5;
+    switch (ep->activation) {
+    case SBIT__ACT_CLAMP:
+        return x < (double)ep->lo ? (double)ep->lo : x > (double)ep->hi ? (double)ep->hi : x;
+    case SBIT__ACT_HARDSWISH:
+        return x * (gate < 0 ? 0 : gate > 1 ? 1 : gate);
+    case SBIT__ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case SBIT__ACT_SILU:
+        return x / (1 + exp(-x));
+    case SBIT__ACT_LEAKY:
+        return x < 0 ? (double)ep->lo * x : x;
+    default:
+        return x;
+    }
+}
+
+static sbit__epilogue epilogue_number(int64_t number, const float *residual)
+{
+    sbit__epilogue ep;
+    memset(&ep, 0, sizeof ep);
+    ep.activation = (sbit__activation)(number % 6);
+    ep.lo = ep.activation == SBIT__ACT_LEAKY ? 0.1f : 0.0f;
+    ep.hi = number % 12 >= 6 ? 6.0f : (float)INFINITY;
+    ep.residual = residual;
+    return ep;
+}
+
+/* ---- single kernels */
+
+static void check_tile(const sbit_kernels *kernels, int64_t m, int64_t n, int64_t k, int64_t turn)
+{
+    const int64_t tm = kernels->tile_m, ldb = n + turn % 3 * 5, ldc = n + turn % 4;
+    const bool add = turn % 2 != 0, bias_rows = turn % 5 < 2, with_bias = turn % 3 != 0;
+    const float *a = random_floats(0, tm * k);
+    const float *b = random_floats(1, k > 0 ? (k - 1) * ldb + n : 0);
+    const float *bias = random_floats(2, bias_rows ? m : n);
+    const float *residual = random_floats(3, (m - 1) * ldc + n);
+    float *c = random_floats(4, (m - 1) * ldc + n), *before = random_floats(5, (m - 1) * ldc + n);
+    memcpy(c, before, (size_t)((m - 1) * ldc + n) * sizeof(float));
+    const sbit__epilogue ep = epilogue_number(turn, turn % 7 < 3 ? residual : NULL);
+    const sbit__epilogue *used = turn % 11 != 0 ? &ep : NULL;
+    kernels->f32_gemm_tile(m, n, k, a, b, ldb, c, ldc, add, with_bias ? bias : NULL, bias_rows,
+                           used);
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < ldc && i * ldc + j < (m - 1) * ldc + n; j++) {
+            const int64_t at = i * ldc + j;
+            if (j >= n) {
+                CHECK(same_float(c[at], before[at])); /* between the rows */
+                continue;
+            }
+            double sum = add ? (double)before[at] : 0.0, size = 1.0;
+            for (int64_t p = 0; p < k; p++) {
+                sum += (double)a[p * tm + i] * (double)b[p * ldb + j];
+                size += fabs((double)a[p * tm + i] * (double)b[p * ldb + j]);
+            }
+            sum += with_bias ? (double)bias[bias_rows ? i : j] : 0.0;
+            sum += used != NULL && ep.residual != NULL ? (double)residual[at] : 0.0;
+            CHECK_NEAR((double)c[at], activate(sum, used), 1e-6 * size);
+        }
+    }
+}
+
+TEST(gemm_tile)
+{
+    static const int64_t depths[] = {0, 1, 2, 9, 70};
+    EACH_ISA(isa, kernels)
+    {
+        int64_t turn = 0;
+        for (int64_t m = 1; m <= kernels->tile_m; m++) {
+            for (int64_t n = 1; n <= kernels->tile_n; n++) {
+                for (size_t d = 0; d < SBIT__COUNT_OF(depths); d++, turn++) {
+                    check_tile(kernels, m, n, depths[d], turn);
+                }
+            }
+        }
+    }
+}
+
+static double unary(sbit__unary op, double x)
+{
+    const double gate = x / 6.0 + 0.5;
+    switch (op) {
+    case SBIT__UNARY_ABS:
+        return fabs(x);
+    case SBIT__UNARY_NEG:
+        return -x;
+    case SBIT__UNARY_EXP:
+        return exp(x);
+    case SBIT__UNARY_LOG:
+        return log(x);
+    case SBIT__UNARY_SQRT:
+        return sqrt(x);
+    case SBIT__UNARY_RECIPROCAL:
+        return 1 / x;
+    case SBIT__UNARY_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case SBIT__UNARY_TANH:
+        return tanh(x);
+    case SBIT__UNARY_ERF:
+        return erf(x);
+    case SBIT__UNARY_GELU:
+        return 0.5 * x * erfc(-x / sqrt(2.0));
+    case SBIT__UNARY_GELU_TANH:
+        return x * (1 / (1 + exp(-2 * sqrt(2 / 3.14159265358979) * (x + 0.044715 * x * x * x))));
+    case SBIT__UNARY_SILU:
+        return x * (1 / (1 + exp(-x)));
+    case SBIT__UNARY_HARDSWISH:
+        return x * (gate < 0 ? 0 : gate > 1 ? 1 : gate);
+    case SBIT__UNARY_FLOOR:
+        return floor(x);
+    case SBIT__UNARY_CEIL:
+        return ceil(x);
+    case SBIT__UNARY_ROUND:
+        return nearbyint(x);
+    case SBIT__UNARY_SOFTPLUS:
+        return (x > 0 ? x : x - x == 0 || x < 0 ? 0 : x) + log1p(exp(-fabs(x)));
+    case SBIT__UNARY_MISH:
+        return x * tanh(log1p(exp(x)));
+    default:
+        return x;
+    }
+}
+
+/* 4 units in the last place + 1e-7, infinities and NaN exactly, exact operations exactly. */
+static bool unary_close(sbit__unary op, double x, float got, double wanted)
+{
+    if (op == SBIT__UNARY_ABS || op == SBIT__UNARY_NEG || op == SBIT__UNARY_SQRT ||
+        op == SBIT__UNARY_RECIPROCAL || op == SBIT__UNARY_FLOOR || op == SBIT__UNARY_CEIL ||
+        op == SBIT__UNARY_ROUND) {
+        return (double)got == (double)(float)wanted || (got != got && wanted != wanted);
+    }
+    if (wanted != wanted || got != got) {
+        return wanted != wanted && got != got;
+    }
+    if (fabs(wanted) > 3.4028e38 || fabs((double)got) > 3.4028e38) {
+        return fabs(wanted) > 3.4028e38 && fabs((double)got) > 3.4028e38 &&
+               (wanted > 0) == (got > 0);
+    }
+    (void)x;
+    return fabs((double)got - wanted) <= 1e-7 + fabs(wanted) * 4 * 1.1920929e-7 * 0.5 * 2;
+}
+
+TEST(unary_functions)
+{
+    enum { COUNT = 60000 };
+    static const float special[] = {
+        0.0f,     -0.0f,    1.0f,     -1.0f,     0.5f,    1.5f,   2.5f,    -2.5f,   1e-40f, -1e-40f,
+        88.0f,    -88.0f,   89.5f,    -104.5f,   -87.5f,  -95.0f, 0.625f,  0.9f,    -0.9f,  3.4e38f,
+        -3.4e38f, INFINITY, -INFINITY, NAN,      8388609.0f, 8388607.5f, -8388607.5f, 4194303.5f,
+        2147483648.0f, -2147483648.0f, 3e9f, 1.17549435e-38f, 20.0f, -20.0f, 100.0f};
+    float *x = fenced_floats(0, COUNT), *y = fenced_floats(1, COUNT);
+    for (int i = 0; i < COUNT; i++) { /* all exponents, then where the functions bend */
+        x[i] = i < COUNT / 2 ? bits_float((uint32_t)i * 143165u) : random_float() * 12.0f;
+    }
+    memcpy(x, special, sizeof special);
+    for (int op = 0; op < SBIT__UNARY_COUNT; op++) {
+        EACH_ISA(isa, kernels)
+        {
+            int wrong = 0;
+            kernels->f32_unary((sbit__unary)op, COUNT, x, y);
+            for (int i = 0; i < COUNT && wrong < 5; i++) {
+                const double wanted = unary((sbit__unary)op, (double)x[i]);
+                if (!unary_close((sbit__unary)op, (double)x[i], y[i], wanted)) {
+                    wrong++;
+                    test_failed(__FILE__, __LINE__, "%s: unary %d of %.9g is %.9g, wanted %.9g",
+                                sbit_isa_name((sbit_isa)isa), op, (double)x[i], (double)y[i],
+                                wanted);
+                }
+            }
+        }
+    }
+}
+
+/* The same value wherever an element stands; nothing beyond n is touched; in place. */
+TEST(unary_sizes)
+{
+    for (int op = 0; op < SBIT__UNARY_COUNT; op++) {
+        EACH_ISA(isa, kernels)
+        {
+            float all[80];
+            const float *x = random_floats(0, 80);
+            kernels->f32_unary((sbit__unary)op, 80, x, all);
+            for (int64_t n = 0; n < 40; n++) {
+                float *y = fenced_floats(1, n);
+                float *z = (float *)fenced(2, (size_t)(n + 1) * sizeof(float), true);
+                kernels->f32_unary((sbit__unary)op, n, x + n, y); /* any alignment */
+                memcpy(z, x, (size_t)(n + 1) * sizeof(float));
+                kernels->f32_unary((sbit__unary)op, n, z, z);
+                for (int64_t i = 0; i < n; i++) {
+                    CHECK(same_float(y[i], all[n + i]));
+                    CHECK(same_float(z[i], all[i]));
+                }
+                CHECK(same_float(z[n], x[n]));
+            }
+        }
+    }
+}
+
+static float binary(sbit__binary op, float a, float b)
+{
+    switch (op) {
+    case SBIT__BINARY_ADD:
+        return a + b;
+    case SBIT__BINARY_SUB:
+        return a - b;
+    case SBIT__BINARY_MUL:
+        return a * b;
+    case SBIT__BINARY_DIV:
+        return a / b;
+    case SBIT__BINARY_MAX:
+        return a != a || b != b ? NAN : a > b ? a : b;
+    default:
+        return a != a || b != b ? NAN : a < b ? a : b;
+    }
+}
+
+TEST(binary_operations)
+{
+    for (int op = 0; op < SBIT__BINARY_COUNT; op++) {
+        EACH_ISA(isa, kernels)
+        {
+            for (int64_t n = 0; n < 40; n++) {
+                for (int steps = 0; steps < 4; steps++) {
+                    const int64_t sa = steps & 1, sb = steps >> 1, one = n > 0;
+                    float *a = random_floats(0, sa ? n : one), *b = random_floats(1, sb ? n : one);
+                    float *y = fenced_floats(2, n), copy[40], *z = fenced_floats(3, n);
+                    if (n > 2) {
+                        a[sa * (n / 2)] = n % 3 == 0 ? NAN : a[0];
+                        b[sb * (n - 1)] = n % 5 == 0 ? NAN : b[0];
+                    }
+                    kernels->f32_binary((sbit__binary)op, n, a, sa, b, sb, y);
+                    for (int64_t i = 0; i < n; i++) {
+                        CHECK(same_float(y[i], binary((sbit__binary)op, a[sa * i], b[sb * i])));
+                        copy[i] = y[i];
+                    }
+                    if (sa != 0) { /* in place, left and right */
+                        memcpy(z, a, (size_t)n * sizeof(float));
+                        kernels->f32_binary((sbit__binary)op, n, z, sa, b, sb, z);
+                        CHECK(n == 0 || memcmp(z, copy, (size_t)n * sizeof(float)) == 0);
+                    }
+                    if (sb != 0) {
+                        memcpy(z, b, (size_t)n * sizeof(float));
+                        kernels->f32_binary((sbit__binary)op, n, a, sa, z, sb, z);
+                        CHECK(n == 0 || memcmp(z, copy, (size_t)n * sizeof(float)) == 0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(activations)
+{
+    EACH_ISA(isa, kernels)
+    {
+        for (int64_t n = 0; n < 40; n++) {
+            for (int64_t number = 0; number < 12; number++) {
+                const sbit__epilogue ep = epilogue_number(number, NULL);
+                float *x = random_floats(0, n), before[40];
+                for (int64_t i = 0; i < n; i++) {
+                    x[i] = before[i] = i == 7 ? NAN : x[i] * 10.0f;
+                }
+                kernels->f32_activate(n, x, &ep);
+                for (int64_t i = 0; i < n; i++) {
+                    const double wanted = activate((double)before[i], &ep);
+                    if (i == 7) {
+                        CHECK(x[i] != x[i]); /* Relu and Clip keep NaN */
+                    } else {
+                        CHECK_NEAR((double)x[i], wanted, 1e-7 + 5e-7 * fabs(wanted));
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(scale_add)
+{
+    EACH_ISA(isa, kernels)
+    {
+        for (int64_t n = 0; n < 40; n++) {
+            const float *x = random_floats(0, n);
+            float *y = fenced_floats(1, n);
+            kernels->f32_scale_add(n, x, 3.25f, -0.5f, y);
+            for (int64_t i = 0; i < n; i++) {
+                CHECK_NEAR((double)y[i], (double)x[i] * 3.25 - 0.5, 5e-7);
+            }
+        }
+    }
+}
+
+TEST(reductions)
+{
+    static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 1023, 1025,
+                                    5000};
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
+            const int64_t n = sizes[s];
+            const float *x = random_floats(0, n), *w = random_floats(1, n);
+            double sum = 0, size = 0, dot = 0, least = INFINITY, most = -INFINITY;
+            for (int64_t i = 0; i < n; i++) {
+                sum += (double)x[i];
+                size += fabs((double)x[i]);
+                dot += (double)x[i] * (double)w[i];
+                least = fmin(least, (double)x[i]);
+                most = fmax(most, (double)x[i]);
+            }
+            float lo = 0, hi = 0;
+            bool finite = false;
+            kernels->f32_minmax(n, x, &lo, &hi, &finite);
+            CHECK_NEAR((double)kernels->f32_sum(n, x), sum, 1e-6 * size);
+            CHECK_NEAR((double)kernels->f32_dot(n, x, w), dot, 1e-6 * size);
+            CHECK((double)kernels->f32_max(n, x) == most);
+            CHECK((double)lo == least && (double)hi == most && finite);
+        }
+    }
+}
+
+TEST(reductions_meet_nan_and_infinity)
+{
+    EACH_ISA(isa, kernels)
+    {
+        for (int64_t n = 1; n < 40; n++) {
+            for (int64_t at = 0; at < n; at++) {
+                float *x = random_floats(0, n), lo, hi;
+                bool finite = true;
+                x[at] = NAN;
+                kernels->f32_minmax(n, x, &lo, &hi, &finite);
+                CHECK(!finite && lo == lo && hi == hi);
+                CHECK(isnan((double)kernels->f32_max(n, x)));
+                x[at] = -INFINITY;
+                kernels->f32_minmax(n, x, &lo, &hi, &finite);
+                CHECK(!finite && lo == -INFINITY);
+                x[at] = INFINITY;
+                kernels->f32_minmax(n, x, &lo, &hi, &finite);
+                CHECK(!finite && hi == INFINITY);
+            }
+        }
+    }
+}
+
+TEST(sum_is_accurate) /* a plain float loop is off by more than 1 here */
+{
+    enum { COUNT = 1000000 };
+    float *x = fenced_floats(0, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = 0.1f;
+    }
+    EACH_ISA(isa, kernels)
+    {
+        CHECK_NEAR((double)kernels->f32_sum(COUNT, x), 100000.0, 0.02);
+    }
+}
+
+TEST(softmax)
+{
+    static const int64_t sizes[] = {0, 1, 2, 7, 8, 9, 16, 17, 33, 100, 1000, 3000};
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
+            const int64_t n = sizes[s];
+            float *x = random_floats(0, n), *y = fenced_floats(1, n);
+            double sum = 0, most = -INFINITY, total = 0;
+            for (int64_t i = 0; i < n; i++) {
+                x[i] = x[i] * 20 + 300; /* overflows without the maximum */
+                most = fmax(most, (double)x[i]);
+            }
+            for (int64_t i = 0; i < n; i++) {
+                sum += exp((double)x[i] - most);
+            }
+            kernels->f32_softmax(n, x, y);
+            for (int64_t i = 0; i < n; i++) {
+                CHECK_NEAR((double)y[i], exp((double)x[i] - most) / sum, 1e-6);
+                total += (double)y[i];
+            }
+            CHECK_NEAR(total, n > 0 ? 1.0 : 0.0, 2e-6);
+            kernels->f32_softmax(n, x, x);
+            CHECK(n == 0 || memcmp(x, y, (size_t)n * sizeof(float)) == 0);
+        }
+    }
+}
+
+TEST(depthwise_row)
+{
+    static const int64_t widths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 40, 63, 65, 100};
+    EACH_ISA(isa, kernels)
+    {
+        int64_t turn = 0;
+        for (size_t s = 0; s < SBIT__COUNT_OF(widths); s++) {
+            for (int64_t shape = 0; shape < 5 * 3 * 2; shape++, turn++) {
+                const int64_t out_w = widths[s], kw = 1 + shape % 5, stride = 1 + shape / 5 % 3;
+                const int64_t dilation = 1 + shape / 15, kh = 1 + turn % 4;
+                const int64_t n = (out_w - 1) * stride + (kw - 1) * dilation + 1;
+                const float *rows[4];
+                for (int64_t i = 0; i < kh; i++) {
+                    rows[i] = random_floats((int)i, n);
+                }
+                const float *w = random_floats(4, kh * kw), *residual = random_floats(5, out_w);
+                float *y = fenced_floats(6, out_w);
+                const sbit__epilogue ep = epilogue_number(turn, turn % 4 < 2 ? residual : NULL);
+                kernels->f32_depthwise_row(out_w, kh, kw, stride, dilation, rows, w, 0.25f, y,
+                                           turn % 5 != 0 ? &ep : NULL);
+                for (int64_t x = 0; x < out_w; x++) {
+                    double sum = 0.25 + (turn % 5 != 0 && turn % 4 < 2 ? (double)residual[x] : 0.0);
+                    for (int64_t i = 0; i < kh * kw; i++) {
+                        sum += (double)w[i] *
+                               (double)rows[i / kw][x * stride + i % kw * dilation];
+                    }
+                    CHECK_NEAR((double)y[x], activate(sum, turn % 5 != 0 ? &ep : NULL), 1e-5);
+                }
+            }
+        }
+    }
+}
+
+/* ---- quantization */
+
+TEST(quantize_known_ties)
+{
+    static const float x[] = {0.25f, 0.75f, 1.25f, 1.75f};
+    static const uint8_t wanted[] = {0, 2, 2, 4}; /* scale 0.5: 0.5, 1.5, 2.5, 3.5 to even */
+    static const float y[] = {2.5f, 3.5f, -2.5f, -3.5f};
+    static const int8_t wanted_y[] = {2, 4, -2, -4};
+    const float odd = -2.5f, scale = 5.0f / 255.0f; /* -127.49999 when divided, not -127.5 */
+    EACH_ISA(isa, kernels)
+    {
+        uint8_t u[4];
+        int8_t s[4], one;
+        kernels->f32_quantize_u8(4, x, 0.5f, 0, 0, 255, u);
+        CHECK_MEM(u, wanted, 4);
+        kernels->f32_quantize_s8(4, y, 1.0f, 0, -128, 127, s);
+        CHECK_MEM(s, wanted_y, 4);
+        kernels->f32_quantize_s8(1, &odd, scale, 0, -128, 127, &one);
+        CHECK_EQ_I64(one, -127);
+    }
+}
+
+/* x = k + 1/2 is rounded to the even neighbour before the zero point is added, whatever that is. */
+TEST(quantize_all_ties)
+{
+    static const int32_t zero_points[] = {0, 1, 127, 128};
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t z = 0; z < SBIT__COUNT_OF(zero_points); z++) {
+            const int32_t zp = zero_points[z];
+            float x[400];
+            uint8_t u[400];
+            int8_t s[400];
+            int n = 0;
+            for (int k = -130; k <= 260; k++) {
+                x[n++] = ((float)k + 0.5f) * 0.25f;
+            }
+            kernels->f32_quantize_u8(n, x, 0.25f, zp, 0, 255, u);
+            kernels->f32_quantize_s8(n, x, 0.25f, zp - 128, -128, 127, s);
+            for (int i = 0; i < n; i++) {
+                const int k = i - 130, even = k % 2 == 0 ? k : k + 1, q = even + zp;
+                CHECK_EQ_I64(u[i], q < 0 ? 0 : q > 255 ? 255 : q);
+                CHECK_EQ_I64(s[i] + 128, q < 0 ? 0 : q > 255 ? 255 : q);
+            }
+        }
+    }
+}
+
+TEST(quantize_beyond_numbers)
+{
+    static const float x[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f, 3e9f, -3e9f, 2147483648.0f,
+                              -2147483648.0f, -0.0f, 1e-45f, -NAN};
+    static const uint8_t wanted[] = {7, 250, 3, 250, 3, 250, 3, 250, 3, 7, 7, 7};
+    EACH_ISA(isa, kernels)
+    {
+        uint8_t u[12];
+        int8_t s[12];
+        float f[12];
+        kernels->f32_quantize_u8(12, x, 1.0f, 7, 3, 250, u);
+        kernels->f32_quantize_s8(12, x, 1.0f, 7 - 128, 3 - 128, 250 - 128, s);
+        kernels->f32_fake_quantize(12, x, 1.0f, 7, 3, 250, f);
+        for (int i = 0; i < 12; i++) {
+            CHECK_EQ_I64(u[i], wanted[i]);
+            CHECK_EQ_I64(s[i] + 128, wanted[i]);
+            CHECK(float_bits(f[i]) == float_bits((float)(wanted[i] - 7)));
+        }
+    }
+}
+
+TEST(quantize_sizes_and_bits)
+{
+    const sbit_kernels *ref = sbit__kernels_of(SBIT_ISA_SCALAR);
+    EACH_ISA(isa, kernels)
+    {
+        for (int64_t n = 0; n < 150; n++) {
+            const float scale = 0.001f + 0.1f * fabsf(random_float());
+            const int32_t zp = (int32_t)random_below(256), wide = (int32_t)random_below(60000);
+            float *x = random_floats(0, n), *f = fenced_floats(4, n), *g = fenced_floats(5, n);
+            for (int64_t i = 0; i < n; i++) {
+                x[i] = n % 2 != 0 ? x[i] * 20.0f
+                                  : ((float)random_below(300) - 150.0f) * 0.5f * scale;
+            }
+            uint8_t *u = (uint8_t *)fenced(1, (size_t)n, false), u0[150];
+            int8_t *s = (int8_t *)fenced(2, (size_t)n, false), s0[150];
+            kernels->f32_quantize_u8(n, x, scale, zp, 0, 255, u);
+            ref->f32_quantize_u8(n, x, scale, zp, 0, 255, u0);
+            CHECK_MEM(u, u0, (size_t)n);
+            kernels->f32_quantize_s8(n, x, scale, zp - 128, -127, 127, s);
+            ref->f32_quantize_s8(n, x, scale, zp - 128, -127, 127, s0);
+            CHECK_MEM(s, s0, (size_t)n);
+            kernels->f32_dequantize_u8(n, u, scale, zp, f);
+            ref->f32_dequantize_u8(n, u, scale, zp, g);
+            CHECK_MEM(f, g, (size_t)n * sizeof(float));
+            kernels->f32_fake_quantize(n, x, scale, zp, 0, 255, f);
+            CHECK_MEM(f, g, (size_t)n * sizeof(float)); /* the same bits as the pair */
+            kernels->f32_dequantize_s8(n, s, scale, zp - 128, f);
+            ref->f32_dequantize_s8(n, s, scale, zp - 128, g);
+            CHECK_MEM(f, g, (size_t)n * sizeof(float));
+            ref->f32_fake_quantize(n, x, scale / 1000, wide, 0, 65535, g);
+            kernels->f32_fake_quantize(n, x, scale / 1000, wide, 0, 65535, f);
+            CHECK_MEM(f, g, (size_t)n * sizeof(float));
+            ref->f32_fake_quantize(n, x, 1e-9f, 0, INT32_MIN, INT32_MAX, g);
+            kernels->f32_fake_quantize(n, x, 1e-9f, 0, INT32_MIN, INT32_MAX, f);
+            CHECK_MEM(f, g, (size_t)n * sizeof(float));
+            memcpy(f, x, (size_t)n * sizeof(float)); /* in place */
+            ref->f32_fake_quantize(n, x, scale, zp, 0, 15, g);
+            kernels->f32_fake_quantize(n, f, scale, zp, 0, 15, f);
+            CHECK_MEM(f, g, (size_t)n * sizeof(float));
+        }
+    }
+}
+
+TEST(dequantize_all_values)
+{
+    EACH_ISA(isa, kernels)
+    {
+        uint8_t u[256];
+        int8_t s[256];
+        float f[256], g[256];
+        for (int i = 0; i < 256; i++) {
+            u[i] = (uint8_t)i;
+            s[i] = (int8_t)(i - 128);
+        }
+        kernels->f32_dequantize_u8(256, u, 0.1f, 13, f);
+        kernels->f32_dequantize_s8(256, s, 0.1f, 13, g);
+        for (int i = 0; i < 256; i++) {
+            const float wanted = (float)(i - 13) * 0.1f, wanted_s = (float)(i - 141) * 0.1f;
+            CHECK(float_bits(f[i]) == float_bits(wanted));
+            CHECK(float_bits(g[i]) == float_bits(wanted_s));
+        }
+    }
+}
+
+TEST(histogram)
+{
+    static const float x[] = {-1.0f, 0.0f, 0.24f, 0.25f, 0.5f, 0.99f, 1.0f, 7.0f, NAN, INFINITY};
+    EACH_ISA(isa, kernels)
+    {
+        uint64_t counts[4] = {0, 0, 0, 100};
+        kernels->f32_histogram(10, x, 0.0f, 1.0f, 4, counts);
+        CHECK_EQ_I64(counts[0], 3);
+        CHECK_EQ_I64(counts[1], 1);
+        CHECK_EQ_I64(counts[2], 1);
+        CHECK_EQ_I64(counts[3], 104);
+        kernels->f32_histogram(3, x, 2.0f, 2.0f, 4, counts); /* empty range */
+        CHECK_EQ_I64(counts[0], 6);
+    }
+}
+
+/* ---- drivers */
+
+static void count_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    unsigned char *seen = (unsigned char *)task;
+    CHECK(worker >= 0 && worker < 4);
+    for (int64_t i = begin; i < end; i++) {
+        seen[i]++; /* no two pieces share an index */
+    }
+}
+
+TEST(parallel_range)
+{
+    sbit_ctx *ctx = ctx_of(SBIT_ISA_DEFAULT, 4);
+    for (int64_t n = 0; n < 200; n += n < 20 ? 1 : 37) {
+        for (int64_t grain = 0; grain < 70; grain += 23) {
+            unsigned char seen[200] = {0};
+            sbit__parallel_range(ctx, n, grain, count_range, seen);
+            for (int64_t i = 0; i < 200; i++) {
+                CHECK_EQ_I64(seen[i], i < n);
+            }
+        }
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+typedef struct gemm_case {
+    int64_t m, n, k;
+    bool trans_a, trans_b, pack_a, pack_b, bias_rows;
+    float alpha;
+    int64_t turn;
+} gemm_case;
+
+static void run_gemm(int isa, int threads, const gemm_case *t, const sbit__gemm *operands,
+                     float *result)
+{
+    sbit_ctx *ctx = ctx_of(isa, threads);
+    sbit__gemm g = *operands;
+    const float pack_alpha = t->turn % 2 != 0 ? t->alpha : 1.0f;
+    if (t->pack_a) {
+        float *packed = (float *)fenced(5, sbit__gemm_pack_a_bytes(ctx, t->m, t->k), false);
+        sbit__gemm_pack_a(ctx, t->m, t->k, g.a, g.lda, t->trans_a, pack_alpha, packed);
+        g.packed_a = packed;
+    }
+    if (t->pack_b) {
+        const bool both = t->pack_a;
+        float *packed = (float *)fenced(6, sbit__gemm_pack_b_bytes(ctx, t->n, t->k), false);
+        sbit__gemm_pack_b(ctx, t->n, t->k, g.b, g.ldb, t->trans_b, both ? 1.0f : pack_alpha,
+                          packed);
+        g.packed_b = packed;
+    }
+    if ((t->pack_a || t->pack_b) && pack_alpha != 1.0f) {
+        g.alpha = 1.0f; /* it is in the packed operand */
+    }
+    void *scratch = fenced(7, sbit__gemm_scratch_bytes(ctx, &g), false);
+    g.c = result;
+    sbit__gemm_run(ctx, &g, scratch);
+    sbit_ctx_destroy(ctx);
+}
+
+static void check_gemm(int isa, const gemm_case *t)
+{
+    const int64_t turn = t->turn, m = t->m, n = t->n, k = t->k, ldc = n + turn % 3;
+    const int64_t a_rows = t->trans_a ? k : m, a_cols = t->trans_a ? m : k;
+    const int64_t b_rows = t->trans_b ? n : k, b_cols = t->trans_b ? k : n;
+    const int64_t c_size = m > 0 && n > 0 ? (m - 1) * ldc + n : 0;
+    sbit__gemm g;
+    memset(&g, 0, sizeof g);
+    g.m = m, g.n = n, g.k = k;
+    g.lda = a_cols + turn % 2;
+    g.ldb = b_cols + turn % 3;
+    g.ldc = ldc;
+    g.trans_a = t->trans_a, g.trans_b = t->trans_b;
+    g.alpha = t->alpha;
+    const float *a = random_floats(0, a_rows * g.lda), *b = random_floats(1, b_rows * g.ldb);
+    const float *bias = random_floats(2, t->bias_rows ? m : n);
+    float *c = fenced_floats(3, c_size), *first = fenced_floats(4, 2 * c_size);
+    float *residual = first + c_size;
+    for (int64_t i = 0; i < c_size; i++) {
+        residual[i] = random_float();
+    }
+    g.a = a, g.b = b;
+    g.bias = turn % 3 != 0 ? bias : NULL;
+    g.bias_rows = t->bias_rows;
+    const sbit__epilogue ep = epilogue_number(turn, turn % 4 == 1 ? residual : NULL);
+    g.epilogue = turn % 5 != 0 ? &ep : NULL;
+    run_gemm(isa, 1, t, &g, c);
+    memcpy(first, c, (size_t)c_size * sizeof(float));
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0, size = 1;
+            for (int64_t p = 0; p < k; p++) {
+                const double term = (double)t->alpha *
+                                    (double)(t->trans_a ? a[p * g.lda + i] : a[i * g.lda + p]) *
+                                    (double)(t->trans_b ? b[j * g.ldb + p] : b[p * g.ldb + j]);
+                sum += term;
+                size += fabs(term);
+            }
+            sum += g.bias != NULL ? (double)bias[t->bias_rows ? i : j] : 0.0;
+            sum += g.epilogue != NULL && ep.residual != NULL ? (double)residual[i * ldc + j] : 0.0;
+            if (!CHECK_NEAR((double)c[i * ldc + j], activate(sum, g.epilogue), 2e-6 * size)) {
+                printf("  isa %d m %d n %d k %d turn %d at %d %d\n", isa, (int)m, (int)n, (int)k,
+                       (int)turn, (int)i, (int)j);
+                return;
+            }
+        }
+    }
+    for (int threads = 2; threads <= 4; threads += 2) { /* threads change no bit */
+        memset(c, 0xff, (size_t)c_size * sizeof(float));
+        run_gemm(isa, threads, t, &g, c);
+        CHECK(c_size == 0 || memcmp(c, first, (size_t)c_size * sizeof(float)) == 0);
+    }
+}
+
+TEST(gemm_driver)
+{
+    static const int64_t sizes[][3] = {
+        {1, 1, 1},     {0, 5, 3},      {5, 0, 3},     {3, 5, 0},     {1, 10, 64},   {1, 1000, 37},
+        {2, 33, 300},  {4, 17, 600},   {5, 100, 20},  {6, 16, 272},  {7, 17, 273},  {12, 32, 100},
+        {13, 33, 180}, {24, 48, 500},  {25, 50, 90},  {64, 64, 64},  {145, 20, 30}, {150, 530, 40},
+        {30, 600, 20}, {70, 70, 1100}, {1, 300, 3000}};
+    EACH_ISA(isa, kernels)
+    {
+        int64_t turn = 0;
+        for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
+            for (int form = 0; form < 16; form++, turn++) {
+                gemm_case t;
+                t.m = sizes[s][0], t.n = sizes[s][1], t.k = sizes[s][2];
+                t.trans_a = (form & 1) != 0, t.trans_b = (form & 2) != 0;
+                t.pack_a = (form & 4) != 0, t.pack_b = (form & 8) != 0;
+                t.bias_rows = turn % 2 == 0;
+                t.alpha = turn % 3 == 1 ? 0.5f : 1.0f;
+                t.turn = turn;
+                check_gemm(isa, &t);
+            }
+        }
+    }
+}
+
+/* The plain loops. */
+static double conv_at(const sbit__conv_shape *s, const float *x, const float *w, int64_t image,
+                      int64_t channel, const int64_t o[3], double *size)
+{
+    const int64_t in_group = s->in_channels / s->groups, out_group = s->out_channels / s->groups;
+    const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    double sum = 0;
+    for (int64_t c = 0; c < in_group; c++) {
+        const float *plane = x + (image * s->in_channels + channel / out_group * in_group + c) *
+                                     s->in[0] * s->in[1] * s->in[2];
+        for (int64_t t = 0; t < taps; t++) {
+            const int64_t k[3] = {t / s->kernel[2] / s->kernel[1], t / s->kernel[2] % s->kernel[1],
+                                  t % s->kernel[2]};
+            int64_t i[3];
+            bool inside = true;
+            for (int d = 0; d < 3; d++) {
+                i[d] = o[d] * s->stride[d] - s->pad_begin[d] + k[d] * s->dilation[d];
+                inside = inside && i[d] >= 0 && i[d] < s->in[d];
+            }
+            if (inside) {
+                const double term = (double)plane[(i[0] * s->in[1] + i[1]) * s->in[2] + i[2]] *
+                                    (double)w[(channel * in_group + c) * taps + t];
+                sum += term;
+                *size += fabs(term);
+            }
+        }
+    }
+    return sum;
+}
+
+static int64_t out_size(const sbit__conv_shape *s, int d, int64_t pad_end)
+{
+    const int64_t reach = (s->kernel[d] - 1) * s->dilation[d] + 1;
+    return (s->in[d] + s->pad_begin[d] + pad_end - reach) / s->stride[d] + 1;
+}
+
+static void run_conv(int isa, int threads, const sbit__conv_shape *s, const float *x,
+                     const float *w, const float *bias, const sbit__epilogue *ep, float *y)
+{
+    sbit_ctx *ctx = ctx_of(isa, threads);
+    sbit__conv conv;
+    sbit__conv_plan(ctx, s, &conv);
+    float *packed = (float *)fenced(5, conv.packed_bytes, false);
+    sbit__conv_pack(ctx, &conv, w, packed);
+    void *scratch = fenced(6, conv.scratch_bytes, false);
+    sbit__conv_run(ctx, &conv, x, packed, bias, ep, y, scratch);
+    sbit_ctx_destroy(ctx);
+}
+
+static void print_shape(const sbit__conv_shape *s)
+{
+    printf("  batch %d groups %d channels %d -> %d in %dx%dx%d out %dx%dx%d kernel %dx%dx%d stride "
+           "%d %d %d dilation %d %d %d pad %d %d %d\n",
+           (int)s->batch, (int)s->groups, (int)s->in_channels, (int)s->out_channels, (int)s->in[0],
+           (int)s->in[1], (int)s->in[2], (int)s->out[0], (int)s->out[1], (int)s->out[2],
+           (int)s->kernel[0], (int)s->kernel[1], (int)s->kernel[2], (int)s->stride[0],
+           (int)s->stride[1], (int)s->stride[2], (int)s->dilation[0], (int)s->dilation[1],
+           (int)s->dilation[2], (int)s->pad_begin[0], (int)s->pad_begin[1], (int)s->pad_begin[2]);
+}
+
+static void check_conv(int isa, const sbit__conv_shape *s, int64_t turn)
+{
+    const int64_t taps = s->kernel[0] * s->kernel[1] * s->kernel[2];
+    const int64_t in_size = s->in[0] * s->in[1] * s->in[2];
+    const int64_t out_pixels = s->out[0] * s->out[1] * s->out[2];
+    const int64_t y_size = s->batch * s->out_channels * out_pixels;
+    const float *x = random_floats(0, s->batch * s->in_channels * in_size);
+    const float *w = random_floats(1, s->out_channels * (s->in_channels / s->groups) * taps);
+    const float *bias = random_floats(2, s->out_channels);
+    const float *residual = random_floats(3, y_size);
+    float *y = fenced_floats(4, y_size), *first = fenced_floats(7, y_size);
+    const sbit__epilogue ep = epilogue_number(turn, turn % 4 == 1 ? residual : NULL);
+    const sbit__epilogue *used = turn % 5 != 0 ? &ep : NULL;
+    const float *used_bias = turn % 3 != 0 ? bias : NULL;
+    run_conv(isa, 1, s, x, w, used_bias, used, y);
+    memcpy(first, y, (size_t)y_size * sizeof(float));
+    for (int64_t i = 0; i < y_size; i++) {
+        const int64_t at = i % out_pixels, channel = i / out_pixels % s->out_channels;
+        const int64_t o[3] = {at / s->out[2] / s->out[1], at / s->out[2] % s->out[1],
+                              at % s->out[2]};
+        double size = 1;
+        double sum = conv_at(s, x, w, i / out_pixels / s->out_channels, channel, o, &size);
+        sum += used_bias != NULL ? (double)bias[channel] : 0.0;
+        sum += used != NULL && ep.residual != NULL ? (double)residual[i] : 0.0;
+        if (!CHECK_NEAR((double)y[i], activate(sum, used), 2e-6 * size)) {
+            printf("  isa %d turn %d at %d\n", isa, (int)turn, (int)i);
+            print_shape(s);
+            return;
+        }
+    }
+    for (int threads = 2; threads <= 4; threads += 2) {
+        memset(y, 0xff, (size_t)y_size * sizeof(float));
+        run_conv(isa, threads, s, x, w, used_bias, used, y);
+        if (!CHECK(memcmp(y, first, (size_t)y_size * sizeof(float)) == 0)) {
+            print_shape(s);
+        }
+    }
+}
+
+/* groups, channels of a group in and out, batch, then in, kernel, stride, dilation, begin and end
+ * padding of height and width */
+static const int64_t conv_shapes[][14] = {
+    {1, 3, 16, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 16, 16, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},
+    {1, 8, 12, 2, 16, 16, 3, 3, 2, 2, 1, 1, 1, 1},   {1, 40, 20, 3, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1},
+    {1, 64, 30, 5, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1},    {1, 20, 30, 3, 7, 7, 3, 3, 1, 1, 1, 1, 1, 1},
+    {1, 30, 24, 1, 14, 14, 1, 1, 1, 1, 1, 1, 0, 0},  {1, 30, 24, 3, 7, 7, 1, 1, 1, 1, 1, 1, 0, 0},
+    {1, 300, 13, 4, 4, 4, 1, 1, 1, 1, 1, 1, 0, 0},   {1, 30, 24, 2, 16, 16, 1, 1, 1, 1, 1, 1, 0, 0},
+    {1, 20, 14, 2, 16, 16, 1, 1, 2, 2, 1, 1, 0, 0},  {1, 300, 300, 2, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0},
+    {1, 64, 200, 1, 7, 7, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 5, 7, 2, 11, 13, 5, 3, 1, 2, 2, 1, 2, 1},
+    {1, 2, 9, 1, 20, 20, 7, 7, 2, 2, 1, 1, 3, 3},    {1, 4, 4, 2, 9, 9, 2, 2, 1, 1, 1, 1, 0, 1},
+    {32, 1, 1, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},   {16, 1, 1, 2, 16, 16, 3, 3, 2, 2, 1, 1, 1, 1},
+    {16, 1, 1, 3, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1},     {16, 1, 1, 2, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1},
+    {16, 1, 1, 2, 8, 8, 3, 3, 2, 2, 1, 1, 1, 1},     {5, 1, 1, 2, 14, 14, 5, 5, 1, 1, 1, 1, 2, 2},
+    {5, 1, 1, 1, 14, 14, 5, 5, 2, 2, 1, 1, 2, 2},    {7, 1, 1, 1, 50, 70, 3, 3, 1, 1, 1, 1, 1, 1},
+    {6, 1, 1, 1, 20, 23, 3, 3, 1, 2, 2, 1, 0, 1},    {4, 1, 2, 2, 12, 12, 3, 3, 1, 1, 1, 1, 1, 1},
+    {8, 4, 4, 2, 14, 14, 3, 3, 1, 1, 1, 1, 1, 1},    {2, 6, 10, 2, 10, 10, 3, 3, 1, 1, 1, 1, 1, 1},
+    {3, 1, 1, 2, 1, 40, 1, 5, 1, 2, 1, 1, 0, 2},     {1, 6, 8, 2, 1, 100, 1, 9, 1, 1, 1, 2, 0, 8},
+    {2, 2, 3, 1, 5, 4, 3, 3, 3, 3, 1, 1, 1, 1},      {1, 2, 2, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},
+    {3, 1, 1, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},      {1, 1, 6, 1, 28, 28, 5, 5, 1, 1, 1, 1, 0, 0},
+    {4, 1, 1, 1, 100, 5, 3, 3, 1, 1, 1, 1, 1, 1},    {1, 7, 5, 9, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}};
+
+TEST(conv_driver)
+{
+    EACH_ISA(isa, kernels)
+    {
+        for (size_t i = 0; i < SBIT__COUNT_OF(conv_shapes); i++) {
+            const int64_t *p = conv_shapes[i];
+            sbit__conv_shape s;
+            memset(&s, 0, sizeof s);
+            s.groups = p[0];
+            s.in_channels = p[0] * p[1];
+            s.out_channels = p[0] * p[2];
+            s.batch = p[3];
+            s.in[0] = s.kernel[0] = s.stride[0] = s.dilation[0] = s.out[0] = 1;
+            for (int d = 1; d < 3; d++) {
+                s.in[d] = p[3 + d];
+                s.kernel[d] = p[5 + d];
+                s.stride[d] = p[7 + d];
+                s.dilation[d] = p[9 + d];
+                s.pad_begin[d] = p[11 + d];
+                s.out[d] = out_size(&s, d, p[11 + d]);
+            }
+            check_conv(isa, &s, (int64_t)i);
+            check_conv(isa, &s, (int64_t)i + 7);
+        }
+    }
+}
+
+TEST(conv_driver_random)
+{
+    EACH_ISA(isa, kernels)
+    {
+        random_state = 12345;
+        for (int64_t turn = 0; turn < 250; turn++) {
+            sbit__conv_shape s;
+            memset(&s, 0, sizeof s);
+            s.batch = 1 + random_below(4);
+            s.groups = random_below(3) == 0 ? 1 + random_below(5) : 1;
+            s.in_channels = s.groups * (1 + random_below(turn % 10 == 0 ? 60 : 6));
+            s.out_channels = s.groups * (1 + random_below(turn % 7 == 0 ? 40 : 10));
+            const int first = turn % 4 == 0 ? 0 : turn % 4 == 1 ? 2 : 1; /* 3-D, 1-D, 2-D */
+            bool possible = true;
+            for (int d = 0; d < 3; d++) {
+                const bool used = d >= first;
+                s.in[d] = used ? 1 + random_below(first == 2 ? 60 : 14) : 1;
+                s.kernel[d] = used ? 1 + random_below(4) : 1;
+                s.stride[d] = used ? 1 + random_below(3) : 1;
+                s.dilation[d] = used ? 1 + random_below(2) : 1;
+                s.pad_begin[d] = used ? random_below(4) : 0;
+                const int64_t pad_end = used ? random_below(4) : 0;
+                possible = possible && s.in[d] + s.pad_begin[d] + pad_end >
+                                           (s.kernel[d] - 1) * s.dilation[d];
+                s.out[d] = out_size(&s, d, pad_end);
+            }
+            if (possible) {
+                check_conv(isa, &s, turn);
+            }
+        }
+    }
+}
