@@ -9,9 +9,9 @@
 
 #include <stdio.h> /* snprintf */
 
-#define SBIT__PLAN_SMALL 64         /* elements up to which shape arithmetic is run while planning */
-#define SBIT__PLAN_FOLD_GROWTH 8    /* a constant may take this much more than what it is made of */
-#define SBIT__PLAN_FOLD_FREE 4096   /* bytes that a constant may always take */
+#define SBIT__PLAN_SMALL 64        /* elements up to which shape arithmetic is run while planning */
+#define SBIT__PLAN_FOLD_GROWTH 8   /* a constant may take this much more than what it is made of */
+#define SBIT__PLAN_FOLD_FREE 4096  /* bytes that a constant may always take */
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
@@ -36,13 +36,14 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
 
 /* >>inputs */
 
+typedef struct sbit__plan_symbol {
+    uint32_t symbol, input; /* input: the value where it was seen first */
+    int64_t value;
+} sbit__plan_symbol;
+
 /* A symbolic dimension stands for one number wherever it stands in the inputs. */
 static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *error)
 {
-    typedef struct sbit__plan_symbol {
-        uint32_t symbol, input;
-        int64_t value;
-    } sbit__plan_symbol;
     sbit__plan_symbol *seen = (sbit__plan_symbol *)sbit__arena_array(
         &session->plan_arena, session->input_count * SBIT_MAX_RANK + 1, sizeof *seen);
     size_t count = 0;

@@ -342,7 +342,7 @@ static sbit_status sbit__read_repeated(sbit__read_state *state, const sbit__read
     char *elements = NULL;
     size_t count = sbit__onnx_count(msg, field);
     memcpy(&elements, (char *)scope->message + field->offset, sizeof(elements));
-    char *to = elements + count * each;
+    char *to = elements != NULL ? elements + count * each : NULL; /* NULL: an empty packed list */
     size_t added = 1;
     if (field->type == SBIT__ONNX_MESSAGE) {
         SBIT__TRY(sbit__read_sub(state, scope, field, item, count, to));

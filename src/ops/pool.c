@@ -633,23 +633,15 @@ static sbit_status sbit__unpool_infer(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__unpool_run(const sbit_op_call *call, sbit_error *error)
 {
-    sbit_dim unpooled[SBIT_MAX_RANK], wanted[SBIT_MAX_RANK];
-    int64_t dims[SBIT_MAX_RANK] = {0}, strides[SBIT_MAX_RANK];
+    sbit_dim unpooled[SBIT_MAX_RANK];
+    int64_t strides[SBIT_MAX_RANK];
     const sbit_tensor *x = call->in[0];
     const int64_t *indices = (const int64_t *)call->in[1]->data;
-    sbit_tensor *y = NULL;
+    sbit_tensor *y = call->out[0];
     int64_t total = 1;
     SBIT__TRY(sbit__unpool_dims(call, unpooled, error));
-    SBIT__TRY(sbit__unpool_out_dims(call, unpooled, x->rank, wanted, error));
     for (int32_t i = 0; i < x->rank; i++) {
-        dims[i] = wanted[i].value;
         total *= unpooled[i].value;
-    }
-    SBIT__TRY(sbit__op_output(call, 0, x->dtype, x->rank, dims, &y, error));
-    if (y == NULL || !sbit_tensor_same_shape(x, call->in[1])) {
-        return y == NULL ? SBIT_OK
-                         : sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                                        "indices and values have different shapes");
     }
     sbit__elem_zero(y->dtype, y->data, 0, sbit_tensor_count(y));
     sbit__tensor_strides(y, strides);
@@ -984,8 +976,8 @@ static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
                    sbit__lppool_run, &sbit__pool_quant_lp)
 #define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
     SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__gpool_prepare, run, quant)
-#define SBIT__ROI_ROW(name, version, types, flags, infer, prepare, run)                            \
-    {"", name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
+#define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
+    {"", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
 
 static const sbit_op_row sbit__pool_rows[] = {
     SBIT__MAXPOOL_ROW(1, SBIT__T_FLOATS1),
@@ -1016,21 +1008,21 @@ static const sbit_op_row sbit__pool_rows[] = {
     SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
     SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
     SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, SBIT_OP_DYNAMIC, sbit__unpool_infer, NULL,
+    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, NULL,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, SBIT_OP_DYNAMIC, sbit__unpool_infer, NULL,
+    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, NULL,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, SBIT_OP_DYNAMIC, sbit__unpool_infer, NULL,
+    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, NULL,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, 0, sbit__roipool_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__gpool_prepare,
                   sbit__roipool_run),
-    SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, 0, sbit__roipool_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__gpool_prepare,
                   sbit__roipool_run),
-    SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, 0, sbit__roialign_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__gpool_prepare,
                   sbit__roialign_run),
-    SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, 0, sbit__roialign_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__gpool_prepare,
                   sbit__roialign_run),
-    SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, 0, sbit__roialign_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, sbit__roialign_infer, sbit__gpool_prepare,
                   sbit__roialign_run),
 };
 

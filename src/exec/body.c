@@ -1,0 +1,154 @@
+/* body.c: bodies of If, Loop and Scan: a session each, kept with the node that runs it. >>body
+ *
+ * Called by: rows, through call->run_body. Calls: session, plan, run.
+ * A body's session plans again only when the types of its inputs or of what it captures change, so
+ * the thousands of iterations of a loop cost no planning. Captured values are passed by reference.
+ * Results are copied out, because the next call overwrites the session's memory; a copy that is
+ * passed into the next call is freed when that call returns, so that a loop's state does not pile
+ * up; the rest is freed when the node has run.
+ */
+#include "exec_private.h"
+
+static void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
+{
+    sbit__block_free_all(session, &result->blocks, &session->dynamic_bytes);
+    sbit__free(&session->ctx->allocator, result, sizeof *result);
+}
+
+SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
+{
+    while (node->results != NULL) {
+        sbit__body_result *result = node->results;
+        node->results = result->next;
+        sbit__body_result_free(session, result);
+    }
+}
+
+static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *node,
+                                      const sbit_graph *graph, sbit_session **out,
+                                      sbit_error *error)
+{
+    sbit__exec_body *body = node->bodies;
+    while (body != NULL && body->graph != graph) {
+        body = body->next;
+    }
+    if (body == NULL) {
+        body = (sbit__exec_body *)sbit__calloc(&session->ctx->allocator, 1, sizeof *body);
+        if (body == NULL) {
+            return sbit__fail_oom(error, sizeof *body);
+        }
+        body->graph = graph;
+        body->next = node->bodies;
+        node->bodies = body;
+    }
+    if (body->session == NULL) {
+        /* Sessions read the graph only, but their public face takes it writable. */
+        sbit_graph *writable = NULL;
+        memcpy(&writable, &graph, sizeof writable);
+        SBIT__TRY(
+            sbit__session_make(writable, NULL, session, node, &body->session, error));
+    }
+    *out = body->session;
+    return SBIT_OK;
+}
+
+/* Sets inputs and captured values; *changed: the plan does not hold for them. */
+static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs, bool *changed)
+{
+    const sbit_session *parent = body->parent;
+    *changed = !body->planned || body->parent_serial != parent->plan_serial;
+    for (size_t i = 0; i < body->input_count; i++) {
+        const uint32_t idx = body->inputs[i].idx;
+        const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
+        const sbit_type type = sbit__type_of_value(inputs[i], declared);
+        *changed = *changed || !sbit__type_same(&type, &body->fed_types[idx]);
+        body->fed[idx] = true;
+        body->fed_types[idx] = type;
+        body->values[idx] = *inputs[i];
+    }
+    for (size_t i = 0; i < body->capture_count && !*changed; i++) {
+        const uint32_t idx = body->captures[i].idx;
+        const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
+        const sbit_type type =
+            sbit__type_of_value(&parent->values[outer], &parent->infer.types[outer]);
+        *changed = !sbit__type_same(&type, &body->infer.types[idx]);
+        body->values[idx] = parent->values[outer];
+    }
+}
+
+static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *node,
+                                      const sbit_session *body, sbit_value *outputs,
+                                      sbit_error *error)
+{
+    for (size_t i = 0; i < body->output_count; i++) {
+        sbit__body_result *result =
+            (sbit__body_result *)sbit__calloc(&session->ctx->allocator, 1, sizeof *result);
+        if (result == NULL) {
+            return sbit__fail_oom(error, sizeof *result);
+        }
+        result->next = node->results;
+        result->call = node->body_calls;
+        node->results = result;
+        SBIT__TRY(sbit__value_copy(session, &result->blocks,
+                                   &body->values[body->outputs[i].idx], &outputs[i], error));
+        result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
+                                                          : (const void *)outputs[i].items;
+    }
+    return SBIT_OK;
+}
+
+/* Results of the call before that come back as inputs die with this call. */
+static void sbit__body_mark(sbit__exec_node *node, const sbit_value *const *inputs, size_t count)
+{
+    for (sbit__body_result *r = node->results; r != NULL && r->call + 1 == node->body_calls;
+         r = r->next) {
+        for (size_t i = 0; i < count; i++) {
+            const void *key = inputs[i]->kind == SBIT_KIND_TENSOR
+                                  ? inputs[i]->tensor.data
+                                  : (const void *)inputs[i]->items;
+            r->consumed = r->consumed || (key != NULL && key == r->key);
+        }
+    }
+}
+
+static void sbit__body_sweep(sbit_session *session, sbit__exec_node *node)
+{
+    sbit__body_result **link = &node->results;
+    while (*link != NULL && (*link)->call + 1 >= node->body_calls) {
+        sbit__body_result *result = *link;
+        if (result->consumed) {
+            *link = result->next;
+            sbit__body_result_free(session, result);
+        } else {
+            link = &result->next;
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *graph,
+                                         const sbit_value *const *inputs, size_t input_count,
+                                         sbit_value *outputs, size_t output_count,
+                                         sbit_error *error)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    sbit_session *session = step->session, *body = NULL;
+    sbit__exec_node *node = step->data;
+    bool changed = false;
+    SBIT__TRY(sbit__body_session(session, node, graph, &body, error));
+    if (input_count != body->input_count || output_count != body->output_count) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "the body has %lu inputs and %lu outputs, not %lu and %lu",
+                            (unsigned long)body->input_count, (unsigned long)body->output_count,
+                            (unsigned long)input_count, (unsigned long)output_count);
+    }
+    node->body_calls++;
+    sbit__body_mark(node, inputs, input_count);
+    sbit__body_feed(body, inputs, &changed);
+    if (changed) {
+        SBIT__TRY(sbit__plan_make(body, error));
+    }
+    SBIT__TRY(sbit__exec_steps(body, error));
+    SBIT__TRY(sbit__body_results(session, node, body, outputs, error));
+    sbit__body_sweep(session, node);
+    return SBIT_OK;
+}

@@ -1,0 +1,604 @@
+/* session.c: making and destroying sessions, inputs, results, memory and profile. >>session
+ *
+ * Called by: users, calibration, verification. Calls: plan, run.
+ */
+#include "exec_private.h"
+
+#include <stdio.h> /* snprintf */
+
+/* >>what is executed */
+
+/* Whether a needed node, or one in a body, is only written with other operators. */
+static bool sbit__session_must_expand(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+         id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
+        if (row != NULL && row->run == NULL && row->expand != NULL) {
+            return true;
+        }
+        for (size_t i = 0; i < node->attr_count; i++) {
+            const sbit_graph *body = NULL;
+            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
+                if (sbit__session_must_expand(body)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+/* Replaces function operators by the operators they are written with; those may be functions too. */
+static sbit_status sbit__session_expand(sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
+        if (row != NULL && row->run == NULL && row->expand != NULL) {
+            SBIT__TRY(row->expand(graph, id, error));
+            id = sbit_graph_first(graph);
+            continue;
+        }
+        for (size_t i = 0; i < node->attr_count; i++) {
+            sbit_graph *body = NULL;
+            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
+                SBIT__TRY(sbit__session_expand(body, error));
+            }
+        }
+        id = sbit_graph_next(graph, id);
+    }
+    return SBIT_OK;
+}
+
+static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
+{
+    void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
+    *ok = *ok && array != NULL;
+    return array;
+}
+
+static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
+{
+    bool ok = true;
+    s->value_limit = sbit_graph_value_limit(s->graph);
+    s->node_limit = sbit_graph_node_limit(s->graph);
+    s->tapped = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->constant = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->fed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    s->fed_types = (sbit_type *)sbit__session_array(s, s->value_limit, sizeof(sbit_type), &ok);
+    s->values = (sbit_value *)sbit__session_array(s, s->value_limit, sizeof(sbit_value), &ok);
+    s->dynamics =
+        (sbit__dynamic *)sbit__session_array(s, s->value_limit, sizeof(sbit__dynamic), &ok);
+    s->nodes =
+        (sbit__exec_node *)sbit__session_array(s, s->node_limit, sizeof(sbit__exec_node), &ok);
+    s->order = (sbit_node_id *)sbit__session_array(s, s->node_limit, sizeof(sbit_node_id), &ok);
+    s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
+                                                     sizeof(sbit_value_id), &ok);
+    s->captures =
+        (sbit_value_id *)sbit__session_array(s, s->value_limit, sizeof(sbit_value_id), &ok);
+    s->outputs =
+        (sbit_value_id *)sbit__session_array(s, s->output_count, sizeof(sbit_value_id), &ok);
+    s->results = (sbit_value *)sbit__session_array(s, s->output_count, sizeof(sbit_value), &ok);
+    s->result_blocks =
+        (sbit__dynamic *)sbit__session_array(s, s->output_count, sizeof(sbit__dynamic), &ok);
+    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(sbit_value));
+}
+
+static bool sbit__session_is_live(const sbit_session *session, sbit_value_id id)
+{
+    return id.idx > 0 && id.idx < session->value_limit &&
+           sbit_graph_value_alive(session->graph, id);
+}
+
+static sbit_status sbit__session_targets(sbit_session *s, const sbit_session_desc *desc,
+                                         sbit_error *error)
+{
+    for (size_t i = 0; i < s->output_count; i++) {
+        s->outputs[i] = desc->outputs != NULL ? desc->outputs[i] : sbit_graph_output(s->graph, i);
+        if (!sbit__session_is_live(s, s->outputs[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "output %lu of the session is no value of the graph",
+                              (unsigned long)i);
+        }
+        s->wanted[s->outputs[i].idx] = true;
+    }
+    for (size_t i = 0; i < desc->tap_count && desc->tap_fn != NULL; i++) {
+        if (!sbit__session_is_live(s, desc->taps[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "tap %lu of the session is no value of the graph",
+                              (unsigned long)i);
+        }
+        s->tapped[desc->taps[i].idx] = true;
+        s->has_taps = true;
+    }
+    for (uint32_t idx = 1; desc->tap_all && desc->tap_fn != NULL && idx < s->value_limit; idx++) {
+        s->tapped[idx] = true;
+        s->has_taps = true;
+    }
+    return SBIT_OK;
+}
+
+/* The values of this graph that a node's bodies capture. */
+static sbit_status sbit__session_node_captures(sbit_session *s, sbit_node_id id, sbit_error *error)
+{
+    sbit__exec_node *data = &s->nodes[id.idx];
+    const size_t count = sbit_graph_captures(s->graph, id, NULL, 0);
+    bool ok = true;
+    if (count == 0) {
+        return SBIT_OK;
+    }
+    data->captures =
+        (sbit_value_id *)sbit__session_array(s, count, sizeof(sbit_value_id), &ok);
+    if (!ok) {
+        return sbit__fail_oom(error, count * sizeof(sbit_value_id));
+    }
+    data->capture_count = sbit_graph_captures(s->graph, id, data->captures, count);
+    return SBIT_OK;
+}
+
+/* Nodes that results and taps need, found from the last to the first. */
+static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error *error)
+{
+    size_t count = 0, kept = 0;
+    for (sbit_node_id id = sbit_graph_first(s->graph); id.idx != 0;
+         id = sbit_graph_next(s->graph, id)) {
+        s->order[count++] = id;
+        SBIT__TRY(sbit__session_node_captures(s, id, error));
+    }
+    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        needed[idx] = s->wanted[idx] || s->tapped[idx];
+    }
+    for (size_t o = count; o-- > 0;) {
+        const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
+        sbit__exec_node *data = &s->nodes[node->id.idx];
+        for (size_t i = 0; i < node->output_count; i++) {
+            data->needed = data->needed || (node->outputs[i].idx != 0 &&
+                                            needed[node->outputs[i].idx]);
+        }
+        for (size_t i = 0; data->needed && i < node->input_count; i++) {
+            needed[node->inputs[i].idx] = true;
+        }
+        for (size_t i = 0; data->needed && i < data->capture_count; i++) {
+            needed[data->captures[i].idx] = true;
+        }
+    }
+    for (size_t o = 0; o < count; o++) {
+        sbit__exec_node *data = &s->nodes[s->order[o].idx];
+        if (data->needed) {
+            data->row = sbit__op_row(s->graph, sbit_graph_node(s->graph, s->order[o]),
+                                     &data->opset);
+            s->order[kept++] = s->order[o];
+        }
+    }
+    s->order_count = kept;
+    return SBIT_OK;
+}
+
+/* Constants, inputs to feed, captured values. */
+static void sbit__session_sources(sbit_session *s, const bool *needed, bool all_inputs)
+{
+    for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
+        const sbit_value_id id = sbit_graph_input(s->graph, i);
+        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx])) {
+            s->inputs[s->input_count++] = id;
+        }
+    }
+    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        sbit_value_id id;
+        const sbit_value_info *info = NULL;
+        id.idx = idx;
+        info = sbit_graph_value_alive(s->graph, id) ? sbit_graph_value(s->graph, id) : NULL;
+        if (info != NULL && info->is_constant) {
+            s->values[idx].tensor = info->constant;
+            s->constant[idx] = true;
+        } else if (info != NULL && info->outer.idx != 0 && needed[idx]) {
+            s->captures[s->capture_count++] = id;
+        }
+    }
+}
+
+/* >>what is not supported */
+
+typedef struct sbit__session_problems {
+    char text[400];
+    size_t used, count;
+} sbit__session_problems;
+
+static void sbit__session_problem(const sbit_unsupported *item, void *user)
+{
+    sbit__session_problems *problems = (sbit__session_problems *)user;
+    char node[128];
+    int n = 0;
+    problems->count++;
+    if (problems->used + 1 >= sizeof problems->text) {
+        return;
+    }
+    sbit_graph_describe(item->graph, item->node, node, sizeof node);
+    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
+                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
+    problems->used += n > 0 ? (size_t)n : 0;
+}
+
+static sbit_status sbit__session_check_supported(const sbit_session *s, sbit_error *error)
+{
+    sbit__session_problems problems;
+    memset(&problems, 0, sizeof problems);
+    for (size_t o = 0; o < s->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
+        char reason[64];
+        if (sbit__node_unsupported(s->graph, node, reason, sizeof reason)) {
+            sbit_unsupported item;
+            item.graph = s->graph;
+            item.node = node->id;
+            item.reason = reason;
+            sbit__session_problem(&item, &problems);
+        }
+        for (size_t i = 0; i < node->attr_count; i++) {
+            const sbit_graph *body = NULL;
+            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
+                sbit_graph_unsupported(body, sbit__session_problem, &problems);
+            }
+        }
+    }
+    return problems.count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
+                            (unsigned long)problems.count,
+                            problems.count == 1 ? "node" : "nodes", problems.text);
+}
+
+/* >>making */
+
+static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
+                                      sbit_error *error)
+{
+    bool ok = true;
+    bool *needed = NULL;
+    if (s->parent == NULL && sbit__session_must_expand(s->graph)) {
+        SBIT__TRY(sbit_graph_clone(s->graph, &s->owned, error));
+        s->graph = s->owned;
+        SBIT__TRY(sbit__session_expand(s->graph, error));
+    }
+    s->output_count =
+        desc->outputs != NULL ? desc->output_count : sbit_graph_output_count(s->graph);
+    SBIT__TRY(sbit__session_arrays(s, error));
+    needed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
+    if (!ok) {
+        return sbit__fail_oom(error, s->value_limit);
+    }
+    SBIT__TRY(sbit__session_targets(s, desc, error));
+    SBIT__TRY(sbit__session_order(s, needed, error));
+    sbit__session_sources(s, needed, desc->outputs == NULL);
+    return s->parent == NULL ? sbit__session_check_supported(s, error) : SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
+                                        sbit_session *parent, sbit__exec_node *parent_node,
+                                        sbit_session **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    sbit_session *s = (sbit_session *)sbit__calloc(&ctx->allocator, 1, sizeof *s);
+    sbit_session_desc defaults;
+    sbit_status status = SBIT_OK;
+    if (s == NULL) {
+        return sbit__fail_oom(error, sizeof *s);
+    }
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc != NULL ? desc : &defaults;
+    s->ctx = ctx;
+    s->graph = graph;
+    s->parent = parent;
+    s->parent_node = parent_node;
+    s->tap_fn = desc->tap_fn;
+    s->tap_user = desc->tap_user;
+    s->fuse = !desc->disable_fusion && !(desc->tap_all && desc->tap_fn != NULL);
+    s->profile = desc->profile;
+    s->max_bytes = desc->max_bytes;
+    if (parent != NULL) {
+        s->fuse = parent->fuse;
+        s->max_bytes = parent->max_bytes;
+    }
+    sbit__arena_init(&s->arena, &ctx->allocator);
+    sbit__arena_init(&s->plan_arena, &ctx->allocator);
+    status = sbit__session_fill(s, desc, error);
+    if (status != SBIT_OK) {
+        sbit_session_destroy(s);
+        return status;
+    }
+    *out = s;
+    return SBIT_OK;
+}
+
+/* All that was computed from constants: packed weights, folded values, sessions of bodies. */
+static void sbit__session_forget(sbit_session *s)
+{
+    sbit__plan_drop(s);
+    for (uint32_t i = 0; s->nodes != NULL && i < s->node_limit; i++) {
+        sbit__exec_node *node = &s->nodes[i];
+        sbit__body_results_free(s, node);
+        sbit__exec_free_state(s, node);
+        while (node->bodies != NULL) {
+            sbit__exec_body *body = node->bodies;
+            node->bodies = body->next;
+            sbit_session_destroy(body->session);
+            sbit__free(&s->ctx->allocator, body, sizeof *body);
+        }
+        if (node->folded) {
+            sbit_node_id id;
+            const sbit_node *info = NULL;
+            id.idx = i;
+            info = sbit_graph_node(s->graph, id);
+            for (size_t k = 0; k < info->output_count; k++) {
+                s->constant[info->outputs[k].idx] = false;
+            }
+            node->folded = false;
+        }
+    }
+}
+
+SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_session **out, sbit_error *error)
+{
+    return sbit__session_make(graph, desc, NULL, NULL, out, error);
+}
+
+SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
+{
+    sbit_allocator allocator;
+    if (session == NULL) {
+        return;
+    }
+    allocator = session->ctx->allocator;
+    sbit__session_forget(session);
+    for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
+        sbit__dynamic_free(session, &session->dynamics[i]);
+    }
+    for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
+        sbit__dynamic_free(session, &session->result_blocks[i]);
+    }
+    sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
+    sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
+    sbit__arena_deinit(&session->plan_arena);
+    sbit__arena_deinit(&session->arena);
+    sbit_graph_destroy(session->owned);
+    sbit__free(&allocator, session, sizeof *session);
+}
+
+/* >>inputs */
+
+SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session)
+{
+    return session->input_count;
+}
+
+SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index)
+{
+    return index < session->input_count
+               ? sbit_graph_value(session->graph, session->inputs[index])
+               : NULL;
+}
+
+SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session)
+{
+    return session->output_count;
+}
+
+SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session, size_t index)
+{
+    return index < session->output_count
+               ? sbit_graph_value(session->graph, session->outputs[index])
+               : NULL;
+}
+
+static sbit_status sbit__session_no_input(const sbit_session *s, const char *name,
+                                          sbit_error *error)
+{
+    char text[300] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < sbit_graph_input_count(s->graph) && used + 1 < sizeof text; i++) {
+        const sbit_value_info *info =
+            sbit_graph_value(s->graph, sbit_graph_input(s->graph, i));
+        const int n = snprintf(text + used, sizeof text - used, "%s'%s'", i > 0 ? ", " : "",
+                               info->name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return sbit__fail(error, SBIT_ERR_NOT_FOUND, name,
+                      "there is no input '%s'; the graph has %s", name,
+                      text[0] != '\0' ? text : "none");
+}
+
+static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_value_info *info,
+                                             const sbit_type *type, sbit_error *error)
+{
+    const sbit_type *declared = &info->type;
+    bool fits = type->kind == declared->kind && (declared->dtype == SBIT_UNDEFINED ||
+                                                 type->dtype == SBIT_UNDEFINED ||
+                                                 type->dtype == declared->dtype);
+    if (fits && type->kind == SBIT_KIND_TENSOR && declared->rank >= 0) {
+        fits = type->rank == declared->rank;
+        for (int32_t i = 0; fits && i < type->rank; i++) {
+            fits = !sbit__dim_known(declared->dims[i]) ||
+                   declared->dims[i].value == type->dims[i].value;
+        }
+    }
+    if (!fits) {
+        char a[128], b[128];
+        sbit__type_describe(s->graph, type, a, sizeof a);
+        sbit__type_describe(s->graph, declared, b, sizeof b);
+        return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
+                          "input '%s' is declared as %s and cannot be %s", info->name, b, a);
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
+                                                 const sbit_value *value, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(session->graph, name);
+    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(session->graph, id) : NULL;
+    sbit_type type;
+    if (info == NULL || !info->is_input) {
+        return sbit__session_no_input(session, name, error);
+    }
+    if (value->kind == SBIT_KIND_TENSOR && value->tensor.data == NULL &&
+        sbit_tensor_count(&value->tensor) > 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
+                          "the tensor for input '%s' has no data", name);
+    }
+    type = sbit__type_of_value(value, &info->type);
+    SBIT__TRY(sbit__session_check_input(session, info, &type, error));
+    if (info->is_constant && session->constant[id.idx]) {
+        sbit__session_forget(session); /* it was built into plans as a constant */
+        session->constant[id.idx] = false;
+    }
+    if (session->planned && !sbit__type_same(&type, &session->infer.types[id.idx])) {
+        sbit__plan_drop(session);
+    }
+    session->fed[id.idx] = true;
+    session->fed_types[id.idx] = type;
+    session->values[id.idx] = *value;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
+                                                 const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_value value;
+    memset(&value, 0, sizeof value);
+    value.tensor = *tensor;
+    return sbit_session_set_value(session, name, &value, error);
+}
+
+/* >>plan and run */
+
+static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static,
+                                           sbit_error *error)
+{
+    char text[300] = "";
+    size_t used = 0, count = 0;
+    for (size_t i = 0; i < s->input_count; i++) {
+        const sbit_value_info *info = sbit_graph_value(s->graph, s->inputs[i]);
+        if (s->fed[info->id.idx] || info->use_count == 0 ||
+            (or_static && sbit__type_static(&info->type))) {
+            continue;
+        }
+        if (used + 1 < sizeof text) {
+            const int n = snprintf(text + used, sizeof text - used, "%s'%s'",
+                                   count > 0 ? ", " : "", info->name);
+            used += n > 0 ? (size_t)n : 0;
+        }
+        count++;
+    }
+    return count == 0 ? SBIT_OK
+                      : sbit__fail(error, SBIT_ERR_STATE, NULL,
+                                   count == 1 ? "input %s was not set" : "inputs %s were not set",
+                                   text);
+}
+
+SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error)
+{
+    SBIT__TRY(sbit__session_check_fed(session, true, error));
+    session->ran = false;
+    return session->planned ? SBIT_OK : sbit__plan_make(session, error);
+}
+
+/* Whether the memory of a value is the session's, so that it outlives the run. */
+static bool sbit__session_owns(const sbit_session *s, uint32_t idx)
+{
+    while (s->plan[idx].root != idx) {
+        idx = s->plan[idx].root;
+    }
+    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
+}
+
+static bool sbit__value_has_text(const sbit_value *value)
+{
+    if (value->kind == SBIT_KIND_TENSOR) {
+        return value->tensor.dtype == SBIT_STRING;
+    }
+    return value->item_count > 0 && sbit__value_has_text(&value->items[0]);
+}
+
+/* Results that lie in the caller's memory, or whose text may, are copied. */
+static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
+{
+    for (size_t i = 0; i < s->output_count; i++) {
+        const uint32_t idx = s->outputs[i].idx;
+        sbit__dynamic *copy = &s->result_blocks[i];
+        sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
+        s->results[i] = s->values[idx];
+        if (!sbit__session_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
+            SBIT__TRY(
+                sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
+        }
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error)
+{
+    session->ran = false;
+    SBIT__TRY(sbit__session_check_fed(session, false, error));
+    if (!session->planned) {
+        SBIT__TRY(sbit__plan_make(session, error));
+    }
+    SBIT__TRY(sbit__exec_steps(session, error));
+    SBIT__TRY(sbit__session_results(session, error));
+    session->ran = true;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index)
+{
+    return session->ran && index < session->output_count ? &session->results[index] : NULL;
+}
+
+/* >>memory and profile */
+
+static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory *memory)
+{
+    memory->activation_bytes += s->block_bytes;
+    memory->unshared_bytes += s->unshared_bytes;
+    memory->scratch_bytes += s->scratch_bytes;
+    memory->state_bytes += s->state_bytes;
+    memory->dynamic_bytes += s->dynamic_peak;
+    for (uint32_t idx = 1; idx < s->value_limit; idx++) { /* computed while planning */
+        if (s->planned && s->plan[idx].place == SBIT__PLACE_CONSTANT) {
+            memory->dynamic_bytes -= s->dynamics[idx].main_bytes;
+            memory->state_bytes += s->dynamics[idx].main_bytes;
+        }
+    }
+    for (uint32_t i = 0; i < s->node_limit; i++) {
+        for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
+            if (body->session != NULL) {
+                sbit__session_add_memory(body->session, memory);
+            }
+        }
+    }
+}
+
+SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out)
+{
+    memset(out, 0, sizeof *out);
+    if (session->planned) {
+        sbit__session_add_memory(session, out);
+    }
+}
+
+SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
+                                          size_t capacity)
+{
+    for (size_t o = 0; o < session->order_count && o < capacity; o++) {
+        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
+        nodes[o].node = session->order[o];
+        nodes[o].nanoseconds = data->nanoseconds;
+        nodes[o].runs = data->runs;
+        nodes[o].fused_into = data->fused_into;
+    }
+    return session->profile ? session->order_count : 0;
+}

@@ -1,0 +1,773 @@
+/* recurrent.c: LSTM, GRU, RNN. >>recurrent
+ *
+ * Called by: infer, exec. Calls: kernels (gemm driver, rows of floats).
+ * For each direction: one gemm makes X * W^T + bias for the whole sequence, then each time step
+ * adds H(t-1) * R^T and goes through the gates, one image of the batch after the other. With gates
+ * G = 4 (i o f c), 3 (z r h) or 1, and hidden size H:
+ *   W [D, G*H, I]  R [D, G*H, H]  B [D, 2*G*H] (for W, then for R)  P [D, 3*H] (i o f)
+ *   layout 0: X [T, N, I]  Y [T, D, N, H]  states [D, N, H]
+ *   layout 1: X [N, T, I]  Y [N, T, D, H]  states [N, D, H]
+ * A sequence shorter than T is done after its own length: Y is 0 behind it, and Y_h, Y_c are those
+ * of its last step; the reverse direction begins at its own last element. `clip` bounds what goes
+ * into every activation. activation_alpha and _beta are consumed by the functions that use them.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+#include <math.h> /* expf, tanhf, log1pf, fabsf */
+
+typedef enum sbit__rnn_act {
+    SBIT__RNN_SIGMOID,
+    SBIT__RNN_TANH,
+    SBIT__RNN_RELU,
+    SBIT__RNN_AFFINE,
+    SBIT__RNN_LEAKY,
+    SBIT__RNN_THRESHOLDED,
+    SBIT__RNN_SCALED_TANH,
+    SBIT__RNN_HARD_SIGMOID,
+    SBIT__RNN_ELU,
+    SBIT__RNN_SOFTSIGN,
+    SBIT__RNN_SOFTPLUS
+} sbit__rnn_act;
+
+typedef struct sbit__rnn_function {
+    const char *name;
+    sbit__rnn_act act;
+    bool uses_alpha, uses_beta;
+    float alpha, beta; /* defaults */
+} sbit__rnn_function;
+
+static const sbit__rnn_function sbit__rnn_functions[] = {
+    {"Sigmoid", SBIT__RNN_SIGMOID, false, false, 0, 0},
+    {"Tanh", SBIT__RNN_TANH, false, false, 0, 0},
+    {"Relu", SBIT__RNN_RELU, false, false, 0, 0},
+    {"Affine", SBIT__RNN_AFFINE, true, true, 1, 0},
+    {"LeakyRelu", SBIT__RNN_LEAKY, true, false, 0.01f, 0},
+    {"ThresholdedRelu", SBIT__RNN_THRESHOLDED, true, false, 1, 0},
+    {"ScaledTanh", SBIT__RNN_SCALED_TANH, true, true, 1, 1},
+    {"HardSigmoid", SBIT__RNN_HARD_SIGMOID, true, true, 0.2f, 0.5f},
+    {"Elu", SBIT__RNN_ELU, true, false, 1, 0},
+    {"Softsign", SBIT__RNN_SOFTSIGN, false, false, 0, 0},
+    {"Softplus", SBIT__RNN_SOFTPLUS, false, false, 0, 0},
+};
+
+typedef enum sbit__rnn_kind {
+    SBIT__RNN_LSTM,
+    SBIT__RNN_GRU,
+    SBIT__RNN_PLAIN
+} sbit__rnn_kind;
+
+#define SBIT__RNN_MAX_FUNCTIONS 3 /* of one direction */
+
+typedef struct sbit__rnn {
+    sbit__rnn_kind kind;
+    int64_t gates, functions; /* per direction */
+    int64_t dirs, steps, batch, inputs, hidden;
+    bool reverse_only, batch_first, input_forget, linear_before_reset;
+    float clip; /* 0: none */
+    sbit__rnn_function act[2][SBIT__RNN_MAX_FUNCTIONS];
+    int64_t first; /* rows of R in the first gemm of a step; the rest needs the reset gate */
+} sbit__rnn;
+
+/* ---- attributes */
+
+static bool sbit__rnn_same_name(const char *a, const char *b)
+{
+    for (; *a != '\0' && *b != '\0'; a++, b++) {
+        const char x = *a >= 'A' && *a <= 'Z' ? (char)(*a - 'A' + 'a') : *a;
+        const char y = *b >= 'A' && *b <= 'Z' ? (char)(*b - 'A' + 'a') : *b;
+        if (x != y) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+static sbit_status sbit__rnn_find_function(const sbit_op_call *call, const char *name,
+                                           sbit__rnn_function *out, sbit_error *error)
+{
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__rnn_functions); i++) {
+        if (sbit__rnn_same_name(sbit__rnn_functions[i].name, name)) {
+            *out = sbit__rnn_functions[i];
+            return SBIT_OK;
+        }
+    }
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "unknown activation '%s'", name);
+}
+
+static sbit_status sbit__rnn_activations(const sbit_op_call *call, sbit__rnn *rnn,
+                                         sbit_error *error)
+{
+    static const char *const defaults[3][SBIT__RNN_MAX_FUNCTIONS] = {
+        {"Sigmoid", "Tanh", "Tanh"}, {"Sigmoid", "Tanh", NULL}, {"Tanh", NULL, NULL}};
+    const sbit_attr *names = sbit_node_attr(call->node, "activations");
+    float alpha[2 * SBIT__RNN_MAX_FUNCTIONS], beta[2 * SBIT__RNN_MAX_FUNCTIONS];
+    int64_t alphas = -1, betas = -1, next_alpha = 0, next_beta = 0;
+    SBIT__TRY(sbit__op_floats(call, "activation_alpha", -1, alpha, 2 * SBIT__RNN_MAX_FUNCTIONS,
+                              &alphas, error));
+    SBIT__TRY(sbit__op_floats(call, "activation_beta", -1, beta, 2 * SBIT__RNN_MAX_FUNCTIONS,
+                              &betas, error));
+    const bool listed =
+        names != NULL && names->type == SBIT_ONNX_ATTR_STRINGS && names->count > 0;
+    /* RNN's default is a list of two names whatever the direction is. */
+    if (listed && (int64_t)names->count < rnn->dirs * rnn->functions) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "activations has %d entries, needs %lld", (int)names->count,
+                            (long long)(rnn->dirs * rnn->functions));
+    }
+    for (int64_t i = 0; i < rnn->dirs * rnn->functions; i++) {
+        sbit__rnn_function *act = &rnn->act[i / rnn->functions][i % rnn->functions];
+        SBIT__TRY(sbit__rnn_find_function(
+            call, listed ? names->strings[i].data : defaults[rnn->kind][i % rnn->functions], act,
+            error));
+        if (act->uses_alpha && next_alpha < alphas) {
+            act->alpha = alpha[next_alpha++];
+        }
+        if (act->uses_beta && next_beta < betas) {
+            act->beta = beta[next_beta++];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit__rnn_kind sbit__rnn_kind_of(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "LSTM")  ? SBIT__RNN_LSTM
+           : sbit__streq(call->row->op_type, "GRU") ? SBIT__RNN_GRU
+                                                    : SBIT__RNN_PLAIN;
+}
+
+/* Everything that attributes say; sizes are left 0. */
+static sbit_status sbit__rnn_read(const sbit_op_call *call, sbit__rnn *rnn, sbit_error *error)
+{
+    const char *direction = sbit_node_string(call->node, "direction", "forward");
+    memset(rnn, 0, sizeof *rnn);
+    rnn->kind = sbit__rnn_kind_of(call);
+    rnn->gates = rnn->kind == SBIT__RNN_LSTM ? 4 : rnn->kind == SBIT__RNN_GRU ? 3 : 1;
+    rnn->functions = rnn->kind == SBIT__RNN_LSTM ? 3 : rnn->kind == SBIT__RNN_GRU ? 2 : 1;
+    rnn->dirs = 1;
+    if (sbit__streq(direction, "bidirectional")) {
+        rnn->dirs = 2;
+    } else if (sbit__streq(direction, "reverse")) {
+        rnn->reverse_only = true;
+    } else if (!sbit__streq(direction, "forward") && !sbit__streq(direction, "foward")) {
+        /* "foward": how GRU-1 and LSTM-1 spelled their default */
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "direction='%s' does not exist",
+                            direction);
+    }
+    rnn->batch_first = sbit_node_int(call->node, "layout", 0) != 0;
+    rnn->input_forget = sbit_node_int(call->node, "input_forget", 0) != 0;
+    rnn->linear_before_reset = sbit_node_int(call->node, "linear_before_reset", 0) != 0;
+    rnn->clip = sbit_node_float(call->node, "clip", 0.0f);
+    if (!(rnn->clip >= 0.0f)) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "clip is negative");
+    }
+    return sbit__rnn_activations(call, rnn, error);
+}
+
+/* ---- shapes */
+
+/* Input i, if present, has the shape dims[0..rank-1]; unknown dims fit anything. */
+static sbit_status sbit__rnn_check(const sbit_op_call *call, int32_t i, int32_t rank,
+                                   const sbit_dim *dims, sbit_error *error)
+{
+    int32_t have = -1;
+    SBIT__TRY(sbit__op_rank(call, i, &have, error));
+    if (have < 0) {
+        return SBIT_OK;
+    }
+    if (have != rank) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d has rank %d, must be %d", (int)i,
+                            (int)have, (int)rank);
+    }
+    for (int32_t k = 0; k < rank; k++) {
+        const sbit_dim dim = call->in_type[i]->dims[k];
+        if (sbit__dim_known(dim) && sbit__dim_known(dims[k]) && dim.value != dims[k].value) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "dimension %d of input %d is %lld, must be %lld", (int)k, (int)i,
+                                (long long)dim.value, (long long)dims[k].value);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_dim sbit__rnn_times(sbit_dim dim, int64_t factor)
+{
+    int64_t product = 0;
+    if (!sbit__dim_known(dim) || !sbit__mul_i64(dim.value, factor, &product)) {
+        return sbit__dim_any();
+    }
+    return sbit__dim(product);
+}
+
+/* The sizes as far as the inputs' types tell, after checking that they agree. */
+static sbit_status sbit__rnn_dims(const sbit_op_call *call, const sbit__rnn *rnn, sbit_dim *steps,
+                                  sbit_dim *batch, sbit_dim *hidden, sbit_error *error)
+{
+    const int32_t most = rnn->kind == SBIT__RNN_LSTM ? 8 : 6;
+    const int64_t attr_hidden = sbit_node_int(call->node, "hidden_size", 0);
+    const sbit_dim dirs = sbit__dim(rnn->dirs), any = sbit__dim_any();
+    sbit_dim inputs = any;
+    sbit_dim shape[3] = {any, any, any};
+    SBIT__TRY(sbit__op_inputs(call, 3, most, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0xee, 0, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x10, SBIT_T(SBIT_I32), error));
+    SBIT__TRY(sbit__rnn_check(call, 0, 3, shape, error));
+    *steps = *batch = *hidden = any;
+    if (call->in_type[0]->rank == 3) {
+        *steps = call->in_type[0]->dims[rnn->batch_first ? 1 : 0];
+        *batch = call->in_type[0]->dims[rnn->batch_first ? 0 : 1];
+        inputs = call->in_type[0]->dims[2];
+    }
+    if (attr_hidden > 0 && attr_hidden <= INT32_MAX) {
+        *hidden = sbit__dim(attr_hidden);
+    } else if (call->in_type[2]->rank == 3) {
+        *hidden = call->in_type[2]->dims[2];
+    }
+    shape[0] = dirs;
+    shape[1] = sbit__rnn_times(*hidden, rnn->gates);
+    shape[2] = inputs;
+    SBIT__TRY(sbit__rnn_check(call, 1, 3, shape, error));
+    shape[2] = *hidden;
+    SBIT__TRY(sbit__rnn_check(call, 2, 3, shape, error));
+    shape[1] = sbit__rnn_times(*hidden, 2 * rnn->gates);
+    SBIT__TRY(sbit__rnn_check(call, 3, 2, shape, error));
+    SBIT__TRY(sbit__rnn_check(call, 4, 1, batch, error));
+    shape[1] = sbit__rnn_times(*hidden, 3);
+    SBIT__TRY(sbit__rnn_check(call, 7, 2, shape, error));
+    shape[0] = rnn->batch_first ? *batch : dirs;
+    shape[1] = rnn->batch_first ? dirs : *batch;
+    SBIT__TRY(sbit__rnn_check(call, 5, 3, shape, error));
+    return sbit__rnn_check(call, 6, 3, shape, error);
+}
+
+static sbit_status sbit__rnn_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    sbit_dim steps, batch, hidden;
+    SBIT__TRY(sbit__op_inputs(call, 3, 8, error));
+    SBIT__TRY(sbit__rnn_read(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_dims(call, &rnn, &steps, &batch, &hidden, error));
+    const sbit_dim dirs = sbit__dim(rnn.dirs);
+    sbit_type *y = sbit__op_out(call, 0, call->in_type[0]->dtype, 4);
+    if (y != NULL) {
+        y->dims[0] = rnn.batch_first ? batch : steps;
+        y->dims[1] = rnn.batch_first ? steps : dirs;
+        y->dims[2] = rnn.batch_first ? dirs : batch;
+        y->dims[3] = hidden;
+    }
+    for (int32_t i = 1; i < 3; i++) {
+        sbit_type *state = sbit__op_out(call, i, call->in_type[0]->dtype, 3);
+        if (state != NULL) {
+            state->dims[0] = rnn.batch_first ? batch : dirs;
+            state->dims[1] = rnn.batch_first ? dirs : batch;
+            state->dims[2] = hidden;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Attributes and sizes, all known. */
+static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_error *error)
+{
+    sbit_dim steps, batch, hidden;
+    int64_t floats = 0;
+    SBIT__TRY(sbit__rnn_read(call, rnn, error));
+    SBIT__TRY(sbit__rnn_dims(call, rnn, &steps, &batch, &hidden, error));
+    rnn->steps = steps.value;
+    rnn->batch = batch.value;
+    rnn->hidden = hidden.value;
+    rnn->inputs = call->in_type[0]->dims[2].value;
+    rnn->first = rnn->gates * rnn->hidden;
+    if (rnn->kind == SBIT__RNN_GRU && !rnn->linear_before_reset) {
+        rnn->first = 2 * rnn->hidden;
+    }
+    if (!sbit__mul_i64(rnn->steps + 4, rnn->batch + 1, &floats) ||
+        !sbit__mul_i64(floats, rnn->gates * rnn->hidden, &floats) || floats > INT64_MAX / 64) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    return SBIT_OK;
+}
+
+/* ---- prepare */
+
+/* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
+typedef struct sbit__rnn_state {
+    size_t packed_bytes;    /* 0: weights are not constant, or not float32 */
+    size_t part_bytes[3];
+    size_t gemm_bytes;      /* scratch of the largest gemm */
+} sbit__rnn_state;
+
+static const size_t sbit__rnn_state_bytes = (sizeof(sbit__rnn_state) + 63) / 64 * 64;
+
+/* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
+static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k,
+                           int64_t *row)
+{
+    const int64_t all = rnn->gates * rnn->hidden;
+    *n = part == 0 ? all : part == 1 ? rnn->first : all - rnn->first;
+    *k = part == 0 ? rnn->inputs : rnn->hidden;
+    *row = part == 2 ? rnn->first : 0;
+}
+
+static float *sbit__rnn_packed(sbit__rnn_state *state, int64_t dir, int32_t part)
+{
+    size_t at = sbit__rnn_state_bytes;
+    at += (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
+    for (int32_t i = 0; i < part; i++) {
+        at += state->part_bytes[i];
+    }
+    return (float *)(void *)((char *)state + at);
+}
+
+static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__gemm *gemm)
+{
+    int64_t row = 0;
+    memset(gemm, 0, sizeof *gemm);
+    sbit__rnn_part(rnn, part, &gemm->n, &gemm->k, &row);
+    gemm->m = m;
+    gemm->lda = gemm->ldb = gemm->k;
+    gemm->ldc = rnn->gates * rnn->hidden;
+    gemm->trans_b = true;
+    gemm->alpha = 1.0f;
+}
+
+static void sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn, sbit__rnn_state *state)
+{
+    for (int64_t dir = 0; dir < rnn->dirs; dir++) {
+        for (int32_t part = 0; part < 3; part++) {
+            int64_t n = 0, k = 0, row = 0;
+            sbit__rnn_part(rnn, part, &n, &k, &row);
+            const float *from = (const float *)call->in[part == 0 ? 1 : 2]->data +
+                                (dir * rnn->gates * rnn->hidden + row) * k;
+            if (n > 0 && k > 0) {
+                sbit__gemm_pack_b(call->ctx, n, k, from, k, true, 1.0f,
+                                  sbit__rnn_packed(state, dir, part));
+            }
+        }
+    }
+}
+
+static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
+{
+    const int64_t all = rnn->gates * rnn->hidden;
+    return (size_t)(rnn->steps * rnn->batch * all /* X * W^T */ + rnn->batch * all /* gates */ +
+                    3 * rnn->batch * rnn->hidden /* H, C, r * H */ + 2 * all /* bias */ + 64);
+}
+
+static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    sbit__rnn_state sizes;
+    *call->scratch_bytes = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        if (!sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    memset(&sizes, 0, sizeof sizes);
+    const bool pack = call->in[1] != NULL && call->in[2] != NULL && call->in[1]->dtype == SBIT_F32;
+    for (int32_t part = 0; pack && part < 3; part++) {
+        int64_t n = 0, k = 0, row = 0;
+        sbit__rnn_part(&rnn, part, &n, &k, &row);
+        sizes.part_bytes[part] =
+            n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
+        sizes.packed_bytes += (size_t)rnn.dirs * sizes.part_bytes[part];
+    }
+    sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
+    if (state == NULL || state->packed_bytes != sizes.packed_bytes) {
+        *call->state = NULL;
+        state = (sbit__rnn_state *)sbit__op_state(call,
+                                                  sbit__rnn_state_bytes + sizes.packed_bytes);
+        if (state == NULL) {
+            return sbit__op_no_memory(call, error);
+        }
+        *state = sizes;
+        if (sizes.packed_bytes > 0) {
+            sbit__rnn_pack(call, &rnn, state);
+        }
+    }
+    state->gemm_bytes = 0;
+    for (int32_t part = 0; part < 3; part++) {
+        sbit__gemm gemm;
+        sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
+        gemm.packed_b = sizes.packed_bytes > 0 ? sbit__rnn_packed(state, 0, part) : NULL;
+        if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
+            const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+            state->gemm_bytes = bytes > state->gemm_bytes ? bytes : state->gemm_bytes;
+        }
+    }
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_bytes +
+                           sbit__rnn_scratch_floats(&rnn) * sizeof(float);
+    return SBIT_OK;
+}
+
+/* ---- run */
+
+static float sbit__rnn_activate_one(const sbit__rnn_function *act, float x)
+{
+    switch (act->act) {
+    case SBIT__RNN_RELU:
+        return x > 0.0f ? x : 0.0f;
+    case SBIT__RNN_AFFINE:
+        return act->alpha * x + act->beta;
+    case SBIT__RNN_LEAKY:
+        return x >= 0.0f ? x : act->alpha * x;
+    case SBIT__RNN_THRESHOLDED:
+        return x >= act->alpha ? x : 0.0f;
+    case SBIT__RNN_SCALED_TANH:
+        return act->alpha * tanhf(act->beta * x);
+    case SBIT__RNN_HARD_SIGMOID:
+        x = act->alpha * x + act->beta;
+        return x < 0.0f ? 0.0f : x > 1.0f ? 1.0f : x;
+    case SBIT__RNN_ELU:
+        return x >= 0.0f ? x : act->alpha * (expf(x) - 1.0f);
+    case SBIT__RNN_SOFTSIGN:
+        return x / (1.0f + fabsf(x));
+    case SBIT__RNN_SOFTPLUS:
+        return x > 0.0f ? x + log1pf(expf(-x)) : log1pf(expf(x));
+    default:
+        return x;
+    }
+}
+
+typedef struct sbit__rnn_run {
+    const sbit__rnn *rnn;
+    const sbit_kernels *kernels;
+    const sbit__rnn_function *act; /* of the direction */
+    float *gates;                  /* [batch][gates * hidden] */
+    float *h, *c, *rh;             /* [batch][hidden] */
+    const float *xw;               /* rows of X * W^T + bias */
+    const float *reset_bias;       /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
+    const float *peephole;         /* [3 * hidden] i o f, or NULL */
+} sbit__rnn_run;
+
+static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float *x)
+{
+    const sbit__rnn_function *act = &run->act[function];
+    const int64_t n = run->rnn->hidden;
+    const float clip = run->rnn->clip;
+    for (int64_t i = 0; clip > 0.0f && i < n; i++) {
+        x[i] = x[i] > clip ? clip : x[i] < -clip ? -clip : x[i];
+    }
+    if (act->act == SBIT__RNN_SIGMOID || act->act == SBIT__RNN_TANH) {
+        run->kernels->f32_unary(
+            act->act == SBIT__RNN_SIGMOID ? SBIT__UNARY_SIGMOID : SBIT__UNARY_TANH, n, x, x);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = sbit__rnn_activate_one(act, x[i]);
+    }
+}
+
+/* LSTM, one image: gates hold H(t-1) * R^T. Writes C and H of this step. */
+static void sbit__rnn_lstm_step(const sbit__rnn_run *run, int64_t b, const float *xw)
+{
+    const int64_t n = run->rnn->hidden;
+    float *i = run->gates + b * 4 * n, *o = i + n, *f = o + n, *g = f + n;
+    float *c = run->c + b * n, *h = run->h + b * n;
+    const float *p = run->peephole;
+    run->kernels->f32_binary(SBIT__BINARY_ADD, 4 * n, i, 1, xw, 1, i);
+    for (int64_t k = 0; p != NULL && k < n; k++) {
+        i[k] += p[k] * c[k];
+        f[k] += p[2 * n + k] * c[k];
+    }
+    sbit__rnn_activate(run, 0, i);
+    sbit__rnn_activate(run, 0, f);
+    sbit__rnn_activate(run, 1, g);
+    for (int64_t k = 0; k < n; k++) {
+        const float forget = run->rnn->input_forget ? 1.0f - i[k] : f[k];
+        c[k] = forget * c[k] + i[k] * g[k];
+        h[k] = c[k];
+        o[k] += p != NULL ? p[n + k] * c[k] : 0.0f;
+    }
+    sbit__rnn_activate(run, 0, o);
+    sbit__rnn_activate(run, 2, h);
+    run->kernels->f32_binary(SBIT__BINARY_MUL, n, h, 1, o, 1, h);
+}
+
+/* GRU, first half: update and reset gates, and what the reset gate acts on. */
+static void sbit__rnn_gru_reset(const sbit__rnn_run *run, int64_t b, const float *xw)
+{
+    const int64_t n = run->rnn->hidden;
+    float *z = run->gates + b * 3 * n, *r = z + n, *g = r + n;
+    run->kernels->f32_binary(SBIT__BINARY_ADD, 2 * n, z, 1, xw, 1, z);
+    sbit__rnn_activate(run, 0, z);
+    sbit__rnn_activate(run, 0, r);
+    for (int64_t k = 0; k < n; k++) {
+        if (run->rnn->linear_before_reset) {
+            g[k] = r[k] * (g[k] + run->reset_bias[k]);
+        } else {
+            run->rh[b * n + k] = r[k] * run->h[b * n + k];
+        }
+    }
+}
+
+static void sbit__rnn_gru_finish(const sbit__rnn_run *run, int64_t b, const float *xw)
+{
+    const int64_t n = run->rnn->hidden;
+    const float *z = run->gates + b * 3 * n;
+    float *g = run->gates + b * 3 * n + 2 * n, *h = run->h + b * n;
+    run->kernels->f32_binary(SBIT__BINARY_ADD, n, g, 1, xw + 2 * n, 1, g);
+    sbit__rnn_activate(run, 1, g);
+    for (int64_t k = 0; k < n; k++) {
+        h[k] = (1.0f - z[k]) * g[k] + z[k] * h[k];
+    }
+}
+
+static void sbit__rnn_plain_step(const sbit__rnn_run *run, int64_t b, const float *xw)
+{
+    const int64_t n = run->rnn->hidden;
+    float *h = run->h + b * n;
+    run->kernels->f32_binary(SBIT__BINARY_ADD, n, run->gates + b * n, 1, xw, 1, h);
+    sbit__rnn_activate(run, 0, h);
+}
+
+/* How long sequence b is. */
+static int64_t sbit__rnn_length(const sbit_op_call *call, const sbit__rnn *rnn, int64_t b)
+{
+    const sbit_tensor *lengths = sbit__in(call, 4);
+    return lengths != NULL ? ((const int32_t *)lengths->data)[b] : rnn->steps;
+}
+
+/* Which time index image b is at in step `step`; -1: done. */
+static int64_t sbit__rnn_time(const sbit_op_call *call, const sbit__rnn *rnn, bool reverse,
+                              int64_t b, int64_t step)
+{
+    const int64_t length = sbit__rnn_length(call, rnn, b);
+    return step >= length ? -1 : reverse ? length - 1 - step : step;
+}
+
+static const float *sbit__rnn_xw_row(const sbit__rnn_run *run, int64_t b, int64_t time)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t row = rnn->batch_first ? b * rnn->steps + time : time * rnn->batch + b;
+    return run->xw + row * rnn->gates * rnn->hidden;
+}
+
+static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int32_t part,
+                               int64_t dir, const float *a, int64_t m, const float *bias, float *c,
+                               void *scratch)
+{
+    const sbit__rnn *rnn = run->rnn;
+    sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
+    int64_t n = 0, k = 0, row = 0;
+    sbit__gemm gemm;
+    sbit__rnn_gemm(rnn, part, m, &gemm);
+    sbit__rnn_part(rnn, part, &n, &k, &row);
+    if (m == 0 || n == 0) {
+        return;
+    }
+    if (k == 0) {
+        for (int64_t i = 0; i < m * n; i++) {
+            c[i / n * gemm.ldc + i % n] = bias != NULL ? bias[i % n] : 0.0f;
+        }
+        return;
+    }
+    gemm.a = a;
+    gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
+             (dir * rnn->gates * rnn->hidden + row) * k;
+    gemm.packed_b = state->packed_bytes > 0 ? sbit__rnn_packed(state, dir, part) : NULL;
+    gemm.bias = bias;
+    gemm.c = c + row;
+    sbit__gemm_run(call->ctx, &gemm, scratch);
+}
+
+static void sbit__rnn_step(const sbit_op_call *call, sbit__rnn_run *run, int64_t dir, bool reverse,
+                           int64_t step, void *scratch)
+{
+    const sbit__rnn *rnn = run->rnn;
+    sbit__rnn_multiply(call, run, 1, dir, run->h, rnn->batch, NULL, run->gates, scratch);
+    if (rnn->kind == SBIT__RNN_GRU) {
+        for (int64_t b = 0; b < rnn->batch; b++) {
+            const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
+            if (time >= 0) {
+                sbit__rnn_gru_reset(run, b, sbit__rnn_xw_row(run, b, time));
+            }
+        }
+        if (!rnn->linear_before_reset) {
+            sbit__rnn_multiply(call, run, 2, dir, run->rh, rnn->batch, NULL, run->gates, scratch);
+        }
+    }
+    for (int64_t b = 0; b < rnn->batch; b++) {
+        const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
+        if (time < 0) {
+            continue;
+        }
+        const float *xw = sbit__rnn_xw_row(run, b, time);
+        if (rnn->kind == SBIT__RNN_LSTM) {
+            sbit__rnn_lstm_step(run, b, xw);
+        } else if (rnn->kind == SBIT__RNN_GRU) {
+            sbit__rnn_gru_finish(run, b, xw);
+        } else {
+            sbit__rnn_plain_step(run, b, xw);
+        }
+        if (sbit__out(call, 0) != NULL) {
+            const int64_t row =
+                rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + dir
+                                 : (time * rnn->dirs + dir) * rnn->batch + b;
+            memcpy((float *)call->out[0]->data + row * rnn->hidden, run->h + b * rnn->hidden,
+                   (size_t)rnn->hidden * sizeof(float));
+        }
+    }
+}
+
+/* Row of image b in an initial or last state. */
+static int64_t sbit__rnn_state_row(const sbit__rnn *rnn, int64_t dir, int64_t b)
+{
+    return rnn->batch_first ? b * rnn->dirs + dir : dir * rnn->batch + b;
+}
+
+static void sbit__rnn_load_state(const sbit__rnn *rnn, const sbit_tensor *from, int64_t dir,
+                                 float *to)
+{
+    const size_t bytes = (size_t)rnn->hidden * sizeof(float);
+    for (int64_t b = 0; b < rnn->batch; b++) {
+        if (from == NULL) {
+            memset(to + b * rnn->hidden, 0, bytes);
+        } else {
+            memcpy(to + b * rnn->hidden,
+                   (const float *)from->data +
+                       sbit__rnn_state_row(rnn, dir, b) * rnn->hidden,
+                   bytes);
+        }
+    }
+}
+
+static void sbit__rnn_store_state(const sbit__rnn *rnn, const float *from, int64_t dir,
+                                  sbit_tensor *to)
+{
+    for (int64_t b = 0; to != NULL && b < rnn->batch; b++) {
+        memcpy((float *)to->data + sbit__rnn_state_row(rnn, dir, b) * rnn->hidden,
+               from + b * rnn->hidden, (size_t)rnn->hidden * sizeof(float));
+    }
+}
+
+/* The bias that X * W^T gets: W's plus R's, except for what the reset gate has to see alone. */
+static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir,
+                           float *bias, float *reset_bias)
+{
+    const int64_t all = rnn->gates * rnn->hidden;
+    const sbit_tensor *given = sbit__in(call, 3);
+    const float *from = given != NULL ? (const float *)given->data + dir * 2 * all : NULL;
+    for (int64_t i = 0; i < all; i++) {
+        const bool apart =
+            rnn->kind == SBIT__RNN_GRU && rnn->linear_before_reset && i >= 2 * rnn->hidden;
+        const float recurrent = from != NULL ? from[all + i] : 0.0f;
+        bias[i] = (from != NULL ? from[i] : 0.0f) + (apart ? 0.0f : recurrent);
+        if (i >= 2 * rnn->hidden && rnn->kind == SBIT__RNN_GRU) {
+            reset_bias[i - 2 * rnn->hidden] = recurrent;
+        }
+    }
+}
+
+static void sbit__rnn_direction(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir)
+{
+    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
+    const int64_t all = rnn->gates * rnn->hidden;
+    const bool reverse = dir == 1 || rnn->reverse_only;
+    const sbit_tensor *peephole = sbit__in(call, 7);
+    float *next = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
+    sbit__rnn_run run;
+    memset(&run, 0, sizeof run);
+    float *xw = next;
+    next += rnn->steps * rnn->batch * all;
+    run.gates = next;
+    next += rnn->batch * all;
+    run.h = next;
+    next += rnn->batch * rnn->hidden;
+    run.c = next;
+    next += rnn->batch * rnn->hidden;
+    run.rh = next;
+    next += rnn->batch * rnn->hidden;
+    run.rnn = rnn;
+    run.kernels = call->kernels;
+    run.act = rnn->act[dir];
+    run.xw = xw;
+    run.reset_bias = next + all;
+    run.peephole =
+        peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
+    sbit__rnn_bias(call, rnn, dir, next, next + all);
+    sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run.h);
+    sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run.c);
+    memset(run.rh, 0, (size_t)(rnn->batch * rnn->hidden) * sizeof(float));
+    sbit__rnn_multiply(call, &run, 0, dir, (const float *)call->in[0]->data,
+                       rnn->steps * rnn->batch, next, xw, call->scratch);
+    for (int64_t step = 0; step < rnn->steps; step++) {
+        sbit__rnn_step(call, &run, dir, reverse, step, call->scratch);
+    }
+    sbit__rnn_store_state(rnn, run.h, dir, sbit__out(call, 1));
+    sbit__rnn_store_state(rnn, run.c, dir, sbit__out(call, 2));
+}
+
+static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    if (*call->state == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    for (int64_t b = 0; b < rnn.batch; b++) {
+        const int64_t length = sbit__rnn_length(call, &rnn, b);
+        if (length < 0 || length > rnn.steps) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "sequence_lens[%lld] is %lld, the input has %lld steps",
+                                (long long)b, (long long)length, (long long)rnn.steps);
+        }
+    }
+    if (sbit__out(call, 0) != NULL) { /* what lies behind a short sequence is 0 */
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    }
+    for (int64_t dir = 0; dir < rnn.dirs && rnn.hidden > 0; dir++) {
+        sbit__rnn_direction(call, &rnn, dir);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__rnn_op_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__rnn_run32, error);
+}
+
+static int64_t sbit__rnn_macs(const sbit_op_call *call)
+{
+    const sbit_type *x = call->in_type[0];
+    int64_t per_row = 0, rows = 1;
+    if (!sbit__add_i64(sbit__type_size(call->in_type[1]), sbit__type_size(call->in_type[2]),
+                       &per_row)) {
+        return INT64_MAX;
+    }
+    for (int32_t i = 0; i < 2 && i < x->rank; i++) {
+        rows = sbit__saturating_mul(rows, sbit__dim_known(x->dims[i]) ? x->dims[i].value : 1);
+    }
+    return sbit__saturating_mul(rows, per_row);
+}
+
+/* ---- rows */
+
+static const sbit_op_quant sbit__rnn_quant = {
+    SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
+
+#define SBIT__RNN_ROW(name, version, types)                                                        \
+    {"", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,         \
+     NULL, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs}
+
+static const sbit_op_row sbit__rnn_rows[] = {
+    SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1),  SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1),
+    SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1), SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS),
+    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1),   SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1),
+    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1),   SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1),
+    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS),    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1),
+    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1),   SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1),
+    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS),
+};
+
+#undef SBIT__RNN_MAX_FUNCTIONS
+#undef SBIT__RNN_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_recurrent(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__rnn_rows);
+    return sbit__rnn_rows;
+}

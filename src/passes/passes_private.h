@@ -1,0 +1,189 @@
+/* passes_private.h: the built-in passes and what their files share.
+ *
+ * Called by: the files of passes/, quant. Calls: graph, infer.
+ * A new pass: its file with one const row, one line in SBIT__PASSES (the order of running), one in
+ * src/MANIFEST.
+ *
+ * How an edit stays safe: everything that can fail (constants, values, nodes without outputs) is
+ * made first; then functions that cannot fail move the outputs over and erase what is replaced.
+ */
+#ifndef SBIT_PASSES_PRIVATE_H
+#define SBIT_PASSES_PRIVATE_H
+
+#include "../config/config_private.h"
+#include "../exec/exec_api.h"
+#include "../infer/infer_private.h"
+#include "passes_api.h"
+
+#include <float.h> /* FLT_MAX */
+#include <math.h>  /* sqrt, isfinite */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__PASSES(X)                                                                            \
+    X(weights_as_constants)                                                                        \
+    X(dead_code)                                                                                   \
+    X(fold_constants)                                                                              \
+    X(shape_folding)                                                                               \
+    X(inline_if)                                                                                   \
+    X(identity)                                                                                    \
+    X(sequence_to_split)                                                                           \
+    X(merge_duplicates)                                                                            \
+    X(fold_batch_norm)                                                                             \
+    X(fuse_scalar)                                                                                 \
+    X(fuse_patterns)
+
+#define SBIT__PASS_DECLARE(name) SBIT__FN const sbit_pass_row *sbit__pass_##name(void);
+SBIT__PASSES(SBIT__PASS_DECLARE)
+#undef SBIT__PASS_DECLARE
+
+/* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
+ * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
+ * one symbol for several, so these must not decide a rewrite. */
+typedef struct sbit__facts {
+    sbit__arena arena;
+    sbit__infer *state;
+    uint32_t limit; /* values made later are unknown */
+    sbit_type unknown;
+} sbit__facts;
+
+SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
+                                      sbit_error *error);
+SBIT__FN void sbit__facts_deinit(sbit__facts *facts);
+SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id);
+/* Elements of a small integer tensor, some of them symbols; NULL: not followed. */
+SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
+                                           int64_t *count);
+/* Both ranks are known and all dims equal: numbers or symbols. */
+SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
+/* Product of dims[from..to) if all are numbers, else -1. */
+SBIT__FN int64_t sbit__dims_product(const sbit_type *type, int32_t from, int32_t to);
+
+/* >>rules: a pass that looks at each node once. */
+typedef struct sbit__rewrite {
+    sbit_graph *graph;
+    sbit_ctx *ctx;
+    const sbit_simplify_desc *desc;
+    sbit__facts facts;
+    int64_t opset; /* of ai.onnx */
+    int64_t changes;
+} sbit__rewrite;
+
+typedef sbit_status (*sbit__rule_fn)(sbit__rewrite *rw, const sbit_node *node, sbit_error *error);
+typedef struct sbit__rule {
+    const char *op_type; /* of ai.onnx; NULL: every node */
+    sbit__rule_fn apply; /* adds to rw->changes */
+} sbit__rule;
+
+/* Gives each node to the rules of its operator, until one changes something. */
+SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_desc *desc,
+                                       const sbit__rule *rules, size_t rule_count,
+                                       int64_t *changes, sbit_error *error);
+/* The ids of all nodes in order, in the arena. */
+SBIT__FN sbit_status sbit__node_list(const sbit_graph *graph, sbit__arena *arena,
+                                     sbit_node_id **ids, size_t *count, sbit_error *error);
+
+/* >>looking */
+SBIT__FN bool sbit__is_op(const sbit_node *node, const char *op_type); /* of ai.onnx; NULL: no */
+SBIT__FN sbit_value_id sbit__node_in(const sbit_node *node, size_t index); /* none if not there */
+SBIT__FN bool sbit__output_used(const sbit_graph *graph, const sbit_node *node, size_t index);
+/* Only output 0 is used (or there is no other). */
+SBIT__FN bool sbit__single_output(const sbit_graph *graph, const sbit_node *node);
+SBIT__FN const sbit_node *sbit__producer(const sbit_graph *graph, sbit_value_id id); /* NULL */
+/* The producer, if it is that operator, its first output is `id`, and nothing but one node input
+ * uses it. */
+SBIT__FN const sbit_node *sbit__sole_producer(const sbit_graph *graph, sbit_value_id id,
+                                              const char *op_type);
+SBIT__FN bool sbit__sole_use(const sbit_graph *graph, sbit_value_id id);
+/* The constant of an input; NULL if it is none, or a default that the caller may replace. */
+SBIT__FN const sbit_tensor *sbit__const_in(const sbit_graph *graph, const sbit_node *node,
+                                           size_t index);
+SBIT__FN bool sbit__is_float(sbit_dtype dtype); /* float32, float64 */
+/* A constant of one float element. */
+SBIT__FN bool sbit__scalar_const(const sbit_graph *graph, sbit_value_id id, double *value);
+/* Integers of an attribute, or of a constant input; false if neither is there and known. */
+SBIT__FN bool sbit__node_ints(const sbit_graph *graph, const sbit_node *node, const char *name,
+                              size_t input, int64_t *values, int64_t capacity, int64_t *count);
+
+/* >>making. Names are made unique. */
+SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value);
+SBIT__FN sbit_attr sbit__attr_float(const char *name, float value);
+SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count);
+SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
+/* One number of a type; rank 0, or 1 with one element. */
+SBIT__FN sbit_status sbit__add_scalar(sbit_graph *graph, const char *name, sbit_dtype dtype,
+                                      int32_t rank, double value, sbit_value_id *out,
+                                      sbit_error *error);
+SBIT__FN sbit_status sbit__add_ints(sbit_graph *graph, const char *name, const int64_t *values,
+                                    int64_t count, sbit_value_id *out, sbit_error *error);
+/* A node with one new output, named after `name`. */
+SBIT__FN sbit_status sbit__emit(sbit_graph *graph, sbit_node_id before, const char *op_type,
+                                const char *name, const sbit_value_id *inputs, size_t input_count,
+                                const sbit_attr *attrs, size_t attr_count, sbit_value_id *out,
+                                sbit_error *error);
+/* Puts a new node in place of `old`, with the old one's name and outputs (the first
+ * `output_count` of them; the others must be unused). */
+SBIT__FN sbit_status sbit__replace_node(sbit_graph *graph, const sbit_node *old,
+                                        const char *op_type, const sbit_value_id *inputs,
+                                        size_t input_count, const sbit_attr *attrs,
+                                        size_t attr_count, size_t output_count,
+                                        sbit_error *error);
+/* A node like `like` (operator, attributes, name), but with these inputs, that produces output 0
+ * of `last`, which is erased. */
+SBIT__FN sbit_status sbit__rebuild_node(sbit_graph *graph, const sbit_node *like,
+                                        const sbit_node *last, const sbit_value_id *inputs,
+                                        size_t input_count, const sbit_attr *attrs,
+                                        size_t attr_count, sbit_error *error);
+/* Erases a node whose outputs are unused, and these. */
+SBIT__FN void sbit__erase_unused(sbit_graph *graph, const sbit_node *node);
+/* Erases values that nothing makes or uses, unless the caller may set them. */
+SBIT__FN void sbit__erase_dead_value(sbit_graph *graph, sbit_value_id id);
+/* True if all uses of `from` may become uses of `to` without leaving an Identity behind. */
+SBIT__FN bool sbit__can_replace(const sbit_graph *graph, sbit_value_id from, sbit_value_id to);
+/* Uses of the node's output 0 become uses of `to`, and the node goes, if that is possible. */
+SBIT__FN sbit_status sbit__bypass(sbit__rewrite *rw, const sbit_node *node, sbit_value_id to,
+                                  sbit_error *error);
+/* Gives `to`, a new value, the name of `from`, which is on its way out. */
+SBIT__FN void sbit__take_name(sbit_graph *graph, sbit_value_id from, sbit_value_id to);
+
+/* >>affine (affine.c): y = scale[c] * y + shift[c] moved into the linear node that makes y. */
+typedef struct sbit__affine {
+    int64_t count; /* 1: the same for all channels */
+    double *scale, *shift;
+} sbit__affine;
+/* `linear`: Conv, ConvTranspose, Gemm or MatMul (or Add of a constant behind a MatMul), whose
+ * output only `last` uses. last_axis: channels are on the last axis, else on axis 1. Replaces both
+ * by one node (MatMul: with an Add behind), if that is possible. */
+SBIT__FN sbit_status sbit__affine_into(sbit__rewrite *rw, const sbit_node *linear,
+                                       const sbit_node *last, const sbit__affine *affine,
+                                       bool last_axis, sbit_error *error);
+/* y = Conv(scale[c] * x + shift[c]): the same for the node in front of a Conv without padding. */
+SBIT__FN sbit_status sbit__affine_from(sbit__rewrite *rw, const sbit_node *before,
+                                       const sbit_node *conv, const sbit__affine *affine,
+                                       sbit_error *error);
+SBIT__FN sbit_status sbit__affine_init(sbit__rewrite *rw, sbit__affine *affine, int64_t count,
+                                       sbit_error *error); /* scale 1, shift 0; in rw's arena */
+
+/* >>patterns (layer_norm.c): LayerNormalization written with primitives (A3.17). */
+#define SBIT__LAYER_NORM_NODES 14
+typedef struct sbit__layer_norm {
+    sbit_value_id x, scale, bias, output; /* scale, bias: none if absent */
+    int32_t axis;                         /* the first normalized axis, 0.. */
+    int32_t rank;                         /* of x */
+    double epsilon;
+    sbit_node_id nodes[SBIT__LAYER_NORM_NODES]; /* all of the pattern; the last makes `output` */
+    size_t node_count;
+} sbit__layer_norm;
+/* True if `node` divides by the deviation in such a pattern: y = (x - mean) / sqrt(var + eps), by
+ * Div, or Mul with a reciprocal; a scale and a bias behind it are taken in. Only the output is
+ * used from outside. facts: NULL takes the types that the graph says. */
+SBIT__FN bool sbit__match_layer_norm(const sbit_graph *graph, sbit_node_id node,
+                                     const sbit__facts *facts, sbit__layer_norm *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_PASSES_PRIVATE_H */

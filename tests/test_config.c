@@ -1,0 +1,358 @@
+/* test_config.c: YAML, key tables and the quantization configuration. */
+#include "../sparsebit.h"
+#include "test.h"
+
+static char config_text[4096];
+static size_t config_size;
+
+static void config_put(const char *text, size_t size, void *user)
+{
+    (void)user;
+    if (config_size + size < sizeof config_text) {
+        memcpy(config_text + config_size, text, size);
+        config_size += size;
+        config_text[config_size] = '\0';
+    }
+}
+
+/* A node tree on one line: scalars as they are, quoted ones in '', maps {k=v}, lists [v], null ~ */
+static void config_dump(const sbit_yaml *y)
+{
+    switch (y->kind) {
+    case SBIT_YAML_NULL: config_put("~", 1, NULL); break;
+    case SBIT_YAML_SCALAR:
+        config_put("'", y->quoted ? 1 : 0, NULL);
+        config_put(y->text, strlen(y->text), NULL);
+        config_put("'", y->quoted ? 1 : 0, NULL);
+        break;
+    default:
+        config_put(y->kind == SBIT_YAML_MAP ? "{" : "[", 1, NULL);
+        for (size_t i = 0; i < y->count; i++) {
+            config_put(",", i > 0 ? 1 : 0, NULL);
+            if (y->kind == SBIT_YAML_MAP) {
+                config_put(y->items[i].key, strlen(y->items[i].key), NULL);
+                config_put("=", 1, NULL);
+            }
+            config_dump(&y->items[i]);
+        }
+        config_put(y->kind == SBIT_YAML_MAP ? "}" : "]", 1, NULL);
+        break;
+    }
+}
+
+TEST(yaml_reads_what_people_write)
+{
+    static const struct {
+        const char *yaml, *tree;
+    } cases[] = {
+        {"", "~"},
+        {"# nothing\n\n", "~"},
+        {"---\na: 1\n", "{a=1}"},
+        {"\xef\xbb\xbf" "a: 1\r\nb: two words # comment\r\n", "{a=1,b=two words}"},
+        {"a:\n  b:\n    c: 1\n  d: 2\ne: 3\n", "{a={b={c=1},d=2},e=3}"},
+        {"a:\n- 1\n- 2\nb:\n  - x\n  -\n  - y\n", "{a=[1,2],b=[x,~,y]}"},
+        {"- a: 1\n  b: 2\n- c\n- - d\n  - e\n", "[{a=1,b=2},c,[d,e]]"},
+        {"a: [1, 'b c', \"d\\te\", [x], {y: z}, ]\n", "{a=[1,'b c','d\te',[x],{y=z}]}"},
+        {"a: {b: 1,\n    c: [2,   # why\n        3]}\nd: 4\n", "{a={b=1,c=[2,3]},d=4}"},
+        {"a: ''\nb: \"\"\nc:\nd: ~\ne: null\nf: 'it''s'\n", "{a='',b='',c=~,d=~,e=~,f='it's'}"},
+        {"url: http://x/y#z\ntime: 12:30\n", "{url=http://x/y#z,time=12:30}"},
+        {"\"a b\": 1\n'c': 2\n", "{a b=1,c=2}"},
+        {"SPECIFIC: [{ \"conv*\": [\"QUANTIZER.BIT\", 8] }]\n",
+         "{SPECIFIC=[{conv*=['QUANTIZER.BIT',8]}]}"},
+        {"a: \"\\u00e9\\x41\"\n", "{a='\xc3\xa9" "A'}"},
+        {"plain scalar\n", "plain scalar"},
+        {"a: -1\n...\n", "{a=-1}"},
+        {"a: {b, c: }\n", NULL}, /* keys of flow maps need a colon here */
+    };
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_yaml_doc *doc = NULL;
+        sbit_error error;
+        memset(&error, 0, sizeof error);
+        const sbit_status status =
+            sbit_yaml_parse(ctx, cases[i].yaml, strlen(cases[i].yaml), &doc, &error);
+        if (cases[i].tree == NULL) {
+            CHECK_STATUS(status, SBIT_ERR_CONFIG, error);
+            continue;
+        }
+        if (CHECK_OK(status, error)) {
+            config_size = 0;
+            config_text[0] = '\0';
+            config_dump(sbit_yaml_root(doc));
+            CHECK_STR(config_text, cases[i].tree);
+        }
+        sbit_yaml_destroy(doc);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(yaml_errors_name_line_and_column)
+{
+    static const struct {
+        const char *yaml, *where, *message;
+    } cases[] = {
+        {"a: &x 1\n", "1:4", "anchors"},
+        {"a: 1\nb: *x\n", "2:4", "aliases"},
+        {"a: !!int 1\n", "1:4", "tags"},
+        {"a: |\n  text\n", "1:4", "block scalars"},
+        {"%YAML 1.2\n---\na: 1\n", "1:1", "directives"},
+        {"a:\n\tb: 1\n", "2:2", "tab"},
+        {"a: 1\na: 2\n", "2:1", "twice"},
+        {"a: {b: 1, b: 2}\n", "1:11", "twice"},
+        {"a: 1\n---\nb: 2\n", "2:1", "second document"},
+        {"a:\n    b: 1\n  c: 2\n", "3:3", "indentation"},
+        {"a: 1\n  b: 2\n", "2:3", "indentation"},
+        {"a: [1, 2\n", "2:1", "']' is missing"},
+        {"a: {b: 1\nc: 2\n", "2:1", "',' or '}' is missing"},
+        {"a: 'x\n", "1:6", "quoted scalar must end"},
+        {"a: \"\\q\"\n", "1:6", "escape"},
+        {"a: 'x' y\n", "1:8", "unexpected text"},
+        {"a: b: c\n", "1:5", "second ':'"},
+        {"a: - 1\n", "1:4", "list must begin"},
+        {"a\nb: 1\n", "2:1", "indentation"},
+        {"a: [,]\n", "1:5", "missing before ','"},
+        {"a: 1\n- b\n", "2:1", "lists and maps"},
+        {"a: [x: 1]\n", "1:6", "braces"},
+    };
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_yaml_doc *doc = NULL;
+        sbit_error error;
+        memset(&error, 0, sizeof error);
+        CHECK_STATUS(sbit_yaml_parse(ctx, cases[i].yaml, strlen(cases[i].yaml), &doc, &error),
+                     SBIT_ERR_CONFIG, error);
+        CHECK_MSG(strcmp(error.where, cases[i].where) == 0, "case %d (%s): at %s, wanted %s: %s",
+                  (int)i, cases[i].yaml, error.where, cases[i].where, error.message);
+        CHECK_CONTAINS(error.message, cases[i].message);
+        CHECK(doc == NULL);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+/* Every cut and every flipped bit of a text that uses everything: an error or a tree, no crash. */
+TEST(yaml_survives_cuts_and_flips)
+{
+    static const char text[] = "# all\n---\nW:\n  Q: {a: [1, 'x''y', \"b\\u0041\"], c: }\n  L:\n"
+                               "  - - p\n    - q: 1\n      r: ~\nA: plain # c\n...\n";
+    char copy[sizeof text];
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof text; i++) {
+        sbit_yaml_doc *doc = NULL;
+        if (sbit_yaml_parse(ctx, text, i, &doc, NULL) == SBIT_OK) {
+            sbit_yaml_destroy(doc);
+        }
+        for (int bit = 0; bit < 8 && i + 1 < sizeof text; bit++) {
+            memcpy(copy, text, sizeof text);
+            copy[i] = (char)(copy[i] ^ (1 << bit));
+            doc = NULL;
+            if (sbit_yaml_parse(ctx, copy, sizeof text - 1, &doc, NULL) == SBIT_OK) {
+                sbit_yaml_destroy(doc);
+            }
+        }
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(yaml_limits_depth_and_size)
+{
+    static char deep[4096];
+    sbit_ctx *ctx = test_ctx();
+    sbit_yaml_doc *doc = NULL;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    memset(deep, '[', sizeof deep);
+    CHECK_STATUS(sbit_yaml_parse(ctx, deep, sizeof deep, &doc, &error), SBIT_ERR_CONFIG, error);
+    CHECK_CONTAINS(error.message, "deeply");
+    CHECK_STATUS(sbit_yaml_parse(ctx, "a: b\0c", 6, &doc, &error), SBIT_ERR_CONFIG, error);
+    char *large = (char *)calloc(1, (size_t)2 << 20);
+    CHECK_STATUS(sbit_yaml_parse(ctx, large, (size_t)2 << 20, &doc, &error), SBIT_ERR_LIMIT, error);
+    free(large);
+    sbit_ctx_destroy(ctx);
+}
+
+static const char config_minimal[] =
+    "BACKEND: virtual\n"
+    "W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER: {TYPE: uniform, BIT: 8}\n"
+    "  OBSERVER: {TYPE: MINMAX}\n"
+    "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {TYPE: uniform, BIT: 8}\n"
+    "  OBSERVER: {TYPE: MINMAX}\n";
+
+static sbit_status config_read(sbit_ctx *ctx, const char *text, sbit_qconfig **out,
+                               sbit_error *error)
+{
+    memset(error, 0, sizeof *error);
+    return sbit_qconfig_read(ctx, text, strlen(text), out, error);
+}
+
+TEST(qconfig_reads_sparsebit_files)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_qconfig *config = NULL;
+    sbit_error error;
+    if (CHECK_OK(config_read(ctx, config_minimal, &config, &error), error)) {
+        CHECK_STR(sbit_qconfig_profile(config)->name, "sparsebit");
+        sbit_qconfig_destroy(config);
+    }
+    static const char full[] =
+        "BACKEND: virtual\nDEVICE: cuda\nSKIP_TRACE_MODULES: ['head*', \"neck\"]\n"
+        "SCHEDULE:\n  FUSE_BN: True\n  BN_TUNING: no\n  DISABLE_UNNECESSARY_QUANT: on\n"
+        "W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    TYPE: UNIFORM\n    DISABLE: False\n"
+        "    BIT: 4\n  OBSERVER:\n    TYPE: MinMax\n"
+        "  SPECIFIC: [{\n    \"conv1\": [\"QUANTIZER.BIT\", 8],\n    \"fc\": [QUANTIZER.BIT, 8, "
+        "QUANTIZER.DISABLE, True]\n  }]\n"
+        "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER: {BIT: 4}\n"
+        "  OBSERVER: {TYPE: moving-average, MOVING_AVERAGE: {EMA_RATIO: 0.95}, LAYOUT: NLC}\n"
+        "  QADD: {ENABLE_QUANT: true}\n  SPECIFIC: [{\"fc\": [\"OBSERVER.LAYOUT\", \"NCHW\"]}]\n";
+    if (CHECK_OK(config_read(ctx, full, &config, &error), error)) {
+        config_size = 0;
+        sbit_qconfig_print(config, true, config_put, NULL);
+        CHECK_CONTAINS(config_text, "EMA_RATIO: 0.95");
+        CHECK_CONTAINS(config_text, "TYPE: moving_average");
+        CHECK_CONTAINS(config_text, "SKIP_TRACE_MODULES: [\"head*\", \"neck\"]");
+        sbit_qconfig *again = NULL;
+        char first[sizeof config_text];
+        memcpy(first, config_text, sizeof first);
+        if (CHECK_OK(config_read(ctx, first, &again, &error), error)) {
+            config_size = 0;
+            sbit_qconfig_print(again, true, config_put, NULL);
+            CHECK_STR(config_text, first); /* printing and reading are inverse */
+            sbit_qconfig_destroy(again);
+        }
+        sbit_qconfig_destroy(config);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(qconfig_errors_name_path_and_place)
+{
+    static const struct {
+        const char *line;    /* appended to the minimal file, at the top or below A */
+        const char *where;
+        const char *part, *part2;
+    } cases[] = {
+        {"BACKEMD: virtual\n", "10:1", "BACKEMD", "did you mean BACKEND"},
+        {"SCHEDULE: {FUSE_BN: maybe}\n", "10:21", "SCHEDULE.FUSE_BN", "true or false"},
+        {"  QUANTIZER_: 1\n", "10:3", "A.QUANTIZER_", "unknown key"},
+        {"  QADD: {ENABLE: 1}\n", "10:10", "A.QADD.ENABLE", "QADD.ENABLE_QUANT"},
+        {"  QADD: 1\n", "10:3", "QADD", "keys are expected"},
+        {"  SPECIFIC: [{\"a\": [QUANTIZER.BITS, 8]}]\n", "10:22", "A.QUANTIZER.BITS",
+         "A.QUANTIZER.BIT"},
+        {"  SPECIFIC: [{\"a\": [QUANTIZER.BIT, 17]}]\n", "10:37", "QUANTIZER.BIT", "0 to 16"},
+        {"  SPECIFIC: [{\"a\": [QUANTIZER.BIT]}]\n", "10:16", "SPECIFIC", "[KEY, value"},
+        {"  SPECIFIC: 3\n", "10:13", "SPECIFIC", "expected"},
+        {"SKIP_TRACE_MODULES: conv\n", "10:21", "SKIP_TRACE_MODULES", "list"},
+        {"PLACEMENT: tensort\n", "PLACEMENT", "tensort", "tensorrt"},
+    };
+    sbit_ctx *ctx = test_ctx();
+    char text[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_qconfig *config = NULL;
+        sbit_error error;
+        snprintf(text, sizeof text, "%s%s", config_minimal, cases[i].line);
+        CHECK_STATUS(config_read(ctx, text, &config, &error), SBIT_ERR_CONFIG, error);
+        CHECK_MSG(strcmp(error.where, cases[i].where) == 0, "case %d: at '%s', wanted '%s': %s",
+                  (int)i, error.where, cases[i].where, error.message);
+        CHECK_CONTAINS(error.message, cases[i].part);
+        CHECK_CONTAINS(error.message, cases[i].part2);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(qconfig_checks_types_choices_and_backends)
+{
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\nA: {QUANTIZER: {BIT: 8}}\n",
+         "A.QSCHEME: must be set"},
+        {"W: {QSCHEME: per-channel-symmetric}\nA: {QSCHEME: per-tensor-affine, "
+         "QUANTIZER: {BIT: 8}}\n",
+         "W.QUANTIZER.BIT: must be set"},
+        {"W: {QSCHEME: per-row, QUANTIZER: {BIT: 8}}\n", "'per-row' is not one of"},
+        {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: eight}}\n", "an integer"},
+        {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: \"8\"}}\n", "an integer"},
+        {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8, TYPE: pakt}}\n",
+         "'pakt' is not one of uniform"},
+        {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: "
+         "moving_average}}\n",
+         "'moving_average' is not one of minmax"}, /* features only */
+        {"BACKEND: tensorrt\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+         "BACKEND tensorrt needs"},
+        {"BACKEND: onnxruntime\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 4}}\n"
+         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+         "W.QUANTIZER.BIT must be 8"},
+        {"SCHEDULE: {BN_TUNING: true}\nW: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n"
+         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+         "per-channel W.QSCHEME"},
+        {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 1}}\n"
+         "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
+         "2 to 16"},
+        {"W: [1]\n", "a map of keys"},
+        {"[1, 2]\n", "a map of keys"},
+    };
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_qconfig *config = NULL;
+        sbit_error error;
+        CHECK_STATUS(config_read(ctx, cases[i].text, &config, &error), SBIT_ERR_CONFIG, error);
+        CHECK_CONTAINS(error.message, cases[i].part);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(qconfig_flags_win_over_the_file)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_qconfig *config = NULL;
+    sbit_error error;
+    if (CHECK_OK(config_read(ctx, config_minimal, &config, &error), error)) {
+        CHECK_OK(sbit_qconfig_set(config, "PLACEMENT", "generic", &error), error);
+        CHECK_STR(sbit_qconfig_profile(config)->name, "generic");
+        CHECK_OK(sbit_qconfig_set(config, "a.quantizer.bit", "4", &error), error);
+        CHECK_OK(sbit_qconfig_set(config, "SKIP_TRACE_MODULES", "[a, b]", &error), error);
+        CHECK_STATUS(sbit_qconfig_set(config, "A.QUANTIZER.BIT", "99", &error), SBIT_ERR_CONFIG,
+                     error);
+        CHECK_STATUS(sbit_qconfig_set(config, "A.NO", "1", &error), SBIT_ERR_CONFIG, error);
+        config_size = 0;
+        sbit_qconfig_print(config, true, config_put, NULL);
+        CHECK_CONTAINS(config_text, "A:\n  QSCHEME: per-tensor-affine\n  QUANTIZER:\n    TYPE: "
+                                    "uniform\n    BIT: 4\n");
+    }
+    sbit_qconfig_destroy(config);
+    for (size_t i = 0; sbit_profile_at(i) != NULL; i++) { /* every profile's default is valid */
+        config = NULL;
+        CHECK_OK(sbit_qconfig_create(ctx, sbit_profile_at(i)->name, &config, &error), error);
+        sbit_qconfig_destroy(config);
+    }
+    CHECK_STATUS(sbit_qconfig_create(ctx, "nope", &config, &error), SBIT_ERR_NOT_FOUND, error);
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(qconfig_survives_failing_allocations)
+{
+    for (int64_t n = 1;; n++) {
+        test_heap heap;
+        sbit_ctx_desc desc;
+        sbit_ctx *ctx = NULL;
+        memset(&heap, 0, sizeof heap);
+        memset(&desc, 0, sizeof desc);
+        heap.fail_at = n;
+        desc.allocator.alloc_fn = test_heap_alloc;
+        desc.allocator.realloc_fn = test_heap_realloc;
+        desc.allocator.free_fn = test_heap_free;
+        desc.allocator.user = &heap;
+        if (sbit_ctx_create(&desc, &ctx, NULL) == SBIT_OK) {
+            sbit_qconfig *config = NULL;
+            sbit_error error;
+            const sbit_status status = config_read(ctx, config_minimal, &config, &error);
+            CHECK(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY);
+            sbit_qconfig_destroy(config);
+            sbit_ctx_destroy(ctx);
+        }
+        CHECK_EQ_I64(heap.live_bytes, 0);
+        if (heap.count < n) {
+            break;
+        }
+    }
+}
