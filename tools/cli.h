@@ -184,7 +184,7 @@ typedef struct cli_table {
 
 void cli_table_begin(cli_table *table, const char *align);
 void cli_table_cell(cli_table *table, const char *format, ...) CLI_PRINTF(2, 3);
-/* Prints all but the rows after the first `rows` (0: all), and frees. */
+/* Prints and frees. */
 int cli_table_print(cli_table *table, FILE *to);
 
 /* ---- cli_model.c */

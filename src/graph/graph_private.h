@@ -71,6 +71,7 @@ typedef struct sbit__graph_family {
     sbit_tensor *tensors; /* attributes' tensors that have blocks of their own */
     size_t tensor_count, tensor_capacity;
     sbit_graph *graphs; /* all ever made, newest first, by next_graph */
+    uint32_t graph_count;
 } sbit__graph_family;
 
 struct sbit_graph {
@@ -89,6 +90,7 @@ struct sbit_graph {
     size_t capture_count;
     sbit__map value_of, node_of; /* name -> idx; captured values are not in it */
     sbit_graph *next_graph;
+    uint32_t index; /* in the family, in the order of making; the root is 0 */
     bool alive;
 };
 
@@ -168,10 +170,10 @@ SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tenso
 SBIT__FN void sbit__graph_type_unknown(sbit_type *type);
 SBIT__FN void sbit__graph_type_of_tensor(const sbit_tensor *tensor, sbit_type *out);
 SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b);
-/* `graph` may be NULL when no symbol may be made: unknown names then become SBIT_SYMBOL_ANY. */
-SBIT__FN sbit_status sbit__graph_type_from_onnx(sbit_graph *graph, const char *name,
-                                                const sbit_onnx_type *source, sbit_type *out,
-                                                sbit_error *error);
+/* maker is `graph` again, or NULL when no symbols may be made: new names are then unknown dims. */
+SBIT__FN sbit_status sbit__graph_type_from_onnx(const sbit_graph *graph, sbit_graph *maker,
+                                                const char *name, const sbit_onnx_type *source,
+                                                sbit_type *out, sbit_error *error);
 SBIT__FN sbit_status sbit__graph_type_to_onnx(const sbit_graph *graph, sbit_onnx_doc *doc,
                                               const sbit_type *type, sbit_onnx_type **out,
                                               sbit_error *error);
@@ -227,6 +229,8 @@ SBIT__FN sbit_status sbit__import_node(sbit__importer *importer, sbit__import_sc
 /* The attributes of a node with references to the enclosing call's replaced. */
 SBIT__FN sbit_status sbit__import_attrs(sbit__import_scope *scope, const sbit_onnx_node *node,
                                         sbit__import_attr **out, size_t *count, sbit_error *error);
+/* Names that training graphs define must not be given to new values: they share the scope. */
+SBIT__FN sbit_status sbit__import_reserve_names(sbit_graph *graph, sbit_error *error);
 SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__importer *importer,
                                                               const sbit_onnx_node *node);
 SBIT__FN sbit_status sbit__import_inline(sbit__importer *importer, sbit__import_scope *scope,

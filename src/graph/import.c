@@ -644,8 +644,8 @@ static sbit_status sbit__import_inputs(sbit__import_scope *scope, const sbit_onn
         sbit_value_id id = {0};
         SBIT__TRY(sbit__import_define(scope, name, "an input of the graph", &id, error));
         sbit__graph_value *value = graph->values[id.idx];
-        SBIT__TRY(sbit__graph_type_from_onnx(graph, name, source->input[i].type, &value->info.type,
-                                             error));
+        SBIT__TRY(sbit__graph_type_from_onnx(graph, graph, name, source->input[i].type,
+                                             &value->info.type, error));
         SBIT__TRY(sbit__graph_append_id(graph, &graph->inputs, &graph->input_count,
                                         &graph->input_capacity, id, error));
         value->info.is_input = true;
@@ -668,7 +668,7 @@ static sbit_status sbit__import_descriptions(sbit__import_scope *scope,
         }
         sbit__graph_value *value = graph->values[id.idx];
         sbit_type type;
-        SBIT__TRY(sbit__graph_type_from_onnx(graph, name, infos[i].type, &type, error));
+        SBIT__TRY(sbit__graph_type_from_onnx(graph, graph, name, infos[i].type, &type, error));
         if (value->info.source == NULL) {
             value->info.source = &infos[i];
         }
@@ -736,24 +736,37 @@ static sbit_status sbit__import_opsets(sbit_graph *graph, const sbit_onnx_model 
     return SBIT_OK;
 }
 
-/* Names that training graphs define must not be given to new values: they share the scope. */
-static sbit_status sbit__import_reserve_names(sbit_graph *graph, const sbit_onnx_graph *source,
+static sbit_status sbit__import_reserve(sbit__map *names, sbit_str text, sbit_error *error)
+{
+    const char *name = sbit__import_text(text);
+    if (name[0] == '\0' || sbit__map_find(names, name, NULL)) {
+        return SBIT_OK;
+    }
+    return sbit__map_set(names, name, 1, error);
+}
+
+static sbit_status sbit__import_reserve_graph(sbit__map *names, const sbit_onnx_graph *source,
                                               sbit_error *error)
 {
-    sbit__map *names = &graph->family->value_names;
     for (size_t i = 0; source != NULL && i < source->initializer_count; i++) {
-        const char *name = sbit__import_text(source->initializer[i].name);
-        if (!sbit__map_find(names, name, NULL)) {
-            SBIT__TRY(sbit__map_set(names, name, 1, error));
-        }
+        SBIT__TRY(sbit__import_reserve(names, source->initializer[i].name, error));
     }
     for (size_t i = 0; source != NULL && i < source->node_count; i++) {
         for (size_t j = 0; j < source->node[i].output_count; j++) {
-            const char *name = sbit__import_text(source->node[i].output[j]);
-            if (!sbit__map_find(names, name, NULL)) {
-                SBIT__TRY(sbit__map_set(names, name, 1, error));
-            }
+            SBIT__TRY(sbit__import_reserve(names, source->node[i].output[j], error));
         }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__import_reserve_names(sbit_graph *graph, sbit_error *error)
+{
+    sbit__graph_family *family = graph->family;
+    const size_t count = family->model != NULL ? family->model->training_info_count : 0;
+    for (size_t i = 0; i < count; i++) {
+        const sbit_onnx_training_info *info = &family->model->training_info[i];
+        SBIT__TRY(sbit__import_reserve_graph(&family->value_names, info->initialization, error));
+        SBIT__TRY(sbit__import_reserve_graph(&family->value_names, info->algorithm, error));
     }
     return SBIT_OK;
 }
@@ -775,11 +788,7 @@ static sbit_status sbit__import_model(sbit_graph *graph, sbit_error *error)
     const sbit_status status = sbit__import_graph(&importer, &scope, family->model->graph, error);
     sbit__import_close_scope(&scope);
     SBIT__TRY(status);
-    for (size_t i = 0; i < family->model->training_info_count; i++) {
-        const sbit_onnx_training_info *info = &family->model->training_info[i];
-        SBIT__TRY(sbit__import_reserve_names(graph, info->initialization, error));
-        SBIT__TRY(sbit__import_reserve_names(graph, info->algorithm, error));
-    }
+    SBIT__TRY(sbit__import_reserve_names(graph, error));
     return sbit_graph_sort(graph, error);
 }
 

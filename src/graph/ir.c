@@ -107,6 +107,7 @@ static sbit_status sbit__graph_new(sbit__graph_family *family, sbit_graph **out,
     graph->nodes = (sbit__graph_node **)nodes;
     graph->value_count = 1;
     graph->node_count = 1;
+    graph->index = family->graph_count++;
     graph->next_graph = family->graphs;
     family->graphs = graph;
     *out = graph;
@@ -451,7 +452,9 @@ SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
     value->info.is_constant = true;
     value->owns_constant = owned;
     value->tensor = source;
-    sbit__graph_type_of_tensor(tensor, &value->info.type);
+    sbit_type type;
+    sbit__graph_type_of_tensor(tensor, &type);
+    sbit_graph_set_type(graph, id, &type);
 }
 
 SBIT__FN sbit_status sbit__graph_append_id(sbit_graph *graph, sbit_value_id **ids, size_t *count,

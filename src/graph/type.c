@@ -37,8 +37,9 @@ SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b)
 }
 
 /* >>from TypeProto */
-static sbit_status sbit__type_read_dim(sbit_graph *graph, const sbit_onnx_dimension *source,
-                                       sbit_dim *out, sbit_error *error)
+static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *maker,
+                                       const sbit_onnx_dimension *source, sbit_dim *out,
+                                       sbit_error *error)
 {
     out->value = 0;
     out->symbol = SBIT_SYMBOL_ANY;
@@ -49,13 +50,18 @@ static sbit_status sbit__type_read_dim(sbit_graph *graph, const sbit_onnx_dimens
         }
         return SBIT_OK;
     }
-    if (graph != NULL && source->dim_param.size != 0) {
-        return sbit_graph_symbol(graph, source->dim_param.data, &out->symbol, error);
+    if (source->dim_param.size == 0) {
+        return SBIT_OK;
     }
+    if (maker != NULL) {
+        return sbit_graph_symbol(maker, source->dim_param.data, &out->symbol, error);
+    }
+    sbit__map_find(&graph->family->symbol_of, source->dim_param.data, &out->symbol);
     return SBIT_OK;
 }
 
-static sbit_status sbit__type_read_tensor(sbit_graph *graph, const char *name, int32_t elem_type,
+static sbit_status sbit__type_read_tensor(const sbit_graph *graph, sbit_graph *maker,
+                                          const char *name, int32_t elem_type,
                                           const sbit_onnx_shape *shape, sbit_type *out,
                                           sbit_error *error)
 {
@@ -73,14 +79,14 @@ static sbit_status sbit__type_read_tensor(sbit_graph *graph, const char *name, i
     }
     out->rank = (int32_t)shape->dim_count;
     for (size_t i = 0; i < shape->dim_count; i++) {
-        SBIT__TRY(sbit__type_read_dim(graph, &shape->dim[i], &out->dims[i], error));
+        SBIT__TRY(sbit__type_read_dim(graph, maker, &shape->dim[i], &out->dims[i], error));
     }
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__graph_type_from_onnx(sbit_graph *graph, const char *name,
-                                                const sbit_onnx_type *source, sbit_type *out,
-                                                sbit_error *error)
+SBIT__FN sbit_status sbit__graph_type_from_onnx(const sbit_graph *graph, sbit_graph *maker,
+                                                const char *name, const sbit_onnx_type *source,
+                                                sbit_type *out, sbit_error *error)
 {
     sbit__graph_type_unknown(out);
     if (source == NULL) {
@@ -102,7 +108,7 @@ SBIT__FN sbit_status sbit__graph_type_from_onnx(sbit_graph *graph, const char *n
         return SBIT_OK;
     }
     if (source->tensor_type != NULL) {
-        return sbit__type_read_tensor(graph, name, source->tensor_type->elem_type,
+        return sbit__type_read_tensor(graph, maker, name, source->tensor_type->elem_type,
                                       source->tensor_type->shape, out, error);
     }
     if (out->kind != SBIT_KIND_TENSOR) {

@@ -349,69 +349,92 @@ static void sbit__conv_collect(const sbit__conv_job *job, const float *from, int
     }
 }
 
+/* Where the columns of a tile come from and go to. */
+typedef struct sbit__conv_columns {
+    int64_t pixel, n;   /* the first, counted through all images; how many */
+    int64_t place;      /* of the first in channel 0 of its image in y */
+    bool split;         /* they reach into the next image */
+    const float *b;
+    int64_t ldb;
+} sbit__conv_columns;
+
+static sbit__conv_columns sbit__conv_columns_of(const sbit__conv_job *job,
+                                                const sbit__conv_unit *u, int64_t tile)
+{
+    const int64_t tile_n = job->kernels->tile_n;
+    sbit__conv_columns t;
+    t.pixel = tile * tile_n;
+    t.n = sbit__smaller(job->s.batch * job->out_pixels - t.pixel, tile_n);
+    const int64_t image = t.pixel / job->out_pixels, at = t.pixel - image * job->out_pixels;
+    t.place = image * job->s.out_channels * job->out_pixels + at;
+    t.split = at + t.n > job->out_pixels;
+    t.b = u->columns + (tile - u->tile0) * (int64_t)(job->panel_bytes / sizeof(float));
+    t.ldb = tile_n;
+    if (!job->gather && !t.split) {
+        const int64_t channel = image * job->s.in_channels + u->group * job->in_group + u->r0;
+        t.b = job->x + channel * job->in_pixels + at;
+        t.ldb = job->in_pixels;
+    }
+    return t;
+}
+
 static void sbit__conv_tile(const sbit__conv_job *job, const sbit__conv_unit *u, int64_t panel,
-                            int64_t tile)
+                            const sbit__conv_columns *t)
 {
     const sbit_kernels *kernels = job->kernels;
     const int64_t tile_m = kernels->tile_m, tile_n = kernels->tile_n, kw = job->s.kernel[2];
-    const int64_t pixel = tile * tile_n, image = pixel / job->out_pixels;
-    const int64_t at = pixel % job->out_pixels;
-    const int64_t n = sbit__smaller(job->s.batch * job->out_pixels - pixel, tile_n);
     const int64_t m = sbit__smaller(job->out_group - panel * tile_m, tile_m);
     const int64_t channel = u->group * job->out_group + panel * tile_m;
-    const int64_t k0 = u->r0 * kw, k = (u->r1 - u->r0) * kw;
-    const bool add = u->r0 > 0, last = u->r1 == job->rows, split = at + n > job->out_pixels;
+    const int64_t k = (u->r1 - u->r0) * kw, place = t->place + channel * job->out_pixels;
+    const bool add = u->r0 > 0, last = u->r1 == job->rows;
     const float *a =
-        job->packed + ((u->group * job->panels + panel) * job->k + k0) * tile_m;
+        job->packed + ((u->group * job->panels + panel) * job->k + u->r0 * kw) * tile_m;
     const float *bias = last && job->bias != NULL ? job->bias + channel : NULL;
-    const int64_t place = (image * job->s.out_channels + channel) * job->out_pixels + at;
     sbit__epilogue ep;
     memset(&ep, 0, sizeof(ep));
     if (last && job->epilogue != NULL) {
         ep = *job->epilogue;
     }
-    if (!split) {
-        const float *b = u->columns + (tile - u->tile0) * (int64_t)(job->panel_bytes / 4);
-        int64_t ldb = tile_n;
-        if (!job->gather) {
-            b = job->x + (image * job->s.in_channels + u->group * job->in_group + k0) *
-                             job->in_pixels + at;
-            ldb = job->in_pixels;
-        }
+    if (!t->split) {
         ep.residual = ep.residual != NULL ? ep.residual + place : NULL;
-        kernels->f32_gemm_tile(m, n, k, a, b, ldb, job->y + place, job->out_pixels, add, bias,
-                               true, &ep);
+        kernels->f32_gemm_tile(m, t->n, k, a, t->b, t->ldb, job->y + place, job->out_pixels, add,
+                               bias, true, &ep);
         return;
     }
     if (add) {
-        sbit__conv_collect(job, job->y, channel, m, pixel, n, u->sums);
+        sbit__conv_collect(job, job->y, channel, m, t->pixel, t->n, u->sums);
     }
     if (ep.residual != NULL) {
-        sbit__conv_collect(job, ep.residual, channel, m, pixel, n, u->residual);
+        sbit__conv_collect(job, ep.residual, channel, m, t->pixel, t->n, u->residual);
         ep.residual = u->residual;
     }
-    kernels->f32_gemm_tile(m, n, k, a,
-                           u->columns + (tile - u->tile0) * (int64_t)(job->panel_bytes / 4), tile_n,
-                           u->sums, tile_n, add, bias, true, &ep);
-    sbit__conv_scatter(job, channel, m, pixel, n, u->sums);
+    kernels->f32_gemm_tile(m, t->n, k, a, t->b, t->ldb, u->sums, tile_n, add, bias, true, &ep);
+    sbit__conv_scatter(job, channel, m, t->pixel, t->n, u->sums);
 }
 
 static void sbit__conv_unit_run(const sbit__conv_job *job, sbit__conv_unit *u)
 {
-    const int64_t tile_n = job->kernels->tile_n, pixels = job->s.batch * job->out_pixels;
     for (u->r0 = 0; u->r0 < job->rows; u->r0 = u->r1) {
         u->r1 = sbit__smaller(job->rows, u->r0 + job->block_rows);
         for (int64_t tile = u->tile0; tile < u->tile1; tile++) {
-            const int64_t pixel = tile * tile_n, n = sbit__smaller(pixels - pixel, tile_n);
-            if (job->gather || pixel % job->out_pixels + n > job->out_pixels) {
-                sbit__conv_gather(job, u->group, pixel, n, u->r0, u->r1,
-                                  u->columns +
-                                      (tile - u->tile0) * (int64_t)(job->panel_bytes / 4));
+            const sbit__conv_columns t = sbit__conv_columns_of(job, u, tile);
+            if (job->gather || t.split) {
+                float *panel = u->columns + (t.b - u->columns);
+                sbit__conv_gather(job, u->group, t.pixel, t.n, u->r0, u->r1, panel);
             }
+        }
+        /* Columns of L1 size meet all weights one after another; many columns share the weights. */
+        if (u->tile1 - u->tile0 == 1) {
+            const sbit__conv_columns t = sbit__conv_columns_of(job, u, u->tile0);
+            for (int64_t panel = u->panel0; panel < u->panel1; panel++) {
+                sbit__conv_tile(job, u, panel, &t);
+            }
+            continue;
         }
         for (int64_t panel = u->panel0; panel < u->panel1; panel++) {
             for (int64_t tile = u->tile0; tile < u->tile1; tile++) {
-                sbit__conv_tile(job, u, panel, tile);
+                const sbit__conv_columns t = sbit__conv_columns_of(job, u, tile);
+                sbit__conv_tile(job, u, panel, &t);
             }
         }
     }

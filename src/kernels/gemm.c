@@ -177,27 +177,31 @@ typedef struct sbit__gemm_block {
     int64_t b_stride, b_row;
 } sbit__gemm_block;
 
-static void sbit__gemm_tile(const sbit__gemm_job *job, const sbit__gemm_block *block, int64_t i,
-                            int64_t j)
+/* The column of tiles at j. */
+static void sbit__gemm_tiles(const sbit__gemm_job *job, const sbit__gemm_block *block, int64_t j,
+                             const float *b)
 {
     const sbit__gemm *g = job->gemm;
-    const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
+    const int64_t tile_m = job->kernels->tile_m;
+    const int64_t n = sbit__smaller(block->n1 - j, job->kernels->tile_n);
     const bool last = block->k1 == g->k;
-    const float *bias = NULL;
+    const sbit__epilogue *epilogue = last ? g->epilogue : NULL;
+    const float *a = block->a, *bias = NULL;
     sbit__epilogue ep;
-    if (last && g->bias != NULL) {
-        bias = g->bias + (g->bias_rows ? i : j);
+    memset(&ep, 0, sizeof(ep));
+    for (int64_t i = block->m0; i < block->m1; i += tile_m, a += block->a_stride) {
+        if (last && g->bias != NULL) {
+            bias = g->bias + (g->bias_rows ? i : j);
+        }
+        if (epilogue != NULL) {
+            ep = *epilogue;
+            ep.residual = ep.residual != NULL ? ep.residual + i * g->ldc + j : NULL;
+        }
+        job->kernels->f32_gemm_tile(sbit__smaller(block->m1 - i, tile_m), n, block->k1 - block->k0,
+                                    a, b, block->b_row, g->c + i * g->ldc + j, g->ldc,
+                                    block->k0 > 0, bias, g->bias_rows,
+                                    epilogue != NULL ? &ep : NULL);
     }
-    if (last && g->epilogue != NULL) {
-        ep = *g->epilogue;
-        ep.residual = ep.residual != NULL ? ep.residual + i * g->ldc + j : NULL;
-    }
-    job->kernels->f32_gemm_tile(
-        sbit__smaller(block->m1 - i, tile_m), sbit__smaller(block->n1 - j, tile_n),
-        block->k1 - block->k0, block->a + (i - block->m0) / tile_m * block->a_stride,
-        block->b + (j - block->n0) / tile_n * block->b_stride, block->b_row,
-        g->c + i * g->ldc + j, g->ldc, block->k0 > 0, bias, g->bias_rows,
-        last && g->epilogue != NULL ? &ep : NULL);
 }
 
 static void sbit__gemm_pack_block_a(const sbit__gemm_job *job, sbit__gemm_block *block,
@@ -256,7 +260,7 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
 static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1, int64_t n0,
                                int64_t n1, int32_t worker)
 {
-    const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
+    const int64_t tile_n = job->kernels->tile_n;
     unsigned char *scratch = job->scratch + (size_t)worker * job->worker_bytes;
     sbit__gemm_block block;
     memset(&block, 0, sizeof(block));
@@ -268,10 +272,9 @@ static void sbit__gemm_columns(const sbit__gemm_job *job, int64_t m0, int64_t m1
         for (block.m0 = m0; block.m0 < m1; block.m0 = block.m1) {
             block.m1 = sbit__smaller(m1, block.m0 + job->rows);
             sbit__gemm_pack_block_a(job, &block, (float *)(void *)scratch);
-            for (int64_t j = n0; j < n1; j += tile_n) {
-                for (int64_t i = block.m0; i < block.m1; i += tile_m) {
-                    sbit__gemm_tile(job, &block, i, j);
-                }
+            const float *b = block.b;
+            for (int64_t j = n0; j < n1; j += tile_n, b += block.b_stride) {
+                sbit__gemm_tiles(job, &block, j, b);
             }
         }
         block.k0 = block.k1;

@@ -763,25 +763,48 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
     sbit__tile_sums8(m, n, k, a, b, ldb, (float *)tile);
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const float *residual = ep != NULL ? ep->residual : NULL;
-    const __m256 lo = sbit__set8(clamp ? ep->lo : 0.0f), hi = sbit__set8(clamp ? ep->hi : 0.0f);
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j += 8) {
-            float *out = c + i * ldc + j;
-            __m256 v = tile[i][j / 8];
+    const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
+    const __m256 lo = clamp ? sbit__set8(ep->lo) : _mm256_xor_ps(inf, sbit__set8(-0.0f));
+    const __m256 hi = clamp ? sbit__set8(ep->hi) : inf;
+    __m256 bias0 = _mm256_setzero_ps(), bias1 = bias0;
+    if (bias != NULL && !bias_rows) {
+        bias0 = sbit__load8(bias, n);
+        bias1 = n > 8 ? sbit__load8(bias + 8, n - 8) : bias0;
+    }
+    for (int64_t i = 0; i < m; i++, c += ldc) {
+        __m256 v0 = tile[i][0], v1 = tile[i][1];
+        if (bias != NULL && bias_rows) {
+            bias0 = bias1 = _mm256_broadcast_ss(bias + i);
+        }
+        if (n == SBIT__AVX2_TILE_N) {
             if (add) {
-                v = _mm256_add_ps(v, sbit__load8(out, n - j));
+                v0 = _mm256_add_ps(v0, _mm256_loadu_ps(c));
+                v1 = _mm256_add_ps(v1, _mm256_loadu_ps(c + 8));
             }
-            if (bias != NULL) {
-                v = _mm256_add_ps(v, bias_rows ? sbit__set8(bias[i])
-                                               : sbit__load8(bias + j, n - j));
-            }
+            v0 = _mm256_add_ps(v0, bias0);
+            v1 = _mm256_add_ps(v1, bias1);
             if (residual != NULL) {
-                v = _mm256_add_ps(v, sbit__load8(residual + i * ldc + j, n - j));
+                v0 = _mm256_add_ps(v0, _mm256_loadu_ps(residual + i * ldc));
+                v1 = _mm256_add_ps(v1, _mm256_loadu_ps(residual + i * ldc + 8));
             }
-            sbit__store8(out, n - j, clamp ? sbit__clamp8(v, lo, hi) : v);
+            _mm256_storeu_ps(c, sbit__clamp8(v0, lo, hi));
+            _mm256_storeu_ps(c + 8, sbit__clamp8(v1, lo, hi));
+        } else {
+            v0 = _mm256_add_ps(add ? _mm256_add_ps(v0, sbit__load8(c, n)) : v0, bias0);
+            v1 = n > 8 && add ? _mm256_add_ps(v1, sbit__load8(c + 8, n - 8)) : v1;
+            v1 = _mm256_add_ps(v1, bias1);
+            if (residual != NULL) {
+                const float *from = residual + i * ldc;
+                v0 = _mm256_add_ps(v0, sbit__load8(from, n));
+                v1 = n > 8 ? _mm256_add_ps(v1, sbit__load8(from + 8, n - 8)) : v1;
+            }
+            sbit__store8(c, n, sbit__clamp8(v0, lo, hi));
+            if (n > 8) {
+                sbit__store8(c + 8, n - 8, sbit__clamp8(v1, lo, hi));
+            }
         }
         if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
-            sbit__f32_activate__avx2(n, c + i * ldc, ep);
+            sbit__f32_activate__avx2(n, c, ep);
         }
     }
 }

@@ -173,6 +173,7 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
     sbit__conv_shape shape;
     sbit__conv plan;
     *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__conv_static(call)) {
         return SBIT_OK;
     }
@@ -422,6 +423,7 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
     sbit__convt_plan plan;
     sbit__gemm gemm;
     *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__conv_static(call)) {
         return SBIT_OK;
     }

@@ -12,7 +12,7 @@
  *   float8e5m2      s eeeee mm  bias 15  infinity s1111100, NaN s11111xx, largest 57344
  *   float8e5m2fnuz  s eeeee mm  bias 16  no infinity, NaN 10000000, no -0, largest 57344
  *   float8e8m0      eeeeeeee    2^(e - 127), NaN 11111111
- *   float4e2m1      s ee m      bias 1   no infinity, no NaN, largest 6
+ *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
  */
 #include "ops_private.h"
 
@@ -31,7 +31,7 @@ static const sbit__small_float sbit__small_e4m3fn = {3, 7, 0x80, 0x7e, 0x7f, 0x7
 static const sbit__small_float sbit__small_e4m3fnuz = {3, 8, 0x80, 0x7f, 0x80, 0x80, true};
 static const sbit__small_float sbit__small_e5m2 = {2, 15, 0x80, 0x7b, 0x7c, 0x7e, false};
 static const sbit__small_float sbit__small_e5m2fnuz = {2, 16, 0x80, 0x7f, 0x80, 0x80, true};
-static const sbit__small_float sbit__small_e2m1 = {1, 1, 0x08, 0x07, 0x07, 0x07, false};
+static const sbit__small_float sbit__small_e2m1 = {1, 1, 0x08, 0x07, 0x07, 0x08, false};
 
 static const sbit__small_float *sbit__small_float_of(sbit_dtype dtype)
 {

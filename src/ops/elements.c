@@ -112,42 +112,6 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
     return sbit__op_output(call, i, type->dtype, type->rank, dims, out, error);
 }
 
-SBIT__FN sbit_status sbit__op_copy_item(const sbit_op_call *call, int32_t i, int64_t item,
-                                        const sbit_tensor *tensor, sbit_error *error)
-{
-    SBIT__TRY(call->alloc_output(call, i, item, tensor->dtype, tensor->rank, tensor->dims, error));
-    sbit__elem_copy_all(tensor, &call->out_value[i]->items[item].tensor);
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__op_copy_value(const sbit_op_call *call, int32_t i,
-                                         const sbit_value *value, sbit_error *error)
-{
-    sbit_tensor *out = NULL;
-    if (i >= call->output_count || call->out_value[i] == NULL) {
-        return SBIT_OK;
-    }
-    if (value->kind == SBIT_KIND_TENSOR) {
-        const sbit_tensor *x = &value->tensor;
-        SBIT__TRY(sbit__op_output(call, i, x->dtype, x->rank, x->dims, &out, error));
-        if (out != NULL) {
-            sbit__elem_copy_all(x, out);
-        }
-        return SBIT_OK;
-    }
-    for (int64_t k = 0; k < value->item_count; k++) {
-        if (value->items[k].kind != SBIT_KIND_TENSOR) {
-            return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
-                                "a sequence or optional of anything but tensors");
-        }
-    }
-    SBIT__TRY(call->alloc_items(call, i, value->kind, value->item_count, error));
-    for (int64_t k = 0; k < value->item_count; k++) {
-        SBIT__TRY(sbit__op_copy_item(call, i, k, &value->items[k].tensor, error));
-    }
-    return SBIT_OK;
-}
-
 SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems,
                              int64_t capacity, int64_t *count)
 {

@@ -50,12 +50,6 @@ SBIT__FN sbit_status sbit__op_scalar(const sbit_op_call *call, int32_t i, int64_
 SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
                                           const sbit_type *type, sbit_tensor **out,
                                           sbit_error *error);
-/* run: a copy of a tensor, sequence or optional as output i (tensors: no copy if in place). */
-SBIT__FN sbit_status sbit__op_copy_value(const sbit_op_call *call, int32_t i,
-                                         const sbit_value *value, sbit_error *error);
-/* run: a copy of `tensor` as item `item` of output i, a sequence made with alloc_items. */
-SBIT__FN sbit_status sbit__op_copy_item(const sbit_op_call *call, int32_t i, int64_t item,
-                                        const sbit_tensor *tensor, sbit_error *error);
 /* infer: the elements of a small integer input as numbers and symbols; false: not known. */
 SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems,
                              int64_t capacity, int64_t *count);

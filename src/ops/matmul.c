@@ -213,9 +213,8 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
 {
     sbit__matmul_plan plan;
     sbit__gemm gemm;
-    int32_t ra = -1, rb = -1;
     *call->scratch_bytes = 0;
-    SBIT__TRY(sbit__matmul_ranks(call, &ra, &rb, error));
+    SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__type_static(call->in_type[0]) || !sbit__type_static(call->in_type[1])) {
         return SBIT_OK;
     }
@@ -446,6 +445,7 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
     sbit__gemm gemm;
     int64_t c_count = 0;
     *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__type_static(call->in_type[0]) || !sbit__type_static(call->in_type[1])) {
         return SBIT_OK;
     }

@@ -12,13 +12,6 @@
 
 #include <math.h> /* sqrtf, sqrt, powf, fabsf */
 
-static sbit_status sbit__norm_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    (void)error;
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
-    return SBIT_OK;
-}
-
 /* Input i, if present, must be a tensor of rank 1 with `length` entries. */
 static sbit_status sbit__norm_vector(const sbit_op_call *call, int32_t i, sbit_dim length,
                                      sbit_error *error)
@@ -808,7 +801,7 @@ static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 
 
 #define SBIT__NORM_ROW(name, version, types, infer, run, quant, channel)                           \
     {"",                 name, version, types, 0,     0,       infer,                              \
-     sbit__norm_prepare, run,  NULL,    NULL,  quant, channel, NULL}
+     sbit__op_prepare_f32, run,  NULL,    NULL,  quant, channel, NULL}
 #define SBIT__BATCHNORM_ROW(version, types)                                                        \
     SBIT__NORM_ROW("BatchNormalization", version, types, sbit__batchnorm_infer,                    \
                    sbit__batchnorm_run, NULL, &sbit__norm_channel_batch)

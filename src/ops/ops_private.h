@@ -27,7 +27,8 @@ extern "C" {
     X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
     X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \
     X(shape)       /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */\
-    X(move)        /* Transpose, Concat, Split, Slice, Gather*, Scatter*, Pad, Tile, Expand, ... */\
+    X(move)        /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */  \
+    X(gather)      /* Gather*, Scatter*, Compress: places that data decides */                     \
     X(generate)    /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */  \
     X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
     X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \

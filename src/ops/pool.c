@@ -333,8 +333,8 @@ static int64_t sbit__pool_row_floats(const sbit_type *x)
 static sbit_status sbit__pool_prepare(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_type *x = call->in_type[0];
-    (void)error;
     *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
     if (sbit__type_static(x)) {
         *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
                                (size_t)sbit_ctx_threads(call->ctx) *
@@ -435,13 +435,6 @@ static sbit_status sbit__gpool_infer(const sbit_op_call *call, sbit_error *error
     for (int32_t i = 0; out != NULL && i < rank; i++) {
         out->dims[i] = i < 2 ? call->in_type[0]->dims[i] : sbit__dim(1);
     }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__gpool_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    (void)error;
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
     return SBIT_OK;
 }
 
@@ -629,6 +622,12 @@ static sbit_status sbit__unpool_infer(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__unpool_out_dims(call, unpooled, rank, dims, error));
     memcpy(out->dims, dims, (size_t)rank * sizeof dims[0]);
     return SBIT_OK;
+}
+
+static sbit_status sbit__unpool_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    *call->scratch_bytes = 0;
+    return sbit__op_check(call, error);
 }
 
 static sbit_status sbit__unpool_run(const sbit_op_call *call, sbit_error *error)
@@ -975,7 +974,7 @@ static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
     SBIT__POOL_ROW("LpPool", version, types, sbit__pool_infer, sbit__pool_prepare,                 \
                    sbit__lppool_run, &sbit__pool_quant_lp)
 #define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
-    SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__gpool_prepare, run, quant)
+    SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
 #define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
     {"", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
 
@@ -1008,21 +1007,21 @@ static const sbit_op_row sbit__pool_rows[] = {
     SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
     SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
     SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, NULL,
+    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__unpool_prepare,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, NULL,
+    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__unpool_prepare,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, NULL,
+    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, sbit__unpool_prepare,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__op_prepare_f32,
                   sbit__roipool_run),
-    SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__op_prepare_f32,
                   sbit__roipool_run),
-    SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
                   sbit__roialign_run),
-    SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
                   sbit__roialign_run),
-    SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, sbit__roialign_infer, sbit__gpool_prepare,
+    SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, sbit__roialign_infer, sbit__op_prepare_f32,
                   sbit__roialign_run),
 };
 

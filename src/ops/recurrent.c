@@ -360,6 +360,7 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     sbit__rnn rnn;
     sbit__rnn_state sizes;
     *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < 3; i++) {
         if (!sbit__type_static(call->in_type[i])) {
             return SBIT_OK;

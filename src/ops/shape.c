@@ -480,10 +480,7 @@ static sbit_status sbit__shape_identity_infer(const sbit_op_call *call, sbit_err
 
 static sbit_status sbit__shape_identity_run(const sbit_op_call *call, sbit_error *error)
 {
-    if (call->in_value != NULL && call->in_value[0] != NULL &&
-        call->in_value[0]->kind != SBIT_KIND_TENSOR) {
-        return sbit__op_copy_value(call, 0, call->in_value[0], error);
-    }
+    (void)error; /* sequences and optionals are copied by the executor */
     if (call->out[0] != NULL) {
         sbit__elem_copy_all(call->in[0], call->out[0]);
     }
@@ -602,47 +599,14 @@ static sbit_status sbit__cast_infer(const sbit_op_call *call, sbit_error *error)
 
 #define SBIT__CAST_TEXT_BYTES 40 /* of one number, as sbit__format_f64 writes it */
 
-/* Numbers as text need memory that outlives the run of this node: the node's state. */
-static sbit_status sbit__cast_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0];
-    sbit_dim count = sbit__dim_any();
-    sbit_dtype to = SBIT_UNDEFINED;
-    int64_t room = 0;
-    SBIT__TRY(sbit__cast_target(call, &to, error));
-    if (to != SBIT_STRING || x->dtype == SBIT_STRING || x->rank < 0) {
-        return SBIT_OK;
-    }
-    if (*call->state != NULL) {
-        memcpy(&room, *call->state, sizeof room);
-    }
-    count = sbit__dim_product(x->dims, x->rank);
-    if (!sbit__dim_known(count) || count.value <= room) {
-        return SBIT_OK;
-    }
-    *call->state = call->alloc_state(
-        call, sizeof(int64_t) + (size_t)count.value * SBIT__CAST_TEXT_BYTES);
-    if (*call->state == NULL) {
-        return sbit__fail_oom(error, (size_t)count.value * SBIT__CAST_TEXT_BYTES);
-    }
-    memcpy(*call->state, &count.value, sizeof count.value);
-    return SBIT_OK;
-}
-
 static sbit_status sbit__cast_to_text(const sbit_op_call *call, const sbit_tensor *x,
                                       sbit_str *out, sbit_error *error)
 {
     const int64_t n = sbit_tensor_count(x);
     const bool is_int = (SBIT_T(x->dtype) & (SBIT_T_INTS | SBIT_T(SBIT_BOOL))) != 0;
-    int64_t room = 0;
-    char *text = call->state != NULL ? (char *)*call->state : NULL;
-    if (text != NULL) {
-        memcpy(&room, text, sizeof room);
-        text += sizeof room;
-    }
-    if (room < n) {
-        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
-                            "numbers to text where the shape is not known beforehand");
+    char *text = (char *)call->alloc_text(call, (size_t)(n + 1) * SBIT__CAST_TEXT_BYTES);
+    if (text == NULL) {
+        return sbit__fail_oom(error, (size_t)(n + 1) * SBIT__CAST_TEXT_BYTES);
     }
     for (int64_t i = 0; i < n; i++, text += SBIT__CAST_TEXT_BYTES) {
         if (is_int && x->dtype == SBIT_U64) {
@@ -816,7 +780,7 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \
                     &sbit__shape_quant_pass, &sbit__shape_channel_same)
 #define SBIT__CAST_ROW(name, version, types)                                                       \
-    {"",  name, version, types, 0, 0, sbit__cast_infer, sbit__cast_prepare, sbit__cast_run, NULL,  \
+    {"",  name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL,                \
      NULL, NULL, &sbit__shape_channel_same, NULL}
 /* Cast takes numbers, bool and (9 on) strings; complex numbers never. */
 #define SBIT__CAST_T(all) ((all) & ~(SBIT_T(SBIT_C64) | SBIT_T(SBIT_C128)))

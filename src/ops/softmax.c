@@ -50,13 +50,6 @@ static sbit_status sbit__softmax_infer(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
-static sbit_status sbit__softmax_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    (void)error;
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
-    return SBIT_OK;
-}
-
 typedef struct sbit__softmax_task {
     sbit__softmax_kind kind;
     const sbit_kernels *kernels;
@@ -241,7 +234,7 @@ static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
 #define SBIT__SOFTMAX_ROW(name, version, types, run, quant)                                        \
-    {"", name, version, types, 0, 0, sbit__softmax_infer, sbit__softmax_prepare,                   \
+    {"", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32,                   \
      run, NULL, NULL, quant, NULL, NULL}
 
 static const sbit_op_row sbit__softmax_rows[] = {

@@ -10,6 +10,7 @@
  */
 #include "window_private.h"
 
+#define SBIT__CHECK_OUTPUTS 8 /* more than any operator of these families has */
 #define SBIT__WINDOW_LIMIT 0x7fffffff /* of every attribute: keeps sums and products in range */
 
 SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input)
@@ -56,6 +57,29 @@ SBIT__FN sbit_status sbit__op_dtypes(const sbit_op_call *call, uint32_t mask, ui
         }
     }
     return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_type types[SBIT__CHECK_OUTPUTS];
+    sbit_type *out[SBIT__CHECK_OUTPUTS] = {NULL};
+    sbit_op_call copy = *call;
+    if (call->output_count > SBIT__CHECK_OUTPUTS) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "it has %d outputs",
+                            (int)call->output_count);
+    }
+    for (int32_t i = 0; i < call->output_count; i++) {
+        types[i] = sbit__type_unknown();
+        out[i] = call->out_type[i] != NULL ? &types[i] : NULL;
+    }
+    copy.out_type = out;
+    return call->row->infer(&copy, error);
+}
+
+SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error)
+{
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
+    return sbit__op_check(call, error);
 }
 
 SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes)

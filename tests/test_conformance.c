@@ -1,0 +1,441 @@
+/* test_conformance.c: runs the ONNX project's backend tests and compares with their outputs.
+ *
+ *     test_conformance [part]     only the tests whose name contains `part`
+ *
+ * For each folder with a model.onnx: load, create a session, and for each test_data_set_* feed
+ * input_*.pb, run, compare with output_*.pb (floats: rtol 1e-3, atol 1e-5; 16-bit floats: half the
+ * bits of their mantissa; the rest exactly). Outcomes: pass, fail, unsupported (a node that
+ * sbit_graph_unsupported lists). All failures and what is missing go to build/conformance.txt.
+ * The program fails if a test fails that conformance_known.txt does not list.
+ * Each test runs in a process of its own, so that a crash is one failure; SPARSEBIT_NO_FORK=1 runs
+ * all in this one. SPARSEBIT_BACKEND is the folder of the data (default: build/onnx-backend).
+ */
+#include "../sparsebit.h"
+#define SBIT_TEST_NO_MAIN
+#include "test.h"
+
+#include <dirent.h>   /* opendir: the folders of the tests */
+#include <signal.h>   /* SIGALRM */
+#include <sys/wait.h> /* waitpid */
+#include <unistd.h>   /* fork, pipe, alarm */
+
+#define SECONDS_PER_TEST 60
+#define MAX_TESTS 4000
+#define MAX_VALUES 64
+
+typedef enum outcome_kind {
+    PASS,
+    FAIL,
+    UNSUPPORTED
+} outcome_kind;
+
+typedef struct outcome {
+    outcome_kind kind;
+    char reason[600];
+} outcome;
+
+static outcome result(outcome_kind kind, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static outcome result(outcome_kind kind, const char *format, ...)
+{
+    outcome out;
+    va_list args;
+    out.kind = kind;
+    va_start(args, format);
+    vsnprintf(out.reason, sizeof out.reason, format, args);
+    va_end(args);
+    return out;
+}
+
+/* ---- values from .pb files; the memory is not freed, a test's process ends soon */
+
+static bool tensor_of(sbit_onnx_doc *doc, const sbit_onnx_tensor *source, sbit_value *out,
+                      sbit_error *error)
+{
+    sbit_str bytes = {NULL, 0};
+    memset(out, 0, sizeof *out);
+    out->tensor.dtype = (sbit_dtype)source->data_type;
+    out->tensor.rank = (int32_t)source->dims_count;
+    for (size_t i = 0; i < source->dims_count && i < SBIT_MAX_RANK; i++) {
+        out->tensor.dims[i] = source->dims[i];
+    }
+    if (source->data_type == SBIT_STRING) {
+        out->tensor.data = source->string_data;
+        return true;
+    }
+    if (sbit_onnx_tensor_data(doc, source, &bytes, error) != SBIT_OK) {
+        return false;
+    }
+    out->tensor.data = malloc(bytes.size + 1);
+    if (bytes.size > 0) {
+        memcpy(out->tensor.data, bytes.data, bytes.size);
+    }
+    return true;
+}
+
+static bool items_of(sbit_onnx_doc *doc, const sbit_onnx_sequence *source, sbit_value *out,
+                     sbit_error *error)
+{
+    memset(out, 0, sizeof *out);
+    out->kind = SBIT_KIND_SEQUENCE;
+    out->item_count = (int64_t)source->tensor_values_count;
+    out->items = (sbit_value *)calloc(source->tensor_values_count + 1, sizeof(sbit_value));
+    for (size_t i = 0; i < source->tensor_values_count; i++) {
+        if (!tensor_of(doc, &source->tensor_values[i], &out->items[i], error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool load_value(const char *path, const sbit_type *type, sbit_value *out,
+                       sbit_error *error)
+{
+    sbit_onnx_read_desc desc;
+    sbit_onnx_doc *doc = NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.kind = type->kind == SBIT_KIND_SEQUENCE   ? SBIT_ONNX_SEQUENCE
+                : type->kind == SBIT_KIND_OPTIONAL ? SBIT_ONNX_OPTIONAL
+                                                   : SBIT_ONNX_TENSOR;
+    if (sbit_onnx_load(path, &desc, &doc, error) != SBIT_OK) {
+        return false;
+    }
+    if (desc.kind == SBIT_ONNX_TENSOR) {
+        return tensor_of(doc, (const sbit_onnx_tensor *)sbit_onnx_doc_root(doc), out, error);
+    }
+    if (desc.kind == SBIT_ONNX_SEQUENCE) {
+        return items_of(doc, (const sbit_onnx_sequence *)sbit_onnx_doc_root(doc), out, error);
+    }
+    const sbit_onnx_optional *optional = (const sbit_onnx_optional *)sbit_onnx_doc_root(doc);
+    memset(out, 0, sizeof *out);
+    out->kind = SBIT_KIND_OPTIONAL;
+    out->items = (sbit_value *)calloc(1, sizeof(sbit_value));
+    out->item_count = optional->tensor_value != NULL || optional->sequence_value != NULL;
+    return optional->tensor_value != NULL
+               ? tensor_of(doc, optional->tensor_value, out->items, error)
+               : optional->sequence_value == NULL ||
+                     items_of(doc, optional->sequence_value, out->items, error);
+}
+
+/* ---- comparing */
+
+static double number_at(const sbit_tensor *tensor, int64_t i)
+{
+    const int bits = sbit_dtype_bits((int32_t)tensor->dtype);
+    const uint8_t *bytes = (const uint8_t *)tensor->data;
+    switch ((int)tensor->dtype) {
+    case SBIT_F32:
+        return (double)((const float *)tensor->data)[i];
+    case SBIT_F64:
+        return ((const double *)tensor->data)[i];
+    case SBIT_F16:
+        return (double)sbit_f16_to_f32(((const uint16_t *)tensor->data)[i]);
+    case SBIT_BF16:
+        return (double)sbit_bf16_to_f32(((const uint16_t *)tensor->data)[i]);
+    case SBIT_I32:
+        return (double)((const int32_t *)tensor->data)[i];
+    case SBIT_I64:
+        return (double)((const int64_t *)tensor->data)[i];
+    default: /* shown as bits */
+        return bits < 8 ? (bytes[i * bits / 8] >> (i * bits % 8)) & ((1 << bits) - 1) : bytes[i];
+    }
+}
+
+static double relative_tolerance(sbit_dtype dtype)
+{
+    return dtype == SBIT_F32 || dtype == SBIT_F64 ? 1e-3
+           : dtype == SBIT_F16                    ? 4e-3
+           : dtype == SBIT_BF16                   ? 2e-2
+                                                  : -1.0;
+}
+
+static bool float8_is_nan(sbit_dtype dtype, unsigned code)
+{
+    return dtype == SBIT_F8E4M3FN ? (code & 0x7fu) == 0x7fu
+           : dtype == SBIT_F8E5M2 ? (code & 0x7fu) > 0x7cu
+                                  : false;
+}
+
+static bool same_element(const sbit_tensor *a, const sbit_tensor *b, int64_t i)
+{
+    const double rtol = relative_tolerance(a->dtype);
+    const int bits = sbit_dtype_bits((int32_t)a->dtype);
+    if (a->dtype == SBIT_STRING) {
+        const sbit_str s = ((const sbit_str *)a->data)[i], t = ((const sbit_str *)b->data)[i];
+        return s.size == t.size && (s.size == 0 || memcmp(s.data, t.data, s.size) == 0);
+    }
+    if (rtol >= 0.0) {
+        const double x = number_at(a, i), y = number_at(b, i);
+        return x == y || (isnan(x) && isnan(y)) ||
+               (!isinf(x) && !isinf(y) && fabs(x - y) <= 1e-5 + rtol * fabs(y));
+    }
+    if (bits >= 8) {
+        const size_t each = (size_t)bits / 8;
+        const char *x = (const char *)a->data + (size_t)i * each;
+        const char *y = (const char *)b->data + (size_t)i * each;
+        return memcmp(x, y, each) == 0 ||
+               (float8_is_nan(a->dtype, (unsigned char)*x) &&
+                float8_is_nan(a->dtype, (unsigned char)*y));
+    }
+    return number_at(a, i) == number_at(b, i);
+}
+
+static bool same_value(const sbit_value *got, const sbit_value *want, char *why, size_t size)
+{
+    char a[160], b[160];
+    if (got->kind != want->kind || got->item_count != want->item_count) {
+        snprintf(why, size, "kind %d with %ld items, wanted %d with %ld", (int)got->kind,
+                 (long)got->item_count, (int)want->kind, (long)want->item_count);
+        return false;
+    }
+    for (int64_t i = 0; i < got->item_count; i++) {
+        if (!same_value(&got->items[i], &want->items[i], why, size)) {
+            return false;
+        }
+    }
+    if (got->kind != SBIT_KIND_TENSOR) {
+        return true;
+    }
+    sbit_tensor_describe(&got->tensor, a, sizeof a);
+    sbit_tensor_describe(&want->tensor, b, sizeof b);
+    if (strcmp(a, b) != 0) {
+        snprintf(why, size, "%s, wanted %s", a, b);
+        return false;
+    }
+    for (int64_t i = 0; i < sbit_tensor_count(&got->tensor); i++) {
+        if (!same_element(&got->tensor, &want->tensor, i)) {
+            if (got->tensor.dtype == SBIT_STRING) {
+                snprintf(why, size, "element %ld is '%s', wanted '%s'", (long)i,
+                         ((const sbit_str *)got->tensor.data)[i].data,
+                         ((const sbit_str *)want->tensor.data)[i].data);
+            } else {
+                snprintf(why, size, "%s: element %ld is %.9g, wanted %.9g", a, (long)i,
+                         number_at(&got->tensor, i), number_at(&want->tensor, i));
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- one test */
+
+static void keep_first(const sbit_unsupported *item, void *user)
+{
+    const sbit_node *node = sbit_graph_node(item->graph, item->node);
+    char *text = (char *)user;
+    if (text[0] == '\0') {
+        snprintf(text, 200, "%s%s%s: %s", node->domain, node->domain[0] ? "." : "", node->op_type,
+                 item->reason);
+    }
+}
+
+static outcome run_set(sbit_graph *graph, sbit_session *session, const char *folder, int set)
+{
+    char path[1200], why[500] = "";
+    sbit_error error;
+    sbit_value want;
+    for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
+        const sbit_value_info *info = sbit_graph_value(graph, sbit_graph_input(graph, i));
+        sbit_value value;
+        snprintf(path, sizeof path, "%s/test_data_set_%d/input_%d.pb", folder, set, (int)i);
+        if (!test_file_exists(path)) {
+            continue; /* has a default value */
+        }
+        if (!load_value(path, &info->type, &value, &error)) {
+            return result(FAIL, "input %d: %s", (int)i, error.message);
+        }
+        if (sbit_session_set_value(session, info->name, &value, &error) != SBIT_OK) {
+            return result(FAIL, "set: %s", error.message);
+        }
+    }
+    if (sbit_session_run(session, &error) != SBIT_OK) {
+        return result(FAIL, "run: %s", error.message);
+    }
+    for (size_t i = 0; i < sbit_session_output_count(session); i++) {
+        const sbit_value *got = sbit_session_result(session, i);
+        sbit_type type;
+        memset(&type, 0, sizeof type);
+        type.kind = got->kind;
+        snprintf(path, sizeof path, "%s/test_data_set_%d/output_%d.pb", folder, set, (int)i);
+        if (!load_value(path, &type, &want, &error)) {
+            return result(FAIL, "output %d: %s", (int)i, error.message);
+        }
+        if (!same_value(got, &want, why, sizeof why)) {
+            return result(FAIL, "output '%s': %s", sbit_session_output(session, i)->name, why);
+        }
+    }
+    return result(PASS, "%s", "");
+}
+
+static outcome run_with(sbit_ctx *ctx, const char *folder)
+{
+    char path[1200], missing[200] = "";
+    sbit_graph *graph = NULL;
+    sbit_session *session = NULL;
+    sbit_error error;
+    outcome out = {FAIL, "no test data"};
+    snprintf(path, sizeof path, "%s/model.onnx", folder);
+    if (sbit_graph_load(ctx, path, &graph, &error) != SBIT_OK) {
+        return result(FAIL, "load: %s", error.message);
+    }
+    if (sbit_graph_unsupported(graph, keep_first, missing) > 0) {
+        out = result(UNSUPPORTED, "%s", missing);
+    } else if (sbit_session_create(graph, NULL, &session, &error) != SBIT_OK) {
+        out = result(error.status == SBIT_ERR_UNSUPPORTED ? UNSUPPORTED : FAIL, "create: %s",
+                     error.message);
+    } else {
+        for (int set = 0; set == 0 || out.kind == PASS; set++) {
+            snprintf(path, sizeof path, "%s/test_data_set_%d", folder, set);
+            if (access(path, R_OK) != 0) {
+                break;
+            }
+            out = run_set(graph, session, folder, set);
+        }
+    }
+    sbit_session_destroy(session);
+    sbit_graph_destroy(graph);
+    return out;
+}
+
+static outcome run_here(const char *folder)
+{
+    sbit_ctx_desc desc;
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    outcome out;
+    memset(&desc, 0, sizeof desc);
+    desc.threads = test_threads();
+    for (int isa = 1; test_force_isa() != NULL && isa < SBIT_ISA_COUNT; isa++) {
+        if (strcmp(sbit_isa_name((sbit_isa)isa), test_force_isa()) == 0) {
+            desc.force_isa = (sbit_isa)isa;
+        }
+    }
+    if (sbit_ctx_create(&desc, &ctx, &error) != SBIT_OK) {
+        return result(FAIL, "context: %s", error.message);
+    }
+    out = run_with(ctx, folder);
+    sbit_ctx_destroy(ctx);
+    return out;
+}
+
+static outcome run_forked(const char *folder)
+{
+    outcome out;
+    int ends[2], status = 0;
+    if (getenv("SPARSEBIT_NO_FORK") != NULL || pipe(ends) != 0) {
+        return run_here(folder);
+    }
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(SECONDS_PER_TEST);
+        out = run_here(folder);
+        _exit(write(ends[1], &out, sizeof out) == (ssize_t)sizeof out ? 0 : 1);
+    }
+    close(ends[1]);
+    const bool complete = read(ends[0], &out, sizeof out) == (ssize_t)sizeof out;
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    if (!complete) {
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
+                   ? result(FAIL, "took longer than %d seconds", SECONDS_PER_TEST)
+                   : result(FAIL, "crashed with signal %d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    }
+    return out;
+}
+
+/* ---- all tests */
+
+static char *tests[MAX_TESTS];
+static int test_count;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void find_tests(const char *root, const char *part)
+{
+    static const char *const groups[] = {"node", "simple", "pytorch-converted",
+                                         "pytorch-operator"};
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        char path[1100];
+        snprintf(path, sizeof path, "%s/%s", root, groups[g]);
+        DIR *folder = opendir(path);
+        const int first = test_count;
+        for (const struct dirent *entry = NULL;
+             folder != NULL && (entry = readdir(folder)) != NULL && test_count < MAX_TESTS;) {
+            if (entry->d_name[0] != '.' && (part == NULL || strstr(entry->d_name, part) != NULL)) {
+                const size_t size = strlen(path) + strlen(entry->d_name) + 2;
+                tests[test_count] = (char *)malloc(size);
+                snprintf(tests[test_count++], size, "%s/%s", path, entry->d_name);
+            }
+        }
+        if (folder != NULL) {
+            closedir(folder);
+        }
+        qsort(tests + first, (size_t)(test_count - first), sizeof tests[0], by_name);
+    }
+}
+
+static bool is_known(const char *known, const char *name)
+{
+    const size_t size = strlen(name);
+    for (const char *at = known; at != NULL && (at = strstr(at, name)) != NULL; at += size) {
+        const bool starts = at == known || at[-1] == '\n';
+        if (starts && strchr(" \t\r\n#", at[size]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    const char *env = getenv("SPARSEBIT_BACKEND"), *part = argc > 1 ? argv[1] : NULL;
+    const char *root = env != NULL && env[0] != '\0' ? env : SBIT_TEST_BACKEND;
+    int counts[3] = {0, 0, 0}, known_count = 0;
+    char path[1200];
+    size_t size = 0;
+    test_checkout("tests/conformance_known.txt", path, sizeof path);
+    const char *known = (const char *)test_read_file(path, &size);
+    FILE *report = part == NULL ? fopen(test_checkout("tests/build/conformance.txt", path,
+                                                      sizeof path)
+                                            ? path
+                                            : path,
+                                        "w")
+                                : NULL;
+    find_tests(root, part);
+    if (test_count == 0 && part == NULL) {
+        test_skip(true, "no backend data (SPARSEBIT_BACKEND)");
+        printf("test_conformance: 0 passed, %d failed, 1 skipped\n", test_state.checks_failed);
+        return test_state.checks_failed > 0;
+    }
+    for (int t = 0; t < test_count; t++) {
+        const char *name = strrchr(tests[t], '/') + 1;
+        const outcome out = run_forked(tests[t]);
+        const bool expected = out.kind == FAIL && is_known(known, name);
+        const char *word = out.kind == PASS          ? "pass"
+                           : out.kind == UNSUPPORTED ? "unsupported"
+                           : expected                ? "known"
+                                                     : "FAIL";
+        counts[out.kind] += expected ? 0 : 1;
+        known_count += expected;
+        if (report != NULL) {
+            fprintf(report, "%s %s%s%s\n", word, name, out.reason[0] ? ": " : "", out.reason);
+        }
+        if (out.kind == FAIL || part != NULL) {
+            printf("%s %s%s%s\n", word, name, out.reason[0] ? ": " : "", out.reason);
+        }
+    }
+    printf("conformance: %d pass, %d fail, %d fail as known, %d unsupported\n", counts[PASS],
+           counts[FAIL], known_count, counts[UNSUPPORTED]);
+    if (report != NULL) {
+        fprintf(report, "%d pass, %d fail, %d fail as known, %d unsupported\n", counts[PASS],
+                counts[FAIL], known_count, counts[UNSUPPORTED]);
+        fclose(report);
+    }
+    printf("test_conformance: %d passed, %d failed, 0 skipped\n", counts[PASS], counts[FAIL]);
+    return counts[FAIL] > 0;
+}
