@@ -211,6 +211,9 @@ int cli_model_check_runs(const cli_model *model);
 const char *cli_model_metadata(const cli_model *model, const char *key); /* NULL: none */
 /* Sets symbolic dims of the inputs from --shape (the rest to 1) and infers again. */
 int cli_model_apply_shapes(cli_model *model, const cli_list *shapes);
+/* The input that "NAME=VALUE" names ("VALUE": the only one), or a failure that lists the names. */
+int cli_input_index(const cli_model *model, const char *option, const char *text, size_t *index,
+                    const char **value);
 /* "float32[N,3,32,32]" */
 const char *cli_type_text(const sbit_graph *graph, const sbit_type *type, char *text, size_t size);
 /* "float32[1,3,32,32] does not fit ..." rules: false with a sentence in `why`. */

@@ -106,7 +106,11 @@ void cli_json_number(cli_json *json, const char *key, double value)
 {
     char text[40];
     cli_json_key(json, key);
-    snprintf(text, sizeof text, isfinite(value) ? "%.9g" : "null", value);
+    if (isfinite(value)) {
+        snprintf(text, sizeof text, "%.9g", value);
+    } else {
+        snprintf(text, sizeof text, "null");
+    }
     cli_json_put(json, text, strlen(text));
 }
 

@@ -446,11 +446,18 @@ static bool sbit__writer_finish(sbit__writer *writer)
     return fclose((FILE *)writer->stream) == 0;
 }
 
-/* Windows' rename refuses an existing target. */
+/* Windows' rename refuses an existing target, which then goes first. "r+b" opens no folders. */
 static bool sbit__writer_replace(const char *from, const char *to)
 {
-    remove(to);
-    return rename(from, to) == 0;
+    if (rename(from, to) == 0) {
+        return true;
+    }
+    FILE *existing = fopen(to, "r+b");
+    if (existing == NULL) {
+        return false;
+    }
+    fclose(existing);
+    return remove(to) == 0 && rename(from, to) == 0;
 }
 
 static void sbit__writer_drop(sbit__writer *writer)

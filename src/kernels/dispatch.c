@@ -12,10 +12,10 @@ static const sbit_kernels sbit__kernels_scalar = {SBIT_ISA_SCALAR, SBIT__REF_TIL
 #undef SBIT__ROW_REF
 
 #if SBIT__X86
-#define SBIT__ROW_SSE2(type, name, params) sbit__##name##__ref,
+#define SBIT__ROW_SSE2(type, name, params) sbit__##name##__sse2,
 #define SBIT__ROW_AVX2(type, name, params) sbit__##name##__avx2,
 #define SBIT__ROW_AVX512(type, name, params) sbit__##name##__avx2,
-static const sbit_kernels sbit__kernels_sse2 = {SBIT_ISA_SSE2, SBIT__REF_TILE_M, SBIT__REF_TILE_N,
+static const sbit_kernels sbit__kernels_sse2 = {SBIT_ISA_SSE2, SBIT__128_TILE_M, SBIT__128_TILE_N,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_SSE2)};
 static const sbit_kernels sbit__kernels_avx2 = {SBIT_ISA_AVX2, SBIT__AVX2_TILE_M, SBIT__AVX2_TILE_N,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};

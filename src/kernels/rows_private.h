@@ -14,7 +14,7 @@
 #if SBIT__X86
 #define SBIT__128(name) sbit__##name##__sse2
 #define SBIT__HAS_128 1
-#elif !SPARSEBIT_NO_SIMD && defined(__GNUC__) && defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)
+#elif !SPARSEBIT_NO_SIMD && defined(__GNUC__) && defined(__aarch64__) && defined(__ARM_NEON)
 #define SBIT__128(name) sbit__##name##__neon
 #define SBIT__HAS_128 1
 #else
@@ -36,11 +36,9 @@ SBIT__KERNEL_LIST(SBIT__DECLARE_REF)
 #undef SBIT__DECLARE_REF
 
 #if SBIT__X86
-#ifdef SBIT__ROWS_LATER
 #define SBIT__DECLARE_SSE2(type, name, params) SBIT__FN type sbit__##name##__sse2 params;
 SBIT__KERNEL_LIST(SBIT__DECLARE_SSE2)
 #undef SBIT__DECLARE_SSE2
-#endif
 #define SBIT__DECLARE_AVX2(type, name, params) SBIT__FN type sbit__##name##__avx2 params;
 SBIT__KERNEL_LIST(SBIT__DECLARE_AVX2)
 #undef SBIT__DECLARE_AVX2
@@ -59,7 +57,7 @@ SBIT__KERNEL_LIST(SBIT__DECLARE_NEON)
 enum {
     SBIT__REF_TILE_M = 4,
     SBIT__REF_TILE_N = 8,
-    SBIT__128_TILE_M = 4, /* 4 x 8 floats: 8 of SSE2's 16 registers hold sums */
+    SBIT__128_TILE_M = SBIT__X86 ? 4 : 8, /* 4 x 8: 8 of SSE2's 16 registers hold sums */
     SBIT__128_TILE_N = 8,
     SBIT__AVX2_TILE_M = 6, /* 12 of 16 registers hold sums */
     SBIT__AVX2_TILE_N = 16,

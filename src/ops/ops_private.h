@@ -22,7 +22,8 @@ extern "C" {
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
     X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
     X(recurrent)   /* LSTM, GRU, RNN */                                                            \
-    X(resize)      /* Resize, Upsample, DepthToSpace, SpaceToDepth, GridSample */                  \
+    X(resize)      /* Resize, Upsample */                                                          \
+    X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
     X(unary)       /* Relu ... Erf, activations */                                                 \
     X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
     X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \

@@ -624,12 +624,6 @@ static sbit_status sbit__unpool_infer(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
-static sbit_status sbit__unpool_prepare(const sbit_op_call *call, sbit_error *error)
-{
-    *call->scratch_bytes = 0;
-    return sbit__op_check(call, error);
-}
-
 static sbit_status sbit__unpool_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit_dim unpooled[SBIT_MAX_RANK];
@@ -1007,11 +1001,11 @@ static const sbit_op_row sbit__pool_rows[] = {
     SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
     SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
     SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__unpool_prepare,
+    SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__unpool_prepare,
+    SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
-    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, sbit__unpool_prepare,
+    SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
     SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__op_prepare_f32,
                   sbit__roipool_run),

@@ -25,20 +25,20 @@ typedef enum sbit__resize_mode {
 } sbit__resize_mode;
 
 typedef enum sbit__resize_place {
-    SBIT__PLACE_HALF_PIXEL,
-    SBIT__PLACE_HALF_PIXEL_SYMMETRIC,
-    SBIT__PLACE_PYTORCH,
-    SBIT__PLACE_ALIGN_CORNERS,
-    SBIT__PLACE_ASYMMETRIC,
-    SBIT__PLACE_TF_CROP
+    SBIT__RESIZE_AT_HALF_PIXEL,
+    SBIT__RESIZE_AT_HALF_PIXEL_SYMMETRIC,
+    SBIT__RESIZE_AT_PYTORCH,
+    SBIT__RESIZE_AT_ALIGN_CORNERS,
+    SBIT__RESIZE_AT_ASYMMETRIC,
+    SBIT__RESIZE_AT_TF_CROP
 } sbit__resize_place;
 
 typedef enum sbit__resize_round {
-    SBIT__ROUND_PREFER_FLOOR,
-    SBIT__ROUND_PREFER_CEIL,
-    SBIT__ROUND_FLOOR,
-    SBIT__ROUND_CEIL,
-    SBIT__ROUND_OLD
+    SBIT__RESIZE_ROUND_PREFER_FLOOR,
+    SBIT__RESIZE_ROUND_PREFER_CEIL,
+    SBIT__RESIZE_ROUND_FLOOR,
+    SBIT__RESIZE_ROUND_CEIL,
+    SBIT__RESIZE_ROUND_OLD
 } sbit__resize_round;
 
 typedef struct sbit__resize_axis {
@@ -100,8 +100,8 @@ static sbit_status sbit__resize_attributes(const sbit_op_call *call, sbit__resiz
     memset(resize, 0, sizeof *resize);
     SBIT__TRY(sbit__resize_choice(call, "mode", "nearest", modes, 4, &choice, error));
     resize->mode = choice == 3 ? SBIT__RESIZE_LINEAR : (sbit__resize_mode)choice;
-    resize->place = SBIT__PLACE_ASYMMETRIC;
-    resize->round = SBIT__ROUND_OLD;
+    resize->place = SBIT__RESIZE_AT_ASYMMETRIC;
+    resize->round = SBIT__RESIZE_ROUND_OLD;
     if (!sbit__resize_is_new(call)) {
         return SBIT_OK;
     }
@@ -287,10 +287,9 @@ static sbit_status sbit__resize_shape(const sbit_op_call *call, sbit__resize *re
     }
     const bool has_sizes = sbit__resize_is_new(call) && sbit__op_has(call, 3);
     SBIT__TRY(sbit__resize_scales(call, x->rank, scales, &count, error));
-    if (count == 0 && has_sizes) {
-        if (!sbit__op_elems(call, 3, sizes, SBIT_MAX_RANK, &count)) {
-            count = -1;
-        }
+    const bool by_sizes = count == 0 && has_sizes;
+    if (by_sizes && !sbit__op_elems(call, 3, sizes, SBIT_MAX_RANK, &count)) {
+        count = -1;
     }
     if (count >= 0 && count != n) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
@@ -304,9 +303,9 @@ static sbit_status sbit__resize_shape(const sbit_op_call *call, sbit__resize *re
         }
         return SBIT_OK;
     }
-    return scales[0] != 0.0f || !has_sizes
-               ? sbit__resize_by_scales(call, axes, n, scales, x->dims, dims, resize, error)
-               : sbit__resize_by_sizes(call, axes, n, sizes, x->dims, dims, resize, error);
+    return by_sizes
+               ? sbit__resize_by_sizes(call, axes, n, sizes, x->dims, dims, resize, error)
+               : sbit__resize_by_scales(call, axes, n, scales, x->dims, dims, resize, error);
 }
 
 static bool sbit__resize_numeric(sbit_dtype dtype)
@@ -363,18 +362,18 @@ static double sbit__resize_position(const sbit__resize *resize, const sbit__resi
 {
     const double x = (double)at, last = (double)(axis->in - 1);
     switch (resize->place) {
-    case SBIT__PLACE_HALF_PIXEL_SYMMETRIC: {
+    case SBIT__RESIZE_AT_HALF_PIXEL_SYMMETRIC: {
         const double adjustment = (double)axis->out / axis->width;
         const double offset = (double)axis->in / 2.0 * (1.0 - adjustment);
         return offset + (x + 0.5) / axis->scale - 0.5;
     }
-    case SBIT__PLACE_PYTORCH:
+    case SBIT__RESIZE_AT_PYTORCH:
         return axis->out > 1 ? (x + 0.5) / axis->scale - 0.5 : 0.0;
-    case SBIT__PLACE_ALIGN_CORNERS:
+    case SBIT__RESIZE_AT_ALIGN_CORNERS:
         return axis->width == 1.0 ? 0.0 : x * last / (axis->width - 1.0);
-    case SBIT__PLACE_ASYMMETRIC:
+    case SBIT__RESIZE_AT_ASYMMETRIC:
         return x / axis->scale;
-    case SBIT__PLACE_TF_CROP:
+    case SBIT__RESIZE_AT_TF_CROP:
         if (axis->width == 1.0) {
             return 0.5 * (axis->roi_begin + axis->roi_end) * last;
         }
@@ -395,16 +394,16 @@ static int64_t sbit__resize_nearest(const sbit__resize *resize, const sbit__resi
 {
     double at = x;
     switch (resize->round) {
-    case SBIT__ROUND_PREFER_FLOOR:
+    case SBIT__RESIZE_ROUND_PREFER_FLOOR:
         at = ceil(x - 0.5);
         break;
-    case SBIT__ROUND_PREFER_CEIL:
+    case SBIT__RESIZE_ROUND_PREFER_CEIL:
         at = floor(x + 0.5);
         break;
-    case SBIT__ROUND_CEIL:
+    case SBIT__RESIZE_ROUND_CEIL:
         at = ceil(x);
         break;
-    case SBIT__ROUND_OLD:
+    case SBIT__RESIZE_ROUND_OLD:
         at = axis->scale < 1.0 ? ceil(x) : floor(x);
         break;
     default:
@@ -463,7 +462,7 @@ static void sbit__resize_tabulate(const sbit__resize *resize, sbit__resize_axis 
         const double x = axis->keeps ? (double)at : sbit__resize_position(resize, axis, at);
         /* Not >= and <=: a position that is no number is outside, too. */
         const bool inside = x >= 0.0 && x <= (double)(axis->in - 1);
-        axis->outside[at] = !axis->keeps && resize->place == SBIT__PLACE_TF_CROP && !inside;
+        axis->outside[at] = !axis->keeps && resize->place == SBIT__RESIZE_AT_TF_CROP && !inside;
         if (axis->keeps) {
             axis->index[at] = at;
             if (axis->weight != NULL) {
@@ -534,7 +533,7 @@ static sbit_status sbit__resize_roi(const sbit_op_call *call, sbit__resize *resi
     int32_t n = 0;
     float roi[2 * SBIT_MAX_RANK];
     int64_t count = -1;
-    if (resize->place != SBIT__PLACE_TF_CROP) {
+    if (resize->place != SBIT__RESIZE_AT_TF_CROP) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__resize_axes(call, resize->rank, axes, &n, error));
@@ -568,9 +567,14 @@ static sbit_status sbit__resize_setup(const sbit_op_call *call, sbit__resize *re
                                 (int)i);
         }
         axis->keeps = axis->in == axis->out && axis->scale == 1.0 &&
-                      (resize->place != SBIT__PLACE_TF_CROP ||
+                      (resize->place != SBIT__RESIZE_AT_TF_CROP ||
                        (axis->roi_begin == 0.0 && axis->roi_end == 1.0));
         axis->taps = axis->keeps ? 1 : sbit__resize_most_taps(resize, axis->in, axis->out);
+        if (!axis->keeps && resize->antialias) {
+            const double reach = resize->mode == SBIT__RESIZE_CUBIC ? 2.0 : 1.0;
+            const double taps = ceil(2.0 * reach / (axis->scale < 1.0 ? axis->scale : 1.0)) + 1.0;
+            axis->taps = taps < (double)axis->taps ? (int64_t)taps : axis->taps;
+        }
         const size_t cells = (size_t)(axis->out * axis->taps);
         axis->index = (int64_t *)(void *)next;
         next += sbit__align64(cells * sizeof(int64_t));
@@ -657,7 +661,7 @@ static void sbit__resize_nearest_row(const sbit__resize_task *task, int64_t row,
 static void sbit__resize_extrapolate(const sbit__resize_task *task, int64_t row, bool whole)
 {
     const sbit__resize_axis *last = &task->resize->axis[task->resize->rank - 1];
-    if (task->resize->place != SBIT__PLACE_TF_CROP || !sbit__resize_numeric(task->y->dtype)) {
+    if (task->resize->place != SBIT__RESIZE_AT_TF_CROP || !sbit__resize_numeric(task->y->dtype)) {
         return;
     }
     for (int64_t i = 0; i < last->out; i++) {

@@ -76,6 +76,12 @@ SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
     return call->row->infer(&copy, error);
 }
 
+SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error)
+{
+    *call->scratch_bytes = 0;
+    return sbit__op_check(call, error);
+}
+
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error)
 {
     *call->scratch_bytes = sbit__op_as_f32_scratch(call);

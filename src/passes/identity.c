@@ -161,16 +161,18 @@ static sbit_status sbit__ident_transpose(sbit__rewrite *rw, const sbit_node *nod
     const sbit_node *before = sbit__producer(rw->graph, x);
     int64_t perm[SBIT_MAX_RANK], inner[SBIT_MAX_RANK], rank = 0, inner_rank = 0;
     sbit_attr attr;
+    bool straight = true;
     if (!sbit__ident_perm(rw, node, perm, &rank)) {
         return SBIT_OK;
     }
     for (int64_t i = 0; i < rank; i++) {
+        straight = straight && perm[i] == i;
         if (perm[i] < 0 || perm[i] >= rank) {
             return SBIT_OK;
         }
     }
-    if (sbit__ident_same_shape(rw, node) &&
-        sbit__ident_perm_is_reshape(sbit__ident_type(rw, x), perm, rank)) {
+    if (straight || (sbit__ident_same_shape(rw, node) &&
+                     sbit__ident_perm_is_reshape(sbit__ident_type(rw, x), perm, rank))) {
         return sbit__bypass(rw, node, x, error);
     }
     if (!sbit__is_op(before, "Transpose") || !sbit__ident_perm(rw, before, inner, &inner_rank) ||
@@ -254,8 +256,7 @@ static sbit_status sbit__ident_view_chain(sbit__rewrite *rw, const sbit_node *no
 
 static sbit_status sbit__ident_slice(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
 {
-    int64_t values[SBIT_MAX_RANK], axes[SBIT_MAX_RANK], count = 0, axis_count = 0;
-    const sbit_type *x = sbit__ident_type(rw, sbit__node_in(node, 0));
+    int64_t values[SBIT_MAX_RANK], ends[SBIT_MAX_RANK], count = 0, end_count = 0;
     const bool has_steps = rw->opset >= 10 && sbit__node_in(node, 4).idx != 0;
     if (has_steps) {
         if (!sbit__node_ints(rw->graph, node, NULL, 4, values, SBIT_MAX_RANK, &count)) {
@@ -273,12 +274,12 @@ static sbit_status sbit__ident_slice(sbit__rewrite *rw, const sbit_node *node, s
     /* From 0 to "the end", whatever that is. */
     if (rw->opset < 10 ||
         !sbit__node_ints(rw->graph, node, NULL, 1, values, SBIT_MAX_RANK, &count) ||
-        !sbit__node_ints(rw->graph, node, NULL, 2, axes, SBIT_MAX_RANK, &axis_count) ||
-        axis_count != count || x->rank == 0) {
+        !sbit__node_ints(rw->graph, node, NULL, 2, ends, SBIT_MAX_RANK, &end_count) ||
+        end_count != count) {
         return SBIT_OK;
     }
     for (int64_t i = 0; i < count; i++) {
-        if (values[i] != 0 || axes[i] < INT32_MAX) {
+        if (values[i] != 0 || ends[i] < INT32_MAX) {
             return SBIT_OK;
         }
     }

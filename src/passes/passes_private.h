@@ -159,8 +159,9 @@ typedef struct sbit__affine {
 SBIT__FN sbit_status sbit__affine_into(sbit__rewrite *rw, const sbit_node *linear,
                                        const sbit_node *last, const sbit__affine *affine,
                                        bool last_axis, sbit_error *error);
-/* y = Conv(scale[c] * x + shift[c]): the same for the node in front of a Conv without padding. */
-SBIT__FN sbit_status sbit__affine_from(sbit__rewrite *rw, const sbit_node *before,
+/* The same for `before`, which computes scale[c] * x + shift[c] for a Conv only. A shift needs a
+ * Conv without padding. */
+SBIT__FN sbit_status sbit__affine_from(sbit__rewrite *rw, const sbit_node *before, sbit_value_id x,
                                        const sbit_node *conv, const sbit__affine *affine,
                                        sbit_error *error);
 SBIT__FN sbit_status sbit__affine_init(sbit__rewrite *rw, sbit__affine *affine, int64_t count,

@@ -1,0 +1,1014 @@
+/* vector128.c: kernels for sets of 128-bit vectors: SSE2, and NEON of 64-bit ARM. >>kernels_128
+ *
+ * Called by: dispatch. Calls: reference (what is a hole, some tails).
+ * A first part names the few vector operations that differ between the sets, the rest is written
+ * once: only one of the sets can be compiled in. 32-bit ARM uses the scalar kernels: its NEON
+ * flushes small numbers to zero and cannot divide.
+ *
+ * Partial vectors at the end of an array go through the same code as full ones, so a value does
+ * not depend on where it stands. Mathematics: see x86_avx2.c.
+ */
+#include "rows_private.h"
+
+#if SBIT__HAS_128
+
+/* >>operations */
+#if SBIT__X86
+#include <emmintrin.h> /* SSE2 */
+
+#define SBIT__V4 SBIT__TARGET("sse2") SBIT__INLINE
+#define SBIT__V4_FN SBIT__TARGET("sse2") SBIT__FN
+typedef __m128 sbit__v4;
+typedef __m128i sbit__i4;
+
+SBIT__V4 sbit__v4 sbit__v4_set(float x)
+{
+    return _mm_set1_ps(x);
+}
+SBIT__V4 sbit__v4 sbit__v4_load(const float *x)
+{
+    return _mm_loadu_ps(x);
+}
+SBIT__V4 void sbit__v4_store(float *y, sbit__v4 v)
+{
+    _mm_storeu_ps(y, v);
+}
+SBIT__V4 sbit__v4 sbit__v4_add(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_add_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_sub(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_sub_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_mul(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_mul_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_div(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_div_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_sqrt(sbit__v4 a)
+{
+    return _mm_sqrt_ps(a);
+}
+/* a * b + c, rounded once or twice */
+SBIT__V4 sbit__v4 sbit__v4_madd(sbit__v4 a, sbit__v4 b, sbit__v4 c)
+{
+    return _mm_add_ps(_mm_mul_ps(a, b), c);
+}
+/* a < b ? a : b: b if one is a NaN */
+SBIT__V4 sbit__v4 sbit__v4_least(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_min_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_most(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_max_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_less(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_cmplt_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_equal(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_cmpeq_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_and(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_and_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_or(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_or_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_xor(sbit__v4 a, sbit__v4 b)
+{
+    return _mm_xor_ps(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_select(sbit__v4 mask, sbit__v4 a, sbit__v4 b)
+{
+    return _mm_or_ps(_mm_and_ps(mask, a), _mm_andnot_ps(mask, b));
+}
+SBIT__V4 bool sbit__v4_all(sbit__v4 mask)
+{
+    return _mm_movemask_ps(mask) == 15;
+}
+SBIT__V4 sbit__i4 sbit__i4_set(int32_t x)
+{
+    return _mm_set1_epi32(x);
+}
+SBIT__V4 sbit__i4 sbit__i4_add(sbit__i4 a, sbit__i4 b)
+{
+    return _mm_add_epi32(a, b);
+}
+SBIT__V4 sbit__i4 sbit__i4_sub(sbit__i4 a, sbit__i4 b)
+{
+    return _mm_sub_epi32(a, b);
+}
+SBIT__V4 sbit__i4 sbit__i4_half(sbit__i4 a)
+{
+    return _mm_srai_epi32(a, 1);
+}
+SBIT__V4 sbit__i4 sbit__i4_shift23(sbit__i4 a) /* into the exponent's place */
+{
+    return _mm_slli_epi32(a, 23);
+}
+SBIT__V4 sbit__i4 sbit__i4_unshift23(sbit__i4 a)
+{
+    return _mm_srai_epi32(a, 23);
+}
+SBIT__V4 sbit__i4 sbit__i4_round(sbit__v4 a) /* half to even; |a| < 2^31 */
+{
+    return _mm_cvtps_epi32(a);
+}
+SBIT__V4 sbit__v4 sbit__i4_float(sbit__i4 a)
+{
+    return _mm_cvtepi32_ps(a);
+}
+SBIT__V4 sbit__i4 sbit__v4_bits(sbit__v4 a)
+{
+    return _mm_castps_si128(a);
+}
+SBIT__V4 sbit__v4 sbit__i4_as_v4(sbit__i4 a)
+{
+    return _mm_castsi128_ps(a);
+}
+/* Half to even; SSE2 rounds by way of int32: beyond 2^23 all numbers are whole already. */
+SBIT__V4 sbit__v4 sbit__v4_round(sbit__v4 a)
+{
+    const sbit__v4 sign = _mm_and_ps(a, _mm_set1_ps(-0.0f));
+    const sbit__v4 small = _mm_cmplt_ps(_mm_xor_ps(a, sign), _mm_set1_ps(8388608.0f));
+    const sbit__v4 whole = _mm_or_ps(_mm_cvtepi32_ps(_mm_cvtps_epi32(a)), sign);
+    return sbit__v4_select(small, whole, a);
+}
+/* 16 int32 in [-128, 255] to bytes */
+SBIT__V4 void sbit__i4_pack16(const sbit__i4 q[4], bool is_signed, unsigned char *y)
+{
+    const __m128i a = _mm_packs_epi32(q[0], q[1]), b = _mm_packs_epi32(q[2], q[3]);
+    _mm_storeu_si128((__m128i *)(void *)y,
+                     is_signed ? _mm_packs_epi16(a, b) : _mm_packus_epi16(a, b));
+}
+SBIT__V4 sbit__i4 sbit__i4_widen(const unsigned char *x, bool is_signed)
+{
+    int32_t four;
+    memcpy(&four, x, 4);
+    const __m128i v = _mm_cvtsi32_si128(four), zero = _mm_setzero_si128();
+    if (is_signed) { /* each byte to the top of its int32 */
+        return _mm_srai_epi32(_mm_unpacklo_epi16(zero, _mm_unpacklo_epi8(zero, v)), 24);
+    }
+    return _mm_unpacklo_epi16(_mm_unpacklo_epi8(v, zero), zero);
+}
+/* x[0], x[2], x[4], x[6], reading to x[6] */
+SBIT__V4 sbit__v4 sbit__v4_every_second(const float *x)
+{
+    return _mm_shuffle_ps(_mm_loadu_ps(x), _mm_loadu_ps(x + 3), _MM_SHUFFLE(3, 1, 2, 0));
+}
+
+#else
+#include <arm_neon.h> /* NEON */
+
+#define SBIT__V4 SBIT__INLINE
+#define SBIT__V4_FN SBIT__FN
+typedef float32x4_t sbit__v4;
+typedef int32x4_t sbit__i4;
+
+SBIT__V4 sbit__v4 sbit__u4_as_v4(uint32x4_t a)
+{
+    return vreinterpretq_f32_u32(a);
+}
+SBIT__V4 uint32x4_t sbit__v4_as_u4(sbit__v4 a)
+{
+    return vreinterpretq_u32_f32(a);
+}
+SBIT__V4 sbit__v4 sbit__v4_set(float x)
+{
+    return vdupq_n_f32(x);
+}
+SBIT__V4 sbit__v4 sbit__v4_load(const float *x)
+{
+    return vld1q_f32(x);
+}
+SBIT__V4 void sbit__v4_store(float *y, sbit__v4 v)
+{
+    vst1q_f32(y, v);
+}
+SBIT__V4 sbit__v4 sbit__v4_add(sbit__v4 a, sbit__v4 b)
+{
+    return vaddq_f32(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_sub(sbit__v4 a, sbit__v4 b)
+{
+    return vsubq_f32(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_mul(sbit__v4 a, sbit__v4 b)
+{
+    return vmulq_f32(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_div(sbit__v4 a, sbit__v4 b)
+{
+    return vdivq_f32(a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_sqrt(sbit__v4 a)
+{
+    return vsqrtq_f32(a);
+}
+SBIT__V4 sbit__v4 sbit__v4_madd(sbit__v4 a, sbit__v4 b, sbit__v4 c)
+{
+    return vfmaq_f32(c, a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_least(sbit__v4 a, sbit__v4 b)
+{
+    return vbslq_f32(vcltq_f32(a, b), a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_most(sbit__v4 a, sbit__v4 b)
+{
+    return vbslq_f32(vcgtq_f32(a, b), a, b);
+}
+SBIT__V4 sbit__v4 sbit__v4_less(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__u4_as_v4(vcltq_f32(a, b));
+}
+SBIT__V4 sbit__v4 sbit__v4_equal(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__u4_as_v4(vceqq_f32(a, b));
+}
+SBIT__V4 sbit__v4 sbit__v4_and(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__u4_as_v4(vandq_u32(sbit__v4_as_u4(a), sbit__v4_as_u4(b)));
+}
+SBIT__V4 sbit__v4 sbit__v4_or(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__u4_as_v4(vorrq_u32(sbit__v4_as_u4(a), sbit__v4_as_u4(b)));
+}
+SBIT__V4 sbit__v4 sbit__v4_xor(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__u4_as_v4(veorq_u32(sbit__v4_as_u4(a), sbit__v4_as_u4(b)));
+}
+SBIT__V4 sbit__v4 sbit__v4_select(sbit__v4 mask, sbit__v4 a, sbit__v4 b)
+{
+    return vbslq_f32(sbit__v4_as_u4(mask), a, b);
+}
+SBIT__V4 bool sbit__v4_all(sbit__v4 mask)
+{
+    return vminvq_u32(sbit__v4_as_u4(mask)) != 0;
+}
+SBIT__V4 sbit__i4 sbit__i4_set(int32_t x)
+{
+    return vdupq_n_s32(x);
+}
+SBIT__V4 sbit__i4 sbit__i4_add(sbit__i4 a, sbit__i4 b)
+{
+    return vaddq_s32(a, b);
+}
+SBIT__V4 sbit__i4 sbit__i4_sub(sbit__i4 a, sbit__i4 b)
+{
+    return vsubq_s32(a, b);
+}
+SBIT__V4 sbit__i4 sbit__i4_half(sbit__i4 a)
+{
+    return vshrq_n_s32(a, 1);
+}
+SBIT__V4 sbit__i4 sbit__i4_shift23(sbit__i4 a)
+{
+    return vshlq_n_s32(a, 23);
+}
+SBIT__V4 sbit__i4 sbit__i4_unshift23(sbit__i4 a)
+{
+    return vshrq_n_s32(a, 23);
+}
+SBIT__V4 sbit__i4 sbit__i4_round(sbit__v4 a)
+{
+    return vcvtnq_s32_f32(a);
+}
+SBIT__V4 sbit__v4 sbit__i4_float(sbit__i4 a)
+{
+    return vcvtq_f32_s32(a);
+}
+SBIT__V4 sbit__i4 sbit__v4_bits(sbit__v4 a)
+{
+    return vreinterpretq_s32_f32(a);
+}
+SBIT__V4 sbit__v4 sbit__i4_as_v4(sbit__i4 a)
+{
+    return vreinterpretq_f32_s32(a);
+}
+SBIT__V4 sbit__v4 sbit__v4_round(sbit__v4 a)
+{
+    return vrndnq_f32(a);
+}
+SBIT__V4 void sbit__i4_pack16(const sbit__i4 q[4], bool is_signed, unsigned char *y)
+{
+    const int16x8_t a = vcombine_s16(vmovn_s32(q[0]), vmovn_s32(q[1]));
+    const int16x8_t b = vcombine_s16(vmovn_s32(q[2]), vmovn_s32(q[3]));
+    (void)is_signed; /* the low byte is the same */
+    vst1q_u8(y, vreinterpretq_u8_s8(vcombine_s8(vmovn_s16(a), vmovn_s16(b))));
+}
+SBIT__V4 sbit__i4 sbit__i4_widen(const unsigned char *x, bool is_signed)
+{
+    uint32_t four;
+    memcpy(&four, x, 4);
+    const uint8x8_t v = vreinterpret_u8_u32(vdup_n_u32(four));
+    if (is_signed) {
+        return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(v))));
+    }
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(v))));
+}
+SBIT__V4 sbit__v4 sbit__v4_every_second(const float *x)
+{
+    return vuzp1q_f32(vld1q_f32(x), vextq_f32(vld1q_f32(x + 3), vld1q_f32(x + 3), 1));
+}
+#endif
+
+/* >>vectors */
+SBIT__V4 sbit__v4 sbit__v4_load_part(const float *x, int64_t n)
+{
+    if (n >= 4) {
+        return sbit__v4_load(x);
+    }
+    float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int64_t i = 0; i < n; i++) {
+        part[i] = x[i];
+    }
+    return sbit__v4_load(part);
+}
+
+SBIT__V4 void sbit__v4_store_part(float *y, int64_t n, sbit__v4 v)
+{
+    if (n >= 4) {
+        sbit__v4_store(y, v);
+        return;
+    }
+    float part[4];
+    sbit__v4_store(part, v);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = part[i];
+    }
+}
+
+SBIT__V4 float sbit__v4_sum(sbit__v4 v)
+{
+    float x[4];
+    sbit__v4_store(x, v);
+    return (x[0] + x[2]) + (x[1] + x[3]);
+}
+
+SBIT__V4 sbit__v4 sbit__v4_clamp(sbit__v4 v, sbit__v4 lo, sbit__v4 hi)
+{
+    return sbit__v4_least(hi, sbit__v4_most(lo, v)); /* a NaN stays */
+}
+
+SBIT__V4 sbit__v4 sbit__v4_sign(sbit__v4 v)
+{
+    return sbit__v4_and(v, sbit__v4_set(-0.0f));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_abs(sbit__v4 v)
+{
+    return sbit__v4_xor(v, sbit__v4_sign(v));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_infinity(void)
+{
+    return sbit__i4_as_v4(sbit__i4_set(0x7f800000));
+}
+
+/* >>functions */
+SBIT__V4 sbit__v4 sbit__v4_exp(sbit__v4 x)
+{
+    const sbit__v4 v = sbit__v4_clamp(x, sbit__v4_set(-104.0f), sbit__v4_set(89.0f));
+    const sbit__i4 i = sbit__i4_round(sbit__v4_mul(v, sbit__v4_set(1.44269504f)));
+    const sbit__v4 n = sbit__i4_float(i);
+    sbit__v4 r = sbit__v4_madd(n, sbit__v4_set(-0.693359375f), v); /* exact */
+    r = sbit__v4_madd(n, sbit__v4_set(2.12194440e-4f), r);
+    sbit__v4 p = sbit__v4_set(0.00138131448f);
+    p = sbit__v4_madd(p, r, sbit__v4_set(0.00836941879f));
+    p = sbit__v4_madd(p, r, sbit__v4_set(0.0416684560f));
+    p = sbit__v4_madd(p, r, sbit__v4_set(0.166665152f));
+    p = sbit__v4_madd(p, r, sbit__v4_set(0.499999940f));
+    p = sbit__v4_madd(sbit__v4_mul(r, r), p, r);
+    p = sbit__v4_add(p, sbit__v4_set(1.0f));
+    const sbit__i4 half = sbit__i4_half(i), rest = sbit__i4_sub(i, half);
+    const sbit__i4 bias = sbit__i4_set(127);
+    p = sbit__v4_mul(p, sbit__i4_as_v4(sbit__i4_shift23(sbit__i4_add(half, bias))));
+    p = sbit__v4_mul(p, sbit__i4_as_v4(sbit__i4_shift23(sbit__i4_add(rest, bias))));
+    return sbit__v4_select(sbit__v4_equal(x, x), p, x); /* a NaN has no n */
+}
+
+SBIT__V4 sbit__v4 sbit__v4_log(sbit__v4 x)
+{
+    const sbit__v4 zero = sbit__v4_set(0.0f);
+    const sbit__v4 small = sbit__v4_less(x, sbit__v4_set(1.17549435e-38f));
+    const sbit__v4 v =
+        sbit__v4_select(small, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
+    const sbit__i4 bits = sbit__v4_bits(v);
+    const sbit__i4 e = sbit__i4_unshift23(sbit__i4_sub(bits, sbit__i4_set(0x3f3504f3)));
+    const sbit__v4 f = sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))),
+                                    sbit__v4_set(1.0f));
+    const sbit__v4 n =
+        sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
+    sbit__v4 p = sbit__v4_set(-0.0763449296f);
+    p = sbit__v4_madd(p, f, sbit__v4_set(0.127615750f));
+    p = sbit__v4_madd(p, f, sbit__v4_set(-0.131601825f));
+    p = sbit__v4_madd(p, f, sbit__v4_set(0.142017588f));
+    p = sbit__v4_madd(p, f, sbit__v4_set(-0.166233569f));
+    p = sbit__v4_madd(p, f, sbit__v4_set(0.200012267f));
+    p = sbit__v4_madd(p, f, sbit__v4_set(-0.250008196f));
+    p = sbit__v4_madd(p, f, sbit__v4_set(0.333333313f));
+    const sbit__v4 f2 = sbit__v4_mul(f, f);
+    p = sbit__v4_mul(sbit__v4_mul(p, f), f2);
+    p = sbit__v4_madd(n, sbit__v4_set(-2.12194440e-4f), p);
+    p = sbit__v4_madd(f2, sbit__v4_set(-0.5f), p);
+    p = sbit__v4_madd(n, sbit__v4_set(0.693359375f), sbit__v4_add(f, p));
+    /* +inf and NaN are their own logarithms; 0 gives -inf, below is no number. */
+    p = sbit__v4_select(sbit__v4_less(x, sbit__v4_infinity()), p, x);
+    p = sbit__v4_select(sbit__v4_equal(x, zero), sbit__v4_sub(zero, sbit__v4_infinity()), p);
+    return sbit__v4_or(p, sbit__v4_less(x, zero));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_sigmoid(sbit__v4 x)
+{
+    const sbit__v4 one = sbit__v4_set(1.0f);
+    const sbit__v4 e = sbit__v4_exp(sbit__v4_xor(x, sbit__v4_set(-0.0f)));
+    return sbit__v4_div(one, sbit__v4_add(one, e));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_tanh(sbit__v4 x)
+{
+    const sbit__v4 one = sbit__v4_set(1.0f), ax = sbit__v4_abs(x), x2 = sbit__v4_mul(x, x);
+    sbit__v4 p = sbit__v4_set(-0.00570498733f);
+    p = sbit__v4_madd(p, x2, sbit__v4_set(0.0206390088f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(-0.0537397154f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(0.133314416f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(-0.333332807f));
+    p = sbit__v4_madd(sbit__v4_mul(p, x2), x, x);
+    const sbit__v4 e = sbit__v4_exp(sbit__v4_add(ax, ax));
+    const sbit__v4 far =
+        sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
+    return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.625f)), p,
+                           sbit__v4_or(far, sbit__v4_sign(x)));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_erfc(sbit__v4 z) /* z >= 0 */
+{
+    const sbit__v4 one = sbit__v4_set(1.0f);
+    const sbit__v4 t = sbit__v4_div(one, sbit__v4_madd(z, sbit__v4_set(0.5f), one));
+    sbit__v4 p = sbit__v4_set(0.0157194845f);
+    p = sbit__v4_madd(p, t, sbit__v4_set(-0.258466661f));
+    p = sbit__v4_madd(p, t, sbit__v4_set(1.12203038f));
+    p = sbit__v4_madd(p, t, sbit__v4_set(-2.10042882f));
+    p = sbit__v4_madd(p, t, sbit__v4_set(1.63784432f));
+    p = sbit__v4_madd(p, t, sbit__v4_set(-0.287685186f));
+    p = sbit__v4_madd(p, t, sbit__v4_set(1.15092146f));
+    p = sbit__v4_madd(p, t, sbit__v4_set(-1.27993488f));
+    return sbit__v4_mul(t, sbit__v4_exp(sbit__v4_sub(p, sbit__v4_mul(z, z))));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_erf(sbit__v4 x)
+{
+    const sbit__v4 ax = sbit__v4_abs(x), x2 = sbit__v4_mul(x, x);
+    sbit__v4 p = sbit__v4_set(-0.000609039795f);
+    p = sbit__v4_madd(p, x2, sbit__v4_set(0.00501197157f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(-0.0267789159f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(0.112821408f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(-0.376125246f));
+    p = sbit__v4_madd(p, x2, sbit__v4_set(1.12837911f));
+    const sbit__v4 far = sbit__v4_sub(sbit__v4_set(1.0f), sbit__v4_erfc(ax));
+    return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.9f)), sbit__v4_mul(p, x),
+                           sbit__v4_or(far, sbit__v4_sign(x)));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_gelu(sbit__v4 x)
+{
+    const sbit__v4 half = sbit__v4_mul(x, sbit__v4_set(0.5f));
+    const sbit__v4 c = sbit__v4_erfc(sbit__v4_mul(sbit__v4_abs(x), sbit__v4_set(0.707106781f)));
+    const sbit__v4 below = sbit__v4_less(x, sbit__v4_set(0.0f));
+    return sbit__v4_mul(half, sbit__v4_select(below, c, sbit__v4_sub(sbit__v4_set(2.0f), c)));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_gelu_tanh(sbit__v4 x)
+{
+    const sbit__v4 x3 = sbit__v4_mul(sbit__v4_mul(x, x), x);
+    const sbit__v4 u = sbit__v4_madd(x3, sbit__v4_set(0.044715f), x);
+    return sbit__v4_mul(x, sbit__v4_sigmoid(sbit__v4_mul(u, sbit__v4_set(1.59576912f))));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_hardswish(sbit__v4 x)
+{
+    const sbit__v4 gate = sbit__v4_madd(x, sbit__v4_set(1.0f / 6.0f), sbit__v4_set(0.5f));
+    return sbit__v4_mul(x, sbit__v4_clamp(gate, sbit__v4_set(0.0f), sbit__v4_set(1.0f)));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_softplus(sbit__v4 x)
+{
+    const sbit__v4 one = sbit__v4_set(1.0f);
+    const sbit__v4 e = sbit__v4_exp(sbit__v4_or(x, sbit__v4_set(-0.0f)));
+    const sbit__v4 u = sbit__v4_add(one, e); /* log1p: what 1 + e lost is added again */
+    const sbit__v4 lost = sbit__v4_div(sbit__v4_sub(e, sbit__v4_sub(u, one)), u);
+    return sbit__v4_add(sbit__v4_most(sbit__v4_set(0.0f), x),
+                        sbit__v4_add(sbit__v4_log(u), lost));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_mish(sbit__v4 x) /* tanh(log(1 + w)) = n / (n + 2), n = w (w + 2) */
+{
+    const sbit__v4 two = sbit__v4_set(2.0f);
+    const sbit__v4 w = sbit__v4_exp(sbit__v4_least(sbit__v4_set(20.0f), x));
+    const sbit__v4 n = sbit__v4_mul(w, sbit__v4_add(w, two));
+    return sbit__v4_mul(x, sbit__v4_div(n, sbit__v4_add(n, two)));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_floor(sbit__v4 x)
+{
+    const sbit__v4 r = sbit__v4_round(x), one = sbit__v4_set(1.0f);
+    return sbit__v4_sub(r, sbit__v4_and(sbit__v4_less(x, r), one));
+}
+
+SBIT__V4 sbit__v4 sbit__v4_ceil(sbit__v4 x)
+{
+    const sbit__v4 r = sbit__v4_round(x), one = sbit__v4_set(1.0f);
+    return sbit__v4_or(sbit__v4_add(r, sbit__v4_and(sbit__v4_less(r, x), one)),
+                       sbit__v4_sign(x));
+}
+
+/* >>elementwise */
+#define SBIT__V4_MAP(expr)                                                                         \
+    for (int64_t i = 0; i < n; i += 4) {                                                           \
+        const sbit__v4 v = sbit__v4_load_part(x + i, n - i);                                       \
+        sbit__v4_store_part(y + i, n - i, (expr));                                                 \
+    }                                                                                              \
+    break
+
+SBIT__V4_FN void SBIT__128(f32_unary)(sbit__unary op, int64_t n, const float *x, float *y)
+{
+    const sbit__v4 sign = sbit__v4_set(-0.0f), one = sbit__v4_set(1.0f);
+    switch (op) {
+    case SBIT__UNARY_ABS:
+        SBIT__V4_MAP(sbit__v4_abs(v));
+    case SBIT__UNARY_NEG:
+        SBIT__V4_MAP(sbit__v4_xor(v, sign));
+    case SBIT__UNARY_EXP:
+        SBIT__V4_MAP(sbit__v4_exp(v));
+    case SBIT__UNARY_LOG:
+        SBIT__V4_MAP(sbit__v4_log(v));
+    case SBIT__UNARY_SQRT:
+        SBIT__V4_MAP(sbit__v4_sqrt(v));
+    case SBIT__UNARY_RECIPROCAL:
+        SBIT__V4_MAP(sbit__v4_div(one, v));
+    case SBIT__UNARY_SIGMOID:
+        SBIT__V4_MAP(sbit__v4_sigmoid(v));
+    case SBIT__UNARY_TANH:
+        SBIT__V4_MAP(sbit__v4_tanh(v));
+    case SBIT__UNARY_ERF:
+        SBIT__V4_MAP(sbit__v4_erf(v));
+    case SBIT__UNARY_GELU:
+        SBIT__V4_MAP(sbit__v4_gelu(v));
+    case SBIT__UNARY_GELU_TANH:
+        SBIT__V4_MAP(sbit__v4_gelu_tanh(v));
+    case SBIT__UNARY_SILU:
+        SBIT__V4_MAP(sbit__v4_mul(v, sbit__v4_sigmoid(v)));
+    case SBIT__UNARY_HARDSWISH:
+        SBIT__V4_MAP(sbit__v4_hardswish(v));
+    case SBIT__UNARY_FLOOR:
+        SBIT__V4_MAP(sbit__v4_floor(v));
+    case SBIT__UNARY_CEIL:
+        SBIT__V4_MAP(sbit__v4_ceil(v));
+    case SBIT__UNARY_ROUND:
+        SBIT__V4_MAP(sbit__v4_round(v));
+    case SBIT__UNARY_SOFTPLUS:
+        SBIT__V4_MAP(sbit__v4_softplus(v));
+    case SBIT__UNARY_MISH:
+        SBIT__V4_MAP(sbit__v4_mish(v));
+    case SBIT__UNARY_COUNT:
+        break;
+    }
+}
+
+SBIT__V4_FN void SBIT__128(f32_activate)(int64_t n, float *y, const sbit__epilogue *ep)
+{
+    const float *x = y;
+    const sbit__v4 lo = sbit__v4_set(ep->lo), hi = sbit__v4_set(ep->hi), zero = sbit__v4_set(0.0f);
+    switch (ep->activation) {
+    case SBIT__ACT_CLAMP:
+        SBIT__V4_MAP(sbit__v4_clamp(v, lo, hi));
+    case SBIT__ACT_HARDSWISH:
+        SBIT__V4_MAP(sbit__v4_hardswish(v));
+    case SBIT__ACT_SIGMOID:
+        SBIT__V4_MAP(sbit__v4_sigmoid(v));
+    case SBIT__ACT_SILU:
+        SBIT__V4_MAP(sbit__v4_mul(v, sbit__v4_sigmoid(v)));
+    case SBIT__ACT_LEAKY:
+        SBIT__V4_MAP(sbit__v4_select(sbit__v4_less(v, zero), sbit__v4_mul(v, lo), v));
+    case SBIT__ACT_NONE:
+        break;
+    }
+}
+
+SBIT__V4_FN void SBIT__128(f32_scale_add)(int64_t n, const float *x, float scale, float shift,
+                                          float *y)
+{
+    const sbit__v4 s = sbit__v4_set(scale), t = sbit__v4_set(shift);
+    do {
+        SBIT__V4_MAP(sbit__v4_madd(v, s, t));
+    } while (0);
+}
+#undef SBIT__V4_MAP
+
+/* The comparisons below give b for a NaN: what is left is a NaN in a. */
+SBIT__V4 sbit__v4 sbit__v4_max(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__v4_select(sbit__v4_equal(a, a), sbit__v4_most(a, b), a);
+}
+
+SBIT__V4 sbit__v4 sbit__v4_min(sbit__v4 a, sbit__v4 b)
+{
+    return sbit__v4_select(sbit__v4_equal(a, a), sbit__v4_least(a, b), a);
+}
+
+#define SBIT__V4_MAP2(expr)                                                                        \
+    for (int64_t i = 0; i < n; i += 4) {                                                           \
+        const sbit__v4 v = step_a != 0 ? sbit__v4_load_part(a + i, n - i) : a0;                    \
+        const sbit__v4 w = step_b != 0 ? sbit__v4_load_part(b + i, n - i) : b0;                    \
+        sbit__v4_store_part(y + i, n - i, (expr));                                                 \
+    }                                                                                              \
+    break
+
+SBIT__V4_FN void SBIT__128(f32_binary)(sbit__binary op, int64_t n, const float *a, int64_t step_a,
+                                       const float *b, int64_t step_b, float *y)
+{
+    const sbit__v4 a0 = sbit__v4_set(n > 0 ? *a : 0.0f), b0 = sbit__v4_set(n > 0 ? *b : 0.0f);
+    switch (op) {
+    case SBIT__BINARY_ADD:
+        SBIT__V4_MAP2(sbit__v4_add(v, w));
+    case SBIT__BINARY_SUB:
+        SBIT__V4_MAP2(sbit__v4_sub(v, w));
+    case SBIT__BINARY_MUL:
+        SBIT__V4_MAP2(sbit__v4_mul(v, w));
+    case SBIT__BINARY_DIV:
+        SBIT__V4_MAP2(sbit__v4_div(v, w));
+    case SBIT__BINARY_MAX:
+        SBIT__V4_MAP2(sbit__v4_max(v, w));
+    case SBIT__BINARY_MIN:
+        SBIT__V4_MAP2(sbit__v4_min(v, w));
+    case SBIT__BINARY_COUNT:
+        break;
+    }
+}
+#undef SBIT__V4_MAP2
+
+/* >>reductions: floats in a block, doubles over the blocks. */
+enum {
+    SBIT__V4_SUM_BLOCK = 256
+};
+
+SBIT__V4_FN float SBIT__128(f32_sum)(int64_t n, const float *x)
+{
+    double sum = 0.0;
+    for (int64_t block = 0; block < n; block += SBIT__V4_SUM_BLOCK) {
+        const int64_t end = block + sbit__smaller(n - block, SBIT__V4_SUM_BLOCK);
+        sbit__v4 s0 = sbit__v4_set(0.0f), s1 = s0;
+        int64_t i = block;
+        for (; i + 8 <= end; i += 8) {
+            s0 = sbit__v4_add(s0, sbit__v4_load(x + i));
+            s1 = sbit__v4_add(s1, sbit__v4_load(x + i + 4));
+        }
+        for (; i < end; i += 4) {
+            s0 = sbit__v4_add(s0, sbit__v4_load_part(x + i, end - i));
+        }
+        sum += (double)sbit__v4_sum(sbit__v4_add(s0, s1));
+    }
+    return (float)sum;
+}
+
+SBIT__V4_FN float SBIT__128(f32_dot)(int64_t n, const float *a, const float *b)
+{
+    double sum = 0.0;
+    for (int64_t block = 0; block < n; block += SBIT__V4_SUM_BLOCK) {
+        const int64_t end = block + sbit__smaller(n - block, SBIT__V4_SUM_BLOCK);
+        sbit__v4 s0 = sbit__v4_set(0.0f), s1 = s0;
+        int64_t i = block;
+        for (; i + 8 <= end; i += 8) {
+            s0 = sbit__v4_madd(sbit__v4_load(a + i), sbit__v4_load(b + i), s0);
+            s1 = sbit__v4_madd(sbit__v4_load(a + i + 4), sbit__v4_load(b + i + 4), s1);
+        }
+        for (; i < end; i += 4) {
+            s0 = sbit__v4_madd(sbit__v4_load_part(a + i, end - i),
+                               sbit__v4_load_part(b + i, end - i), s0);
+        }
+        sum += (double)sbit__v4_sum(sbit__v4_add(s0, s1));
+    }
+    return (float)sum;
+}
+
+SBIT__V4_FN void SBIT__128(f32_minmax)(int64_t n, const float *x, float *min, float *max,
+                                       bool *finite)
+{
+    const sbit__v4 inf = sbit__v4_infinity();
+    sbit__v4 lo = inf, hi = sbit__v4_sub(sbit__v4_set(0.0f), inf), bad = sbit__v4_set(0.0f);
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const sbit__v4 v = sbit__v4_load(x + i);
+        lo = sbit__v4_least(v, lo);
+        hi = sbit__v4_most(v, hi);
+        bad = sbit__v4_or(bad, sbit__v4_sub(v, v)); /* 0, or NaN for what is not finite */
+    }
+    float least[4], most[4];
+    sbit__v4_store(least, lo);
+    sbit__v4_store(most, hi);
+    sbit__f32_minmax__ref(n - i, x + i, min, max, finite);
+    for (int j = 0; j < 4; j++) {
+        *min = least[j] < *min ? least[j] : *min;
+        *max = most[j] > *max ? most[j] : *max;
+    }
+    *finite = *finite && sbit__v4_all(sbit__v4_equal(bad, bad));
+}
+
+SBIT__V4_FN float SBIT__128(f32_max)(int64_t n, const float *x)
+{
+    sbit__v4 hi = sbit__v4_sub(sbit__v4_set(0.0f), sbit__v4_infinity());
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        hi = sbit__v4_max(hi, sbit__v4_load(x + i));
+    }
+    float all[8];
+    sbit__v4_store(all, hi);
+    for (int64_t j = 0; j < 4; j++) {
+        all[4 + j] = i + j < n ? x[i + j] : all[0];
+    }
+    return sbit__f32_max__ref(8, all);
+}
+
+SBIT__V4_FN void SBIT__128(f32_softmax)(int64_t n, const float *x, float *y)
+{
+    const sbit__v4 max = sbit__v4_set(SBIT__128(f32_max)(n, x));
+    for (int64_t i = 0; i < n; i += 4) {
+        const sbit__v4 e = sbit__v4_exp(sbit__v4_sub(sbit__v4_load_part(x + i, n - i), max));
+        sbit__v4_store_part(y + i, n - i, e);
+    }
+    const float sum = SBIT__128(f32_sum)(n, y);
+    const sbit__v4 scale = sbit__v4_set(1.0f / sum);
+    for (int64_t i = 0; i < n; i += 4) {
+        const sbit__v4 e = sbit__v4_load_part(y + i, n - i);
+        sbit__v4_store_part(y + i, n - i, sbit__v4_mul(e, scale));
+    }
+}
+
+/* >>quantization: the clamp comes before the rounding (same result: its bounds are whole), so that
+ * the conversion to int32 cannot overflow. */
+typedef struct sbit__quantizer4 {
+    sbit__v4 scale, lo, hi;
+    sbit__i4 zero_point;
+} sbit__quantizer4;
+
+SBIT__V4 sbit__quantizer4 sbit__quantizer4_of(float scale, int32_t zero_point, int32_t qmin,
+                                              int32_t qmax)
+{
+    sbit__quantizer4 q;
+    q.scale = sbit__v4_set(scale);
+    q.lo = sbit__v4_set((float)((int64_t)qmin - zero_point));
+    q.hi = sbit__v4_set((float)((int64_t)qmax - zero_point));
+    q.zero_point = sbit__i4_set(zero_point);
+    return q;
+}
+
+/* x / scale, NaN as 0, clamped: not rounded yet */
+SBIT__V4 sbit__v4 sbit__quantize4_float(sbit__v4 x, const sbit__quantizer4 *q)
+{
+    const sbit__v4 v = sbit__v4_div(x, q->scale);
+    return sbit__v4_clamp(sbit__v4_and(v, sbit__v4_equal(v, v)), q->lo, q->hi);
+}
+
+SBIT__V4 void sbit__quantize4_16(const float *x, const sbit__quantizer4 *q, bool is_signed,
+                                 unsigned char *y)
+{
+    sbit__i4 v[4];
+    for (int j = 0; j < 4; j++) {
+        const sbit__v4 f = sbit__quantize4_float(sbit__v4_load(x + 4 * j), q);
+        v[j] = sbit__i4_add(sbit__i4_round(f), q->zero_point);
+    }
+    sbit__i4_pack16(v, is_signed, y);
+}
+
+SBIT__V4 void sbit__quantize4_bytes(int64_t n, const float *x, const sbit__quantizer4 *q,
+                                    bool is_signed, unsigned char *y)
+{
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        sbit__quantize4_16(x + i, q, is_signed, y + i);
+    }
+    if (i < n) {
+        float rest[16] = {0.0f};
+        unsigned char bytes[16];
+        memcpy(rest, x + i, (size_t)(n - i) * sizeof(float));
+        sbit__quantize4_16(rest, q, is_signed, bytes);
+        memcpy(y + i, bytes, (size_t)(n - i));
+    }
+}
+
+SBIT__V4_FN void SBIT__128(f32_quantize_u8)(int64_t n, const float *x, float scale,
+                                            int32_t zero_point, int32_t qmin, int32_t qmax,
+                                            uint8_t *y)
+{
+    const sbit__quantizer4 q = sbit__quantizer4_of(scale, zero_point, qmin, qmax);
+    sbit__quantize4_bytes(n, x, &q, false, y);
+}
+
+SBIT__V4_FN void SBIT__128(f32_quantize_s8)(int64_t n, const float *x, float scale,
+                                            int32_t zero_point, int32_t qmin, int32_t qmax,
+                                            int8_t *y)
+{
+    const sbit__quantizer4 q = sbit__quantizer4_of(scale, zero_point, qmin, qmax);
+    sbit__quantize4_bytes(n, x, &q, true, (unsigned char *)y);
+}
+
+SBIT__V4 int64_t sbit__dequantize4(int64_t n, const unsigned char *x, bool is_signed, float scale,
+                                   int32_t zero_point, float *y)
+{
+    const sbit__i4 zp = sbit__i4_set(zero_point);
+    const sbit__v4 s = sbit__v4_set(scale);
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const sbit__i4 q = sbit__i4_sub(sbit__i4_widen(x + i, is_signed), zp);
+        sbit__v4_store(y + i, sbit__v4_mul(sbit__i4_float(q), s));
+    }
+    return i;
+}
+
+SBIT__V4_FN void SBIT__128(f32_dequantize_u8)(int64_t n, const uint8_t *x, float scale,
+                                              int32_t zero_point, float *y)
+{
+    const int64_t i = sbit__dequantize4(n, x, false, scale, zero_point, y);
+    sbit__f32_dequantize_u8__ref(n - i, x + i, scale, zero_point, y + i);
+}
+
+SBIT__V4_FN void SBIT__128(f32_dequantize_s8)(int64_t n, const int8_t *x, float scale,
+                                              int32_t zero_point, float *y)
+{
+    const int64_t i =
+        sbit__dequantize4(n, (const unsigned char *)x, true, scale, zero_point, y);
+    sbit__f32_dequantize_s8__ref(n - i, x + i, scale, zero_point, y + i);
+}
+
+SBIT__V4_FN void SBIT__128(f32_fake_quantize)(int64_t n, const float *x, float scale,
+                                              int32_t zero_point, int32_t qmin, int32_t qmax,
+                                              float *y)
+{
+    const sbit__quantizer4 q = sbit__quantizer4_of(scale, zero_point, qmin, qmax);
+    for (int64_t i = 0; i < n; i += 4) {
+        sbit__v4 v = sbit__quantize4_float(sbit__v4_load_part(x + i, n - i), &q);
+        v = sbit__v4_add(sbit__v4_round(v), sbit__v4_set(0.0f)); /* integers have no -0 */
+        sbit__v4_store_part(y + i, n - i, sbit__v4_mul(v, q.scale));
+    }
+}
+
+/* >>matrix tile, 4 x 8; NEON computes 8 rows as twice 4 */
+#define SBIT__V4_ROW(i)                                                                            \
+    w = sbit__v4_set(a[i]);                                                                        \
+    s##i##0 = sbit__v4_madd(w, b0, s##i##0);                                                       \
+    s##i##1 = sbit__v4_madd(w, b1, s##i##1)
+
+SBIT__V4 void sbit__v4_tile(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
+                            float *tile)
+{
+    sbit__v4 s00 = sbit__v4_set(0.0f), s01 = s00, s10 = s00, s11 = s00;
+    sbit__v4 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+    for (; k > 0; k--, a += SBIT__128_TILE_M, b += ldb) {
+        const sbit__v4 b0 = n == 8 ? sbit__v4_load(b) : sbit__v4_load_part(b, n);
+        const sbit__v4 b1 = n == 8  ? sbit__v4_load(b + 4)
+                            : n > 4 ? sbit__v4_load_part(b + 4, n - 4)
+                                    : b0;
+        sbit__v4 w;
+        SBIT__V4_ROW(0);
+        SBIT__V4_ROW(1);
+        SBIT__V4_ROW(2);
+        SBIT__V4_ROW(3);
+    }
+    sbit__v4_store(tile, s00);
+    sbit__v4_store(tile + 4, s01);
+    sbit__v4_store(tile + 8, s10);
+    sbit__v4_store(tile + 12, s11);
+    sbit__v4_store(tile + 16, s20);
+    sbit__v4_store(tile + 20, s21);
+    sbit__v4_store(tile + 24, s30);
+    sbit__v4_store(tile + 28, s31);
+}
+#undef SBIT__V4_ROW
+
+SBIT__V4_FN void SBIT__128(f32_gemm_tile)(int64_t m, int64_t n, int64_t k, const float *a,
+                                          const float *b, int64_t ldb, float *c, int64_t ldc,
+                                          bool add, const float *bias, bool bias_rows,
+                                          const sbit__epilogue *ep)
+{
+    float tile[SBIT__128_TILE_M * SBIT__128_TILE_N];
+    for (int64_t i = 0; i < m; i += 4) {
+        if (n == SBIT__128_TILE_N) {
+            sbit__v4_tile(k, a + i, b, ldb, SBIT__128_TILE_N, tile + 8 * i);
+        } else {
+            sbit__v4_tile(k, a + i, b, ldb, n, tile + 8 * i);
+        }
+    }
+    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
+    const float *residual = ep != NULL ? ep->residual : NULL;
+    const sbit__v4 lo = sbit__v4_set(clamp ? ep->lo : 0.0f), hi = sbit__v4_set(clamp ? ep->hi : 0);
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j += 4) {
+            float *out = c + i * ldc + j;
+            sbit__v4 v = sbit__v4_load(tile + 8 * i + j);
+            if (add) {
+                v = sbit__v4_add(v, sbit__v4_load_part(out, n - j));
+            }
+            if (bias != NULL) {
+                v = sbit__v4_add(v, bias_rows ? sbit__v4_set(bias[i])
+                                              : sbit__v4_load_part(bias + j, n - j));
+            }
+            if (residual != NULL) {
+                v = sbit__v4_add(v, sbit__v4_load_part(residual + i * ldc + j, n - j));
+            }
+            sbit__v4_store_part(out, n - j, clamp ? sbit__v4_clamp(v, lo, hi) : v);
+        }
+        if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
+            SBIT__128(f32_activate)(n, c + i * ldc, ep);
+        }
+    }
+}
+
+/* >>depthwise row */
+SBIT__V4 sbit__v4 sbit__v4_tap(const float *p, int64_t stride)
+{
+    if (stride == 1) {
+        return sbit__v4_load(p);
+    }
+    if (stride == 2) {
+        return sbit__v4_every_second(p);
+    }
+    const float four[4] = {p[0], p[stride], p[2 * stride], p[3 * stride]};
+    return sbit__v4_load(four);
+}
+
+/* 4 * `vectors` outputs from x on; the order of a sum does not depend on it. */
+SBIT__V4 void sbit__v4_row(int64_t x, int64_t kh, int64_t kw, int64_t stride, int64_t dilation,
+                           const float *const *rows, const float *w, float bias, bool two,
+                           const float *residual, float *y)
+{
+    sbit__v4 s0 = sbit__v4_set(bias), s1 = s0;
+    for (int64_t i = 0; i < kh; i++) {
+        const float *p = rows[i] + x * stride;
+        for (int64_t j = 0; j < kw; j++, w++, p += dilation) {
+            const sbit__v4 v = sbit__v4_set(*w);
+            s0 = sbit__v4_madd(v, sbit__v4_tap(p, stride), s0);
+            if (two) {
+                s1 = sbit__v4_madd(v, sbit__v4_tap(p + 4 * stride, stride), s1);
+            }
+        }
+    }
+    if (residual != NULL) {
+        s0 = sbit__v4_add(s0, sbit__v4_load(residual + x));
+        s1 = two ? sbit__v4_add(s1, sbit__v4_load(residual + x + 4)) : s1;
+    }
+    sbit__v4_store(y + x, s0);
+    if (two) {
+        sbit__v4_store(y + x + 4, s1);
+    }
+}
+
+SBIT__V4 void sbit__v4_row_all(int64_t out_w, int64_t kh, int64_t kw, int64_t stride,
+                               int64_t dilation, const float *const *rows, const float *weights,
+                               float bias, const float *residual, float *y)
+{
+    int64_t x = 0;
+    for (; x + 8 <= out_w; x += 8) {
+        sbit__v4_row(x, kh, kw, stride, dilation, rows, weights, bias, true, residual, y);
+    }
+    for (; x < out_w; x += 4) { /* the last 4 perhaps once more: y does not overlap what is read */
+        sbit__v4_row(sbit__smaller(x, out_w - 4), kh, kw, stride, dilation, rows, weights, bias,
+                     false, residual, y);
+    }
+}
+
+SBIT__V4_FN void SBIT__128(f32_depthwise_row)(int64_t out_w, int64_t kh, int64_t kw,
+                                              int64_t stride_w, int64_t dilation_w,
+                                              const float *const *rows, const float *weights,
+                                              float bias, float *y, const sbit__epilogue *ep)
+{
+    const float *residual = ep != NULL ? ep->residual : NULL;
+    if (out_w < 4) {
+        sbit__f32_depthwise_row__ref(out_w, kh, kw, stride_w, dilation_w, rows, weights, bias, y,
+                                     ep);
+        return;
+    }
+    if (stride_w == 1) {
+        sbit__v4_row_all(out_w, kh, kw, 1, dilation_w, rows, weights, bias, residual, y);
+    } else if (stride_w == 2) {
+        sbit__v4_row_all(out_w, kh, kw, 2, dilation_w, rows, weights, bias, residual, y);
+    } else {
+        sbit__v4_row_all(out_w, kh, kw, stride_w, dilation_w, rows, weights, bias, residual, y);
+    }
+    if (ep != NULL && ep->activation != SBIT__ACT_NONE) {
+        SBIT__128(f32_activate)(out_w, y, ep);
+    }
+}
+
+#undef SBIT__V4
+#undef SBIT__V4_FN
+
+#endif /* SBIT__HAS_128 */

@@ -1,0 +1,588 @@
+/* grid.c: DepthToSpace, SpaceToDepth, GridSample, AffineGrid. >>grid
+ *
+ * Called by: infer, exec. Calls: kernels (threads).
+ * DepthToSpace and SpaceToDepth move elements between channels and blocks of b x b pixels. With i, j
+ * the place within a block and c the channel of the small side, the large side's channel is
+ *   DCR (i * b + j) * C + c        CRD c * b * b + i * b + j
+ * GridSample takes its values at positions of X between -1 and 1, the last axis of X first; taps
+ * (1, 2 or 4 for each axis) are found once for a position and used for all channels.
+ * AffineGrid makes such positions: theta * (x, y[, z], 1) for the pixel centres of an image.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+#include <math.h> /* floorf, rintf, fabsf */
+
+/* ---- DepthToSpace, SpaceToDepth */
+
+static sbit_status sbit__block_read(const sbit_op_call *call, int64_t *size, bool *crd,
+                                    sbit_error *error)
+{
+    const char *mode = sbit_node_string(call->node, "mode", "DCR");
+    *size = sbit_node_int(call->node, "blocksize", 0);
+    *crd = sbit__streq(mode, "CRD");
+    if (*size < 1 || *size > 32768) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "blocksize is %lld",
+                            (long long)*size);
+    }
+    if (!*crd && !sbit__streq(mode, "DCR")) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "mode='%s' does not exist", mode);
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__block_to_space(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "DepthToSpace");
+}
+
+/* dim * factor, or dim / divisor if that has no rest. */
+static sbit_status sbit__block_dim(const sbit_op_call *call, sbit_dim dim, int64_t factor,
+                                   int64_t divisor, sbit_dim *out, sbit_error *error)
+{
+    int64_t value = 0;
+    *out = sbit__dim_any();
+    if (!sbit__dim_known(dim)) {
+        return SBIT_OK;
+    }
+    if (dim.value % divisor != 0 || !sbit__mul_i64(dim.value / divisor, factor, &value)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld does not divide by %lld",
+                            (long long)dim.value, (long long)divisor);
+    }
+    *out = sbit__dim(value);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__block_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t rank = -1;
+    int64_t size = 1;
+    bool crd = false;
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    SBIT__TRY(sbit__block_read(call, &size, &crd, error));
+    if (rank >= 0 && rank != 4) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be 4", (int)rank);
+    }
+    sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, 4);
+    if (rank < 0 || out == NULL) {
+        return SBIT_OK;
+    }
+    const sbit_dim *in = call->in_type[0]->dims;
+    const bool grows = sbit__block_to_space(call);
+    const int64_t square = size * size;
+    out->dims[0] = in[0];
+    SBIT__TRY(sbit__block_dim(call, in[1], grows ? 1 : square, grows ? square : 1, &out->dims[1],
+                              error));
+    SBIT__TRY(
+        sbit__block_dim(call, in[2], grows ? size : 1, grows ? 1 : size, &out->dims[2], error));
+    return sbit__block_dim(call, in[3], grows ? size : 1, grows ? 1 : size, &out->dims[3], error);
+}
+
+/* The large side's channel for channel c of the `channels` of the small side, at (i, j). */
+static int64_t sbit__block_channel(int64_t size, bool crd, int64_t channels, int64_t c, int64_t i,
+                                   int64_t j)
+{
+    return crd ? (c * size + i) * size + j : (i * size + j) * channels + c;
+}
+
+typedef struct sbit__block_task {
+    const sbit_tensor *x;
+    sbit_tensor *y;
+    int64_t size;
+    bool crd, grows;
+} sbit__block_task;
+
+/* Rows of the wide image: each takes from, or gives to, `size` channels. */
+static void sbit__block_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__block_task *task = (const sbit__block_task *)user;
+    const sbit_tensor *wide = task->grows ? task->y : task->x;
+    const sbit_tensor *deep = task->grows ? task->x : task->y;
+    const int64_t size = task->size;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t h = row % wide->dims[2];
+        const int64_t c = row / wide->dims[2] % wide->dims[1];
+        const int64_t n = row / wide->dims[2] / wide->dims[1];
+        for (int64_t w = 0; w < wide->dims[3]; w++) {
+            const int64_t channel =
+                sbit__block_channel(size, task->crd, wide->dims[1], c, h % size, w % size);
+            const int64_t other =
+                ((n * deep->dims[1] + channel) * deep->dims[2] + h / size) * deep->dims[3] +
+                w / size;
+            const int64_t here = row * wide->dims[3] + w;
+            if (wide->dtype == SBIT_F32) {
+                const int64_t to = task->grows ? here : other, from = task->grows ? other : here;
+                ((float *)task->y->data)[to] = ((const float *)task->x->data)[from];
+            } else {
+                sbit__elem_copy(wide->dtype, task->y->data, task->grows ? here : other,
+                                task->x->data, task->grows ? other : here, 1);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__block_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__block_task task;
+    SBIT__TRY(sbit__block_read(call, &task.size, &task.crd, error));
+    task.grows = sbit__block_to_space(call);
+    task.x = call->in[0];
+    task.y = call->out[0];
+    const sbit_tensor *wide = task.grows ? task.y : task.x;
+    if (sbit_tensor_count(wide) > 0) {
+        sbit__parallel_range(call->ctx, sbit__tensor_span(wide, 0, 3), 4, sbit__block_rows, &task);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__block_map(const sbit_op_call *call, const sbit_channel_sink *sink,
+                                   sbit_error *error)
+{
+    int64_t size = 1;
+    bool crd = false;
+    SBIT__TRY(sbit__block_read(call, &size, &crd, error));
+    const bool grows = sbit__block_to_space(call);
+    const sbit_type *wide = grows ? call->out_type[0] : call->in_type[0];
+    if (wide->rank != 4 || !sbit__dim_known(wide->dims[1])) {
+        return SBIT_OK;
+    }
+    for (int64_t k = 0; k < size * size * wide->dims[1].value; k++) {
+        const int64_t c = k / (size * size), i = k / size % size, j = k % size;
+        const int64_t deep = sbit__block_channel(size, crd, wide->dims[1].value, c, i, j);
+        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], 1, grows ? deep : c,
+                               call->node->outputs[0], 1, grows ? c : deep));
+    }
+    return SBIT_OK;
+}
+
+/* ---- GridSample */
+
+typedef enum sbit__grid_mode {
+    SBIT__GRID_NEAREST,
+    SBIT__GRID_LINEAR,
+    SBIT__GRID_CUBIC
+} sbit__grid_mode;
+
+typedef enum sbit__grid_padding {
+    SBIT__GRID_ZEROS,
+    SBIT__GRID_BORDER,
+    SBIT__GRID_REFLECTION
+} sbit__grid_padding;
+
+typedef struct sbit__grid_task {
+    sbit__grid_mode mode;
+    sbit__grid_padding padding;
+    bool align_corners;
+    const sbit_tensor *x, *grid;
+    sbit_tensor *y;
+    int32_t spatial;
+    int64_t in_size, out_size;
+} sbit__grid_task;
+
+#define SBIT__GRID_TAPS 64 /* 4 for each of 3 axes */
+
+static sbit_status sbit__grid_read(const sbit_op_call *call, sbit__grid_task *task,
+                                   sbit_error *error)
+{
+    const char *mode = sbit_node_string(call->node, "mode", "linear");
+    const char *padding = sbit_node_string(call->node, "padding_mode", "zeros");
+    memset(task, 0, sizeof *task);
+    task->align_corners = sbit_node_int(call->node, "align_corners", 0) != 0;
+    if (sbit__streq(mode, "linear") || sbit__streq(mode, "bilinear")) {
+        task->mode = SBIT__GRID_LINEAR;
+    } else if (sbit__streq(mode, "cubic") || sbit__streq(mode, "bicubic")) {
+        task->mode = SBIT__GRID_CUBIC;
+    } else if (!sbit__streq(mode, "nearest")) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "mode='%s' does not exist", mode);
+    }
+    if (sbit__streq(padding, "border")) {
+        task->padding = SBIT__GRID_BORDER;
+    } else if (sbit__streq(padding, "reflection")) {
+        task->padding = SBIT__GRID_REFLECTION;
+    } else if (!sbit__streq(padding, "zeros")) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "padding_mode='%s' does not exist",
+                            padding);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__grid_check(const sbit_op_call *call, int32_t rank, int32_t grid_rank,
+                                    sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    const sbit_type *grid = call->in_type[1];
+    if (rank >= 0 && (rank < 3 || rank > 5)) {
+        return sbit_op_fail(call, rank < 3 ? SBIT_ERR_SHAPE : SBIT_ERR_UNSUPPORTED, error,
+                            "input rank %d, must be 3 to 5", (int)rank);
+    }
+    if (rank >= 0 && grid_rank >= 0 && rank != grid_rank) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, grid rank %d", (int)rank,
+                            (int)grid_rank);
+    }
+    if (grid_rank >= 0 && (grid_rank < 3 || grid_rank > 5)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "grid rank %d, must be 3 to 5",
+                            (int)grid_rank);
+    }
+    if (grid_rank >= 0 && sbit__dim_known(grid->dims[grid_rank - 1]) &&
+        grid->dims[grid_rank - 1].value != grid_rank - 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "the grid's positions have %lld coordinates, must have %d",
+                            (long long)grid->dims[grid_rank - 1].value, (int)grid_rank - 2);
+    }
+    if (rank >= 0 && grid_rank >= 0 && sbit__dim_known(x->dims[0]) &&
+        sbit__dim_known(grid->dims[0]) && x->dims[0].value != grid->dims[0].value) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input and grid have batches %lld and %lld",
+                            (long long)x->dims[0].value, (long long)grid->dims[0].value);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__grid_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__grid_task task;
+    int32_t rank = -1, grid_rank = -1;
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 2, SBIT_T_FLOATS, error));
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    SBIT__TRY(sbit__op_rank(call, 1, &grid_rank, error));
+    SBIT__TRY(sbit__grid_read(call, &task, error));
+    SBIT__TRY(sbit__grid_check(call, rank, grid_rank, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->dtype != SBIT_UNDEFINED && (SBIT_T_NUMBERS >> (uint32_t)x->dtype & 1u) == 0) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "%s cannot be sampled",
+                            sbit_dtype_name((int32_t)x->dtype));
+    }
+    const int32_t out_rank = rank >= 0 ? rank : grid_rank;
+    sbit_type *out = sbit__op_out(call, 0, x->dtype, out_rank);
+    for (int32_t i = 0; out != NULL && i < out_rank; i++) {
+        if (i < 2 && rank >= 0) {
+            out->dims[i] = x->dims[i];
+        } else if (i >= 2 && grid_rank >= 0) {
+            out->dims[i] = call->in_type[1]->dims[i - 1];
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Folds x back between low and high as often as needed. */
+static float sbit__grid_reflect(float x, float low, float high)
+{
+    const float range = high - low;
+    const bool below = x < low;
+    const float distance = below ? low - x : x - high;
+    if (distance <= 0.0f || !(range > 0.0f)) {
+        return range > 0.0f ? x : low;
+    }
+    const float times = floorf(distance / range);
+    const float rest = distance - times * range;
+    const bool even = times - 2.0f * floorf(times / 2.0f) < 1.0f;
+    return below == even ? low + rest : high - rest;
+}
+
+/* Grid coordinate -> position in cells, with padding that moves positions applied. */
+static float sbit__grid_position(const sbit__grid_task *task, float at, int64_t length)
+{
+    const float last = (float)(length - 1);
+    const float low = task->align_corners ? 0.0f : -0.5f;
+    const float high = task->align_corners ? last : last + 0.5f;
+    float x = task->align_corners ? (at + 1.0f) / 2.0f * last
+                                  : ((at + 1.0f) * (float)length - 1.0f) / 2.0f;
+    if (task->mode == SBIT__GRID_NEAREST) {
+        x = rintf(x); /* halfway cases to even */
+    }
+    if (!(x >= -1e9f && x <= 1e9f)) { /* not a number, or beyond any cell's number */
+        x = x > 0.0f ? 1e9f : -1e9f;
+    }
+    if (x >= low && x <= high) {
+        return x;
+    }
+    if (task->padding == SBIT__GRID_BORDER) {
+        return x < 0.0f ? 0.0f : x > last ? last : x;
+    }
+    return task->padding == SBIT__GRID_REFLECTION ? sbit__grid_reflect(x, low, high) : x;
+}
+
+/* Cell number `at` of an axis, -1: counts as 0. */
+static int64_t sbit__grid_cell(const sbit__grid_task *task, float at, int64_t length)
+{
+    const float last = (float)(length - 1);
+    if (at >= 0.0f && at <= last) {
+        return (int64_t)at;
+    }
+    if (task->padding == SBIT__GRID_ZEROS) {
+        return -1;
+    }
+    if (task->padding == SBIT__GRID_REFLECTION) {
+        at = task->align_corners ? sbit__grid_reflect(at, 0.0f, last)
+                                 : sbit__grid_reflect(at, -0.5f, last + 0.5f);
+    }
+    return at > 0.0f ? (at < last ? (int64_t)at : length - 1) : 0;
+}
+
+/* Weights of the cells around a position whose fraction is f, and where the first lies. */
+static int32_t sbit__grid_weights(sbit__grid_mode mode, float f, float weights[4], float *first)
+{
+    const float a = -0.75f;
+    if (mode == SBIT__GRID_NEAREST) {
+        weights[0] = 1.0f;
+        return 1;
+    }
+    if (mode == SBIT__GRID_LINEAR) {
+        weights[0] = 1.0f - f;
+        weights[1] = f;
+        return 2;
+    }
+    for (int32_t i = 0; i < 4; i++) {
+        const float d = fabsf(f + 1.0f - (float)i);
+        weights[i] = d <= 1.0f ? ((a + 2.0f) * d - (a + 3.0f)) * d * d + 1.0f
+                               : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
+    }
+    *first -= 1.0f;
+    return 4;
+}
+
+/* All taps of one position: cells within a plane of X, with weights. Returns how many. */
+static int32_t sbit__grid_taps(const sbit__grid_task *task, const float *at,
+                               int64_t cells[SBIT__GRID_TAPS], float weights[SBIT__GRID_TAPS])
+{
+    int32_t count = 1;
+    cells[0] = 0;
+    weights[0] = 1.0f;
+    for (int32_t axis = 0; axis < task->spatial; axis++) {
+        const int64_t length = task->x->dims[axis + 2];
+        const float x = sbit__grid_position(task, at[task->spatial - 1 - axis], length);
+        float first = floorf(x), own[4];
+        const int32_t n = sbit__grid_weights(task->mode, x - first, own, &first);
+        for (int32_t k = n - 1; k >= 0; k--) { /* backwards, so that block 0 is read until last */
+            const int64_t cell = sbit__grid_cell(task, first + (float)k, length);
+            for (int32_t i = 0; i < count; i++) {
+                const bool counts = cell >= 0 && cells[i] >= 0;
+                cells[k * count + i] = counts ? cells[i] * length + cell : -1;
+                weights[k * count + i] = weights[i] * own[k];
+            }
+        }
+        count *= n;
+    }
+    return count;
+}
+
+static void sbit__grid_points(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__grid_task *task = (const sbit__grid_task *)user;
+    const int64_t channels = task->x->dims[1];
+    (void)worker;
+    for (int64_t point = begin; point < end; point++) {
+        int64_t cells[SBIT__GRID_TAPS];
+        float weights[SBIT__GRID_TAPS];
+        const int64_t n = point / task->out_size;
+        const int32_t taps = sbit__grid_taps(
+            task, (const float *)task->grid->data + point * task->spatial, cells, weights);
+        for (int64_t c = 0; c < channels; c++) {
+            const int64_t plane = (n * channels + c) * task->in_size;
+            const int64_t to = (n * channels + c) * task->out_size + point % task->out_size;
+            double sum = 0.0;
+            for (int32_t k = 0; k < taps; k++) {
+                if (cells[k] >= 0) {
+                    sum += (double)weights[k] *
+                           (task->x->dtype == SBIT_F32
+                                ? (double)((const float *)task->x->data)[plane + cells[k]]
+                                : sbit__tensor_f64_at(task->x, plane + cells[k]));
+                }
+            }
+            if (task->y->dtype == SBIT_F32) {
+                ((float *)task->y->data)[to] = (float)sum;
+            } else {
+                sbit__tensor_set_f64(task->y, to, sum);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__grid_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__grid_task task;
+    SBIT__TRY(sbit__grid_read(call, &task, error));
+    task.x = call->in[0];
+    task.grid = call->in[1];
+    task.y = call->out[0];
+    task.spatial = task.x->rank - 2;
+    task.in_size = sbit__tensor_span(task.x, 2, task.x->rank);
+    task.out_size = sbit__tensor_span(task.y, 2, task.y->rank);
+    if (sbit_tensor_count(task.y) == 0) {
+        return SBIT_OK;
+    }
+    if (task.in_size == 0) {
+        sbit__elem_zero(task.y->dtype, task.y->data, 0, sbit_tensor_count(task.y));
+        return SBIT_OK;
+    }
+    sbit__parallel_range(call->ctx, task.y->dims[0] * task.out_size, 64, sbit__grid_points, &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__grid_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__grid_run32, error);
+}
+
+/* ---- AffineGrid */
+
+static sbit_status sbit__affine_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t rank = -1, size_rank = -1;
+    sbit_dim size[SBIT_MAX_RANK];
+    int64_t count = -1;
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
+    SBIT__TRY(sbit__op_rank(call, 1, &size_rank, error));
+    const sbit_type *theta = call->in_type[0];
+    const sbit_type *type = call->in_type[1];
+    if (rank >= 0 && rank != 3) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "theta has rank %d, must be 3",
+                            (int)rank);
+    }
+    if (!sbit__op_elems(call, 1, size, SBIT_MAX_RANK, &count)) {
+        count = -1;
+    }
+    if (count < 0 && size_rank == 1 && sbit__dim_known(type->dims[0])) {
+        count = type->dims[0].value;
+        for (int64_t i = 0; i < count && i < SBIT_MAX_RANK; i++) {
+            size[i] = sbit__dim_any();
+        }
+    }
+    if ((type->dtype != SBIT_I64 && type->dtype != SBIT_UNDEFINED) ||
+        (count >= 0 && count != 4 && count != 5)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "size must be 4 or 5 int64 numbers: N, C and the image's lengths");
+    }
+    const int64_t spatial = count - 2;
+    for (int32_t i = 1; i < 3 && rank == 3 && count > 0; i++) {
+        const sbit_dim have = theta->dims[i];
+        if (sbit__dim_known(have) && have.value != spatial + i - 1) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "theta must be [N, %d, %d] for %d coordinates", (int)spatial,
+                                (int)spatial + 1, (int)spatial);
+        }
+    }
+    sbit_type *out = sbit__op_out(call, 0, theta->dtype, count > 0 ? (int32_t)count : -1);
+    if (out == NULL || count < 0) {
+        return SBIT_OK;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (sbit__dim_known(size[i]) && size[i].value < 0) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "size[%d] is negative", (int)i);
+        }
+    }
+    out->dims[0] = rank == 3 && sbit__dim_known(theta->dims[0]) ? theta->dims[0] : size[0];
+    if (sbit__dim_known(out->dims[0]) && sbit__dim_known(size[0]) &&
+        out->dims[0].value != size[0].value) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "theta and size have batches %lld and %lld",
+                            (long long)out->dims[0].value, (long long)size[0].value);
+    }
+    for (int64_t i = 2; i < count; i++) {
+        out->dims[i - 1] = size[i];
+    }
+    out->dims[count - 1] = sbit__dim(spatial);
+    return SBIT_OK;
+}
+
+typedef struct sbit__affine_task {
+    const float *theta;
+    float *y;
+    int32_t spatial;
+    int64_t dims[3], size;
+    bool align_corners;
+} sbit__affine_task;
+
+static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__affine_task *task = (const sbit__affine_task *)user;
+    const int32_t n = task->spatial;
+    (void)worker;
+    for (int64_t point = begin; point < end; point++) {
+        const float *theta = task->theta + point / task->size * n * (n + 1);
+        double at[4];
+        int64_t rest = point % task->size;
+        for (int32_t i = 0; i < n; i++) { /* at[0] is the last axis */
+            const int64_t length = task->dims[n - 1 - i];
+            const double k = (double)(rest % length);
+            rest /= length;
+            if (task->align_corners) {
+                at[i] = length > 1 ? 2.0 * k / (double)(length - 1) - 1.0 : 0.0;
+            } else {
+                at[i] = (2.0 * k + 1.0) / (double)length - 1.0;
+            }
+        }
+        at[n] = 1.0;
+        for (int32_t i = 0; i < n; i++) {
+            double sum = 0.0;
+            for (int32_t k = 0; k <= n; k++) {
+                sum += (double)theta[i * (n + 1) + k] * at[k];
+            }
+            task->y[point * n + i] = (float)sum;
+        }
+    }
+}
+
+static sbit_status sbit__affine_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__affine_task task;
+    const sbit_tensor *y = call->out[0];
+    (void)error;
+    memset(&task, 0, sizeof task);
+    task.theta = (const float *)call->in[0]->data;
+    task.y = (float *)y->data;
+    task.spatial = y->rank - 2;
+    task.size = 1;
+    for (int32_t i = 0; i < task.spatial; i++) {
+        task.dims[i] = y->dims[i + 1];
+        task.size *= task.dims[i];
+    }
+    task.align_corners = sbit_node_int(call->node, "align_corners", 0) != 0;
+    sbit__parallel_range(call->ctx, y->dims[0] * task.size, 256, sbit__affine_points, &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__affine_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__affine_run32, error);
+}
+
+/* ---- rows */
+
+static const sbit_op_quant sbit__block_quant = {
+    SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+static const sbit_op_channel sbit__block_channels = {SBIT_CHANNEL_MAP, 0, sbit__block_map};
+static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_NONE, 0, NULL};
+
+#define SBIT__BLOCK_ROW(name, version, types)                                                      \
+    {"", name, version, types, 0, 0, sbit__block_infer, sbit__op_prepare_check, sbit__block_run,   \
+     NULL, NULL, &sbit__block_quant, &sbit__block_channels, NULL}
+#define SBIT__GRID_ROW(name, version, types, infer, run)                                           \
+    {"", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, NULL,           \
+     &sbit__grid_channels, NULL}
+
+static const sbit_op_row sbit__grid_rows[] = {
+    SBIT__BLOCK_ROW("DepthToSpace", 1, SBIT__T_ALL1),
+    SBIT__BLOCK_ROW("DepthToSpace", 11, SBIT__T_ALL1),
+    SBIT__BLOCK_ROW("DepthToSpace", 13, SBIT__T_ALL13),
+    SBIT__BLOCK_ROW("DepthToSpace", 28, SBIT__T_ALL13),
+    SBIT__BLOCK_ROW("SpaceToDepth", 1, SBIT__T_ALL1),
+    SBIT__BLOCK_ROW("SpaceToDepth", 13, SBIT__T_ALL13),
+    SBIT__BLOCK_ROW("SpaceToDepth", 28, SBIT__T_ALL13),
+    SBIT__GRID_ROW("GridSample", 16, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run),
+    SBIT__GRID_ROW("GridSample", 20, SBIT__T_NUMBERS1, sbit__grid_infer, sbit__grid_run),
+    SBIT__GRID_ROW("GridSample", 22, SBIT_T_NUMBERS, sbit__grid_infer, sbit__grid_run),
+    SBIT__GRID_ROW("AffineGrid", 20, SBIT_T_FLOATS, sbit__affine_infer, sbit__affine_run),
+};
+
+#undef SBIT__GRID_TAPS
+#undef SBIT__BLOCK_ROW
+#undef SBIT__GRID_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grid(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grid_rows);
+    return sbit__grid_rows;
+}

@@ -1,0 +1,163 @@
+/* sparsebit.c: the command line tool: the table of commands, help, exit codes.
+ *
+ * Exit codes: 0 done, 1 bad input or a failed check, 2 wrong usage. Results go to stdout, messages
+ * and progress to stderr. See cli.h for the other files.
+ */
+#include "cli.h"
+
+#define CLI_PREP " --scale --mean --std --layout --size"
+
+static int cli_help(const cli_args *args);
+
+static const cli_command cli_commands[] = {
+    {"info", "MODEL", "what a model contains and whether it can run", "--json", "",
+     "Shows inputs, outputs, operator sets, operators, parameters, multiply-accumulates (MACs),\n"
+     "bytes by element type, and every node that this build cannot run. Open dims count as 1.",
+     "sparsebit info model.onnx\nsparsebit info model.onnx --json", cli_info},
+    {"simplify", "MODEL", "fold constants, remove and fuse operators",
+     "--out --keep-bn --skip --only --json", "--out",
+     "Rewrites the graph until nothing changes. The result computes the same.",
+     "sparsebit simplify model.onnx -o simple.onnx\n"
+     "sparsebit simplify model.onnx -o simple.onnx --skip fold_batch_norm",
+     cli_simplify},
+    {"run", "MODEL", "run a model once", "--input --shape --out --threads --json", "",
+     "Runs the model and shows its outputs; -o DIR also writes each as DIR/NAME.npy.",
+     "sparsebit run model.onnx --input input=x.npy -o results\n"
+     "sparsebit run model.onnx --shape input=1x3x224x224",
+     cli_run},
+    {"eval", "MODEL", "accuracy on labelled data",
+     "--data --limit --batch --output --threads --json" CLI_PREP, "--data",
+     "Runs the model on every sample and counts how often the label has the highest logit (top-1)\n"
+     "or one of the five highest (top-5). With pb:DIR the outputs are compared with the stored\n"
+     "ones instead: the check fails above a relative error of 0.001.",
+     "sparsebit eval model.onnx --data cifar10:test.bin --mean 0.49,0.48,0.45 --std 0.25,0.24,0.26\n"
+     "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
+     cli_eval},
+    {"quantize", "MODEL", "quantize after training, with calibration data",
+     "--config --target --set --data --calib --batch --shuffle --seed --out --eval --limit --output "
+     "--threads --json" CLI_PREP,
+     "--data --out",
+     "Simplifies the model, feeds the calibration data to the observers, computes scales and zero\n"
+     "points, and writes an ONNX model with QuantizeLinear and DequantizeLinear nodes.\n"
+     "--limit is for --eval.",
+     "sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
+     "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o int8.onnx\n"
+     "sparsebit quantize model.onnx --set A.OBSERVER.TYPE=mse --data npy:x.npy -o int8.onnx",
+     cli_quantize},
+    {"compare", "A B", "how much model B differs from model A",
+     "--data --limit --threads --json" CLI_PREP, "--data",
+     "Runs both models on the same data. For each output, and for each inner tensor that has the\n"
+     "same name in both (on the first 32 samples): signal-to-noise ratio (SQNR), cosine, largest\n"
+     "difference, and relative error max|a-b| / max|a|; and how often both rank the same class\n"
+     "first.",
+     "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
+     "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
+     cli_compare},
+    {"bench", "MODEL", "how long one run takes",
+     "--shape --threads --iters --profile --isa --json", "",
+     "Runs the model on random numbers and shows the median, smallest and mean time.",
+     "sparsebit bench model.onnx --shape input=1x3x224x224\n"
+     "sparsebit bench model.onnx --profile --threads 2",
+     cli_bench},
+    {"graph", "MODEL", "draw the graph as text", "--format", "",
+     "Prints the graph in the language of Mermaid or Graphviz.",
+     "sparsebit graph model.onnx >model.mmd\n"
+     "sparsebit graph model.onnx --format dot | dot -Tsvg -o model.svg",
+     cli_graph},
+    {"help", "COMMAND", "explain a command", "", "",
+     "Shows the options and examples of a command.", "sparsebit help quantize", cli_help},
+};
+
+const cli_command *cli_command_at(size_t index)
+{
+    return index < CLI_COUNT_OF(cli_commands) ? &cli_commands[index] : NULL;
+}
+
+static const cli_command *cli_find_command(const char *name)
+{
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
+        if (strcmp(cli_commands[i].name, name) == 0) {
+            return &cli_commands[i];
+        }
+    }
+    return NULL;
+}
+
+static int cli_unknown_command(const char *name)
+{
+    const char *words[CLI_COUNT_OF(cli_commands)];
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
+        words[i] = cli_commands[i].name;
+    }
+    const char *near = cli_nearest(name, words, CLI_COUNT_OF(cli_commands));
+    return cli_fail_usage(NULL, "unknown command '%s'%s%s%s", name,
+                          near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                          near != NULL ? "'?" : "");
+}
+
+static void cli_help_all(FILE *to)
+{
+    fputs("sparsebit " SPARSEBIT_VERSION ": quantizes, simplifies, runs and checks ONNX models\n\n"
+          "sparsebit COMMAND ...\n\nCommands\n",
+          to);
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
+        fprintf(to, "  %-10s %-8s %s\n", cli_commands[i].name, cli_commands[i].operands,
+                cli_commands[i].summary);
+    }
+    fputs("\n'sparsebit help COMMAND' shows options and examples; 'sparsebit --version' the version.\n"
+          "Exit codes: 0 done, 1 bad input or a failed check, 2 wrong usage.\n"
+          "\nExamples\n"
+          "  sparsebit info model.onnx\n"
+          "  sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
+          "  sparsebit eval int8.onnx --data cifar10:test.bin\n",
+          to);
+}
+
+static int cli_help(const cli_args *args)
+{
+    const cli_command *command = cli_find_command(args->operands[0]);
+    if (command == NULL) {
+        return cli_unknown_command(args->operands[0]);
+    }
+    cli_args_help(command, stdout);
+    return CLI_OK;
+}
+
+static int cli_main(int argc, char **argv)
+{
+    cli_args args;
+    const char *name = argc > 1 ? argv[1] : "";
+    if (argc < 2) {
+        cli_help_all(stderr);
+        return CLI_USAGE;
+    }
+    const bool asks = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (asks || (strcmp(name, "help") == 0 && argc == 2)) {
+        cli_help_all(stdout);
+        return CLI_OK;
+    }
+    if (strcmp(name, "--version") == 0) {
+        puts("sparsebit " SPARSEBIT_VERSION);
+        return CLI_OK;
+    }
+    const cli_command *command = cli_find_command(name);
+    if (command == NULL) {
+        return cli_unknown_command(name);
+    }
+    CLI_TRY(cli_args_parse(command, argc - 2, argv + 2, &args));
+    if (args.help) {
+        cli_args_help(command, stdout);
+        return CLI_OK;
+    }
+    return command->run(&args);
+}
+
+int main(int argc, char **argv)
+{
+    int code = cli_main(argc, argv);
+    cli_progress_clear();
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
+        code = cli_fail("stdout cannot be written (is the disk full?)");
+    }
+    return code;
+}
