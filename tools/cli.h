@@ -222,6 +222,7 @@ bool cli_type_takes(const sbit_graph *graph, const sbit_type *type, const sbit_t
 int cli_session_create(sbit_graph *graph, const sbit_session_desc *desc, const char *path,
                        sbit_session **out);
 double cli_tensor_at(const sbit_tensor *tensor, int64_t index); /* an element as a number */
+bool cli_dtype_is_number(sbit_dtype dtype);                     /* that cli_tensor_at knows */
 int cli_random_tensor(sbit_ctx *ctx, const sbit_value_info *info, sbit_rng *rng, sbit_tensor *out);
 
 /* ---- cli_npy.c, cli_zip.c */
@@ -279,8 +280,7 @@ typedef struct cli_source {
     int (*open)(cli_data *data);
     /* Writes one sample to slot `slot` of the batch, whose tensors are allocated. */
     int (*read)(cli_data *data, int64_t sample, int64_t slot, cli_batch *batch);
-    /* optional: shapes differ from sample to sample: allocates the batch of one by itself */
-    bool one_by_one;
+    bool one_by_one; /* shapes differ from sample to sample: read() makes a batch of one itself */
     void (*close)(cli_data *data);
 } cli_source;
 
@@ -297,9 +297,11 @@ struct cli_data {
     const cli_source *source;
     const cli_args *args;
     const cli_model *model;
+    const char *what;  /* "calibration set", for messages */
     char *path;        /* owned */
     char *labels_path; /* owned; NULL: none given */
     cli_prep prep;
+    int64_t limit;     /* of samples to use; 0: all */
     int64_t count;     /* of samples used */
     int64_t *order;    /* NULL: file order */
     bool has_labels, has_outputs;
@@ -314,19 +316,21 @@ struct cli_data {
 
 /* Checks all that can be checked. `what` names the set: "calibration set". limit 0: all. */
 int cli_data_open(const cli_args *args, const cli_model *model, const char *what, const char *spec,
-                  int64_t limit, cli_data *out);
+                  int64_t limit, bool shuffle, cli_data *out);
 void cli_data_close(cli_data *data);
 int cli_data_batch(cli_data *data, int64_t first, cli_batch *batch);
 void cli_batch_free(sbit_ctx *ctx, cli_batch *batch);
 /* "scale=... mean=... std=... layout=NCHW" */
 const char *cli_data_prep_text(const cli_data *data, char *text, size_t size);
-/* Reads labels: a .npy of integers, or lines "name, class" / "class". */
-int cli_labels_load(const char *path, int64_t count, const cli_names *names, int64_t **out);
-/* Checks the pixel shape against model input 0, fills data->samples, prep and size. */
-int cli_pixels_begin(cli_data *data, int64_t height, int64_t width, int64_t channels, bool resizes);
-/* Puts an image (already of the right size) into the batch. */
-void cli_pixels_store(const cli_data *data, const cli_image *image, int64_t slot, cli_batch *batch);
+/* For the sources: the batch size from the model and --batch; data->samples must be filled. */
+int cli_data_set_batch(cli_data *data);
+int cli_fail_empty(const cli_data *data, const char *format, ...) CLI_PRINTF(2, 3);
+/* Class numbers of all samples: from a .npy of integers, or lines "name, class" or "class". With
+ * names, lines are found by name. */
+int cli_labels_load(cli_data *data, int64_t count, const cli_names *names, int64_t **out);
 int cli_prep_fill(cli_prep *prep, const cli_args *args, double scale, int64_t channels);
+/* The model's only input, as type; fails when there are more. */
+int cli_data_only_input(cli_data *data, const char *form, const sbit_type **type);
 
 extern const cli_source cli_source_cifar10, cli_source_images, cli_source_npy, cli_source_npz,
     cli_source_pb;
@@ -344,7 +348,9 @@ typedef struct cli_diff {
     bool broken; /* shapes differed, or a value was not finite */
 } cli_diff;
 
-void cli_diff_add(cli_diff *diff, const sbit_tensor *reference, const sbit_tensor *other);
+/* Of tensors whose first dim is `slots`, only the first `used` samples count. */
+void cli_diff_add(cli_diff *diff, const sbit_tensor *reference, const sbit_tensor *other,
+                  int64_t used, int64_t slots);
 double cli_diff_sqnr(const cli_diff *diff); /* dB; infinite: equal */
 double cli_diff_cosine(const cli_diff *diff);
 double cli_diff_relative(const cli_diff *diff); /* contracts: max|a-b| / max(max|b|, 1e-6) */
@@ -356,7 +362,7 @@ typedef struct cli_range {
     bool bounded; /* low..high is known: values outside are counted */
 } cli_range;
 
-void cli_range_add(cli_range *range, const sbit_tensor *tensor, int64_t samples, int64_t slots);
+void cli_range_add(cli_range *range, const sbit_tensor *tensor, int64_t used, int64_t slots);
 
 typedef struct cli_score {
     int64_t samples, top1, top5, classes;
@@ -366,18 +372,26 @@ typedef struct cli_score {
     double worst; /* relative error */
 } cli_score;
 
-/* The output whose values are the logits: args->output or the first. */
+/* The output whose values are the logits: --output or the first. */
 int cli_find_output(const cli_args *args, const sbit_graph *graph, size_t *index);
+/* The logits of a sample as floats; *classes values. NULL: the output is not [N, classes]. */
+const float *cli_logits(const sbit_tensor *output, int64_t slot, int64_t slots, float *room,
+                        int64_t room_count, int64_t *classes);
 int64_t cli_best_class(const float *logits, int64_t classes); /* ties: the lower index */
-/* Runs the graph on all data. `name` for messages and the progress bar. */
-int cli_evaluate(const cli_args *args, cli_data *data, sbit_graph *graph, const char *name,
+/* Runs the graph on all data. ranges (NULL: none) has one entry for each input. */
+int cli_evaluate(cli_data *data, sbit_graph *graph, const char *name, cli_range *ranges,
                  cli_score *out);
 int cli_set_inputs(sbit_session *session, const cli_batch *batch, const char *name);
-/* Warnings when data and the model's stored preprocessing or input range do not fit. */
+/* Warns when the flags differ from the preprocessing stored in the model. */
 void cli_check_stored_prep(const cli_data *data, const cli_model *model);
+/* Ranges of the inputs that the model was calibrated with, where it has them; zeroed first. */
 void cli_ranges_stored(const cli_data *data, const cli_model *model, cli_range *ranges);
 void cli_ranges_warn(const cli_data *data, const cli_range *ranges);
 /* Peak bytes of one run with one sample (or the fixed batch). */
 int cli_peak_of(cli_data *data, sbit_graph *graph, const char *name, size_t *bytes);
+
+#define CLI_KEY_PREP "sparsebit.preprocess"
+#define CLI_KEY_CALIBRATION "sparsebit.calibration"
+#define CLI_KEY_RANGE "sparsebit.input_range." /* + name of the input: "min max" */
 
 #endif /* SBIT_CLI_H */

@@ -388,6 +388,12 @@ double cli_tensor_at(const sbit_tensor *tensor, int64_t index)
     }
 }
 
+bool cli_dtype_is_number(sbit_dtype dtype)
+{
+    return (dtype >= SBIT_F32 && dtype <= SBIT_U64 && dtype != SBIT_STRING) ||
+           dtype == SBIT_BF16 || dtype == SBIT_U4 || dtype == SBIT_I4;
+}
+
 static void cli_store_int(void *at, size_t bytes, uint32_t value)
 {
     if (bytes == 1) {

@@ -324,8 +324,8 @@ static size_t cli_zip_entry_at(const unsigned char *at, size_t left, cli_zip_ent
 static int cli_npz_unpack(cli_array *array, const cli_zip_entry *entry, uint64_t at)
 {
     unsigned char *packed = NULL;
-    if (entry->size > SIZE_MAX / 2 || entry->packed > SIZE_MAX / 2) {
-        return cli_fail("'%s': '%s' is too large for this machine", array->path, entry->name);
+    if (entry->size / 1040 > entry->packed) { /* deflate cannot shrink more than 1032 to 1 */
+        return cli_fail("'%s': '%s' is damaged", array->path, entry->name);
     }
     array->memory = (unsigned char *)malloc((size_t)entry->size + 1);
     packed = (unsigned char *)malloc((size_t)entry->packed + 1);

@@ -123,7 +123,8 @@ typedef struct sbit_value {
 } sbit_value;
 
 SPARSEBIT_API int64_t sbit_tensor_count(const sbit_tensor *tensor); /* elements; rank 0: 1 */
-SPARSEBIT_API size_t sbit_tensor_bytes(const sbit_tensor *tensor);  /* as sbit_dtype_bytes */
+/* As sbit_dtype_bytes; for SBIT_STRING of the sbit_str, without the text. */
+SPARSEBIT_API size_t sbit_tensor_bytes(const sbit_tensor *tensor);
 SPARSEBIT_API bool sbit_tensor_same_shape(const sbit_tensor *a, const sbit_tensor *b);
 /* Allocates zeroed 64-byte aligned data for the given shape (dims may be NULL with rank 0).
  * Free with sbit_tensor_free. Errors: SHAPE, LIMIT, OUT_OF_MEMORY. */

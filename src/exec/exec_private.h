@@ -80,6 +80,7 @@ typedef struct sbit__exec_node {
     sbit__exec_block *state_blocks;
     sbit_type *prepared; /* types of inputs and outputs at the last prepare while running */
     size_t prepared_bytes;
+    bool prepared_holds;
     sbit__exec_body *bodies;
     sbit__body_result *results; /* newest first */
     uint64_t body_calls;

@@ -16,8 +16,9 @@
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->ctx->allocator;
-    for (uint32_t i = 0; i < session->node_limit; i++) {
+    for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
         session->nodes[i].skipped = false;
+        session->nodes[i].prepared_holds = false;
         session->nodes[i].fused_into.idx = 0;
     }
     sbit__free_aligned(a, session->block, session->block_bytes);

@@ -346,6 +346,7 @@ SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node
     sbit__free(&session->ctx->allocator, node->prepared, node->prepared_bytes);
     node->prepared = NULL;
     node->prepared_bytes = 0;
+    node->prepared_holds = false;
 }
 
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error)
@@ -469,7 +470,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     const sbit_allocator *a = &step->session->ctx->allocator;
     const size_t ins = (size_t)call->input_count, count = ins + (size_t)call->output_count;
     const size_t bytes = (count + 1) * sizeof(sbit_type);
-    bool same = data->prepared != NULL;
+    bool same = data->prepared_holds;
     if (call->row->prepare == NULL) {
         return SBIT_OK;
     }
@@ -477,25 +478,25 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
         const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
         same = type == NULL || sbit__type_same(type, &data->prepared[i]);
     }
-    if (same) {
-        return SBIT_OK;
-    }
-    if (data->prepared == NULL) {
-        data->prepared = (sbit_type *)sbit__alloc(a, bytes);
-        data->prepared_bytes = bytes;
+    if (!same) {
+        data->prepared_holds = false;
+        if (data->prepared == NULL) {
+            data->prepared = (sbit_type *)sbit__alloc(a, bytes);
+            data->prepared_bytes = bytes;
+        }
         if (data->prepared == NULL) {
             return sbit__fail_oom(error, bytes);
         }
+        for (size_t i = 0; i < count; i++) {
+            const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
+            data->prepared[i] = type != NULL ? *type : sbit__type_unknown();
+        }
+        SBIT__TRY(sbit__step_prepare(step, error));
+        data->prepared_holds = true;
     }
-    for (size_t i = 0; i < count; i++) {
-        const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
-        data->prepared[i] = type != NULL ? *type : sbit__type_unknown();
-    }
-    SBIT__TRY(sbit__step_prepare(step, error));
-    if (step->session->scratch_needed > step->session->scratch_bytes) {
-        return sbit__exec_scratch(step->session, step->session->scratch_needed, error);
-    }
-    return SBIT_OK;
+    return step->session->scratch_needed > step->session->scratch_bytes
+               ? sbit__exec_scratch(step->session, step->session->scratch_needed, error)
+               : SBIT_OK;
 }
 
 /* Gives an output the memory for its type, which is now known. */

@@ -16,7 +16,7 @@
 
 enum {
     SBIT__FUNCTIONS_MAX_DEPTH = 100,
-    SBIT__FUNCTIONS_MAX_NODES = 1 << 22
+    SBIT__FUNCTIONS_MAX_NODES = 1 << 20
 };
 
 static const char *sbit__functions_text(sbit_str text)

@@ -67,7 +67,7 @@ typedef struct sbit_attr {
 /* >>nodes and values, read only; edit through the functions below. */
 typedef struct sbit_node {
     sbit_node_id id;
-    const char *name;     /* "" allowed; unique otherwise after import */
+    const char *name;     /* "" allowed; nodes of a model may share one, new nodes never do */
     const char *domain;   /* "" is ai.onnx */
     const char *op_type;
     size_t input_count, output_count, attr_count;
@@ -93,7 +93,7 @@ typedef struct sbit_value_info {
 } sbit_value_info;
 
 /* A use of a value: input `index` of `node`; node none: graph output `index`; `body` not NULL:
- * captured by that body graph of `node`. */
+ * captured by that body graph of `node`, as the body's value with idx `index`. */
 typedef struct sbit_use {
     sbit_node_id node;
     uint32_t index;
@@ -108,6 +108,7 @@ SPARSEBIT_API sbit_status sbit_graph_import(sbit_ctx *ctx, sbit_onnx_doc *doc, s
                                             sbit_error *error);
 SPARSEBIT_API sbit_status sbit_graph_load(sbit_ctx *ctx, const char *path, sbit_graph **out,
                                           sbit_error *error);
+/* `bytes` must stay unchanged until the graph is destroyed: weights are borrowed from them. */
 SPARSEBIT_API sbit_status sbit_graph_read(sbit_ctx *ctx, const void *bytes, size_t size,
                                           sbit_graph **out, sbit_error *error);
 /* An empty graph importing ai.onnx at `opset`. */

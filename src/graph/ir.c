@@ -384,19 +384,24 @@ SBIT__FN void sbit__graph_take_use(sbit_graph *graph, sbit_value_id id, sbit_nod
                                    uint32_t index, const sbit_graph *body)
 {
     sbit__graph_value *value = graph->values[id.idx];
-    uint32_t count = value->info.use_count;
-    bool is_output = false;
-    for (uint32_t i = 0; i < count;) {
-        const sbit_use *use = &value->uses[i];
-        if (use->node.idx == node.idx && use->index == index && use->body == body) {
-            value->uses[i] = value->uses[--count];
-            continue;
-        }
-        is_output = is_output || (use->node.idx == 0 && use->body == NULL);
+    uint32_t i = 0;
+    while (i < value->info.use_count &&
+           (value->uses[i].node.idx != node.idx || value->uses[i].index != index ||
+            value->uses[i].body != body)) {
         i++;
     }
-    value->info.use_count = count;
-    value->info.is_output = is_output;
+    if (i == value->info.use_count) {
+        return;
+    }
+    value->uses[i] = value->uses[--value->info.use_count];
+    if (node.idx == 0 && body == NULL) {
+        value->info.is_output = false;
+        for (i = 0; i < value->info.use_count; i++) {
+            const sbit_use *use = &value->uses[i];
+            value->info.is_output =
+                value->info.is_output || (use->node.idx == 0 && use->body == NULL);
+        }
+    }
 }
 
 SBIT__FN sbit_value_id sbit__graph_find_capture(const sbit_graph *body, sbit_value_id outer)

@@ -8,7 +8,7 @@
 
 static sbit_status sbit__validate_fail(sbit_error *error, const char *where, const char *what)
 {
-    return sbit__fail(error, SBIT_ERR_INVALID_MODEL, where, "'%s': %s", where, what);
+    return sbit__fail(error, SBIT_ERR_INVALID_MODEL, where, "%s: %s", where, what);
 }
 
 /* True if the use is named where it says, once. */

@@ -14,17 +14,17 @@ static const sbit_kernels sbit__kernels_scalar = {SBIT_ISA_SCALAR, SBIT__REF_TIL
 #if SBIT__X86
 #define SBIT__ROW_SSE2(type, name, params) sbit__##name##__sse2,
 #define SBIT__ROW_AVX2(type, name, params) sbit__##name##__avx2,
-#define SBIT__ROW_AVX512(type, name, params) sbit__##name##__avx2,
+#define SBIT__ROW_AVX512(type, name, params) sbit__##name##__avx512,
 static const sbit_kernels sbit__kernels_sse2 = {SBIT_ISA_SSE2, SBIT__128_TILE_M, SBIT__128_TILE_N,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_SSE2)};
 static const sbit_kernels sbit__kernels_avx2 = {SBIT_ISA_AVX2, SBIT__AVX2_TILE_M, SBIT__AVX2_TILE_N,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
-static const sbit_kernels sbit__kernels_avx512 = {SBIT_ISA_AVX512, SBIT__AVX2_TILE_M,
-                                                  SBIT__AVX2_TILE_N,
+static const sbit_kernels sbit__kernels_avx512 = {SBIT_ISA_AVX512, SBIT__AVX512_TILE_M,
+                                                  SBIT__AVX512_TILE_N,
                                                   SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
 /* VNNI is for integer kernels: nothing of its own yet. */
-static const sbit_kernels sbit__kernels_avx512vnni = {SBIT_ISA_AVX512VNNI, SBIT__AVX2_TILE_M,
-                                                      SBIT__AVX2_TILE_N,
+static const sbit_kernels sbit__kernels_avx512vnni = {SBIT_ISA_AVX512VNNI, SBIT__AVX512_TILE_M,
+                                                      SBIT__AVX512_TILE_N,
                                                       SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
 #undef SBIT__ROW_SSE2
 #undef SBIT__ROW_AVX2

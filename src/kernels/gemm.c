@@ -67,7 +67,14 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
         for (int64_t i = 0; i < count; i++) {
             const float *from = source + i * stride_i;
             float *to = panel + i;
-            for (int64_t p = 0; p < k; p++, to += tile, from += stride_k) {
+            int64_t p = 0;
+            for (; p + 4 <= k && stride_k == 1; p += 4, to += 4 * tile, from += 4) {
+                to[0] = alpha * from[0];
+                to[tile] = alpha * from[1];
+                to[2 * tile] = alpha * from[2];
+                to[3 * tile] = alpha * from[3];
+            }
+            for (; p < k; p++, to += tile, from += stride_k) {
                 *to = alpha * *from;
             }
         }
@@ -132,11 +139,12 @@ static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
     int64_t pieces = 2 * threads;
     job->parts_m = job->parts_n = 1;
     const double work = (double)g->m * (double)g->n * (double)sbit__larger(g->k, 1);
-    if (threads == 1 || work < 2.0 * SBIT__GEMM_WORTH_A_THREAD) {
+    const double worth = work / (double)SBIT__GEMM_WORTH_A_THREAD; /* so many threads */
+    if (threads == 1 || worth < 2.0) {
         return;
     }
-    if (work < (double)pieces * SBIT__GEMM_WORTH_A_THREAD) {
-        pieces = (int64_t)(work / SBIT__GEMM_WORTH_A_THREAD);
+    if (worth < (double)pieces) {
+        pieces = (int64_t)worth;
     }
     if (job->tiles_n * job->kernels->tile_n >= job->tiles_m * job->kernels->tile_m) {
         job->parts_n = sbit__smaller(pieces, job->tiles_n);

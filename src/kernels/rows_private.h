@@ -42,11 +42,9 @@ SBIT__KERNEL_LIST(SBIT__DECLARE_SSE2)
 #define SBIT__DECLARE_AVX2(type, name, params) SBIT__FN type sbit__##name##__avx2 params;
 SBIT__KERNEL_LIST(SBIT__DECLARE_AVX2)
 #undef SBIT__DECLARE_AVX2
-#ifdef SBIT__ROWS_LATER
 #define SBIT__DECLARE_AVX512(type, name, params) SBIT__FN type sbit__##name##__avx512 params;
 SBIT__KERNEL_LIST(SBIT__DECLARE_AVX512)
 #undef SBIT__DECLARE_AVX512
-#endif
 #elif SBIT__HAS_128
 #define SBIT__DECLARE_NEON(type, name, params) SBIT__FN type sbit__##name##__neon params;
 SBIT__KERNEL_LIST(SBIT__DECLARE_NEON)

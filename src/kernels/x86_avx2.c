@@ -620,9 +620,20 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_fake_quantize__avx2(int64_t n, const float
 /* >>matrix tile, 6 x 16 */
 #define SBIT__AVX2_ZERO(i) __m256 s##i##0 = _mm256_setzero_ps(), s##i##1 = s##i##0
 #define SBIT__AVX2_FMA(i)                                                                          \
-    w = _mm256_broadcast_ss(a + (i));                                                              \
+    w = _mm256_broadcast_ss(from + (i));                                                           \
     s##i##0 = _mm256_fmadd_ps(w, b0, s##i##0);                                                     \
     s##i##1 = _mm256_fmadd_ps(w, b1, s##i##1)
+#define SBIT__AVX2_ROWS2 SBIT__AVX2_FMA(0); SBIT__AVX2_FMA(1)
+#define SBIT__AVX2_ROWS4 SBIT__AVX2_ROWS2; SBIT__AVX2_FMA(2); SBIT__AVX2_FMA(3)
+#define SBIT__AVX2_ROWS6 SBIT__AVX2_ROWS4; SBIT__AVX2_FMA(4); SBIT__AVX2_FMA(5)
+#define SBIT__AVX2_STEP(rows, a_row, b_row)                                                        \
+    do {                                                                                           \
+        const float *from = (a_row), *row = (b_row);                                               \
+        const __m256 b0 = sbit__load8_if(row, mask0, edge);                                        \
+        const __m256 b1 = sbit__load8_if(row + 8, mask1, edge);                                    \
+        __m256 w;                                                                                  \
+        rows;                                                                                      \
+    } while (0)
 #define SBIT__AVX2_PUT(i)                                                                          \
     _mm256_store_ps(tile + 16 * (i), s##i##0);                                                     \
     _mm256_store_ps(tile + 16 * (i) + 8, s##i##1)
@@ -642,16 +653,12 @@ SBIT__AVX2 void sbit__tile6x16(int64_t k, const float *a, const float *b, int64_
     SBIT__AVX2_ZERO(3);
     SBIT__AVX2_ZERO(4);
     SBIT__AVX2_ZERO(5);
-    for (; k > 0; k--, a += SBIT__AVX2_TILE_M, b += ldb) {
-        const __m256 b0 = sbit__load8_if(b, mask0, edge);
-        const __m256 b1 = sbit__load8_if(b + 8, mask1, edge);
-        __m256 w;
-        SBIT__AVX2_FMA(0);
-        SBIT__AVX2_FMA(1);
-        SBIT__AVX2_FMA(2);
-        SBIT__AVX2_FMA(3);
-        SBIT__AVX2_FMA(4);
-        SBIT__AVX2_FMA(5);
+    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M, b += 2 * ldb) {
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS6, a, b);
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS6, a + SBIT__AVX2_TILE_M, b + ldb);
+    }
+    if (k > 0) {
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS6, a, b);
     }
     SBIT__AVX2_PUT(0);
     SBIT__AVX2_PUT(1);
@@ -669,14 +676,12 @@ SBIT__AVX2 void sbit__tile4x16(int64_t k, const float *a, const float *b, int64_
     SBIT__AVX2_ZERO(1);
     SBIT__AVX2_ZERO(2);
     SBIT__AVX2_ZERO(3);
-    for (; k > 0; k--, a += SBIT__AVX2_TILE_M, b += ldb) {
-        const __m256 b0 = sbit__load8_if(b, mask0, edge);
-        const __m256 b1 = sbit__load8_if(b + 8, mask1, edge);
-        __m256 w;
-        SBIT__AVX2_FMA(0);
-        SBIT__AVX2_FMA(1);
-        SBIT__AVX2_FMA(2);
-        SBIT__AVX2_FMA(3);
+    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M, b += 2 * ldb) {
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS4, a, b);
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS4, a + SBIT__AVX2_TILE_M, b + ldb);
+    }
+    if (k > 0) {
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS4, a, b);
     }
     SBIT__AVX2_PUT(0);
     SBIT__AVX2_PUT(1);
@@ -690,18 +695,22 @@ SBIT__AVX2 void sbit__tile2x16(int64_t k, const float *a, const float *b, int64_
     const __m256i mask0 = sbit__mask8(n), mask1 = sbit__mask8(n - 8);
     SBIT__AVX2_ZERO(0);
     SBIT__AVX2_ZERO(1);
-    for (; k > 0; k--, a += SBIT__AVX2_TILE_M, b += ldb) {
-        const __m256 b0 = sbit__load8_if(b, mask0, edge);
-        const __m256 b1 = sbit__load8_if(b + 8, mask1, edge);
-        __m256 w;
-        SBIT__AVX2_FMA(0);
-        SBIT__AVX2_FMA(1);
+    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M, b += 2 * ldb) {
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS2, a, b);
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS2, a + SBIT__AVX2_TILE_M, b + ldb);
+    }
+    if (k > 0) {
+        SBIT__AVX2_STEP(SBIT__AVX2_ROWS2, a, b);
     }
     SBIT__AVX2_PUT(0);
     SBIT__AVX2_PUT(1);
 }
 #undef SBIT__AVX2_ZERO
 #undef SBIT__AVX2_FMA
+#undef SBIT__AVX2_ROWS2
+#undef SBIT__AVX2_ROWS4
+#undef SBIT__AVX2_ROWS6
+#undef SBIT__AVX2_STEP
 #undef SBIT__AVX2_PUT
 
 /* n <= 8: one vector a row */
@@ -760,6 +769,10 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
                                                       const sbit__epilogue *ep)
 {
     __m256 tile[SBIT__AVX2_TILE_M][2]; /* through memory: rows are counted at run time below */
+    for (int64_t i = 0; i < m; i++) { /* what is stored to below: fetched during the sums */
+        _mm_prefetch((const char *)(c + i * ldc), _MM_HINT_T0);
+        _mm_prefetch((const char *)(c + i * ldc + n - 1), _MM_HINT_T0);
+    }
     sbit__tile_sums8(m, n, k, a, b, ldb, (float *)tile);
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const float *residual = ep != NULL ? ep->residual : NULL;

@@ -315,6 +315,9 @@ static bool sbit__einsum_sort(const sbit__einsum *einsum, sbit__einsum_product *
     if (in[0] > 1 || in[1] > 1 || (in[2] == 0 && in[0] + in[1] < 2)) {
         return false;
     }
+    if (in[2] == 0 && size > 1 && (strides[0] == 0 || strides[1] == 0)) {
+        return false; /* summed over one operand and repeated in the other */
+    }
     if (in[0] != 0 && in[1] != 0 && in[2] != 0) {
         product->batch_labels[product->batch_rank++] = label;
         product->batches *= size;
@@ -326,13 +329,20 @@ static bool sbit__einsum_sort(const sbit__einsum *einsum, sbit__einsum_product *
                                size, strides);
 }
 
+/* Whether run() computes in float32, converted from another type or not. */
+static bool sbit__einsum_in_f32(const sbit_op_call *call)
+{
+    const sbit_dtype dtype = call->in_type[0]->dtype;
+    return dtype == SBIT_F32 || dtype == SBIT_F16 || dtype == SBIT_BF16;
+}
+
 /* Whether the einsum is a batch of matrix products that gemm can read and write in place. */
 static bool sbit__einsum_is_product(const sbit_op_call *call, const sbit__einsum *einsum,
                                     sbit__einsum_product *product)
 {
     memset(product, 0, sizeof *product);
     product->m.size = product->n.size = product->k.size = product->batches = 1;
-    if (einsum->operands != 2 || call->in_type[0]->dtype != SBIT_F32) {
+    if (einsum->operands != 2 || !sbit__einsum_in_f32(call)) {
         return false;
     }
     for (int32_t t = 0; t < 3; t++) {
@@ -366,9 +376,7 @@ static bool sbit__einsum_is_product(const sbit_op_call *call, const sbit__einsum
 static void sbit__einsum_operand(const sbit__einsum_group *rows, const sbit__einsum_group *cols,
                                  int32_t t, bool *trans, int64_t *ld)
 {
-    const bool row_major = cols->size == 1 || cols->stride[t] == 1;
-    /* A single column at distance ld is read as such only if its rows are ld apart. */
-    *trans = !row_major || (cols->size == 1 && rows->size > 1 && rows->stride[t] == 1);
+    *trans = cols->size > 1 && cols->stride[t] != 1;
     *ld = *trans ? (cols->size > 1 ? cols->stride[t] : rows->size)
                  : (rows->size > 1 ? rows->stride[t] : cols->size);
 }
@@ -537,9 +545,7 @@ static sbit_status sbit__einsum_run_any(const sbit_op_call *call, sbit_error *er
             }
         }
     }
-    /* `state` tells nothing: float16 operands come as float32, for which no scratch was planned. */
-    if (call->in[0]->dtype == SBIT_F32 && task.terms > 0 && call->scratch_bytes == NULL &&
-        sbit__op_as_f32_scratch(call) == 0 && sbit__einsum_is_product(call, &einsum, &product)) {
+    if (task.terms > 0 && sbit__einsum_is_product(call, &einsum, &product)) {
         sbit__einsum_run_product(call, &einsum, &product);
         return SBIT_OK;
     }

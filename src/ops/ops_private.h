@@ -31,6 +31,7 @@ extern "C" {
     X(move)        /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */  \
     X(gather)      /* Gather*, Scatter*, Compress: places that data decides */                     \
     X(generate)    /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */  \
+    X(signal)      /* DFT, STFT, windows, MelWeightMatrix */                                       \
     X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
     X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \
     X(einsum)      /* Einsum, Det, misc. */

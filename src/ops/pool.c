@@ -42,6 +42,7 @@ static sbit_status sbit__pool_infer(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     SBIT__TRY(sbit__window_read(call, rank - 2, NULL, &window, error));
+    window.may_cut = true;
     for (int32_t i = 0; i < 2; i++) {
         sbit_type *out = sbit__op_out(call, i, i == 0 ? x->dtype : SBIT_I64, rank);
         if (out != NULL) {
@@ -73,6 +74,7 @@ static sbit_status sbit__pool_plan_of(const sbit_op_call *call, sbit__pool_kind 
     const sbit_type *x = call->in_type[0];
     memset(plan, 0, sizeof *plan);
     SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
+    window.may_cut = true;
     plan->kind = kind;
     plan->planes = x->dims[0].value * x->dims[1].value;
     plan->in_size = plan->out_size = 1;
@@ -293,7 +295,7 @@ static void sbit__pool_row(const sbit__pool_task *task, const float *x, int64_t 
     const int64_t rows_padded = tz.padded * ty.padded;
     const int64_t extent = (plan->kernel[2] - 1) * plan->dilation[2] + 1;
     const int64_t room = plan->in[2] + plan->pad_begin[2] - extent;
-    int64_t begin = (plan->pad_begin[2] + stride - 1) / stride;
+    int64_t begin = plan->pad_begin[2] > 0 ? (plan->pad_begin[2] + stride - 1) / stride : 0;
     int64_t end = room >= 0 ? room / stride + 1 : 0;
     end = end < out_w ? end : out_w;
     if (plan->kind == SBIT__POOL_LP || begin > end) {

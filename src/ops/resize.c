@@ -222,7 +222,7 @@ static sbit_status sbit__resize_by_policy(const sbit_op_call *call, const int32_
         if (!sbit__dim_known(sizes[i]) || !sbit__dim_known(in[axes[i]])) {
             scale = -1.0;
         } else if (scale >= 0.0 && in[axes[i]].value > 0) {
-            const double ratio = (double)sizes[i].value / (double)in[axes[i]].value;
+            const double ratio = (double)((float)sizes[i].value / (float)in[axes[i]].value);
             scale = i == 0 || (larger ? ratio > scale : ratio < scale) ? ratio : scale;
         }
     }
@@ -260,7 +260,7 @@ static sbit_status sbit__resize_by_sizes(const sbit_op_call *call, const int32_t
         sbit__resize_axis *axis = &resize->axis[axes[i]];
         out[axes[i]] = sizes[i];
         if (sbit__dim_known(sizes[i]) && sbit__dim_known(in[axes[i]]) && in[axes[i]].value > 0) {
-            axis->scale = (double)sizes[i].value / (double)in[axes[i]].value;
+            axis->scale = (double)((float)sizes[i].value / (float)in[axes[i]].value);
             axis->width = (double)sizes[i].value;
         }
     }
@@ -357,31 +357,39 @@ static int64_t sbit__resize_most_taps(const sbit__resize *resize, int64_t in, in
     return 2 * (reach * shrink + 1);
 }
 
+/* In float32, as ONNX Runtime does it: otherwise positions that are meant to be whole or halves
+ * would be rounded to other neighbours. */
 static double sbit__resize_position(const sbit__resize *resize, const sbit__resize_axis *axis,
                                     int64_t at)
 {
-    const double x = (double)at, last = (double)(axis->in - 1);
+    const float x = (float)at, scale = (float)axis->scale, width = (float)axis->width;
+    const float last = (float)(axis->in - 1);
+    float position = (x + 0.5f) / scale - 0.5f;
     switch (resize->place) {
     case SBIT__RESIZE_AT_HALF_PIXEL_SYMMETRIC: {
-        const double adjustment = (double)axis->out / axis->width;
-        const double offset = (double)axis->in / 2.0 * (1.0 - adjustment);
-        return offset + (x + 0.5) / axis->scale - 0.5;
+        const float adjustment = (float)axis->out / width;
+        position += (float)axis->in / 2.0f * (1.0f - adjustment);
+        break;
     }
     case SBIT__RESIZE_AT_PYTORCH:
-        return axis->out > 1 ? (x + 0.5) / axis->scale - 0.5 : 0.0;
+        position = axis->out > 1 ? position : 0.0f;
+        break;
     case SBIT__RESIZE_AT_ALIGN_CORNERS:
-        return axis->width == 1.0 ? 0.0 : x * last / (axis->width - 1.0);
+        position = width == 1.0f ? 0.0f : x * last / (width - 1.0f);
+        break;
     case SBIT__RESIZE_AT_ASYMMETRIC:
-        return x / axis->scale;
-    case SBIT__RESIZE_AT_TF_CROP:
-        if (axis->width == 1.0) {
-            return 0.5 * (axis->roi_begin + axis->roi_end) * last;
-        }
-        return axis->roi_begin * last +
-               x * (axis->roi_end - axis->roi_begin) * last / (axis->width - 1.0);
-    default:
-        return (x + 0.5) / axis->scale - 0.5;
+        position = x / scale;
+        break;
+    case SBIT__RESIZE_AT_TF_CROP: {
+        const float begin = (float)axis->roi_begin, end = (float)axis->roi_end;
+        position = width == 1.0f ? 0.5f * (begin + end) * last
+                                 : begin * last + x * (end - begin) * last / (width - 1.0f);
+        break;
     }
+    default:
+        break;
+    }
+    return (double)position;
 }
 
 static int64_t sbit__resize_clamp(double at, int64_t length)
@@ -392,13 +400,15 @@ static int64_t sbit__resize_clamp(double at, int64_t length)
 static int64_t sbit__resize_nearest(const sbit__resize *resize, const sbit__resize_axis *axis,
                                     double x)
 {
+    /* What float32 makes of a half counts as a half (ONNX Runtime): 2 / (4 / 7) is 3.4999998. */
+    const bool half = fabs(x - floor(x) - 0.5) < 1e-5;
     double at = x;
     switch (resize->round) {
     case SBIT__RESIZE_ROUND_PREFER_FLOOR:
-        at = ceil(x - 0.5);
+        at = half ? floor(x) : floor(x + 0.5);
         break;
     case SBIT__RESIZE_ROUND_PREFER_CEIL:
-        at = floor(x + 0.5);
+        at = half ? ceil(x) : floor(x + 0.5);
         break;
     case SBIT__RESIZE_ROUND_CEIL:
         at = ceil(x);

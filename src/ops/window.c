@@ -6,7 +6,7 @@
  *   ... with ceil_mode: ceil instead of floor; a last window that would start behind the input and
  *                its front padding is dropped, as it would see nothing but padding
  *   VALID        the same with p = 0
- *   SAME_*       ceil(in / stride), p = max(0, (out - 1) * stride + e - in)
+ *   SAME_*       ceil(in / stride), p = (out - 1) * stride + e - in; for convolutions at least 0
  */
 #include "window_private.h"
 
@@ -268,9 +268,8 @@ SBIT__FN sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial
 
 SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total)
 {
-    const int64_t small = total / 2;
     const bool lower = window->auto_pad == SBIT__PAD_SAME_LOWER;
-    window->pad_begin[axis] = lower ? total - small : small;
+    window->pad_begin[axis] = (total + (lower ? 1 : 0)) / 2;
     window->pad_end[axis] = total - window->pad_begin[axis];
 }
 
@@ -286,7 +285,8 @@ SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window 
     if (window->auto_pad == SBIT__PAD_SAME_UPPER || window->auto_pad == SBIT__PAD_SAME_LOWER) {
         *out = in / stride + (in % stride != 0 ? 1 : 0);
         const int64_t total = (*out - 1) * stride + extent - in;
-        sbit__window_split_pad(window, axis, total > 0 && in > 0 ? total : 0);
+        sbit__window_split_pad(window, axis,
+                               in > 0 && (total > 0 || window->may_cut) ? total : 0);
         return SBIT_OK;
     }
     const int64_t room = in + window->pad_begin[axis] + window->pad_end[axis] - extent;

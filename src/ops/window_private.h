@@ -28,6 +28,7 @@ typedef struct sbit__window {
     int64_t pad_begin[SBIT__MAX_SPATIAL], pad_end[SBIT__MAX_SPATIAL];
     sbit__auto_pad auto_pad;
     bool ceil_mode;
+    bool may_cut; /* pools: where a stride is longer than the window, SAME_* pads less than 0 */
 } sbit__window;
 
 /* Reads and checks the attributes of a node with `spatial` spatial dimensions. `kernel`: the

@@ -20,7 +20,7 @@ typedef struct sbit__fold {
 
 static size_t sbit__fold_bytes(const sbit_type *type)
 {
-    const int64_t count = sbit__dims_product(type, 0, type->rank);
+    const int64_t count = sbit__known_product(type, 0, type->rank);
     size_t bytes = 0;
     if (count < 0 || !sbit__mul_size((size_t)count, 8, &bytes)) {
         return SIZE_MAX;

@@ -1,5 +1,5 @@
-/* fuse_scalar.c: Mul, Add, Sub and Div by constants per channel into the linear node before;
- * MatMul with a bias as Gemm. >>pass-fuse-scalar
+/* fuse_scalar.c: Mul, Add, Sub and Div by constants per channel into the linear node before, or
+ * the Conv behind; MatMul with a bias as Gemm. >>pass-fuse-scalar
  *
  * Behind Conv and ConvTranspose the constant must vary along axis 1 only ([1,C,1,1], [C,1,1], one
  * number), behind Gemm and MatMul along the last axis. Weights that other nodes use too are left
@@ -104,6 +104,45 @@ static sbit_status sbit__scalar_side(sbit__rewrite *rw, const sbit_node *node, s
                              error);
 }
 
+/* x * clip(x + 3, 0, 6) / 6 should be found as HardSwish, now or after the opset is raised: the
+ * factor behind a product of two activations stays with it. */
+static bool sbit__scalar_of_product(const sbit__rewrite *rw, sbit_value_id id)
+{
+    const sbit_node *node = sbit__producer(rw->graph, id);
+    return sbit__is_op(node, "Mul") && sbit__const_in(rw->graph, node, 0) == NULL &&
+           sbit__const_in(rw->graph, node, 1) == NULL;
+}
+
+/* The same for the Conv behind, if it alone uses the result. */
+static sbit_status sbit__scalar_front(sbit__rewrite *rw, const sbit_node *node, size_t side,
+                                      sbit_error *error)
+{
+    const sbit_tensor *c = sbit__const_in(rw->graph, node, 1 - side);
+    const sbit_type *type = sbit__facts_type(&rw->facts, node->inputs[side]);
+    const sbit_node *conv = NULL;
+    sbit__affine affine;
+    sbit_use use;
+    if (c == NULL || !sbit__is_float(c->dtype) || sbit_tensor_count(c) == 0 || type->rank < 3 ||
+        c->rank > type->rank || !sbit__sole_use(rw->graph, node->outputs[0]) ||
+        sbit_graph_uses(rw->graph, node->outputs[0], &use, 1) != 1 || use.index != 0) {
+        return SBIT_OK;
+    }
+    conv = sbit_graph_node(rw->graph, use.node);
+    if (!sbit__is_op(conv, "Conv") || !sbit__scalar_linear(rw, conv) ||
+        sbit__scalar_of_product(rw, node->inputs[side]) ||
+        (sbit__scalar_axis(c) != -1 && sbit__scalar_axis(c) != type->rank - 2)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__affine_init(rw, &affine, sbit_tensor_count(c), error));
+    for (int64_t i = 0; i < affine.count; i++) {
+        if (!sbit__scalar_pair(node, side, sbit__tensor_f64_at(c, i), &affine.scale[i],
+                               &affine.shift[i])) {
+            return SBIT_OK;
+        }
+    }
+    return sbit__affine_from(rw, node, node->inputs[side], conv, &affine, error);
+}
+
 static sbit_status sbit__scalar_fold(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
 {
     const int64_t changes = rw->changes;
@@ -113,6 +152,9 @@ static sbit_status sbit__scalar_fold(sbit__rewrite *rw, const sbit_node *node, s
     }
     for (size_t side = 0; side < 2 && rw->changes == changes; side++) {
         SBIT__TRY(sbit__scalar_side(rw, node, side, error));
+    }
+    for (size_t side = 0; side < 2 && rw->changes == changes; side++) {
+        SBIT__TRY(sbit__scalar_front(rw, node, side, error));
     }
     return SBIT_OK;
 }
@@ -157,7 +199,7 @@ static sbit_status sbit__scalar_run(sbit_graph *graph, const sbit_simplify_desc 
 SBIT__FN const sbit_pass_row *sbit__pass_fuse_scalar(void)
 {
     static const sbit_pass_row row = {
-        "fuse_scalar", "constant factors and terms per channel into the linear node before", false,
+        "fuse_scalar", "constant factors and terms per channel into the linear node beside", false,
         sbit__scalar_run};
     return &row;
 }

@@ -32,8 +32,8 @@ extern "C" {
     X(sequence_to_split)                                                                           \
     X(merge_duplicates)                                                                            \
     X(fold_batch_norm)                                                                             \
-    X(fuse_scalar)                                                                                 \
-    X(fuse_patterns)
+    X(fuse_patterns)                                                                               \
+    X(fuse_scalar)
 
 #define SBIT__PASS_DECLARE(name) SBIT__FN const sbit_pass_row *sbit__pass_##name(void);
 SBIT__PASSES(SBIT__PASS_DECLARE)
@@ -59,7 +59,7 @@ SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_
 /* Both ranks are known and all dims equal: numbers or symbols. */
 SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
 /* Product of dims[from..to) if all are numbers, else -1. */
-SBIT__FN int64_t sbit__dims_product(const sbit_type *type, int32_t from, int32_t to);
+SBIT__FN int64_t sbit__known_product(const sbit_type *type, int32_t from, int32_t to);
 
 /* >>rules: a pass that looks at each node once. */
 typedef struct sbit__rewrite {

@@ -75,7 +75,7 @@ SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b)
     return true;
 }
 
-SBIT__FN int64_t sbit__dims_product(const sbit_type *type, int32_t from, int32_t to)
+SBIT__FN int64_t sbit__known_product(const sbit_type *type, int32_t from, int32_t to)
 {
     int64_t product = 1;
     for (int32_t i = from; i < to; i++) {
@@ -125,6 +125,20 @@ static sbit_status sbit__apply_to_nodes(sbit__rewrite *rw, const sbit__rule *rul
     return SBIT_OK;
 }
 
+/* Spares most bodies the inference that rules need. */
+static bool sbit__rules_apply(const sbit_graph *graph, const sbit__rule *rules, size_t rule_count)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        for (size_t r = 0; r < rule_count; r++) {
+            if (rules[r].op_type == NULL ||
+                sbit__is_op(sbit_graph_node(graph, id), rules[r].op_type)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_desc *desc,
                                        const sbit__rule *rules, size_t rule_count,
                                        int64_t *changes, sbit_error *error)
@@ -132,6 +146,9 @@ SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_de
     sbit__rewrite rw;
     sbit_status status = SBIT_OK;
     memset(&rw, 0, sizeof rw);
+    if (!sbit__rules_apply(graph, rules, rule_count)) {
+        return SBIT_OK;
+    }
     SBIT__TRY(sbit__facts_init(&rw.facts, graph, error));
     rw.graph = graph;
     rw.ctx = sbit_graph_ctx(graph);

@@ -76,7 +76,7 @@ static bool sbit__shapes_target(const sbit_type *data, const sbit_dim *elems, in
  * numbers are, which they are not after pruning. */
 static bool sbit__shapes_is_flatten(const sbit_type *data, const sbit_type *out)
 {
-    const int64_t rest = data->rank > 1 ? sbit__dims_product(data, 1, data->rank) : -1;
+    const int64_t rest = data->rank > 1 ? sbit__known_product(data, 1, data->rank) : -1;
     return rest > 0 && out->rank == 2 && sbit__dim_equal(out->dims[0], data->dims[0]) &&
            sbit__dim_known(out->dims[1]) && out->dims[1].value == rest;
 }

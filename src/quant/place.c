@@ -270,12 +270,12 @@ static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *
 }
 
 /* >>place generic */
-typedef struct sbit__place {
+typedef struct sbit__placement {
     sbit_quant *quant;
     const sbit_node_id *order; /* nodes in execution order */
     size_t count;
     bool *wanted; /* by value: something quantized reads it */
-} sbit__place;
+} sbit__placement;
 
 static bool sbit__place_all_tensors(const sbit_quant *quant, const sbit_node *node)
 {
@@ -308,7 +308,7 @@ static bool sbit__place_reads(const sbit_op_quant *q, size_t input)
            (q->activations & (1u << input)) != 0;
 }
 
-static void sbit__place_mark_wanted(const sbit__place *p)
+static void sbit__place_mark_wanted(const sbit__placement *p)
 {
     for (size_t n = p->count; n-- > 0;) {
         const sbit_node *node = sbit_graph_node(p->quant->graph, p->order[n]);
@@ -371,7 +371,7 @@ static bool sbit__place_residual(const sbit_quant *quant, const sbit_node *node,
     return input == chosen;
 }
 
-static sbit_status sbit__place_inputs(const sbit__place *p, const sbit_node *node,
+static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node *node,
                                       const sbit_op_quant *q, sbit_error *error)
 {
     sbit_quant *quant = p->quant;
@@ -394,7 +394,7 @@ static sbit_status sbit__place_inputs(const sbit__place *p, const sbit_node *nod
     return SBIT_OK;
 }
 
-static bool sbit__place_wants_output(const sbit__place *p, const sbit_node *node,
+static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
     if (!p->quant->profile->outputs || !sbit__place_float(value) || value->is_output ||
@@ -420,7 +420,7 @@ static bool sbit__place_wants_output(const sbit__place *p, const sbit_node *node
     return p->wanted[value->id.idx] || has_weight;
 }
 
-static sbit_status sbit__place_output(const sbit__place *p, const sbit_node *node,
+static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node *node,
                                       const sbit_op_quant *q, sbit_error *error)
 {
     uint32_t index = 0;
@@ -468,7 +468,7 @@ static void sbit__place_join(sbit_quant *quant, const sbit__site *a, const sbit_
 }
 
 /* Operators that pass values through: one scale on both sides. */
-static sbit_status sbit__place_pass(const sbit__place *p, const sbit_node *node,
+static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *node,
                                     const sbit_op_quant *q, sbit_error *error)
 {
     sbit_quant *quant = p->quant;
@@ -491,7 +491,7 @@ static sbit_status sbit__place_pass(const sbit__place *p, const sbit_node *node,
     return SBIT_OK;
 }
 
-static sbit_status sbit__place_generic(const sbit__place *p, sbit_error *error)
+static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *error)
 {
     sbit_quant *quant = p->quant;
     sbit__place_mark_wanted(p);
@@ -512,7 +512,7 @@ static sbit_status sbit__place_generic(const sbit__place *p, sbit_error *error)
 }
 
 /* >>place driver */
-static sbit_status sbit__place_with(sbit__place *p, sbit_error *error)
+static sbit_status sbit__place_with(sbit__placement *p, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(p->quant->ctx);
     if (!p->quant->profile->classic) {
@@ -551,7 +551,7 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const size_t limit = sbit_graph_node_limit(quant->graph);
     sbit_node_id *order = (sbit_node_id *)sbit__calloc(a, limit, sizeof *order);
-    sbit__place p;
+    sbit__placement p;
     if (order == NULL) {
         return sbit__fail_oom(error, limit * sizeof *order);
     }

@@ -1,0 +1,777 @@
+/* lift_opset.c: raises the ai.onnx opset of a model. >>lift-opset
+ *
+ * Called by: users, quant. Calls: graph, infer.
+ * One row for each operator whose definition changed by more than wider types; its function takes
+ * a node from any version to any later one (A2.9, A2.10). All others mean the same in every opset
+ * and are left alone, as are operators of other domains. All nodes are looked at first; only when
+ * each can be converted is the first one changed.
+ */
+#include "passes_private.h"
+
+#define SBIT__LIFT_NEWEST 23
+
+typedef struct sbit__lift {
+    sbit_graph *graph; /* the level that is looked at */
+    sbit_ctx *ctx;
+    sbit__arena *arena;
+    int64_t from, to;
+    bool change; /* false: only look */
+    sbit__text *problems;
+    int64_t problem_count;
+} sbit__lift;
+
+typedef sbit_status (*sbit__lift_fn)(sbit__lift *lift, const sbit_node *node, sbit_error *error);
+
+/* The definition changed in `version`, and the model goes over that. */
+static bool sbit__lift_over(const sbit__lift *lift, int64_t version)
+{
+    return lift->from < version && lift->to >= version;
+}
+
+static sbit_status sbit__lift_problem(sbit__lift *lift, const sbit_node *node, const char *why)
+{
+    char text[256];
+    sbit_graph_describe(lift->graph, node->id, text, sizeof text);
+    if (!lift->change) {
+        sbit__text_printf(lift->problems, "%s%s: %s", lift->problem_count > 0 ? "; " : "", text,
+                          why);
+        lift->problem_count++;
+    }
+    return SBIT_OK;
+}
+
+static const char *sbit__lift_name(const sbit__lift *lift, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        if (node->outputs[i].idx != 0) {
+            return sbit_graph_value(lift->graph, node->outputs[i])->name;
+        }
+    }
+    return node->op_type;
+}
+
+static const sbit_type *sbit__lift_type(const sbit__lift *lift, const sbit_node *node, size_t input)
+{
+    return node->input_count > input && node->inputs[input].idx != 0
+               ? &sbit_graph_value(lift->graph, node->inputs[input])->type
+               : NULL;
+}
+
+/* >>attributes to inputs */
+
+/* An attribute that is a list of integers becomes input `index`; nothing if it is not there. */
+static sbit_status sbit__lift_ints(sbit__lift *lift, const sbit_node *node, const char *name,
+                                   size_t index, sbit_error *error)
+{
+    const sbit_attr *attr = sbit_node_attr(node, name);
+    sbit_value_id id;
+    char text[256];
+    if (attr == NULL || !lift->change) {
+        return SBIT_OK;
+    }
+    snprintf(text, sizeof text, "%.200s_%s", sbit__lift_name(lift, node), name);
+    SBIT__TRY(sbit__add_ints(lift->graph, text, attr->type == SBIT_ONNX_ATTR_INT ? &attr->i : attr->ints,
+                             attr->type == SBIT_ONNX_ATTR_INT ? 1 : (int64_t)attr->count, &id,
+                             error));
+    SBIT__TRY(sbit_graph_set_node_input(lift->graph, node->id, index, id, error));
+    sbit_graph_remove_attr(lift->graph, node->id, name);
+    return SBIT_OK;
+}
+
+/* A number becomes input `index`, of that type. */
+static sbit_status sbit__lift_number(sbit__lift *lift, const sbit_node *node, const char *name,
+                                     double value, size_t index, sbit_dtype dtype,
+                                     sbit_error *error)
+{
+    sbit_value_id id;
+    char text[256];
+    snprintf(text, sizeof text, "%.200s_%s", sbit__lift_name(lift, node), name);
+    SBIT__TRY(sbit__add_scalar(lift->graph, text, dtype, 0, value, &id, error));
+    SBIT__TRY(sbit_graph_set_node_input(lift->graph, node->id, index, id, error));
+    sbit_graph_remove_attr(lift->graph, node->id, name);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_floats(sbit__lift *lift, const char *name, const float *values,
+                                     int64_t count, sbit_value_id *out, sbit_error *error)
+{
+    sbit_tensor tensor;
+    sbit_status status = SBIT_OK;
+    SBIT__TRY(sbit_tensor_alloc(lift->ctx, SBIT_F32, 1, &count, &tensor, error));
+    if (count > 0) {
+        memcpy(tensor.data, values, (size_t)count * sizeof *values);
+    }
+    status = sbit_graph_add_constant(lift->graph, name, &tensor, out, error);
+    sbit_tensor_free(lift->ctx, &tensor);
+    return status;
+}
+
+static void sbit__lift_drop(sbit__lift *lift, const sbit_node *node, const char *name)
+{
+    if (lift->change) {
+        sbit_graph_remove_attr(lift->graph, node->id, name);
+    }
+}
+
+/* >>elementwise operators of before opset 7 */
+
+/* With broadcast=1, input 1 was laid on consecutive axes of input 0, from `axis`; now shapes are
+ * aligned at the end, so it gets dims of 1 behind. */
+static sbit_status sbit__lift_align(sbit__lift *lift, const sbit_node *node, int64_t axis,
+                                    sbit_error *error)
+{
+    const sbit_type *a = sbit__lift_type(lift, node, 0), *b = sbit__lift_type(lift, node, 1);
+    int64_t axes[SBIT_MAX_RANK], count = 0;
+    sbit_value_id inputs[2];
+    sbit_attr attr;
+    if (a == NULL || b == NULL || a->rank < 0 || b->rank < 0 || axis + b->rank > a->rank ||
+        axis < 0) {
+        return sbit__lift_problem(lift, node, "its axis cannot be applied to unknown ranks");
+    }
+    for (int64_t i = axis + b->rank; i < a->rank; i++) {
+        axes[count] = b->rank + count;
+        count++;
+    }
+    if (count == 0 || !lift->change) {
+        return SBIT_OK;
+    }
+    inputs[0] = node->inputs[1];
+    attr = sbit__attr_ints("axes", axes, (size_t)count);
+    if (lift->to >= 13) {
+        SBIT__TRY(sbit__add_ints(lift->graph, "axes", axes, count, &inputs[1], error));
+    }
+    SBIT__TRY(sbit__emit(lift->graph, node->id, "Unsqueeze", sbit__lift_name(lift, node), inputs,
+                         lift->to >= 13 ? 2 : 1, &attr, lift->to >= 13 ? 0 : 1, &inputs[0],
+                         error));
+    return sbit_graph_set_node_input(lift->graph, node->id, 1, inputs[0], error);
+}
+
+static sbit_status sbit__lift_elementwise(sbit__lift *lift, const sbit_node *node,
+                                          sbit_error *error)
+{
+    const sbit_attr *axis = sbit_node_attr(node, "axis");
+    if (!sbit__lift_over(lift, 7)) {
+        return SBIT_OK;
+    }
+    if (axis != NULL && sbit_node_int(node, "broadcast", 0) != 0) {
+        const sbit_type *a = sbit__lift_type(lift, node, 0);
+        SBIT__TRY(sbit__lift_align(
+            lift, node, axis->i + (axis->i < 0 && a != NULL && a->rank > 0 ? a->rank : 0), error));
+    }
+    sbit__lift_drop(lift, node, "axis");
+    sbit__lift_drop(lift, node, "broadcast");
+    return SBIT_OK;
+}
+
+/* PRelu had one slope for each channel (axis 1), which is now broadcast like any operand. */
+static sbit_status sbit__lift_prelu(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *slope = sbit__lift_type(lift, node, 1);
+    const bool one = slope != NULL && slope->rank >= 0 &&
+                     sbit__known_product(slope, 0, slope->rank) == 1;
+    if (!sbit__lift_over(lift, 7) || one) {
+        return SBIT_OK;
+    }
+    if (slope == NULL || slope->rank != 1) {
+        return sbit__lift_problem(lift, node, "the shape of its slope is not known");
+    }
+    return sbit__lift_align(lift, node, 1, error);
+}
+
+/* >>operators with parameters */
+
+static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node,
+                                         sbit_error *error)
+{
+    if (sbit__lift_over(lift, 9) && sbit_node_int(node, "spatial", 1) == 0) {
+        return sbit__lift_problem(lift, node, "spatial=0 has no later equivalent");
+    }
+    if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0) {
+        return sbit__lift_problem(lift, node, "it is in training mode (is_test=0)");
+    }
+    if (sbit__lift_over(lift, 14) && !sbit__single_output(lift->graph, node)) {
+        return sbit__lift_problem(lift, node, "its statistics are used, as in training");
+    }
+    sbit__lift_drop(lift, node, "spatial");
+    sbit__lift_drop(lift, node, "is_test");
+    if (lift->change && sbit__lift_over(lift, 14) && node->output_count > 1) {
+        return sbit__replace_node(lift->graph, node, node->op_type, node->inputs,
+                                  node->input_count, node->attrs, node->attr_count, 1, error);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_cast(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr *to = sbit_node_attr(node, "to");
+    static const char *const names[] = {"UNDEFINED", "FLOAT",  "UINT8",   "INT8",   "UINT16",
+                                        "INT16",     "INT32",  "INT64",   "STRING", "BOOL",
+                                        "FLOAT16",   "DOUBLE", "UINT32",  "UINT64"};
+    if (!sbit__lift_over(lift, 6) || to == NULL || to->type != SBIT_ONNX_ATTR_STRING) {
+        return SBIT_OK;
+    }
+    for (size_t i = 1; i < SBIT__COUNT_OF(names); i++) {
+        if (to->s.size == strlen(names[i]) && memcmp(to->s.data, names[i], to->s.size) == 0) {
+            const sbit_attr attr = sbit__attr_int("to", (int64_t)i);
+            return lift->change ? sbit_graph_set_attr(lift->graph, node->id, &attr, error)
+                                : SBIT_OK;
+        }
+    }
+    return sbit__lift_problem(lift, node, "the element type it casts to is not known");
+}
+
+static sbit_status sbit__lift_clip(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__lift_type(lift, node, 0);
+    const sbit_attr *min = sbit_node_attr(node, "min"), *max = sbit_node_attr(node, "max");
+    if (!sbit__lift_over(lift, 11) || (min == NULL && max == NULL)) {
+        return SBIT_OK;
+    }
+    if (x == NULL || x->dtype == SBIT_UNDEFINED) {
+        return sbit__lift_problem(lift, node, "the element type of its input is not known");
+    }
+    if (!lift->change) {
+        return SBIT_OK;
+    }
+    if (min != NULL) {
+        SBIT__TRY(
+            sbit__lift_number(lift, node, "min", (double)min->f, 1, x->dtype, error));
+    }
+    /* removing an attribute moved the others */
+    max = sbit_node_attr(node, "max");
+    if (max != NULL) {
+        SBIT__TRY(
+            sbit__lift_number(lift, node, "max", (double)max->f, 2, x->dtype, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_dropout(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0) {
+        return sbit__lift_problem(lift, node, "it is in training mode (is_test=0)");
+    }
+    if (sbit__lift_over(lift, 10) && sbit__output_used(lift->graph, node, 1)) {
+        return sbit__lift_problem(lift, node, "its mask is used, whose type changed in opset 10");
+    }
+    sbit__lift_drop(lift, node, "is_test");
+    if (!lift->change || !sbit__lift_over(lift, 12) || sbit_node_attr(node, "ratio") == NULL) {
+        return SBIT_OK;
+    }
+    return sbit__lift_number(lift, node, "ratio", (double)sbit_node_float(node, "ratio", 0.5f), 1,
+                             SBIT_F32, error);
+}
+
+static sbit_status sbit__lift_gemm(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    (void)error;
+    if (sbit__lift_over(lift, 7)) {
+        sbit__lift_drop(lift, node, "broadcast");
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_concat(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr axis = sbit__attr_int("axis", 1);
+    if (!sbit__lift_over(lift, 4) || sbit_node_attr(node, "axis") != NULL || !lift->change) {
+        return SBIT_OK;
+    }
+    return sbit_graph_set_attr(lift->graph, node->id, &axis, error);
+}
+
+static sbit_status sbit__lift_selu(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr alpha = sbit__attr_float("alpha", 1.6732f);
+    const sbit_attr gamma = sbit__attr_float("gamma", 1.0507f);
+    if (!sbit__lift_over(lift, 6) || !lift->change) {
+        return SBIT_OK;
+    }
+    if (sbit_node_attr(node, "alpha") == NULL) {
+        SBIT__TRY(sbit_graph_set_attr(lift->graph, node->id, &alpha, error));
+    }
+    if (sbit_node_attr(node, "gamma") == NULL) {
+        SBIT__TRY(sbit_graph_set_attr(lift->graph, node->id, &gamma, error));
+    }
+    return SBIT_OK;
+}
+
+/* The exponent became an integer. */
+static sbit_status sbit__lift_lp_pool(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr *p = sbit_node_attr(node, "p");
+    sbit_attr attr;
+    if (!sbit__lift_over(lift, 2) || p == NULL || p->type != SBIT_ONNX_ATTR_FLOAT) {
+        return SBIT_OK;
+    }
+    attr = sbit__attr_int("p", (int64_t)p->f);
+    if ((float)attr.i != p->f) {
+        return sbit__lift_problem(lift, node, "p must be a whole number");
+    }
+    return lift->change ? sbit_graph_set_attr(lift->graph, node->id, &attr, error) : SBIT_OK;
+}
+
+/* >>shape operators */
+
+static sbit_status sbit__lift_axes_13(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    return sbit__lift_over(lift, 13) ? sbit__lift_ints(lift, node, "axes", 1, error) : SBIT_OK;
+}
+
+static sbit_status sbit__lift_axes_18(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    return sbit__lift_over(lift, 18) ? sbit__lift_ints(lift, node, "axes", 1, error) : SBIT_OK;
+}
+
+static sbit_status sbit__lift_reshape(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    return sbit__lift_over(lift, 5) ? sbit__lift_ints(lift, node, "shape", 1, error) : SBIT_OK;
+}
+
+static sbit_status sbit__lift_slice(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    if (!sbit__lift_over(lift, 10)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__lift_ints(lift, node, "starts", 1, error));
+    SBIT__TRY(sbit__lift_ints(lift, node, "ends", 2, error));
+    return sbit__lift_ints(lift, node, "axes", 3, error);
+}
+
+static sbit_status sbit__lift_top_k(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    return sbit__lift_over(lift, 10) ? sbit__lift_ints(lift, node, "k", 1, error) : SBIT_OK;
+}
+
+static sbit_status sbit__lift_split(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr outputs = sbit__attr_int("num_outputs", (int64_t)node->output_count);
+    if (sbit__lift_over(lift, 2) && node->input_count > 1) {
+        return sbit__lift_problem(lift, node, "its sizes are an input, as in opset 1 only");
+    }
+    if (sbit__lift_over(lift, 13)) {
+        SBIT__TRY(sbit__lift_ints(lift, node, "split", 1, error));
+    }
+    if (!sbit__lift_over(lift, 18) || !lift->change || sbit__node_in(node, 1).idx != 0) {
+        return SBIT_OK;
+    }
+    return sbit_graph_set_attr(lift->graph, node->id, &outputs, error);
+}
+
+static sbit_status sbit__lift_pad(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_type *x = sbit__lift_type(lift, node, 0);
+    const sbit_attr *old = sbit_node_attr(node, "paddings");
+    const float value = sbit_node_float(node, "value", 0.0f);
+    if (sbit__lift_over(lift, 2) && old != NULL && lift->change) {
+        const sbit_attr pads = sbit__attr_ints("pads", old->ints, old->count);
+        SBIT__TRY(sbit_graph_set_attr(lift->graph, node->id, &pads, error));
+        sbit_graph_remove_attr(lift->graph, node->id, "paddings");
+    }
+    if (!sbit__lift_over(lift, 11)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__lift_ints(lift, node, "pads", 1, error));
+    if (value == 0.0f) {
+        sbit__lift_drop(lift, node, "value");
+        return SBIT_OK;
+    }
+    if (x == NULL || x->dtype == SBIT_UNDEFINED) {
+        return sbit__lift_problem(lift, node, "the element type of its input is not known");
+    }
+    return lift->change
+               ? sbit__lift_number(lift, node, "value", (double)value, 2, x->dtype, error)
+               : SBIT_OK;
+}
+
+static sbit_status sbit__lift_tile(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    (void)error;
+    return sbit__lift_over(lift, 6)
+               ? sbit__lift_problem(lift, node, "Tile of opset 1 repeats one axis only")
+               : SBIT_OK;
+}
+
+static sbit_status sbit__lift_scatter(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    if (!sbit__lift_over(lift, 11) || !lift->change) {
+        return SBIT_OK;
+    }
+    return sbit_graph_set_op(lift->graph, node->id, "", "ScatterElements", error);
+}
+
+/* >>Upsample, Resize */
+
+/* Up to opset 10 source positions were x / scale, rounded down for the nearest one. */
+static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
+                                        sbit_value_id scales, sbit_error *error)
+{
+    const char *mode = sbit_node_string(node, "mode", "nearest");
+    sbit_value_id inputs[3];
+    sbit_attr attrs[3];
+    size_t count = 1;
+    attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
+    inputs[0] = node->inputs[0];
+    inputs[1] = scales;
+    if (lift->to < 11) {
+        return sbit__replace_node(lift->graph, node, "Resize", inputs, 2, attrs, 1, 1, error);
+    }
+    inputs[1].idx = 0;
+    inputs[2] = scales;
+    if (lift->to < 13) { /* roi was not optional */
+        SBIT__TRY(sbit__lift_floats(lift, "roi", NULL, 0, &inputs[1], error));
+    }
+    attrs[count++] = sbit__attr_string("coordinate_transformation_mode", "asymmetric");
+    if (strcmp(mode, "nearest") == 0) {
+        attrs[count++] = sbit__attr_string("nearest_mode", "floor");
+    }
+    return sbit__replace_node(lift->graph, node, "Resize", inputs, 3, attrs, count, 1, error);
+}
+
+static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr *list = sbit_node_attr(node, "scales");
+    float scales[SBIT_MAX_RANK] = {1.0f, 1.0f, 1.0f, 1.0f};
+    int64_t count = 4;
+    sbit_value_id id = sbit__node_in(node, 1);
+    if (!sbit__lift_over(lift, 7) && !sbit__lift_over(lift, 9) && !sbit__lift_over(lift, 10)) {
+        return SBIT_OK;
+    }
+    if (id.idx == 0 && list != NULL && list->count <= SBIT_MAX_RANK) {
+        count = (int64_t)list->count;
+        memcpy(scales, list->floats, list->count * sizeof *scales);
+    } else if (id.idx == 0) {
+        scales[2] = sbit_node_float(node, "height_scale", 0.0f);
+        scales[3] = sbit_node_float(node, "width_scale", 0.0f);
+        if (scales[2] <= 0.0f || scales[3] <= 0.0f) {
+            return sbit__lift_problem(lift, node, "it has no scales");
+        }
+    }
+    if (lift->to < 9) {
+        return sbit__lift_over(lift, 7)
+                   ? sbit__lift_problem(lift, node, "raise the opset to 9 or more")
+                   : SBIT_OK;
+    }
+    if (!lift->change) {
+        return SBIT_OK;
+    }
+    if (id.idx == 0) {
+        SBIT__TRY(sbit__lift_floats(lift, "scales", scales, count, &id, error));
+    }
+    if (lift->to >= 10) {
+        return sbit__lift_resize_to(lift, node, id, error);
+    }
+    sbit_graph_remove_attr(lift->graph, node->id, "scales");
+    sbit_graph_remove_attr(lift->graph, node->id, "height_scale");
+    sbit_graph_remove_attr(lift->graph, node->id, "width_scale");
+    return sbit_graph_set_node_input(lift->graph, node->id, 1, id, error);
+}
+
+static sbit_status sbit__lift_resize(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const char *mode = sbit_node_string(node, "coordinate_transformation_mode", "half_pixel");
+    const sbit_value_id none = {0};
+    if (lift->from == 10 && lift->to >= 11) {
+        return lift->change ? sbit__lift_resize_to(lift, node, sbit__node_in(node, 1), error)
+                            : SBIT_OK;
+    }
+    if (!sbit__lift_over(lift, 13)) {
+        return SBIT_OK;
+    }
+    if (strcmp(mode, "tf_half_pixel_for_nn") == 0) {
+        return sbit__lift_problem(lift, node, "tf_half_pixel_for_nn was removed in opset 13");
+    }
+    /* Empty tensors stood for inputs that were not given. */
+    for (size_t i = 1; lift->change && i <= 2; i++) {
+        const sbit_tensor *tensor = sbit__const_in(lift->graph, node, i);
+        if (tensor != NULL && sbit_tensor_count(tensor) == 0) {
+            SBIT__TRY(sbit_graph_set_node_input(lift->graph, node->id, i, none, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>Softmax, LogSoftmax, Hardmax: before opset 13 all axes from `axis` on were one. */
+
+/* Only one of these axes is longer than 1, and it is `axis`. */
+static bool sbit__lift_one_axis(const sbit_type *x, int64_t axis)
+{
+    if (x == NULL || x->rank < 0) {
+        return false;
+    }
+    axis += axis < 0 ? x->rank : 0;
+    for (int64_t i = axis + 1; i < x->rank; i++) {
+        if (!sbit__dim_known(x->dims[i]) || x->dims[i].value != 1) {
+            return false;
+        }
+    }
+    return axis >= 0 && axis < x->rank;
+}
+
+static sbit_status sbit__lift_softmax(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const int64_t axis = sbit_node_int(node, "axis", 1);
+    const sbit_attr last = sbit__attr_int("axis", -1), from = sbit__attr_int("axis", axis);
+    const char *name = sbit__lift_name(lift, node);
+    sbit_value_id x, shape, inputs[2];
+    if (!sbit__lift_over(lift, 13) || !lift->change) {
+        return SBIT_OK;
+    }
+    x = node->inputs[0];
+    if (sbit__lift_one_axis(sbit__lift_type(lift, node, 0), axis)) {
+        return sbit_graph_set_attr(lift->graph, node->id, &from, error);
+    }
+    SBIT__TRY(sbit__emit(lift->graph, node->id, "Shape", name, &x, 1, NULL, 0, &shape, error));
+    SBIT__TRY(sbit__emit(lift->graph, node->id, "Flatten", name, &x, 1, &from, 1, &inputs[0],
+                         error));
+    SBIT__TRY(sbit__emit(lift->graph, node->id, node->op_type, name, inputs, 1, &last, 1,
+                         &inputs[0], error));
+    inputs[1] = shape;
+    return sbit__replace_node(lift->graph, node, "Reshape", inputs, 2, NULL, 0, 1, error);
+}
+
+/* >>others */
+
+static sbit_status sbit__lift_recurrent(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    (void)error;
+    if (sbit__lift_over(lift, 7)) {
+        sbit__lift_drop(lift, node, "output_sequence");
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_grid_sample(sbit__lift *lift, const sbit_node *node,
+                                          sbit_error *error)
+{
+    const char *mode = sbit_node_string(node, "mode", "bilinear");
+    const sbit_attr attr = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0  ? "linear"
+                                                     : strcmp(mode, "bicubic") == 0 ? "cubic"
+                                                                                    : mode);
+    if (!sbit__lift_over(lift, 20) || !lift->change) {
+        return SBIT_OK;
+    }
+    return sbit_graph_set_attr(lift->graph, node->id, &attr, error);
+}
+
+static sbit_status sbit__lift_roi_align(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    const sbit_attr attr =
+        sbit__attr_string("coordinate_transformation_mode", "output_half_pixel");
+    if (!sbit__lift_over(lift, 16) || !lift->change) {
+        return SBIT_OK;
+    }
+    return sbit_graph_set_attr(lift->graph, node->id, &attr, error);
+}
+
+static sbit_status sbit__lift_dft(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    if (!sbit__lift_over(lift, 20) || !lift->change) {
+        return SBIT_OK;
+    }
+    return sbit__lift_number(lift, node, "axis", (double)sbit_node_int(node, "axis", 1), 2,
+                             SBIT_I64, error);
+}
+
+/* Scale and bias had one number for each group; now for each channel. */
+static sbit_status sbit__lift_group_parameter(sbit__lift *lift, const sbit_node *node, size_t index,
+                                              int64_t channels, sbit_error *error)
+{
+    const sbit_tensor *old = sbit__const_in(lift->graph, node, index);
+    const int64_t each = channels / old->dims[0];
+    const char *name = sbit_graph_value(lift->graph, node->inputs[index])->name;
+    sbit_value_id id;
+    sbit_tensor made;
+    sbit_status status = SBIT_OK;
+    SBIT__TRY(sbit_tensor_alloc(lift->ctx, old->dtype, 1, &channels, &made, error));
+    for (int64_t c = 0; c < channels; c++) {
+        sbit__tensor_set_f64(&made, c, sbit__tensor_f64_at(old, c / each));
+    }
+    status = sbit_graph_add_constant(lift->graph, name, &made, &id, error);
+    sbit_tensor_free(lift->ctx, &made);
+    return status == SBIT_OK
+               ? sbit_graph_set_node_input(lift->graph, node->id, index, id, error)
+               : status;
+}
+
+static sbit_status sbit__lift_group_norm(sbit__lift *lift, const sbit_node *node,
+                                         sbit_error *error)
+{
+    const sbit_type *x = sbit__lift_type(lift, node, 0);
+    const int64_t groups = sbit_node_int(node, "num_groups", 0);
+    int64_t channels = 0;
+    if (!sbit__lift_over(lift, 21)) {
+        return SBIT_OK;
+    }
+    channels = x != NULL && x->rank >= 2 && sbit__dim_known(x->dims[1]) ? x->dims[1].value : 0;
+    for (size_t i = 1; i <= 2; i++) {
+        const sbit_tensor *tensor = sbit__const_in(lift->graph, node, i);
+        if (tensor == NULL || tensor->rank != 1 || tensor->dims[0] != groups || groups < 1 ||
+            channels == 0 || channels % groups != 0) {
+            return sbit__lift_problem(
+                lift, node, "its scale and bias are not constants, or its channels are not known");
+        }
+    }
+    for (size_t i = 1; lift->change && i <= 2; i++) {
+        SBIT__TRY(sbit__lift_group_parameter(lift, node, i, channels, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_scan(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    (void)error;
+    return sbit__lift_over(lift, 9)
+               ? sbit__lift_problem(lift, node, "Scan of opset 8 has another form")
+               : SBIT_OK;
+}
+
+/* >>table */
+
+typedef struct sbit__lift_row {
+    const char *op_type;
+    sbit__lift_fn convert;
+} sbit__lift_row;
+
+static const sbit__lift_row sbit__lift_rows[] = {
+    {"Add", sbit__lift_elementwise},
+    {"And", sbit__lift_elementwise},
+    {"BatchNormalization", sbit__lift_batch_norm},
+    {"Cast", sbit__lift_cast},
+    {"Clip", sbit__lift_clip},
+    {"Concat", sbit__lift_concat},
+    {"DFT", sbit__lift_dft},
+    {"Div", sbit__lift_elementwise},
+    {"Dropout", sbit__lift_dropout},
+    {"Equal", sbit__lift_elementwise},
+    {"GRU", sbit__lift_recurrent},
+    {"Gemm", sbit__lift_gemm},
+    {"GlobalLpPool", sbit__lift_lp_pool},
+    {"Greater", sbit__lift_elementwise},
+    {"GridSample", sbit__lift_grid_sample},
+    {"GroupNormalization", sbit__lift_group_norm},
+    {"Hardmax", sbit__lift_softmax},
+    {"LSTM", sbit__lift_recurrent},
+    {"Less", sbit__lift_elementwise},
+    {"LogSoftmax", sbit__lift_softmax},
+    {"LpPool", sbit__lift_lp_pool},
+    {"Mul", sbit__lift_elementwise},
+    {"Or", sbit__lift_elementwise},
+    {"PRelu", sbit__lift_prelu},
+    {"Pad", sbit__lift_pad},
+    {"Pow", sbit__lift_elementwise},
+    {"RNN", sbit__lift_recurrent},
+    {"ReduceL1", sbit__lift_axes_18},
+    {"ReduceL2", sbit__lift_axes_18},
+    {"ReduceLogSum", sbit__lift_axes_18},
+    {"ReduceLogSumExp", sbit__lift_axes_18},
+    {"ReduceMax", sbit__lift_axes_18},
+    {"ReduceMean", sbit__lift_axes_18},
+    {"ReduceMin", sbit__lift_axes_18},
+    {"ReduceProd", sbit__lift_axes_18},
+    {"ReduceSum", sbit__lift_axes_13},
+    {"ReduceSumSquare", sbit__lift_axes_18},
+    {"Reshape", sbit__lift_reshape},
+    {"Resize", sbit__lift_resize},
+    {"RoiAlign", sbit__lift_roi_align},
+    {"Scan", sbit__lift_scan},
+    {"Scatter", sbit__lift_scatter},
+    {"Selu", sbit__lift_selu},
+    {"Slice", sbit__lift_slice},
+    {"Softmax", sbit__lift_softmax},
+    {"Split", sbit__lift_split},
+    {"Squeeze", sbit__lift_axes_13},
+    {"Sub", sbit__lift_elementwise},
+    {"Tile", sbit__lift_tile},
+    {"TopK", sbit__lift_top_k},
+    {"Unsqueeze", sbit__lift_axes_13},
+    {"Upsample", sbit__lift_upsample},
+    {"Xor", sbit__lift_elementwise},
+};
+
+static sbit_status sbit__lift_node(sbit__lift *lift, const sbit_node *node, sbit_error *error)
+{
+    if (node->domain[0] != '\0') {
+        return SBIT_OK;
+    }
+    if (sbit__lift_over(lift, 6)) {
+        sbit__lift_drop(lift, node, "consumed_inputs");
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__lift_rows); i++) {
+        if (strcmp(sbit__lift_rows[i].op_type, node->op_type) == 0) {
+            return sbit__lift_rows[i].convert(lift, node, error);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_level(sbit__lift *lift, sbit_graph *graph, sbit_error *error)
+{
+    sbit_node_id *ids = NULL;
+    size_t count = 0;
+    SBIT__TRY(sbit__node_list(graph, lift->arena, &ids, &count, error));
+    for (size_t i = 0; i < count; i++) {
+        const sbit_node *node = sbit_graph_node(graph, ids[i]);
+        sbit_graph *body = NULL;
+        for (size_t a = 0; a < node->attr_count; a++) {
+            for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
+                SBIT__TRY(sbit__lift_level(lift, body, error));
+            }
+        }
+        lift->graph = graph;
+        SBIT__TRY(sbit__lift_node(lift, node, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_run(sbit__lift *lift, sbit_graph *graph, sbit_error *error)
+{
+    SBIT__TRY(sbit__lift_level(lift, graph, error));
+    if (lift->problems->failed) {
+        return sbit__fail_oom(error, lift->problems->size);
+    }
+    if (lift->problem_count > 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "the opset cannot be raised from %d to %d: %s", (int)lift->from,
+                          (int)lift->to, lift->problems->data);
+    }
+    lift->change = true;
+    SBIT__TRY(sbit__lift_level(lift, graph, error));
+    return sbit_graph_set_opset(graph, "", lift->to, error);
+}
+
+SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
+                                                sbit_error *error)
+{
+    sbit__lift lift;
+    sbit__arena arena;
+    sbit__text problems;
+    sbit_status status = SBIT_OK;
+    memset(&lift, 0, sizeof lift);
+    lift.ctx = sbit_graph_ctx(graph);
+    lift.from = sbit_graph_opset(graph, "");
+    lift.to = version;
+    if (sbit_graph_parent(graph) != NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "only a whole model has an opset, not the body of a node");
+    }
+    if (version > SBIT__LIFT_NEWEST) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "opset %lld is newer than %d, the newest that models can be raised to",
+                          (long long)version, SBIT__LIFT_NEWEST);
+    }
+    if (version <= lift.from) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_infer(graph, error));
+    sbit__arena_init(&arena, sbit_ctx_allocator(lift.ctx));
+    sbit__text_init(&problems, sbit_ctx_allocator(lift.ctx));
+    lift.arena = &arena;
+    lift.problems = &problems;
+    status = sbit__lift_run(&lift, graph, error);
+    sbit__text_deinit(&problems);
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+#undef SBIT__LIFT_NEWEST

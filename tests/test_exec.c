@@ -1,0 +1,1149 @@
+/* test_exec.c: planning, memory reuse, fusion, taps, dynamic shapes, bodies, failures. */
+#include "../sparsebit.h"
+#include "test.h"
+
+#include "build_graph.h"
+
+/* ---- helpers */
+
+static void fill(float *data, int64_t count, uint64_t seed)
+{
+    sbit_rng rng = sbit_rng_seed(seed);
+    for (int64_t i = 0; i < count; i++) {
+        data[i] = sbit_rng_normal(&rng);
+    }
+}
+
+static bool set_floats(sbit_session *session, const char *name, const char *dims,
+                       const float *data)
+{
+    const sbit_tensor tensor = build_tensor(SBIT_F32, dims, data);
+    sbit_error error;
+    return CHECK_OK(sbit_session_set_input(session, name, &tensor, &error), error);
+}
+
+static const float *floats_of(const sbit_session *session, size_t index)
+{
+    const sbit_value *value = sbit_session_result(session, index);
+    return value != NULL ? (const float *)value->tensor.data : NULL;
+}
+
+static void check_floats(const float *got, const float *want, int64_t count, double tolerance)
+{
+    if (!CHECK(got != NULL)) {
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (!CHECK_NEAR(got[i], want[i], tolerance)) {
+            return;
+        }
+    }
+}
+
+/* rows of the tests: x + 1 with counters */
+static struct {
+    int prepares, runs;
+} plus_one;
+
+static sbit_status infer_same(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    *call->out_type[0] = *call->in_type[0];
+    return SBIT_OK;
+}
+
+static sbit_status prepare_plus_one(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    plus_one.prepares++;
+    if (*call->state == NULL) {
+        *call->state = call->alloc_state(call, 100);
+    }
+    *call->scratch_bytes = 1000;
+    return *call->state != NULL ? SBIT_OK : sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "state");
+}
+
+static sbit_status run_plus_one(const sbit_op_call *call, sbit_error *error)
+{
+    const float *x = (const float *)call->in[0]->data;
+    float *y = (float *)call->out[0]->data;
+    (void)error;
+    plus_one.runs++;
+    CHECK(*call->state != NULL && call->scratch != NULL);
+    memset(call->scratch, 0xff, 1000);
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        y[i] = x[i] + 1.0f;
+    }
+    return SBIT_OK;
+}
+
+/* float32 values above 0, and how many */
+static sbit_status infer_positive(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    call->out_type[0]->dtype = SBIT_F32;
+    call->out_type[0]->rank = 1;
+    call->out_type[1]->dtype = SBIT_I64;
+    call->out_type[1]->rank = 0;
+    return SBIT_OK;
+}
+
+static sbit_status run_positive(const sbit_op_call *call, sbit_error *error)
+{
+    const float *x = (const float *)call->in[0]->data;
+    int64_t count = 0;
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        count += x[i] > 0.0f;
+    }
+    sbit_status status = call->alloc_output(call, 0, -1, SBIT_F32, 1, &count, error);
+    if (status == SBIT_OK) {
+        status = call->alloc_output(call, 1, -1, SBIT_I64, 0, NULL, error);
+    }
+    if (status != SBIT_OK) {
+        return status;
+    }
+    *(int64_t *)call->out[1]->data = count;
+    count = 0;
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        if (x[i] > 0.0f) {
+            ((float *)call->out[0]->data)[count++] = x[i];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status run_fails(const sbit_op_call *call, sbit_error *error)
+{
+    (void)call;
+    (void)error;
+    return SBIT_ERR_NUMERIC; /* says nothing */
+}
+
+static sbit_op_row plain_row(const char *op_type,
+                             sbit_status (*infer)(const sbit_op_call *, sbit_error *),
+                             sbit_status (*run)(const sbit_op_call *, sbit_error *))
+{
+    sbit_op_row row;
+    memset(&row, 0, sizeof row);
+    row.domain = "test";
+    row.op_type = op_type;
+    row.since_version = 1;
+    row.types = SBIT_T_ANY;
+    row.infer = infer;
+    row.run = run;
+    return row;
+}
+
+static sbit_value_id user_unary(build *b, const char *op_type, const char *name, sbit_value_id x)
+{
+    sbit_value_id y;
+    build_node_outputs(b, "test", op_type, name, &x, 1, NULL, 0, &y, 1);
+    return y;
+}
+
+static sbit_session *session_of(build *b, const sbit_session_desc *desc)
+{
+    sbit_session *session = NULL;
+    if (!b->failed) {
+        CHECK_OK(sbit_session_create(b->graph, desc, &session, &b->error), b->error);
+    }
+    return session;
+}
+
+/* ---- memory */
+
+/* Four matrix products of 4x16 values: only two of them live at a time. */
+TEST(a_chain_needs_two_buffers)
+{
+    build b;
+    sbit_session_memory memory;
+    float x[64];
+    build_begin(&b, 17);
+    sbit_value_id v = build_input(&b, "x", SBIT_F32, "4,16");
+    for (int i = 0; i < 4; i++) {
+        v = build_binary(&b, "MatMul", "product", v, build_weights(&b, "w", "16,16", 1));
+    }
+    build_output(&b, v);
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        sbit_session_memory_of(session, &memory);
+        CHECK_EQ_I64(memory.activation_bytes, 0); /* no plan yet */
+        fill(x, 64, 1);
+        set_floats(session, "x", "4,16", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        sbit_session_memory_of(session, &memory);
+        CHECK_EQ_I64(memory.activation_bytes, 2 * 4 * 16 * 4);
+        CHECK_EQ_I64(memory.unshared_bytes, 4 * 4 * 16 * 4);
+        CHECK_EQ_I64(memory.dynamic_bytes, 0);
+        CHECK(memory.state_bytes >= 4 * 16 * 16 * 4); /* packed weights */
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(in_place_operators_need_one_buffer)
+{
+    build b;
+    sbit_session_memory memory;
+    static const float x[3] = {-1.0f, 0.5f, 4.0f}, want[3] = {0.0f, 0.5f, 4.0f};
+    build_begin(&b, 17);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "3");
+    sbit_value_id v = build_unary(&b, "Relu", "first", input);
+    v = build_unary(&b, "Relu", "second", v);
+    v = build_unary(&b, "Relu", "third", v);
+    build_output(&b, v);
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        set_floats(session, "x", "3", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        sbit_session_memory_of(session, &memory);
+        CHECK_EQ_I64(memory.activation_bytes, 64); /* 12 bytes, rounded up to the alignment */
+        CHECK_EQ_I64(memory.unshared_bytes, 3 * 64);
+        check_floats(floats_of(session, 0), want, 3, 0.0);
+        CHECK_NEAR(x[0], -1.0, 0.0); /* the caller's memory is not written to */
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* y = relu(x); z = y + reshape(relu(reshape(y))) : y must survive the in-place chance. */
+TEST(views_and_in_place_do_not_disturb_each_other)
+{
+    build b;
+    static const int64_t flat = 6, square[2] = {2, 3};
+    static const float x[6] = {-1, 2, -3, 4, -5, 6};
+    static const float want_z[6] = {0, 4, 0, 8, 0, 12}, want_v[6] = {1, 3, 1, 5, 1, 7};
+    const sbit_op_row row = plain_row("PlusOne", infer_same, run_plus_one);
+    sbit_op_row counted = row;
+    build_begin(&b, 17);
+    counted.prepare = prepare_plus_one;
+    counted.flags = SBIT_OP_IN_PLACE;
+    CHECK_OK(sbit_register_operator(b.ctx, &counted, &b.error), b.error);
+    const sbit_value_id to_flat = build_constant(&b, "flat", SBIT_I64, "1", &flat);
+    const sbit_value_id to_square = build_constant(&b, "square", SBIT_I64, "2", square);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2,3");
+    const sbit_value_id y = build_unary(&b, "Relu", "y", input);
+    const sbit_value_id view = build_binary(&b, "Reshape", "view", y, to_flat);
+    const sbit_value_id same = build_unary(&b, "Relu", "same", view);
+    const sbit_value_id back = build_binary(&b, "Reshape", "back", same, to_square);
+    const sbit_value_id z = build_binary(&b, "Add", "z", y, back);
+    const sbit_value_id plus = user_unary(&b, "PlusOne", "plus", view); /* may not overwrite */
+    build_output(&b, z);
+    build_output(&b, build_binary(&b, "Reshape", "v", plus, to_square));
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        for (int repeat = 0; repeat < 2; repeat++) {
+            set_floats(session, "x", "2,3", x);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            check_floats(floats_of(session, 0), want_z, 6, 0.0);
+            check_floats(floats_of(session, 1), want_v, 6, 0.0);
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(results_outlive_the_inputs_they_are_views_of)
+{
+    build b;
+    static const int64_t flat = 4;
+    float x[4] = {1, 2, 3, 4};
+    static const float want[4] = {1, 2, 3, 4};
+    build_begin(&b, 17);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2,2");
+    const sbit_value_id shape = build_constant(&b, "shape", SBIT_I64, "1", &flat);
+    build_output(&b, build_binary(&b, "Reshape", "view", input, shape));
+    build_output(&b, input);
+    build_output(&b, shape);
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        set_floats(session, "x", "2,2", x);
+        CHECK(sbit_session_result(session, 0) == NULL);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        memset(x, 0, sizeof x); /* the caller's memory is the caller's again */
+        check_floats(floats_of(session, 0), want, 4, 0.0);
+        check_floats(floats_of(session, 1), want, 4, 0.0);
+        const sbit_value *constant = sbit_session_result(session, 2);
+        CHECK_EQ_I64(*(const int64_t *)constant->tensor.data, 4);
+        CHECK(sbit_session_result(session, 3) == NULL);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(the_memory_limit_is_kept)
+{
+    build b;
+    sbit_session_desc desc;
+    float x[64];
+    build_begin(&b, 17);
+    sbit_value_id v = build_input(&b, "x", SBIT_F32, "4,16");
+    v = build_binary(&b, "MatMul", "a", v, build_weights(&b, "w", "16,16", 1));
+    v = build_binary(&b, "MatMul", "b", v, build_weights(&b, "w", "16,16", 2));
+    build_output(&b, v);
+    memset(&desc, 0, sizeof desc);
+    desc.max_bytes = 511;
+    sbit_session *session = session_of(&b, &desc);
+    if (session != NULL) {
+        fill(x, 64, 1);
+        set_floats(session, "x", "4,16", x);
+        CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_LIMIT, b.error);
+        CHECK_CONTAINS(b.error.message, "511");
+        CHECK(sbit_session_result(session, 0) == NULL);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* ---- fusion */
+
+typedef sbit_value_id (*tail_fn)(build *b, sbit_value_id x, sbit_value_id residual);
+
+static sbit_value_id tail_relu(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    (void)residual;
+    return build_unary(b, "Relu", "tail", x);
+}
+static sbit_value_id tail_clip(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    static const float lo = -0.25f, hi = 0.5f;
+    sbit_value_id in[3];
+    (void)residual;
+    in[0] = x;
+    in[1] = build_constant(b, "lo", SBIT_F32, "", &lo);
+    in[2] = build_constant(b, "hi", SBIT_F32, "", &hi);
+    return build_node(b, "Clip", "tail", in, 3, NULL, 0);
+}
+static sbit_value_id tail_hardswish(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    (void)residual;
+    return build_unary(b, "HardSwish", "tail", x);
+}
+static sbit_value_id tail_leaky(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    const sbit_attr alpha = build_float("alpha", 0.3f);
+    (void)residual;
+    return build_node(b, "LeakyRelu", "tail", &x, 1, &alpha, 1);
+}
+static sbit_value_id tail_silu(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    (void)residual;
+    return build_binary(b, "Mul", "tail", x, build_unary(b, "Sigmoid", "gate", x));
+}
+static sbit_value_id tail_gated(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    const sbit_attr alpha = build_float("alpha", 1.0f / 6.0f);
+    (void)residual;
+    const sbit_value_id gate = build_node(b, "HardSigmoid", "gate", &x, 1, &alpha, 1);
+    return build_binary(b, "Mul", "tail", gate, x);
+}
+static sbit_value_id tail_add(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    return build_binary(b, "Add", "tail", residual, x);
+}
+static sbit_value_id tail_add_relu(build *b, sbit_value_id x, sbit_value_id residual)
+{
+    return build_unary(b, "Relu", "last", build_binary(b, "Add", "tail", x, residual));
+}
+
+/* x - Conv - Conv - tail(., first Conv) with and without fusion; *steps: nodes that ran fused. */
+static void run_tail(tail_fn tail, bool disable_fusion, float *out, int *fused)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[16];
+    float x[2 * 3 * 6 * 5];
+    static const int64_t pads[4] = {1, 1, 1, 1};
+    const sbit_attr attr = build_ints("pads", pads, 4);
+    sbit_value_id in[2];
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_F32, "N,3,6,5");
+    in[1] = build_weights(&b, "w", "7,3,3,3", 1);
+    const sbit_value_id first = build_node(&b, "Conv", "first", in, 2, &attr, 1);
+    in[0] = first;
+    in[1] = build_weights(&b, "v", "7,7,3,3", 2);
+    const sbit_value_id second = build_node(&b, "Conv", "second", in, 2, &attr, 1);
+    build_output(&b, tail(&b, second, first));
+    memset(&desc, 0, sizeof desc);
+    desc.disable_fusion = disable_fusion;
+    desc.profile = true;
+    sbit_session *session = session_of(&b, &desc);
+    *fused = 0;
+    if (session != NULL) {
+        fill(x, 2 * 3 * 6 * 5, 7);
+        set_floats(session, "x", "2,3,6,5", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        memcpy(out, floats_of(session, 0), 2 * 7 * 6 * 5 * sizeof(float));
+        const size_t count = sbit_session_profile(session, nodes, 16);
+        CHECK(count >= 3 && count <= 16);
+        for (size_t i = 0; i < count; i++) {
+            const bool joined = nodes[i].fused_into.idx != 0;
+            CHECK_EQ_I64(nodes[i].runs, joined ? 0 : 1);
+            *fused += joined;
+            if (joined) {
+                CHECK_STR(sbit_graph_node(b.graph, nodes[i].fused_into)->name, "second");
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(fused_equals_unfused)
+{
+    static const struct {
+        tail_fn tail;
+        int nodes;
+    } tails[] = {{tail_relu, 1},  {tail_clip, 1},  {tail_hardswish, 1}, {tail_leaky, 1},
+                 {tail_silu, 2},  {tail_gated, 2}, {tail_add, 1},       {tail_add_relu, 2}};
+    static float fused[2 * 7 * 6 * 5], plain[2 * 7 * 6 * 5];
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        int count = 0, none = 0;
+        run_tail(tails[i].tail, false, fused, &count);
+        run_tail(tails[i].tail, true, plain, &none);
+        CHECK_EQ_I64(count, tails[i].nodes);
+        CHECK_EQ_I64(none, 0);
+        check_floats(fused, plain, 2 * 7 * 6 * 5, 2e-6);
+    }
+}
+
+static sbit_status count_tap(sbit_value_id id, const sbit_value *value, void *user,
+                             sbit_error *error)
+{
+    int *count = (int *)user;
+    (void)error;
+    CHECK(id.idx != 0 && value->tensor.data != NULL);
+    ++*count;
+    return SBIT_OK;
+}
+
+/* What is tapped, a result or used twice is not fused away. */
+TEST(fusion_keeps_what_others_look_at)
+{
+    for (int reason = 0; reason < 4; reason++) {
+        build b;
+        sbit_session_desc desc;
+        sbit_node_profile nodes[8];
+        int taps = 0;
+        float x[2 * 4];
+        sbit_value_id in[2];
+        build_begin(&b, 17);
+        in[0] = build_input(&b, "x", SBIT_F32, "2,4");
+        in[1] = build_weights(&b, "w", "4,4", 1);
+        const sbit_value_id product = build_node(&b, "Gemm", "product", in, 2, NULL, 0);
+        const sbit_value_id relu = build_unary(&b, "Relu", "relu", product);
+        build_output(&b, relu);
+        memset(&desc, 0, sizeof desc);
+        desc.profile = true;
+        if (reason == 0) {
+            desc.tap_fn = count_tap;
+            desc.tap_user = &taps;
+            desc.taps = &product;
+            desc.tap_count = 1;
+        } else if (reason == 1) {
+            build_output(&b, product);
+        } else if (reason == 2) {
+            build_output(&b, build_unary(&b, "Neg", "other", product));
+        }
+        sbit_session *session = session_of(&b, &desc);
+        if (session != NULL) {
+            fill(x, 8, 3);
+            set_floats(session, "x", "2,4", x);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            const size_t count = sbit_session_profile(session, nodes, 8);
+            for (size_t i = 0; i < count; i++) {
+                const char *name = sbit_graph_node(b.graph, nodes[i].node)->name;
+                if (strcmp(name, "relu") == 0) {
+                    CHECK_EQ_I64(nodes[i].fused_into.idx != 0, reason == 3);
+                }
+            }
+            CHECK_EQ_I64(taps, reason == 0);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+}
+
+/* QuantizeLinear + DequantizeLinear as one kernel: the same bits, ties and saturation included. */
+TEST(fake_quantization_is_one_step_with_the_same_bits)
+{
+    float results[2][64];
+    size_t steps[2] = {0, 0};
+    for (int fuse = 0; fuse < 2; fuse++) {
+        build b;
+        static const float scale = 0.5f;
+        static const uint8_t zero_point = 3;
+        sbit_session_desc desc;
+        sbit_node_profile nodes[4];
+        float x[64];
+        sbit_value_id in[3];
+        build_begin(&b, 17);
+        in[0] = build_input(&b, "x", SBIT_F32, "64");
+        in[1] = build_constant(&b, "scale", SBIT_F32, "", &scale);
+        in[2] = build_constant(&b, "zero_point", SBIT_U8, "", &zero_point);
+        in[0] = build_node(&b, "QuantizeLinear", "q", in, 3, NULL, 0);
+        build_output(&b, build_node(&b, "DequantizeLinear", "dq", in, 3, NULL, 0));
+        memset(&desc, 0, sizeof desc);
+        desc.profile = true;
+        desc.disable_fusion = fuse == 0;
+        if (sbit_lookup_operator(b.ctx, "", "QuantizeLinear", 17) == NULL) {
+            build_end(&b);
+            SBIT_TEST_SKIP("no QuantizeLinear");
+        }
+        sbit_session *session = session_of(&b, &desc);
+        for (int i = 0; i < 64; i++) {
+            x[i] = (float)(i - 20) * 0.25f; /* every second one is a tie */
+        }
+        x[0] = -1000.0f;
+        x[1] = 1000.0f;
+        if (session != NULL) {
+            set_floats(session, "x", "64", x);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            memcpy(results[fuse], floats_of(session, 0), sizeof results[fuse]);
+            const size_t count = sbit_session_profile(session, nodes, 4);
+            for (size_t i = 0; i < count; i++) {
+                steps[fuse] += nodes[i].runs;
+            }
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+    CHECK_EQ_I64(steps[0], 2);
+    CHECK_EQ_I64(steps[1], 1);
+    CHECK_MEM(results[0], results[1], sizeof results[0]);
+    CHECK_NEAR(results[1][0], -1.5, 0.0);  /* (0 - 3) * 0.5 */
+    CHECK_NEAR(results[1][1], 126.0, 0.0); /* (255 - 3) * 0.5 */
+    CHECK_NEAR(results[1][21], 0.0, 0.0);  /* 0.25 / 0.5 = 0.5, to even: 0 */
+    CHECK_NEAR(results[1][23], 1.0, 0.0);  /* 1.5, to even: 2 */
+}
+
+/* ---- taps and profile */
+
+typedef struct tap_log {
+    uint32_t ids[8];
+    float first[8];
+    int count, stop_at;
+} tap_log;
+
+static sbit_status log_tap(sbit_value_id id, const sbit_value *value, void *user,
+                           sbit_error *error)
+{
+    tap_log *log = (tap_log *)user;
+    (void)error;
+    if (log->count < 8) {
+        log->ids[log->count] = id.idx;
+        log->first[log->count] = *(const float *)value->tensor.data;
+    }
+    log->count++;
+    return log->count == log->stop_at ? SBIT_ERR_CANCELLED : SBIT_OK;
+}
+
+TEST(taps_see_values_in_order_before_they_are_overwritten)
+{
+    build b;
+    tap_log log;
+    sbit_session_desc desc;
+    static const float x[2] = {-2.0f, 3.0f};
+    build_begin(&b, 17);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2");
+    const sbit_value_id neg = build_unary(&b, "Neg", "neg", input);
+    const sbit_value_id abs = build_unary(&b, "Abs", "abs", neg);
+    const sbit_value_id last = build_unary(&b, "Neg", "last", abs);
+    build_output(&b, last);
+    memset(&desc, 0, sizeof desc);
+    memset(&log, 0, sizeof log);
+    desc.tap_fn = log_tap;
+    desc.tap_user = &log;
+    desc.tap_all = true;
+    sbit_session *session = session_of(&b, &desc);
+    if (session != NULL) {
+        set_floats(session, "x", "2", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(log.count, 4);
+        CHECK_EQ_I64(log.ids[0], input.idx);
+        CHECK_EQ_I64(log.ids[1], neg.idx);
+        CHECK_EQ_I64(log.ids[2], abs.idx);
+        CHECK_EQ_I64(log.ids[3], last.idx);
+        CHECK_NEAR(log.first[0], -2.0, 0.0);
+        CHECK_NEAR(log.first[1], 2.0, 0.0);
+        CHECK_NEAR(log.first[3], -2.0, 0.0);
+        memset(&log, 0, sizeof log);
+        log.stop_at = 2;
+        CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_CANCELLED, b.error);
+        CHECK_EQ_I64(log.count, 2);
+        CHECK(sbit_session_result(session, 0) == NULL);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(only_what_the_outputs_need_is_run)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[4];
+    static const float x[2] = {-2.0f, 3.0f}, want[2] = {2.0f, -3.0f};
+    build_begin(&b, 17);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2");
+    const sbit_value_id other = build_input(&b, "other", SBIT_F32, "2");
+    const sbit_value_id neg = build_unary(&b, "Neg", "neg", input);
+    build_output(&b, build_binary(&b, "Add", "sum", neg, other));
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = &neg;
+    desc.output_count = 1;
+    desc.profile = true;
+    sbit_session *session = session_of(&b, &desc);
+    if (session != NULL) {
+        CHECK_EQ_I64(sbit_session_input_count(session), 1);
+        CHECK_STR(sbit_session_input(session, 0)->name, "x");
+        CHECK_EQ_I64(sbit_session_output_count(session), 1);
+        CHECK_STR(sbit_session_output(session, 0)->name, "neg");
+        set_floats(session, "x", "2", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        check_floats(floats_of(session, 0), want, 2, 0.0);
+        CHECK_EQ_I64(sbit_session_profile(session, nodes, 4), 1);
+        CHECK_EQ_I64(nodes[0].runs, 1);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* ---- shapes */
+
+TEST(the_batch_may_change_between_runs)
+{
+    build b;
+    sbit_op_row row = plain_row("PlusOne", infer_same, run_plus_one);
+    float x[12], want[12];
+    build_begin(&b, 17);
+    row.prepare = prepare_plus_one;
+    plus_one.prepares = plus_one.runs = 0;
+    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "N,3");
+    build_output(&b, build_unary(&b, "Relu", "relu", user_unary(&b, "PlusOne", "plus", input)));
+    sbit_session *session = session_of(&b, NULL);
+    static const char *const shapes[] = {"1,3", "4,3", "4,3", "2,3"};
+    static const int counts[] = {3, 12, 12, 6};
+    for (int i = 0; session != NULL && i < 4; i++) {
+        fill(x, counts[i], (uint64_t)i);
+        for (int k = 0; k < counts[i]; k++) {
+            want[k] = x[k] + 1.0f > 0.0f ? x[k] + 1.0f : 0.0f;
+        }
+        set_floats(session, "x", shapes[i], x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], counts[i] / 3);
+        check_floats(floats_of(session, 0), want, counts[i], 0.0);
+    }
+    CHECK_EQ_I64(plus_one.prepares, 3); /* not for the same shape again */
+    CHECK_EQ_I64(plus_one.runs, 4);
+    if (session != NULL) {
+        sbit_session_memory memory;
+        sbit_session_memory_of(session, &memory);
+        CHECK_EQ_I64(memory.state_bytes, 100); /* kept over the plans */
+        CHECK_EQ_I64(memory.scratch_bytes, 1000);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(inputs_are_checked_against_their_declarations)
+{
+    build b;
+    static const float data[64] = {0};
+    sbit_tensor tensor;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "left", SBIT_F32, "rows,2");
+    const sbit_value_id y = build_input(&b, "right", SBIT_F32, "rows,2");
+    build_output(&b, build_binary(&b, "Add", "sum", x, y));
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK_CONTAINS(b.error.message, "'left', 'right'");
+        tensor = build_tensor(SBIT_F32, "3,2", data);
+        CHECK_STATUS(sbit_session_set_input(session, "lift", &tensor, &b.error),
+                     SBIT_ERR_NOT_FOUND, b.error);
+        CHECK_CONTAINS(b.error.message, "'left', 'right'");
+        CHECK_STATUS(sbit_session_set_input(session, "sum", &tensor, &b.error), SBIT_ERR_NOT_FOUND,
+                     b.error);
+        tensor = build_tensor(SBIT_F32, "3,4", data);
+        CHECK_STATUS(sbit_session_set_input(session, "left", &tensor, &b.error), SBIT_ERR_SHAPE,
+                     b.error);
+        CHECK_CONTAINS(b.error.message, "float32[rows,2]");
+        CHECK_CONTAINS(b.error.message, "float32[3,4]");
+        tensor = build_tensor(SBIT_F64, "3,2", data);
+        CHECK_STATUS(sbit_session_set_input(session, "left", &tensor, &b.error), SBIT_ERR_SHAPE,
+                     b.error);
+        tensor = build_tensor(SBIT_F32, "3,2,1", data);
+        CHECK_STATUS(sbit_session_set_input(session, "left", &tensor, &b.error), SBIT_ERR_SHAPE,
+                     b.error);
+        tensor = build_tensor(SBIT_F32, "3,2", NULL);
+        CHECK_STATUS(sbit_session_set_input(session, "left", &tensor, &b.error),
+                     SBIT_ERR_INVALID_ARGUMENT, b.error);
+        set_floats(session, "left", "3,2", data);
+        set_floats(session, "right", "4,2", data);
+        CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_SHAPE, b.error);
+        CHECK_CONTAINS(b.error.message, "'rows' is 3 in input 'left', but 4 in input 'right'");
+        set_floats(session, "right", "3,2", data);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(an_empty_batch_runs)
+{
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3");
+    build_output(&b, build_binary(&b, "MatMul", "product", build_unary(&b, "Relu", "relu", x),
+                                  build_weights(&b, "w", "3,5", 1)));
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        const sbit_tensor empty = build_tensor(SBIT_F32, "0,3", NULL);
+        CHECK_OK(sbit_session_set_input(session, "x", &empty, &b.error), b.error);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 0);
+        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[1], 5);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* The number of positive values decides the shapes behind it; everything there resolves itself. */
+TEST(shapes_may_depend_on_data)
+{
+    build b;
+    sbit_op_row positive = plain_row("Positive", infer_positive, run_positive);
+    sbit_op_row plus = plain_row("PlusOne", infer_same, run_plus_one);
+    sbit_value_id outs[2];
+    static const float first[4] = {1, -2, 3, 4}, second[4] = {-1, -2, -3, 5};
+    static const float want_first[3] = {2, 4, 5}, want_second[1] = {6};
+    build_begin(&b, 17);
+    positive.flags = SBIT_OP_DYNAMIC;
+    plus.prepare = prepare_plus_one;
+    plus_one.prepares = 0;
+    CHECK_OK(sbit_register_operator(b.ctx, &positive, &b.error), b.error);
+    CHECK_OK(sbit_register_operator(b.ctx, &plus, &b.error), b.error);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "4");
+    build_node_outputs(&b, "test", "Positive", "positive", &x, 1, NULL, 0, outs, 2);
+    build_output(&b, build_unary(&b, "Relu", "relu", user_unary(&b, "PlusOne", "plus", outs[0])));
+    build_output(&b, outs[1]);
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        sbit_session_memory memory;
+        set_floats(session, "x", "4", first);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 3);
+        CHECK_EQ_I64(*(const int64_t *)sbit_session_result(session, 1)->tensor.data, 3);
+        check_floats(floats_of(session, 0), want_first, 3, 0.0);
+        set_floats(session, "x", "4", second);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 1);
+        check_floats(floats_of(session, 0), want_second, 1, 0.0);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(plus_one.prepares, 2); /* once for each shape */
+        sbit_session_memory_of(session, &memory);
+        CHECK_EQ_I64(memory.dynamic_bytes, 3 * 12 + 8); /* three values of 3 floats, one int64 */
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* ---- constants */
+
+TEST(what_is_made_of_constants_is_computed_once)
+{
+    build b;
+    sbit_op_row row = plain_row("PlusOne", infer_same, run_plus_one);
+    static const float data[4] = {1, 2, 3, 4}, x[2] = {1, 10}, want[2] = {2 + 40, 3 + 50};
+    build_begin(&b, 17);
+    row.prepare = prepare_plus_one;
+    plus_one.runs = 0;
+    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    const sbit_value_id w =
+        user_unary(&b, "PlusOne", "plus", build_constant(&b, "w", SBIT_F32, "2,2", data));
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "N,2");
+    build_output(&b, build_binary(&b, "MatMul", "product", input, w));
+    sbit_session *session = session_of(&b, NULL);
+    for (int i = 0; session != NULL && i < 3; i++) {
+        static const float twice[4] = {1, 10, 1, 10};
+        set_floats(session, "x", i == 1 ? "2,2" : "1,2", i == 1 ? twice : x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        check_floats(floats_of(session, 0), want, 2, 1e-5);
+    }
+    CHECK_EQ_I64(plus_one.runs, 1);
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(inputs_with_a_default_can_be_overridden)
+{
+    build b;
+    static const float w[1] = {2}, other[1] = {5}, x[1] = {3};
+    build_begin(&b, 17);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "1,1");
+    const sbit_value_id weights = build_constant(&b, "w", SBIT_F32, "1,1", w);
+    CHECK_OK(sbit_graph_set_input(b.graph, weights, true, &b.error), b.error);
+    build_output(&b, build_binary(&b, "MatMul", "product", input,
+                                  build_unary(&b, "Neg", "neg", weights)));
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        CHECK_EQ_I64(sbit_session_input_count(session), 1);
+        set_floats(session, "x", "1,1", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_NEAR(floats_of(session, 0)[0], -6.0, 0.0);
+        set_floats(session, "w", "1,1", other);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_NEAR(floats_of(session, 0)[0], -15.0, 0.0);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* ---- bodies: a row of the test that runs its body `times` times on (state) */
+
+static sbit_status infer_repeat(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_attr *body = sbit_node_attr(call->node, "body");
+    return call->infer_body(call, body->g, call->in_type, call->out_type[0], error);
+}
+
+static sbit_status run_repeat(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t times = sbit_node_int(call->node, "times", 1);
+    const sbit_attr *body = sbit_node_attr(call->node, "body");
+    const sbit_value *in = call->in_value[0];
+    sbit_value state;
+    for (int64_t i = 0; i < times; i++) {
+        const sbit_status status = call->run_body(call, body->g, &in, 1, &state, 1, error);
+        if (status != SBIT_OK) {
+            return status;
+        }
+        in = &state;
+    }
+    return call->copy_output(call, 0, -1, in, error);
+}
+
+/* A model whose node "test.Repeat" has the body y = op(x) + c, where c is the model's input or
+ * initializer. */
+static sbit_graph *load_repeat(build *b, bool constant, int64_t times, const char *op)
+{
+    sbit_onnx_doc *doc = NULL;
+    sbit_onnx_model *model;
+    sbit_graph *graph = NULL;
+    if (!CHECK_OK(sbit_onnx_create(NULL, &doc, &b->error), b->error)) {
+        return NULL;
+    }
+    model = sbit_onnx_doc_model(doc);
+#define NEW(type, count) (type *)sbit_onnx_alloc(doc, count, sizeof(type))
+#define TEXT(message, field, member, value)                                                        \
+    do {                                                                                           \
+        sbit_str text_;                                                                            \
+        text_.data = value;                                                                        \
+        text_.size = strlen(value);                                                                \
+        SBIT_ONNX_SET(message, field, member, text_);                                              \
+    } while (0)
+    SBIT_ONNX_SET(model, SBIT_ONNX_MODEL_IR_VERSION, ir_version, 8);
+    model->opset_import = NEW(sbit_onnx_opset_id, 2);
+    model->opset_import_count = 2;
+    TEXT(&model->opset_import[0], SBIT_ONNX_OPSET_ID_DOMAIN, domain, "");
+    SBIT_ONNX_SET(&model->opset_import[0], SBIT_ONNX_OPSET_ID_VERSION, version, 17);
+    TEXT(&model->opset_import[1], SBIT_ONNX_OPSET_ID_DOMAIN, domain, "test");
+    SBIT_ONNX_SET(&model->opset_import[1], SBIT_ONNX_OPSET_ID_VERSION, version, 1);
+    model->graph = NEW(sbit_onnx_graph, 1);
+    TEXT(model->graph, SBIT_ONNX_GRAPH_NAME, name, "main");
+    sbit_onnx_graph *body = NEW(sbit_onnx_graph, 1);
+    TEXT(body, SBIT_ONNX_GRAPH_NAME, name, "body");
+    sbit_onnx_graph *graphs[2] = {model->graph, body};
+    static const char *const names[2][2] = {{"x", "y"}, {"in", "out"}};
+    for (int g = 0; g < 2; g++) {
+        sbit_onnx_value_info *infos = NEW(sbit_onnx_value_info, 3);
+        for (int i = 0; i < 3; i++) {
+            TEXT(&infos[i], SBIT_ONNX_VALUE_INFO_NAME, name, i < 2 ? names[g][i] : "c");
+            infos[i].type = NEW(sbit_onnx_type, 1);
+            infos[i].type->tensor_type = NEW(sbit_onnx_type_tensor, 1);
+            SBIT_ONNX_SET(infos[i].type->tensor_type, SBIT_ONNX_TYPE_TENSOR_ELEM_TYPE, elem_type,
+                          SBIT_F32);
+        }
+        sbit_onnx_value_info *inputs = NEW(sbit_onnx_value_info, 2);
+        inputs[0] = infos[0];
+        inputs[1] = infos[2];
+        graphs[g]->input = inputs;
+        graphs[g]->input_count = g == 0 && !constant ? 2 : 1;
+        graphs[g]->output = &infos[1];
+        graphs[g]->output_count = 1;
+    }
+    if (constant) {
+        sbit_onnx_tensor *c = NEW(sbit_onnx_tensor, 1);
+        TEXT(c, SBIT_ONNX_TENSOR_NAME, name, "c");
+        SBIT_ONNX_SET(c, SBIT_ONNX_TENSOR_DATA_TYPE, data_type, SBIT_F32);
+        c->float_data = NEW(float, 1);
+        c->float_data[0] = 1.0f;
+        c->float_data_count = 1;
+        model->graph->initializer = c;
+        model->graph->initializer_count = 1;
+    }
+    body->node = NEW(sbit_onnx_node, 2);
+    body->node_count = 2;
+    for (int i = 0; i < 2; i++) {
+        sbit_str *io = NEW(sbit_str, 3);
+        static const char *const io_names[2][3] = {{"in", "mid", ""}, {"mid", "c", "out"}};
+        for (int k = 0; k < 3; k++) {
+            io[k].data = io_names[i][k];
+            io[k].size = strlen(io_names[i][k]);
+        }
+        body->node[i].input = io;
+        body->node[i].input_count = i == 0 ? 1 : 2;
+        body->node[i].output = &io[i + 1];
+        body->node[i].output_count = 1;
+        TEXT(&body->node[i], SBIT_ONNX_NODE_OP_TYPE, op_type, i == 0 ? op : "Add");
+        if (i == 0 && strcmp(op, "Relu") != 0) {
+            TEXT(&body->node[i], SBIT_ONNX_NODE_DOMAIN, domain, "test");
+        }
+    }
+    sbit_onnx_node *node = NEW(sbit_onnx_node, 1);
+    sbit_str *io = NEW(sbit_str, 2);
+    io[0] = model->graph->input[0].name;
+    io[1] = model->graph->output[0].name;
+    node->input = &io[0];
+    node->output = &io[1];
+    node->input_count = node->output_count = 1;
+    TEXT(node, SBIT_ONNX_NODE_OP_TYPE, op_type, "Repeat");
+    TEXT(node, SBIT_ONNX_NODE_DOMAIN, domain, "test");
+    TEXT(node, SBIT_ONNX_NODE_NAME, name, "repeat");
+    node->attribute = NEW(sbit_onnx_attribute, 2);
+    node->attribute_count = 2;
+    TEXT(&node->attribute[0], SBIT_ONNX_ATTRIBUTE_NAME, name, "body");
+    SBIT_ONNX_SET(&node->attribute[0], SBIT_ONNX_ATTRIBUTE_TYPE, type, SBIT_ONNX_ATTR_GRAPH);
+    node->attribute[0].g = body;
+    TEXT(&node->attribute[1], SBIT_ONNX_ATTRIBUTE_NAME, name, "times");
+    SBIT_ONNX_SET(&node->attribute[1], SBIT_ONNX_ATTRIBUTE_TYPE, type, SBIT_ONNX_ATTR_INT);
+    SBIT_ONNX_SET(&node->attribute[1], SBIT_ONNX_ATTRIBUTE_I, i, times);
+    model->graph->node = node;
+    model->graph->node_count = 1;
+#undef NEW
+#undef TEXT
+    CHECK_OK(sbit_graph_import(b->ctx, doc, &graph, &b->error), b->error);
+    return graph;
+}
+
+TEST(bodies_run_many_times_on_one_plan)
+{
+    for (int constant = 0; constant < 2; constant++) {
+        build b;
+        sbit_op_row repeat = plain_row("Repeat", infer_repeat, run_repeat);
+        sbit_op_row plus = plain_row("PlusOne", infer_same, run_plus_one);
+        static const float x[3] = {1, 2, 3}, c[1] = {1};
+        sbit_session_memory memory;
+        build_begin(&b, 17);
+        repeat.flags = SBIT_OP_BODY | SBIT_OP_DYNAMIC;
+        plus.prepare = prepare_plus_one;
+        plus_one.prepares = plus_one.runs = 0;
+        CHECK_OK(sbit_register_operator(b.ctx, &repeat, &b.error), b.error);
+        CHECK_OK(sbit_register_operator(b.ctx, &plus, &b.error), b.error);
+        sbit_graph_destroy(b.graph);
+        b.graph = load_repeat(&b, constant == 1, 1000, "PlusOne");
+        sbit_session *session = b.graph != NULL ? session_of(&b, NULL) : NULL;
+        if (session != NULL) {
+            set_floats(session, "x", "3", x);
+            if (constant == 0) {
+                set_floats(session, "c", "", c);
+            }
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            CHECK_NEAR(floats_of(session, 0)[2], 2003.0, 0.0);
+            CHECK_EQ_I64(plus_one.runs, 1000);
+            CHECK_EQ_I64(plus_one.prepares, 1);
+            sbit_session_memory_of(session, &memory);
+            CHECK(memory.dynamic_bytes < 200); /* the loop's state does not pile up */
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            CHECK_EQ_I64(plus_one.prepares, 1);
+            set_floats(session, "x", "2", x);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            CHECK_EQ_I64(plus_one.prepares, 2);
+            CHECK_NEAR(floats_of(session, 0)[1], 2002.0, 0.0);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+}
+
+TEST(inference_goes_into_bodies)
+{
+    build b;
+    sbit_op_row repeat = plain_row("Repeat", infer_repeat, run_repeat);
+    char text[100];
+    build_begin(&b, 17);
+    CHECK_OK(sbit_register_operator(b.ctx, &repeat, &b.error), b.error);
+    sbit_graph_destroy(b.graph);
+    b.graph = load_repeat(&b, true, 1, "Relu");
+    if (b.graph != NULL) {
+        const sbit_value_id x = sbit_graph_input(b.graph, 0);
+        const sbit_type type = build_type(&b, SBIT_F32, "N,5");
+        sbit_graph_set_type(b.graph, x, &type);
+        CHECK_OK(sbit_infer(b.graph, &b.error), b.error);
+        CHECK_STR(build_type_text(&b, sbit_graph_output(b.graph, 0), text, sizeof text),
+                  "float32[N,5]");
+        const sbit_node *node = sbit_graph_node(b.graph, sbit_graph_first(b.graph));
+        const sbit_graph *body = sbit_node_attr(node, "body")->g;
+        const sbit_type *mid = &sbit_graph_value(body, sbit_graph_find_value(body, "mid"))->type;
+        CHECK_EQ_I64(mid->rank, 2);
+        CHECK_EQ_I64(mid->dims[1].value, 5);
+    }
+    build_end(&b);
+}
+
+/* ---- failures */
+
+TEST(unsupported_nodes_are_named_at_once)
+{
+    build b;
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "2");
+    const sbit_value_id fine = build_unary(&b, "Relu", "fine", x);
+    const sbit_value_id first = user_unary(&b, "Foo", "first", fine);
+    build_output(&b, user_unary(&b, "Bar", "second", first));
+    if (!b.failed) {
+        CHECK_STATUS(sbit_session_create(b.graph, NULL, &session, &b.error), SBIT_ERR_UNSUPPORTED,
+                     b.error);
+        CHECK_CONTAINS(b.error.message, "2 nodes");
+        CHECK_CONTAINS(b.error.message, "test::Foo 'first' (no such operator)");
+        CHECK_CONTAINS(b.error.message, "test::Bar 'second' (no such operator)");
+        CHECK(session == NULL);
+        memset(&desc, 0, sizeof desc); /* but what does not need them runs */
+        desc.outputs = &fine;
+        desc.output_count = 1;
+        session = session_of(&b, &desc);
+        CHECK(session != NULL);
+        sbit_session_destroy(session);
+    }
+    build_end(&b);
+}
+
+TEST(a_failing_node_is_named)
+{
+    build b;
+    const sbit_op_row row = plain_row("Fails", infer_same, run_fails);
+    static const float x[2] = {1, 2};
+    build_begin(&b, 17);
+    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2");
+    build_output(&b, user_unary(&b, "Fails", "culprit", input));
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        set_floats(session, "x", "2", x);
+        CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_NUMERIC, b.error);
+        CHECK_STR(b.error.message, "test::Fails 'culprit': a value is not finite");
+        CHECK_STR(b.error.where, "culprit");
+        CHECK_STATUS(sbit_session_run(session, NULL), SBIT_ERR_NUMERIC, b.error);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* A graph with all kinds of storage; the n-th allocation fails, for all n. */
+static sbit_status build_and_run(test_heap *heap, int64_t fail_at, bool *recovered)
+{
+    build b;
+    sbit_ctx_desc desc;
+    static sbit_op_row positive, plus;
+    static const int64_t zero = 0, pads[4] = {1, 1, 1, 1};
+    static float x[2 * 3 * 4 * 4];
+    const sbit_attr attr = build_ints("pads", pads, 4);
+    sbit_value_id in[2], outs[2];
+    sbit_session *session = NULL;
+    memset(&b, 0, sizeof b);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc_fn = test_heap_alloc;
+    desc.allocator.realloc_fn = test_heap_realloc;
+    desc.allocator.free_fn = test_heap_free;
+    desc.allocator.user = heap;
+    CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
+    CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error);
+    positive = plain_row("Positive", infer_positive, run_positive);
+    positive.flags = SBIT_OP_DYNAMIC;
+    plus = plain_row("PlusOne", infer_same, run_plus_one);
+    plus.prepare = prepare_plus_one;
+    CHECK_OK(sbit_register_operator(b.ctx, &positive, &b.error), b.error);
+    CHECK_OK(sbit_register_operator(b.ctx, &plus, &b.error), b.error);
+    in[0] = build_input(&b, "x", SBIT_F32, "N,3,4,4");
+    in[1] = user_unary(&b, "PlusOne", "folded", build_weights(&b, "w", "3,3,3,3", 1));
+    const sbit_value_id conv = build_node(&b, "Conv", "conv", in, 2, &attr, 1);
+    const sbit_value_id relu = build_unary(&b, "Relu", "relu", conv);
+    build_node_outputs(&b, "test", "Positive", "positive", &relu, 1, NULL, 0, outs, 2);
+    build_output(&b, user_unary(&b, "PlusOne", "late", outs[0]));
+    const sbit_value_id shape = build_unary(&b, "Shape", "shape", x[0] > 2.0f ? conv : in[0]);
+    build_output(&b, build_binary(&b, "Gather", "gather", shape,
+                                  build_constant(&b, "zero", SBIT_I64, "", &zero)));
+    build_output(&b, build_binary(&b, "Reshape", "view", relu, shape));
+    fill(x, 2 * 3 * 4 * 4, 1);
+    const sbit_tensor tensor = build_tensor(SBIT_F32, "2,3,4,4", x);
+    heap->count = 0;
+    heap->fail_at = fail_at;
+    sbit_status status = sbit_session_create(b.graph, NULL, &session, &b.error);
+    if (status == SBIT_OK) {
+        CHECK_OK(sbit_session_set_input(session, "x", &tensor, &b.error), b.error);
+        status = sbit_session_run(session, &b.error);
+        *recovered = status == SBIT_OK || sbit_session_run(session, &b.error) == SBIT_OK;
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+    return status;
+}
+
+TEST(every_allocation_may_fail)
+{
+    for (int64_t n = 1; n < 2000; n++) {
+        test_heap heap;
+        bool recovered = true;
+        memset(&heap, 0, sizeof heap);
+        const sbit_status status = build_and_run(&heap, n, &recovered);
+        CHECK_EQ_I64(heap.live_bytes, 0);
+        CHECK_MSG(recovered, "the session is not usable after allocation %lld failed",
+                  (long long)n);
+        if (status == SBIT_OK) {
+            CHECK(n > 10);
+            return;
+        }
+        if (!CHECK_EQ_I64(status, SBIT_ERR_OUT_OF_MEMORY)) {
+            return;
+        }
+    }
+    CHECK_MSG(false, "too many allocations");
+}
+
+/* ---- threads */
+
+TEST(results_do_not_depend_on_the_number_of_threads)
+{
+    static float results[3][2 * 16 * 12 * 12];
+    for (int i = 0; i < 3; i++) {
+        build b;
+        sbit_ctx_desc desc;
+        static float x[2 * 8 * 12 * 12];
+        static const int64_t pads[4] = {1, 1, 1, 1};
+        const sbit_attr attr = build_ints("pads", pads, 4);
+        sbit_value_id in[2];
+        memset(&b, 0, sizeof b);
+        memset(&desc, 0, sizeof desc);
+        desc.threads = 1 << i;
+        CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
+        CHECK_OK(sbit_graph_create(b.ctx, 17, &b.graph, &b.error), b.error);
+        in[0] = build_input(&b, "x", SBIT_F32, "2,8,12,12");
+        in[1] = build_weights(&b, "w", "16,8,3,3", 1);
+        const sbit_value_id conv = build_node(&b, "Conv", "conv", in, 2, &attr, 1);
+        build_output(&b, build_unary(&b, "Relu", "relu", conv));
+        sbit_session *session = session_of(&b, NULL);
+        if (session != NULL) {
+            fill(x, 2 * 8 * 12 * 12, 5);
+            set_floats(session, "x", "2,8,12,12", x);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            memcpy(results[i], floats_of(session, 0), sizeof results[i]);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+    CHECK_MEM(results[0], results[1], sizeof results[0]);
+    CHECK_MEM(results[0], results[2], sizeof results[0]);
+}
