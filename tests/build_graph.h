@@ -117,8 +117,8 @@ TEST_FN sbit_tensor build_tensor(sbit_dtype dtype, const char *dims, const void 
     return tensor;
 }
 
-TEST_FN sbit_value_id build_constant(build *b, const char *name, sbit_dtype dtype,
-                                     const char *dims, const void *data)
+TEST_FN sbit_value_id build_constant(build *b, const char *name, sbit_dtype dtype, const char *dims,
+                                     const void *data)
 {
     const sbit_tensor tensor = build_tensor(dtype, dims, data);
     sbit_value_id id = {0};
@@ -183,14 +183,13 @@ TEST_FN sbit_value_id build_node(build *b, const char *op_type, const char *name
     return output;
 }
 
-TEST_FN sbit_value_id build_unary(build *b, const char *op_type, const char *name,
-                                  sbit_value_id x)
+TEST_FN sbit_value_id build_unary(build *b, const char *op_type, const char *name, sbit_value_id x)
 {
     return build_node(b, op_type, name, &x, 1, NULL, 0);
 }
 
-TEST_FN sbit_value_id build_binary(build *b, const char *op_type, const char *name,
-                                   sbit_value_id x, sbit_value_id y)
+TEST_FN sbit_value_id build_binary(build *b, const char *op_type, const char *name, sbit_value_id x,
+                                   sbit_value_id y)
 {
     const sbit_value_id inputs[2] = {x, y};
     return build_node(b, op_type, name, inputs, 2, NULL, 0);
@@ -248,10 +247,9 @@ TEST_FN const char *build_type_text(const build *b, sbit_value_id id, char *text
             used += (size_t)snprintf(text + used, size - used, "%s%lld", i > 0 ? "," : "",
                                      (long long)dim.value);
         } else {
-            used += (size_t)snprintf(text + used, size - used, "%s%s", i > 0 ? "," : "",
-                                     dim.symbol == SBIT_SYMBOL_ANY
-                                         ? "?"
-                                         : sbit_graph_symbol_name(b->graph, dim.symbol));
+            used += (size_t)snprintf(
+                text + used, size - used, "%s%s", i > 0 ? "," : "",
+                dim.symbol == SBIT_SYMBOL_ANY ? "?" : sbit_graph_symbol_name(b->graph, dim.symbol));
         }
     }
     snprintf(text + used, used < size ? size - used : 0, "]");

@@ -21,7 +21,6 @@
 
 #define SECONDS_PER_TEST 60
 #define MAX_TESTS 4000
-#define MAX_VALUES 64
 
 typedef enum outcome_kind {
     PASS,
@@ -88,8 +87,7 @@ static bool items_of(sbit_onnx_doc *doc, const sbit_onnx_sequence *source, sbit_
     return true;
 }
 
-static bool load_value(const char *path, const sbit_type *type, sbit_value *out,
-                       sbit_error *error)
+static bool load_value(const char *path, const sbit_type *type, sbit_value *out, sbit_error *error)
 {
     sbit_onnx_read_desc desc;
     sbit_onnx_doc *doc = NULL;
@@ -173,9 +171,8 @@ static bool same_element(const sbit_tensor *a, const sbit_tensor *b, int64_t i)
         const size_t each = (size_t)bits / 8;
         const char *x = (const char *)a->data + (size_t)i * each;
         const char *y = (const char *)b->data + (size_t)i * each;
-        return memcmp(x, y, each) == 0 ||
-               (float8_is_nan(a->dtype, (unsigned char)*x) &&
-                float8_is_nan(a->dtype, (unsigned char)*y));
+        return memcmp(x, y, each) == 0 || (float8_is_nan(a->dtype, (unsigned char)*x) &&
+                                           float8_is_nan(a->dtype, (unsigned char)*y));
     }
     return number_at(a, i) == number_at(b, i);
 }
@@ -340,7 +337,8 @@ static outcome run_forked(const char *folder)
     if (!complete) {
         return WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM
                    ? result(FAIL, "took longer than %d seconds", SECONDS_PER_TEST)
-                   : result(FAIL, "crashed with signal %d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+                   : result(FAIL, "crashed with signal %d",
+                            WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     }
     return out;
 }
@@ -357,8 +355,7 @@ static int by_name(const void *a, const void *b)
 
 static void find_tests(const char *root, const char *part)
 {
-    static const char *const groups[] = {"node", "simple", "pytorch-converted",
-                                         "pytorch-operator"};
+    static const char *const groups[] = {"node", "simple", "pytorch-converted", "pytorch-operator"};
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         char path[1100];
         snprintf(path, sizeof path, "%s/%s", root, groups[g]);
@@ -400,12 +397,11 @@ int main(int argc, char **argv)
     size_t size = 0;
     test_checkout("tests/conformance_known.txt", path, sizeof path);
     const char *known = (const char *)test_read_file(path, &size);
-    FILE *report = part == NULL ? fopen(test_checkout("tests/build/conformance.txt", path,
-                                                      sizeof path)
-                                            ? path
-                                            : path,
-                                        "w")
-                                : NULL;
+    FILE *report =
+        part == NULL
+            ? fopen(test_checkout("tests/build/conformance.txt", path, sizeof path) ? path : path,
+                    "w")
+            : NULL;
     find_tests(root, part);
     if (test_count == 0 && part == NULL) {
         test_skip(true, "no backend data (SPARSEBIT_BACKEND)");

@@ -227,6 +227,67 @@ TEST(gemm_tile)
     }
 }
 
+static void check_conv_tile(const sbit_kernels *kernels, int64_t m, int64_t n_left,
+                            int64_t n_right, int64_t k, int64_t turn)
+{
+    const int64_t tm = kernels->tile_m, half = kernels->tile_n / 2, ldc = 2 * half + turn % 4;
+    const int64_t b_size = 200 + half, c_size = m * ldc;
+    const bool add = turn % 2 != 0, with_bias = turn % 3 != 0;
+    const float *a = random_floats(0, tm * k), *bias = random_floats(2, m);
+    const float *b = random_floats(1, b_size), *residual = random_floats(3, c_size);
+    float *c = random_floats(4, c_size), *before = random_floats(5, c_size);
+    memcpy(c, before, (size_t)c_size * sizeof(float));
+    int32_t *offsets = (int32_t *)fenced(6, (size_t)k * sizeof(int32_t), false);
+    for (int64_t p = 0; p < k; p++) {
+        offsets[p] = (int32_t)random_below(101);
+    }
+    /* left and right begin anywhere in b, and change places in c */
+    const int64_t at[2] = {random_below(101), 100}, to[2] = {turn % 5 < 2 ? 0 : n_right,
+                                                            turn % 5 < 2 ? n_left : 0};
+    const int64_t n[2] = {n_left, n_right};
+    const sbit__epilogue ep = epilogue_number(turn, turn % 7 < 3 ? residual + to[0] : NULL);
+    const sbit__epilogue *used = turn % 11 != 0 ? &ep : NULL;
+    kernels->f32_conv_tile(m, k, a, offsets, b + at[0], b + at[1], c + to[0], n_left, c + to[1],
+                           n_right, ldc, add, with_bias ? bias : NULL, used);
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = n_left + n_right; j < ldc; j++) {
+            CHECK(same_float(c[i * ldc + j], before[i * ldc + j]));
+        }
+        for (int64_t j = 0; j < n_left + n_right; j++) {
+            const int side = j >= to[0] && j < to[0] + n[0] ? 0 : 1;
+            double sum = add ? (double)before[i * ldc + j] : 0.0, size = 1.0;
+            for (int64_t p = 0; p < k; p++) {
+                const double term = (double)a[p * tm + i] *
+                                    (double)b[at[side] + offsets[p] + j - to[side]];
+                sum += term;
+                size += fabs(term);
+            }
+            sum += with_bias ? (double)bias[i] : 0.0;
+            sum += used != NULL && ep.residual != NULL ? (double)residual[i * ldc + j] : 0.0;
+            CHECK_NEAR((double)c[i * ldc + j], activate(sum, used), 1e-6 * size);
+        }
+    }
+}
+
+TEST(conv_tile)
+{
+    static const int64_t depths[] = {1, 2, 9, 70};
+    EACH_ISA(isa, kernels)
+    {
+        const int64_t half = kernels->tile_n / 2;
+        int64_t turn = 0;
+        for (int64_t m = 1; m <= kernels->tile_m; m++) {
+            for (int64_t n = 1; n <= half; n++) {
+                for (size_t d = 0; d < SBIT__COUNT_OF(depths); d++, turn++) {
+                    check_conv_tile(kernels, m, n, turn % 3 == 0 ? 0 : half, depths[d], turn);
+                    check_conv_tile(kernels, m, half, n, depths[d], turn);
+                    check_conv_tile(kernels, m, n, 1 + turn % half, depths[d], turn);
+                }
+            }
+        }
+    }
+}
+
 static double unary(sbit__unary op, double x)
 {
     const double gate = x / 6.0 + 0.5;

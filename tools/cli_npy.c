@@ -220,8 +220,8 @@ static bool cli_npy_write_header(FILE *file, const char *descr, const sbit_tenso
     char dims[200] = "", header[400];
     for (int32_t i = 0; i < tensor->rank; i++) {
         const size_t at = strlen(dims);
-        snprintf(dims + at, sizeof dims - at, "%lld,%s", (long long)tensor->dims[i],
-                 i + 1 < tensor->rank ? " " : "");
+        snprintf(dims + at, sizeof dims - at, "%lld%s", (long long)tensor->dims[i],
+                 i + 1 < tensor->rank ? ", " : tensor->rank == 1 ? "," : "");
     }
     const uint16_t probe = 1;
     const char order = descr[1] == '1' ? '|' : *(const unsigned char *)&probe == 1 ? '<' : '>';

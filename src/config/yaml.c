@@ -467,6 +467,9 @@ static bool sbit__yaml_at_key(const sbit__yaml_cursor *c)
 {
     sbit__yaml_cursor probe = *c;
     const char ch = sbit__yaml_peek(c, 0);
+    if (ch == '[' || ch == '{') {
+        return false; /* a flow collection, whatever stands in it */
+    }
     if (ch == '\'' || ch == '"') {
         probe.at++;
         while (!sbit__yaml_at_end(&probe) && *probe.at != '\n' && *probe.at != ch) {

@@ -45,8 +45,7 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         /* Sessions read the graph only, but their public face takes it writable. */
         sbit_graph *writable = NULL;
         memcpy(&writable, &graph, sizeof writable);
-        SBIT__TRY(
-            sbit__session_make(writable, NULL, session, node, &body->session, error));
+        SBIT__TRY(sbit__session_make(writable, NULL, session, node, &body->session, error));
     }
     *out = body->session;
     return SBIT_OK;
@@ -89,8 +88,8 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
         result->next = node->results;
         result->call = node->body_calls;
         node->results = result;
-        SBIT__TRY(sbit__value_copy(session, &result->blocks,
-                                   &body->values[body->outputs[i].idx], &outputs[i], error));
+        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx],
+                                   &outputs[i], error));
         result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
                                                           : (const void *)outputs[i].items;
     }
@@ -103,9 +102,8 @@ static void sbit__body_mark(sbit__exec_node *node, const sbit_value *const *inpu
     for (sbit__body_result *r = node->results; r != NULL && r->call + 1 == node->body_calls;
          r = r->next) {
         for (size_t i = 0; i < count; i++) {
-            const void *key = inputs[i]->kind == SBIT_KIND_TENSOR
-                                  ? inputs[i]->tensor.data
-                                  : (const void *)inputs[i]->items;
+            const void *key = inputs[i]->kind == SBIT_KIND_TENSOR ? inputs[i]->tensor.data
+                                                                  : (const void *)inputs[i]->items;
             r->consumed = r->consumed || (key != NULL && key == r->key);
         }
     }

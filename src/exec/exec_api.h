@@ -48,8 +48,9 @@ SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session);
 SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session,
                                                          size_t index);
 
-/* Lends a tensor until the next sbit_session_run returns. By name also inputs with a default value
- * can be set. Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
+/* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
+ * runs after that, which read it again. By name also inputs with a default value can be set.
+ * Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
  * differs from the declaration; says both). */
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
                                                  const sbit_tensor *tensor, sbit_error *error);
@@ -63,7 +64,7 @@ typedef struct sbit_session_memory {
     size_t activation_bytes; /* the shared block: peak of live values */
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
-    size_t state_bytes;      /* packed weights and other per-node state */
+    size_t state_bytes;      /* packed weights, values made of constants, other per-node state */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
@@ -72,7 +73,8 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
 /* Result `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
 SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index);
 
-/* With desc.profile: nanoseconds and runs per node since creation. */
+/* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
+ * when the session plans (made of constants or of shapes) has no runs. Returns how many there are. */
 typedef struct sbit_node_profile {
     sbit_node_id node;
     uint64_t nanoseconds, runs;

@@ -35,9 +35,9 @@ typedef struct sbit__exec_value {
     uint32_t root;       /* the value whose memory this one has; itself if not shared */
     int32_t first, last; /* steps that make and last use it; of a root: all that share it */
     size_t offset, bytes;
-    uint32_t uses;       /* by nodes that are steps, by bodies and as results */
-    uint32_t user;       /* idx of the last node that uses it */
-    bool fixed;          /* type and shape were known when the plan was made */
+    uint32_t uses; /* by nodes that are steps, by bodies and as results */
+    uint32_t user; /* idx of the last node that uses it */
+    bool fixed;    /* type and shape were known when the plan was made */
 } sbit__exec_value;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
@@ -94,7 +94,7 @@ typedef struct sbit__step {
     sbit_session *session;
     const sbit_node *node;
     sbit__exec_node *data;
-    sbit_op_call call; /* complete: pointers go to the session's arrays by value */
+    sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
     const sbit_tensor **constant_in; /* call.in for prepare */
     sbit_value_id output;            /* output 0, or what the last fused node gives */
     uint32_t residual;               /* value that is added; 0: none */
@@ -141,6 +141,8 @@ struct sbit_session {
 
     sbit__arena plan_arena;
     bool planned, ran;
+    bool stale;  /* inputs were set that the plan does not hold for */
+    bool forget; /* a constant that plans were built on was overridden */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
     sbit__exec_value *plan; /* by value */
@@ -156,8 +158,7 @@ struct sbit_session {
 /* >>storage (run.c) */
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
-SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list,
-                                   size_t *counter);
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
 /* Bytes of a tensor's elements, strings included; false on overflow. */
 SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes);
 /* Makes `tensor` one of this shape with memory of `dynamic`. */

@@ -48,8 +48,8 @@ static const sbit_node *sbit__fuse_follower(const sbit_session *session, sbit_va
         return NULL;
     }
     node = sbit_graph_node(session->graph, user);
-    if (session->nodes[user.idx].skipped || node->output_count != 1 ||
-        node->outputs[0].idx == 0 || session->nodes[user.idx].capture_count > 0 ||
+    if (session->nodes[user.idx].skipped || node->output_count != 1 || node->outputs[0].idx == 0 ||
+        session->nodes[user.idx].capture_count > 0 ||
         !sbit__type_same(&session->infer.types[node->outputs[0].idx],
                          &session->infer.types[id.idx])) {
         return NULL;
@@ -252,9 +252,9 @@ static bool sbit__fuse_fake_quantize(sbit_session *session, sbit__step *step, sb
     sbit_node_id user;
     user.idx = session->plan[mid.idx].user;
     if (!sbit__fuse_is(q, "QuantizeLinear") || q->input_count < 2 ||
-        session->plan[mid.idx].uses != 1 || session->tapped[mid.idx] ||
-        session->wanted[mid.idx] || types[q->inputs[0].idx].dtype != SBIT_F32 ||
-        sbit_node_attr(q, "precision") != NULL || (row->flags & SBIT_OP_DYNAMIC) != 0) {
+        session->plan[mid.idx].uses != 1 || session->tapped[mid.idx] || session->wanted[mid.idx] ||
+        types[q->inputs[0].idx].dtype != SBIT_F32 || sbit_node_attr(q, "precision") != NULL ||
+        (row->flags & SBIT_OP_DYNAMIC) != 0) {
         return false;
     }
     dq = sbit_graph_node(session->graph, user);
@@ -294,8 +294,7 @@ SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step)
     step->output = step->node->outputs[0];
     if ((fuse & SBIT_FUSE_RESIDUAL) != 0) {
         next = sbit__fuse_follower(session, step->output);
-        const uint32_t other =
-            next != NULL ? sbit__fuse_other(session, next, step->output) : 0;
+        const uint32_t other = next != NULL ? sbit__fuse_other(session, next, step->output) : 0;
         if (other != 0 && !sbit__fuse_leave_to_other(session, step->node, other)) {
             step->residual = other;
             sbit__fuse_join(session, step, next, &last);

@@ -65,23 +65,16 @@ static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t 
     step->alias = input;
 }
 
-/* A view may share memory that is not written to while it lives: the block's, if nothing is
- * written in place behind its back (in-place writers look at the root's last use), constants, and
- * the caller's unless the view is a result, which must outlive the run. */
+/* A view may share any memory that stays put while the plan runs; in-place writers look at the
+ * root's last use. A result that is a view of the caller's memory is copied after the run. */
 static bool sbit__memory_can_view(const sbit_session *session, const sbit__step *step)
 {
     const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
-    const uint32_t root = sbit__memory_root(session, input);
-    const sbit__place place = session->plan[root].place;
-    if ((step->data->row->flags & SBIT_OP_VIEW) == 0 || input == 0 || step->fake_quantize ||
-        session->plan[step->output.idx].place != SBIT__PLACE_BLOCK ||
-        step->call.in_type[0]->dtype != step->call.out_type[0]->dtype) {
-        return false;
-    }
-    if (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED) {
-        return session->plan[step->output.idx].last != SBIT__EXEC_FOREVER;
-    }
-    return place == SBIT__PLACE_BLOCK || place == SBIT__PLACE_CONSTANT;
+    const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
+    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 && !step->fake_quantize &&
+           session->plan[step->output.idx].place == SBIT__PLACE_BLOCK &&
+           step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
+           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
 }
 
 /* Input `input` of the step can be overwritten by its output. */
@@ -235,10 +228,10 @@ static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sb
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 {
     const size_t limit = session->value_limit;
-    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(
-        &session->plan_arena, limit, sizeof(sbit__exec_value *));
-    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(
-        &session->plan_arena, limit, sizeof(sbit__exec_value *));
+    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
+                                                                      sizeof(sbit__exec_value *));
+    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
+                                                                       sizeof(sbit__exec_value *));
     size_t count = 0, bytes = 0;
     if (lives == NULL || placed == NULL) {
         return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));

@@ -9,9 +9,9 @@
 
 #include <stdio.h> /* snprintf */
 
-#define SBIT__PLAN_SMALL 64        /* elements up to which shape arithmetic is run while planning */
-#define SBIT__PLAN_FOLD_GROWTH 8   /* a constant may take this much more than what it is made of */
-#define SBIT__PLAN_FOLD_FREE 4096  /* bytes that a constant may always take */
+#define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
+#define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
+#define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
@@ -116,8 +116,7 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
         const bool known = parent->plan[outer].place == SBIT__PLACE_CONSTANT;
         session->values[idx] = parent->values[outer];
-        infer->types[idx] =
-            sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
+        infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
         infer->known[idx] = known ? &session->values[idx].tensor : NULL;
         session->constant[idx] = parent->constant[outer];
         session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
@@ -210,6 +209,7 @@ static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, b
     }
     sbit__exec_free_state(session, data);
     SBIT__TRY(status);
+    data->folded = forever;
     for (size_t i = 0; i < step->node->output_count; i++) {
         const uint32_t idx = step->node->outputs[i].idx;
         if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
@@ -217,9 +217,10 @@ static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, b
             session->infer.elems[idx] = NULL;
             session->constant[idx] = forever;
             session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        } else if (idx != 0) {
+            data->folded = false; /* a sequence: computed again by the next plan */
         }
     }
-    data->folded = forever;
     return SBIT_OK;
 }
 
@@ -261,8 +262,8 @@ static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node
     }
     for (size_t i = 0; i < node->attr_count; i++) {
         const sbit_attr *attr = &node->attrs[i];
-        has_inputs = has_inputs || (attr->type == SBIT_ONNX_ATTR_GRAPH &&
-                                    sbit_graph_input_count(attr->g) > 0);
+        has_inputs = has_inputs ||
+                     (attr->type == SBIT_ONNX_ATTR_GRAPH && sbit_graph_input_count(attr->g) > 0);
     }
     for (size_t i = 0; has_inputs && i < node->output_count; i++) {
         session->infer.types[node->outputs[i].idx] = sbit__type_unknown();
@@ -361,12 +362,12 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     const uint32_t flags = step->data->row->flags;
     bool inputs_static = true, outputs_static = true;
     for (int32_t i = 0; i < call->input_count; i++) {
-        inputs_static = inputs_static &&
-                        (call->in_type[i] == NULL || sbit__type_static(call->in_type[i]));
+        inputs_static =
+            inputs_static && (call->in_type[i] == NULL || sbit__type_static(call->in_type[i]));
     }
     for (int32_t i = 0; i < call->output_count; i++) {
-        outputs_static = outputs_static &&
-                         (call->out_type[i] == NULL || sbit__type_static(call->out_type[i]));
+        outputs_static =
+            outputs_static && (call->out_type[i] == NULL || sbit__type_static(call->out_type[i]));
     }
     step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
                    call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
@@ -410,9 +411,9 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
         }
         sbit_graph_describe(session->graph, call->node->id, node, sizeof node);
         if (used < sizeof text - 1) {
-            const int n = snprintf(text + used, sizeof text - used, "%s%s (element type %s)",
-                                   count > 0 ? ", " : "", node,
-                                   sbit_dtype_name((int32_t)type->dtype));
+            const int n =
+                snprintf(text + used, sizeof text - used, "%s%s (element type %s)",
+                         count > 0 ? ", " : "", node, sbit_dtype_name((int32_t)type->dtype));
             used += n > 0 ? (size_t)n : 0;
         }
         count++;
@@ -445,8 +446,7 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
     if (session->plan == NULL) {
         return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
     }
-    SBIT__TRY(
-        sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
     SBIT__TRY(sbit__plan_sources(session, error));
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));

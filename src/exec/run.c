@@ -85,8 +85,8 @@ static sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_
 {
     int64_t count = 0;
     if (rank < 0 || rank > SBIT_MAX_RANK) {
-        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a tensor of rank %d; at most %d is possible",
-                          (int)rank, SBIT_MAX_RANK);
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "a tensor of rank %d; at most %d is possible", (int)rank, SBIT_MAX_RANK);
     }
     for (int32_t i = 0; i < rank; i++) {
         if (dims[i] < 0) {
@@ -191,8 +191,7 @@ SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **
     }
     copy.item_count = value->item_count;
     for (int64_t i = 0; i < value->item_count; i++) {
-        SBIT__TRY(
-            sbit__value_copy(session, list, &value->items[i], &copy.items[i], error));
+        SBIT__TRY(sbit__value_copy(session, list, &value->items[i], &copy.items[i], error));
     }
     *out = copy;
     return SBIT_OK;
@@ -372,9 +371,11 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
 {
     sbit__arena *arena = &session->plan_arena;
     const size_t ins = step->node->input_count, outs = step->node->output_count;
-    const sbit_type **in_type = (const sbit_type **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    const sbit_type **in_type =
+        (const sbit_type **)sbit__arena_array(arena, ins + 1, sizeof(void *));
     sbit_type **out_type = (sbit_type **)sbit__arena_array(arena, outs + 1, sizeof(void *));
-    const sbit_tensor **in = (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    const sbit_tensor **in =
+        (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
     sbit_tensor **out = (sbit_tensor **)sbit__arena_array(arena, outs + 1, sizeof(void *));
     const sbit_value **in_value =
         (const sbit_value **)sbit__arena_array(arena, ins + 1, sizeof(void *));
@@ -390,8 +391,7 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
             in_type[i] = &session->infer.types[idx];
             in[i] = &session->values[idx].tensor;
             in_value[i] = &session->values[idx];
-            step->constant_in[i] =
-                session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
+            step->constant_in[i] = session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
         }
     }
     for (size_t i = 0; i < outs; i++) {
@@ -539,8 +539,8 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     }
     status = sbit__infer_node(infer, node->id, error);
     for (size_t i = 0; i < node->input_count + node->output_count; i++) {
-        const uint32_t idx = i < node->input_count ? node->inputs[i].idx
-                                                   : node->outputs[i - node->input_count].idx;
+        const uint32_t idx =
+            i < node->input_count ? node->inputs[i].idx : node->outputs[i - node->input_count].idx;
         if (idx != 0) {
             infer->elems[idx] = NULL;
             if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
@@ -595,8 +595,8 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
             return sbit_op_fail(&step->call, SBIT_ERR_STATE, error,
                                 "the row did not give output %d", (int)i);
         }
-        actual = sbit__type_of_value(value, &sbit_graph_value(session->graph,
-                                                              step->node->outputs[i])->type);
+        actual = sbit__type_of_value(
+            value, &sbit_graph_value(session->graph, step->node->outputs[i])->type);
         if (session->plan[idx].fixed && !sbit__type_same(&actual, &session->infer.types[idx])) {
             char a[96], b[96];
             sbit__type_describe(session->graph, &session->infer.types[idx], a, sizeof a);
@@ -695,10 +695,9 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
         sbit_value_id id;
         id.idx = idx;
-        if (!session->tapped[idx] ||
-            (session->plan[idx].place != SBIT__PLACE_INPUT &&
-             (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
-              sbit_graph_value(session->graph, id)->is_constant))) {
+        if (!session->tapped[idx] || (session->plan[idx].place != SBIT__PLACE_INPUT &&
+                                      (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
+                                       sbit_graph_value(session->graph, id)->is_constant))) {
             continue;
         }
         SBIT__TRY(sbit__exec_tap(session, idx, error));

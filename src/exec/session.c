@@ -11,8 +11,7 @@
 /* Whether a needed node, or one in a body, is only written with other operators. */
 static bool sbit__session_must_expand(const sbit_graph *graph)
 {
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
-         id = sbit_graph_next(graph, id)) {
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
         int32_t opset = 0;
         const sbit_op_row *row = sbit__op_row(graph, node, &opset);
@@ -31,7 +30,8 @@ static bool sbit__session_must_expand(const sbit_graph *graph)
     return false;
 }
 
-/* Replaces function operators by the operators they are written with; those may be functions too. */
+/* Replaces function operators by the operators they are written with; those may be functions too.
+ */
 static sbit_status sbit__session_expand(sbit_graph *graph, sbit_error *error)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
@@ -110,8 +110,7 @@ static sbit_status sbit__session_targets(sbit_session *s, const sbit_session_des
     for (size_t i = 0; i < desc->tap_count && desc->tap_fn != NULL; i++) {
         if (!sbit__session_is_live(s, desc->taps[i])) {
             return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "tap %lu of the session is no value of the graph",
-                              (unsigned long)i);
+                              "tap %lu of the session is no value of the graph", (unsigned long)i);
         }
         s->tapped[desc->taps[i].idx] = true;
         s->has_taps = true;
@@ -132,8 +131,7 @@ static sbit_status sbit__session_node_captures(sbit_session *s, sbit_node_id id,
     if (count == 0) {
         return SBIT_OK;
     }
-    data->captures =
-        (sbit_value_id *)sbit__session_array(s, count, sizeof(sbit_value_id), &ok);
+    data->captures = (sbit_value_id *)sbit__session_array(s, count, sizeof(sbit_value_id), &ok);
     if (!ok) {
         return sbit__fail_oom(error, count * sizeof(sbit_value_id));
     }
@@ -157,8 +155,8 @@ static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error
         const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
         sbit__exec_node *data = &s->nodes[node->id.idx];
         for (size_t i = 0; i < node->output_count; i++) {
-            data->needed = data->needed || (node->outputs[i].idx != 0 &&
-                                            needed[node->outputs[i].idx]);
+            data->needed =
+                data->needed || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
         }
         for (size_t i = 0; data->needed && i < node->input_count; i++) {
             needed[node->inputs[i].idx] = true;
@@ -170,8 +168,8 @@ static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error
     for (size_t o = 0; o < count; o++) {
         sbit__exec_node *data = &s->nodes[s->order[o].idx];
         if (data->needed) {
-            data->row = sbit__op_row(s->graph, sbit_graph_node(s->graph, s->order[o]),
-                                     &data->opset);
+            data->row =
+                sbit__op_row(s->graph, sbit_graph_node(s->graph, s->order[o]), &data->opset);
             s->order[kept++] = s->order[o];
         }
     }
@@ -248,8 +246,8 @@ static sbit_status sbit__session_check_supported(const sbit_session *s, sbit_err
     return problems.count == 0
                ? SBIT_OK
                : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
-                            (unsigned long)problems.count,
-                            problems.count == 1 ? "node" : "nodes", problems.text);
+                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
+                            problems.text);
 }
 
 /* >>making */
@@ -344,6 +342,10 @@ static void sbit__session_forget(sbit_session *s)
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error)
 {
+    if (sbit_graph_parent(graph) != NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(graph),
+                          "the body of a node cannot be run by itself");
+    }
     return sbit__session_make(graph, desc, NULL, NULL, out, error);
 }
 
@@ -378,9 +380,8 @@ SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session)
 
 SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index)
 {
-    return index < session->input_count
-               ? sbit_graph_value(session->graph, session->inputs[index])
-               : NULL;
+    return index < session->input_count ? sbit_graph_value(session->graph, session->inputs[index])
+                                        : NULL;
 }
 
 SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session)
@@ -390,9 +391,8 @@ SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session)
 
 SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session, size_t index)
 {
-    return index < session->output_count
-               ? sbit_graph_value(session->graph, session->outputs[index])
-               : NULL;
+    return index < session->output_count ? sbit_graph_value(session->graph, session->outputs[index])
+                                         : NULL;
 }
 
 static sbit_status sbit__session_no_input(const sbit_session *s, const char *name,
@@ -401,24 +401,22 @@ static sbit_status sbit__session_no_input(const sbit_session *s, const char *nam
     char text[300] = "";
     size_t used = 0;
     for (size_t i = 0; i < sbit_graph_input_count(s->graph) && used + 1 < sizeof text; i++) {
-        const sbit_value_info *info =
-            sbit_graph_value(s->graph, sbit_graph_input(s->graph, i));
-        const int n = snprintf(text + used, sizeof text - used, "%s'%s'", i > 0 ? ", " : "",
-                               info->name);
+        const sbit_value_info *info = sbit_graph_value(s->graph, sbit_graph_input(s->graph, i));
+        const int n =
+            snprintf(text + used, sizeof text - used, "%s'%s'", i > 0 ? ", " : "", info->name);
         used += n > 0 ? (size_t)n : 0;
     }
-    return sbit__fail(error, SBIT_ERR_NOT_FOUND, name,
-                      "there is no input '%s'; the graph has %s", name,
-                      text[0] != '\0' ? text : "none");
+    return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "there is no input '%s'; the graph has %s",
+                      name, text[0] != '\0' ? text : "none");
 }
 
 static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_value_info *info,
                                              const sbit_type *type, sbit_error *error)
 {
     const sbit_type *declared = &info->type;
-    bool fits = type->kind == declared->kind && (declared->dtype == SBIT_UNDEFINED ||
-                                                 type->dtype == SBIT_UNDEFINED ||
-                                                 type->dtype == declared->dtype);
+    bool fits = type->kind == declared->kind &&
+                (declared->dtype == SBIT_UNDEFINED || type->dtype == SBIT_UNDEFINED ||
+                 type->dtype == declared->dtype);
     if (fits && type->kind == SBIT_KIND_TENSOR && declared->rank >= 0) {
         fits = type->rank == declared->rank;
         for (int32_t i = 0; fits && i < type->rank; i++) {
@@ -452,13 +450,10 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));
-    if (info->is_constant && session->constant[id.idx]) {
-        sbit__session_forget(session); /* it was built into plans as a constant */
-        session->constant[id.idx] = false;
-    }
-    if (session->planned && !sbit__type_same(&type, &session->infer.types[id.idx])) {
-        sbit__plan_drop(session);
-    }
+    /* Results stay readable until the next run, so the plan is not touched here. */
+    session->forget = session->forget || session->constant[id.idx];
+    session->stale = session->stale || !session->planned ||
+                     !sbit__type_same(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
     session->fed_types[id.idx] = type;
     session->values[id.idx] = *value;
@@ -476,8 +471,7 @@ SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const ch
 
 /* >>plan and run */
 
-static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static,
-                                           sbit_error *error)
+static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static, sbit_error *error)
 {
     char text[300] = "";
     size_t used = 0, count = 0;
@@ -488,23 +482,41 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
             continue;
         }
         if (used + 1 < sizeof text) {
-            const int n = snprintf(text + used, sizeof text - used, "%s'%s'",
-                                   count > 0 ? ", " : "", info->name);
+            const int n = snprintf(text + used, sizeof text - used, "%s'%s'", count > 0 ? ", " : "",
+                                   info->name);
             used += n > 0 ? (size_t)n : 0;
         }
         count++;
     }
-    return count == 0 ? SBIT_OK
-                      : sbit__fail(error, SBIT_ERR_STATE, NULL,
-                                   count == 1 ? "input %s was not set" : "inputs %s were not set",
-                                   text);
+    return count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_STATE, NULL,
+                            count == 1 ? "input %s was not set" : "inputs %s were not set", text);
+}
+
+/* A plan for the inputs as they are set now. */
+static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *error)
+{
+    session->ran = false;
+    if (session->forget) { /* a default value was overridden that plans were built on */
+        sbit__session_forget(session);
+        for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+            session->constant[idx] = session->constant[idx] && !session->fed[idx];
+        }
+        session->forget = false;
+    }
+    if (session->planned && !session->stale) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__plan_make(session, error));
+    session->stale = false;
+    return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__session_check_fed(session, true, error));
-    session->ran = false;
-    return session->planned ? SBIT_OK : sbit__plan_make(session, error);
+    return sbit__session_plan_now(session, error);
 }
 
 /* Whether the memory of a value is the session's, so that it outlives the run. */
@@ -533,8 +545,7 @@ static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
         sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
         s->results[i] = s->values[idx];
         if (!sbit__session_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
-            SBIT__TRY(
-                sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
+            SBIT__TRY(sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
         }
     }
     return SBIT_OK;
@@ -542,11 +553,8 @@ static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
 
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error)
 {
-    session->ran = false;
     SBIT__TRY(sbit__session_check_fed(session, false, error));
-    if (!session->planned) {
-        SBIT__TRY(sbit__plan_make(session, error));
-    }
+    SBIT__TRY(sbit__session_plan_now(session, error));
     SBIT__TRY(sbit__exec_steps(session, error));
     SBIT__TRY(sbit__session_results(session, error));
     session->ran = true;

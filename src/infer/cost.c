@@ -115,8 +115,7 @@ static bool sbit__cost_add(const sbit_graph *graph, sbit__arena *arena, sbit_gra
             if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
                 ok = sbit__cost_add(attr->g, arena, cost);
             }
-            for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count && ok;
-                 k++) {
+            for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count && ok; k++) {
                 ok = sbit__cost_add(attr->graphs[k], arena, cost);
             }
         }

@@ -83,8 +83,8 @@ static const sbit_dim *sbit__infer_elems(sbit__infer *state, sbit_value_id id, b
     const sbit_tensor *tensor = state->known[id.idx];
     if (state->elems[id.idx] == NULL && tensor != NULL && sbit__infer_followed(tensor)) {
         const int64_t count = sbit_tensor_count(tensor);
-        sbit_dim *elems = (sbit_dim *)sbit__arena_array(state->arena, (size_t)count + 1,
-                                                        sizeof(sbit_dim));
+        sbit_dim *elems =
+            (sbit_dim *)sbit__arena_array(state->arena, (size_t)count + 1, sizeof(sbit_dim));
         *ok = *ok && elems != NULL;
         for (int64_t i = 0; elems != NULL && i < count; i++) {
             elems[i] = sbit__dim(sbit__tensor_i64_at(tensor, i));
@@ -102,8 +102,7 @@ SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id 
     const int64_t count = state->elem_counts[id.idx];
     sbit_tensor *tensor = NULL;
     if (state->known[id.idx] != NULL || elems == NULL || type->kind != SBIT_KIND_TENSOR ||
-        (type->dtype != SBIT_I64 && type->dtype != SBIT_I32) || type->rank < 0 ||
-        type->rank > 1) {
+        (type->dtype != SBIT_I64 && type->dtype != SBIT_I32) || type->rank < 0 || type->rank > 1) {
         return state->known[id.idx];
     }
     for (int64_t i = 0; i < count; i++) {

@@ -16,9 +16,8 @@ SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *n
     const size_t count = node->input_count > 0 ? node->input_count : node->output_count;
     const sbit_type *type = NULL;
     if (row == NULL) {
-        const bool any =
-            sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type, INT32_MAX) !=
-            NULL;
+        const bool any = sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type,
+                                              INT32_MAX) != NULL;
         snprintf(reason, size, any ? "not in opset %d" : "no such operator", (int)opset);
         return true;
     }
@@ -42,8 +41,7 @@ SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
                                             void *user)
 {
     size_t count = 0;
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
-         id = sbit_graph_next(graph, id)) {
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
         char reason[64];
         if (sbit__node_unsupported(graph, node, reason, sizeof reason)) {

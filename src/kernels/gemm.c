@@ -35,17 +35,14 @@ SBIT__FN size_t sbit__cache_lines(int64_t floats)
 }
 
 /* >>packing */
-static void sbit__pack_panel_copy(int64_t tile, int64_t k, const float *source, int64_t stride_k,
-                                  float *panel)
+static void sbit__pack_copy(int64_t tile, float *to, const float *from)
 {
-    for (int64_t p = 0; p < k; p++, source += stride_k, panel += tile) {
-        if (tile == 16) { /* sizes that compilers turn into vector moves */
-            memcpy(panel, source, 16 * sizeof(float));
-        } else if (tile == 32) {
-            memcpy(panel, source, 32 * sizeof(float));
-        } else {
-            memcpy(panel, source, (size_t)tile * sizeof(float));
-        }
+    if (tile == 16) { /* sizes that compilers turn into vector moves */
+        memcpy(to, from, 16 * sizeof(float));
+    } else if (tile == 32) {
+        memcpy(to, from, 32 * sizeof(float));
+    } else {
+        memcpy(to, from, (size_t)tile * sizeof(float));
     }
 }
 
@@ -56,7 +53,9 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
         memset(panel, 0, (size_t)(k * tile) * sizeof(float));
     }
     if (stride_i == 1 && alpha == 1.0f && count == tile) {
-        sbit__pack_panel_copy(tile, k, source, stride_k, panel);
+        for (int64_t p = 0; p < k; p++) {
+            sbit__pack_copy(tile, panel + p * tile, source + p * stride_k);
+        }
     } else if (stride_i == 1) {
         for (int64_t p = 0; p < k; p++) {
             for (int64_t i = 0; i < count; i++) {
@@ -81,6 +80,32 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
     }
 }
 
+/* Four panels side by side: rows are read 256 bytes and more at a time. */
+static void sbit__pack_four(int64_t tile, int64_t k, const float *source, int64_t stride_k,
+                            float *panel, int64_t panel_stride)
+{
+    for (int64_t p = 0; p < k; p++, source += stride_k, panel += tile) {
+        for (int64_t i = 0; i < 4; i++) {
+            sbit__pack_copy(tile, panel + i * panel_stride, source + i * tile);
+        }
+    }
+}
+
+SBIT__FN void sbit__pack_panels(int64_t count, int64_t tile, int64_t k, const float *source,
+                                int64_t stride_i, int64_t stride_k, float alpha, float *panel,
+                                int64_t panel_stride)
+{
+    int64_t i = 0;
+    for (; i + 4 * tile <= count && stride_i == 1 && alpha == 1.0f; i += 4 * tile) {
+        sbit__pack_four(tile, k, source + i, stride_k, panel, panel_stride);
+        panel += 4 * panel_stride;
+    }
+    for (; i < count; i += tile, panel += panel_stride) {
+        sbit__pack_panel(sbit__smaller(count - i, tile), tile, k, source + i * stride_i, stride_i,
+                         stride_k, alpha, panel);
+    }
+}
+
 SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_m;
@@ -98,10 +123,7 @@ SBIT__FN void sbit__gemm_pack_a(const sbit_ctx *ctx, int64_t m, int64_t k, const
 {
     const int64_t tile = sbit__kernels(ctx)->tile_m;
     const int64_t stride_i = trans ? 1 : lda, stride_k = trans ? lda : 1;
-    for (int64_t i = 0; i < m; i += tile) {
-        sbit__pack_panel(sbit__smaller(m - i, tile), tile, k, a + i * stride_i, stride_i, stride_k,
-                         alpha, packed + i * k);
-    }
+    sbit__pack_panels(m, tile, k, a, stride_i, stride_k, alpha, packed, k * tile);
 }
 
 SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
@@ -109,10 +131,7 @@ SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const
 {
     const int64_t tile = sbit__kernels(ctx)->tile_n;
     const int64_t stride_i = trans ? ldb : 1, stride_k = trans ? 1 : ldb;
-    for (int64_t i = 0; i < n; i += tile) {
-        sbit__pack_panel(sbit__smaller(n - i, tile), tile, k, b + i * stride_i, stride_i, stride_k,
-                         alpha, packed + i * k);
-    }
+    sbit__pack_panels(n, tile, k, b, stride_i, stride_k, alpha, packed, k * tile);
 }
 
 /* >>plan */
@@ -224,17 +243,17 @@ static void sbit__gemm_pack_block_a(const sbit__gemm_job *job, sbit__gemm_block 
     }
     block->a = scratch;
     block->a_stride = depth * tile;
-    for (int64_t i = block->m0; i < block->m1; i += tile, scratch += depth * tile) {
-        if (g->packed_a != NULL) { /* only to multiply with alpha */
+    if (g->packed_a != NULL) { /* only to multiply with alpha: all panels are full */
+        for (int64_t i = block->m0; i < block->m1; i += tile, scratch += depth * tile) {
             sbit__pack_panel(tile, tile, depth, g->packed_a + i * g->k + block->k0 * tile, 1, tile,
                              g->alpha, scratch);
-        } else {
-            const int64_t stride_i = g->trans_a ? 1 : g->lda, stride_k = g->trans_a ? g->lda : 1;
-            sbit__pack_panel(sbit__smaller(block->m1 - i, tile), tile, depth,
-                             g->a + i * stride_i + block->k0 * stride_k, stride_i, stride_k,
-                             g->alpha, scratch);
         }
+        return;
     }
+    const int64_t stride_i = g->trans_a ? 1 : g->lda, stride_k = g->trans_a ? g->lda : 1;
+    sbit__pack_panels(block->m1 - block->m0, tile, depth,
+                      g->a + block->m0 * stride_i + block->k0 * stride_k, stride_i, stride_k,
+                      g->alpha, scratch, depth * tile);
 }
 
 static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block *block,
@@ -257,11 +276,9 @@ static void sbit__gemm_pack_block_b(const sbit__gemm_job *job, sbit__gemm_block 
     block->b = scratch;
     block->b_stride = depth * tile;
     const int64_t stride_i = g->trans_b ? g->ldb : 1, stride_k = g->trans_b ? 1 : g->ldb;
-    for (int64_t j = block->n0; j < block->n1; j += tile, scratch += depth * tile) {
-        sbit__pack_panel(sbit__smaller(block->n1 - j, tile), tile, depth,
-                         g->b + j * stride_i + block->k0 * stride_k, stride_i, stride_k, 1.0f,
-                         scratch);
-    }
+    sbit__pack_panels(block->n1 - block->n0, tile, depth,
+                      g->b + block->n0 * stride_i + block->k0 * stride_k, stride_i, stride_k, 1.0f,
+                      scratch, depth * tile);
 }
 
 /* All of the sums of rows m0..m1 and columns n0..n1 of c, at most `columns` of them. */

@@ -72,6 +72,14 @@ typedef enum sbit__binary {
     X(void, f32_gemm_tile,                                                                         \
       (int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c,     \
        int64_t ldc, bool add, const float *bias, bool bias_rows, const sbit__epilogue *ep))        \
+    /* The same over gathered columns: row p of b begins at offsets[p] from b_left and b_right, for  \
+     * columns that go to c_left and c_right (n_left, n_right <= tile_n / 2, n_right may be 0; b may \
+     * be read as if they were tile_n / 2). ep->residual belongs to c_left, that of c_right is as    \
+     * far away. bias per row. */                                                                  \
+    X(void, f32_conv_tile,                                                                         \
+      (int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,          \
+       const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,       \
+       int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep))                        \
     X(void, f32_unary, (sbit__unary op, int64_t n, const float *x, float *y)) /* in place ok */    \
     /* steps 0 (one value) or 1; in place ok */                                                    \
     X(void, f32_binary,                                                                            \

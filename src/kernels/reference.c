@@ -132,6 +132,23 @@ static int64_t sbit__ref_quantize(float x, float scale, int32_t zero_point, int3
 }
 
 /* >>matrix */
+static void sbit__ref_tile_put(int64_t m, int64_t n, float sums[][SBIT__REF_TILE_N], int64_t column,
+                               float *c, int64_t ldc, bool add, const float *bias, bool bias_rows,
+                               const sbit__epilogue *ep)
+{
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            float x = sums[i][column + j] + (add ? c[i * ldc + j] : 0.0f);
+            x += bias != NULL ? bias[bias_rows ? i : j] : 0.0f;
+            if (ep != NULL) {
+                x += ep->residual != NULL ? ep->residual[i * ldc + j] : 0.0f;
+                x = sbit__ref_activate(x, ep);
+            }
+            c[i * ldc + j] = x;
+        }
+    }
+}
+
 SBIT__FN void sbit__f32_gemm_tile__ref(int64_t m, int64_t n, int64_t k, const float *a,
                                        const float *b, int64_t ldb, float *c, int64_t ldc, bool add,
                                        const float *bias, bool bias_rows, const sbit__epilogue *ep)
@@ -144,16 +161,35 @@ SBIT__FN void sbit__f32_gemm_tile__ref(int64_t m, int64_t n, int64_t k, const fl
             }
         }
     }
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            float x = sums[i][j] + (add ? c[i * ldc + j] : 0.0f);
-            x += bias != NULL ? bias[bias_rows ? i : j] : 0.0f;
-            if (ep != NULL) {
-                x += ep->residual != NULL ? ep->residual[i * ldc + j] : 0.0f;
-                x = sbit__ref_activate(x, ep);
+    sbit__ref_tile_put(m, n, sums, 0, c, ldc, add, bias, bias_rows, ep);
+}
+
+SBIT__FN void sbit__f32_conv_tile__ref(int64_t m, int64_t k, const float *a, const int32_t *offsets,
+                                       const float *b_left, const float *b_right, float *c_left,
+                                       int64_t n_left, float *c_right, int64_t n_right, int64_t ldc,
+                                       bool add, const float *bias, const sbit__epilogue *ep)
+{
+    const int64_t half = SBIT__REF_TILE_N / 2;
+    float sums[SBIT__REF_TILE_M][SBIT__REF_TILE_N] = {{0.0f}};
+    for (int64_t p = 0; p < k; p++) {
+        for (int64_t i = 0; i < m; i++) {
+            for (int64_t j = 0; j < n_left; j++) {
+                sums[i][j] += a[p * SBIT__REF_TILE_M + i] * b_left[offsets[p] + j];
             }
-            c[i * ldc + j] = x;
+            for (int64_t j = 0; j < n_right; j++) {
+                sums[i][half + j] += a[p * SBIT__REF_TILE_M + i] * b_right[offsets[p] + j];
+            }
         }
+    }
+    sbit__ref_tile_put(m, n_left, sums, 0, c_left, ldc, add, bias, true, ep);
+    if (n_right > 0) {
+        sbit__epilogue right;
+        memset(&right, 0, sizeof(right));
+        if (ep != NULL) {
+            right = *ep;
+            right.residual = ep->residual != NULL ? ep->residual + (c_right - c_left) : NULL;
+        }
+        sbit__ref_tile_put(m, n_right, sums, half, c_right, ldc, add, bias, true, &right);
     }
 }
 

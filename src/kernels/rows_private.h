@@ -87,6 +87,10 @@ SBIT__FN size_t sbit__cache_lines(int64_t floats); /* bytes, a multiple of 64 */
 /* panel[p][i] = alpha * source[i * stride_i + p * stride_k], i < count <= tile, zeros beyond. */
 SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const float *source,
                                int64_t stride_i, int64_t stride_k, float alpha, float *panel);
+/* The same for any count: panel after panel, `panel_stride` apart. */
+SBIT__FN void sbit__pack_panels(int64_t count, int64_t tile, int64_t k, const float *source,
+                                int64_t stride_i, int64_t stride_k, float alpha, float *panel,
+                                int64_t panel_stride);
 
 #ifdef __cplusplus
 }

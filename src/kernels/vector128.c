@@ -867,16 +867,17 @@ SBIT__V4_FN void SBIT__128(f32_fake_quantize)(int64_t n, const float *x, float s
     s##i##0 = sbit__v4_madd(w, b0, s##i##0);                                                       \
     s##i##1 = sbit__v4_madd(w, b1, s##i##1)
 
-SBIT__V4 void sbit__v4_tile(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                            float *tile)
+/* Rows of b: with offsets, at offsets[p] from left and right, all 4 + 4 columns; else at p * stride
+ * from left, n columns, and right is left + 4. */
+SBIT__V4 void sbit__v4_tile(int64_t k, const float *a, const float *left, const float *right,
+                            const int32_t *offsets, int64_t stride, int64_t n, float *tile)
 {
     sbit__v4 s00 = sbit__v4_set(0.0f), s01 = s00, s10 = s00, s11 = s00;
     sbit__v4 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
-    for (; k > 0; k--, a += SBIT__128_TILE_M, b += ldb) {
-        const sbit__v4 b0 = n == 8 ? sbit__v4_load(b) : sbit__v4_load_part(b, n);
-        const sbit__v4 b1 = n == 8  ? sbit__v4_load(b + 4)
-                            : n > 4 ? sbit__v4_load_part(b + 4, n - 4)
-                                    : b0;
+    for (int64_t p = 0; p < k; p++, a += SBIT__128_TILE_M) {
+        const int64_t at = offsets != NULL ? offsets[p] : p * stride;
+        const sbit__v4 b0 = sbit__v4_load_part(left + at, n);
+        const sbit__v4 b1 = n > 4 ? sbit__v4_load_part(right + at, n - 4) : b0;
         sbit__v4 w;
         SBIT__V4_ROW(0);
         SBIT__V4_ROW(1);
@@ -894,41 +895,70 @@ SBIT__V4 void sbit__v4_tile(int64_t k, const float *a, const float *b, int64_t l
 }
 #undef SBIT__V4_ROW
 
+/* One half of the tile's columns to c. */
+SBIT__V4 void sbit__v4_tile_put(int64_t m, const float *tile, float *c, int64_t n, int64_t ldc,
+                                bool add, const float *bias, bool bias_rows, const float *residual,
+                                const sbit__epilogue *ep)
+{
+    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
+    const sbit__v4 lo = sbit__v4_set(clamp ? ep->lo : 0.0f);
+    const sbit__v4 hi = sbit__v4_set(clamp ? ep->hi : 0.0f);
+    for (int64_t i = 0; i < m; i++, c += ldc) {
+        sbit__v4 v = sbit__v4_load(tile + 8 * i);
+        if (add) {
+            v = sbit__v4_add(v, sbit__v4_load_part(c, n));
+        }
+        if (bias != NULL) {
+            v = sbit__v4_add(v, bias_rows ? sbit__v4_set(bias[i]) : sbit__v4_load_part(bias, n));
+        }
+        if (residual != NULL) {
+            v = sbit__v4_add(v, sbit__v4_load_part(residual + i * ldc, n));
+        }
+        sbit__v4_store_part(c, n, clamp ? sbit__v4_clamp(v, lo, hi) : v);
+        if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
+            SBIT__128(f32_activate)(n, c, ep);
+        }
+    }
+}
+
 SBIT__V4_FN void SBIT__128(f32_gemm_tile)(int64_t m, int64_t n, int64_t k, const float *a,
                                           const float *b, int64_t ldb, float *c, int64_t ldc,
                                           bool add, const float *bias, bool bias_rows,
                                           const sbit__epilogue *ep)
 {
     float tile[SBIT__128_TILE_M * SBIT__128_TILE_N];
+    const float *residual = ep != NULL ? ep->residual : NULL;
     for (int64_t i = 0; i < m; i += 4) {
         if (n == SBIT__128_TILE_N) {
-            sbit__v4_tile(k, a + i, b, ldb, SBIT__128_TILE_N, tile + 8 * i);
+            sbit__v4_tile(k, a + i, b, b + 4, NULL, ldb, SBIT__128_TILE_N, tile + 8 * i);
         } else {
-            sbit__v4_tile(k, a + i, b, ldb, n, tile + 8 * i);
+            sbit__v4_tile(k, a + i, b, b + 4, NULL, ldb, n, tile + 8 * i);
         }
     }
-    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
+    sbit__v4_tile_put(m, tile, c, sbit__smaller(n, 4), ldc, add, bias, bias_rows, residual, ep);
+    if (n > 4) {
+        sbit__v4_tile_put(m, tile + 4, c + 4, n - 4, ldc, add,
+                          bias != NULL && !bias_rows ? bias + 4 : bias, bias_rows,
+                          residual != NULL ? residual + 4 : NULL, ep);
+    }
+}
+
+SBIT__V4_FN void SBIT__128(f32_conv_tile)(int64_t m, int64_t k, const float *a,
+                                          const int32_t *offsets, const float *b_left,
+                                          const float *b_right, float *c_left, int64_t n_left,
+                                          float *c_right, int64_t n_right, int64_t ldc, bool add,
+                                          const float *bias, const sbit__epilogue *ep)
+{
+    float tile[SBIT__128_TILE_M * SBIT__128_TILE_N];
     const float *residual = ep != NULL ? ep->residual : NULL;
-    const sbit__v4 lo = sbit__v4_set(clamp ? ep->lo : 0.0f), hi = sbit__v4_set(clamp ? ep->hi : 0);
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j += 4) {
-            float *out = c + i * ldc + j;
-            sbit__v4 v = sbit__v4_load(tile + 8 * i + j);
-            if (add) {
-                v = sbit__v4_add(v, sbit__v4_load_part(out, n - j));
-            }
-            if (bias != NULL) {
-                v = sbit__v4_add(v, bias_rows ? sbit__v4_set(bias[i])
-                                              : sbit__v4_load_part(bias + j, n - j));
-            }
-            if (residual != NULL) {
-                v = sbit__v4_add(v, sbit__v4_load_part(residual + i * ldc + j, n - j));
-            }
-            sbit__v4_store_part(out, n - j, clamp ? sbit__v4_clamp(v, lo, hi) : v);
-        }
-        if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
-            SBIT__128(f32_activate)(n, c + i * ldc, ep);
-        }
+    for (int64_t i = 0; i < m; i += 4) {
+        sbit__v4_tile(k, a + i, b_left, n_right > 0 ? b_right : b_left, offsets, 0,
+                      SBIT__128_TILE_N, tile + 8 * i);
+    }
+    sbit__v4_tile_put(m, tile, c_left, n_left, ldc, add, bias, true, residual, ep);
+    if (n_right > 0) {
+        sbit__v4_tile_put(m, tile + 4, c_right, n_right, ldc, add, bias, true,
+                          residual != NULL ? residual + (c_right - c_left) : NULL, ep);
     }
 }
 

@@ -618,48 +618,75 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_fake_quantize__avx2(int64_t n, const float
 }
 
 /* >>matrix tile, 6 x 16 */
-#define SBIT__AVX2_ZERO(i) __m256 s##i##0 = _mm256_setzero_ps(), s##i##1 = s##i##0
-#define SBIT__AVX2_FMA(i)                                                                          \
-    w = _mm256_broadcast_ss(from + (i));                                                           \
-    s##i##0 = _mm256_fmadd_ps(w, b0, s##i##0);                                                     \
-    s##i##1 = _mm256_fmadd_ps(w, b1, s##i##1)
-#define SBIT__AVX2_ROWS2 SBIT__AVX2_FMA(0); SBIT__AVX2_FMA(1)
-#define SBIT__AVX2_ROWS4 SBIT__AVX2_ROWS2; SBIT__AVX2_FMA(2); SBIT__AVX2_FMA(3)
-#define SBIT__AVX2_ROWS6 SBIT__AVX2_ROWS4; SBIT__AVX2_FMA(4); SBIT__AVX2_FMA(5)
-#define SBIT__AVX2_STEP(rows, a_row, b_row)                                                        \
-    do {                                                                                           \
-        const float *from = (a_row), *row = (b_row);                                               \
-        const __m256 b0 = sbit__load8_if(row, mask0, edge);                                        \
-        const __m256 b1 = sbit__load8_if(row + 8, mask1, edge);                                    \
-        __m256 w;                                                                                  \
-        rows;                                                                                      \
-    } while (0)
-#define SBIT__AVX2_PUT(i)                                                                          \
-    _mm256_store_ps(tile + 16 * (i), s##i##0);                                                     \
-    _mm256_store_ps(tile + 16 * (i) + 8, s##i##1)
+
+/* Where the rows of b are: with offsets, at offsets[p] from left and right; else at p * stride from
+ * left, and right is left + 8. Under masks where `edge`. */
+typedef struct sbit__columns8 {
+    const float *left, *right;
+    const int32_t *offsets;
+    int64_t stride;
+    __m256i mask0, mask1;
+} sbit__columns8;
 
 SBIT__AVX2 __m256 sbit__load8_if(const float *x, __m256i mask, bool edge)
 {
     return edge ? _mm256_maskload_ps(x, mask) : _mm256_loadu_ps(x);
 }
 
-SBIT__AVX2 void sbit__tile6x16(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                               bool edge, float *tile)
+#define SBIT__AVX2_ZERO(i) __m256 s##i##0 = _mm256_setzero_ps(), s##i##1 = s##i##0
+#define SBIT__AVX2_FMA(i)                                                                          \
+    w = _mm256_broadcast_ss(from + (i));                                                           \
+    s##i##0 = _mm256_fmadd_ps(w, b0, s##i##0);                                                     \
+    s##i##1 = _mm256_fmadd_ps(w, b1, s##i##1)
+#define SBIT__AVX2_ROWS2                                                                           \
+    SBIT__AVX2_FMA(0);                                                                             \
+    SBIT__AVX2_FMA(1)
+#define SBIT__AVX2_ROWS4                                                                           \
+    SBIT__AVX2_ROWS2;                                                                              \
+    SBIT__AVX2_FMA(2);                                                                             \
+    SBIT__AVX2_FMA(3)
+#define SBIT__AVX2_ROWS6                                                                           \
+    SBIT__AVX2_ROWS4;                                                                              \
+    SBIT__AVX2_FMA(4);                                                                             \
+    SBIT__AVX2_FMA(5)
+#define SBIT__AVX2_STEP(rows, p)                                                                   \
+    do {                                                                                           \
+        const float *from = a + (p) * SBIT__AVX2_TILE_M;                                           \
+        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const __m256 b0 = sbit__load8_if(left + at, mask0, edge);                                  \
+        const __m256 b1 = sbit__load8_if(right + at, mask1, edge);                                 \
+        __m256 w;                                                                                  \
+        rows;                                                                                      \
+    } while (0)
+#define SBIT__AVX2_SUMS(rows)                                                                      \
+    const float *left = columns->left, *right = columns->right;                                    \
+    const int32_t *offsets = columns->offsets;                                                     \
+    const int64_t stride = columns->stride;                                                        \
+    const __m256i mask0 = columns->mask0, mask1 = columns->mask1;                                  \
+    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M) {                                            \
+        SBIT__AVX2_STEP(rows, 0);                                                                  \
+        SBIT__AVX2_STEP(rows, 1);                                                                  \
+        left += indirect ? 0 : 2 * stride;                                                         \
+        right += indirect ? 0 : 2 * stride;                                                        \
+        offsets += indirect ? 2 : 0;                                                               \
+    }                                                                                              \
+    if (k > 0) {                                                                                   \
+        SBIT__AVX2_STEP(rows, 0);                                                                  \
+    }
+#define SBIT__AVX2_PUT(i)                                                                          \
+    _mm256_store_ps(tile + 16 * (i), s##i##0);                                                     \
+    _mm256_store_ps(tile + 16 * (i) + 8, s##i##1)
+
+SBIT__AVX2 void sbit__tile6x16(int64_t k, const float *a, const sbit__columns8 *columns,
+                               bool indirect, bool edge, float *tile)
 {
-    const __m256i mask0 = sbit__mask8(n), mask1 = sbit__mask8(n - 8);
     SBIT__AVX2_ZERO(0);
     SBIT__AVX2_ZERO(1);
     SBIT__AVX2_ZERO(2);
     SBIT__AVX2_ZERO(3);
     SBIT__AVX2_ZERO(4);
     SBIT__AVX2_ZERO(5);
-    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M, b += 2 * ldb) {
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS6, a, b);
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS6, a + SBIT__AVX2_TILE_M, b + ldb);
-    }
-    if (k > 0) {
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS6, a, b);
-    }
+    SBIT__AVX2_SUMS(SBIT__AVX2_ROWS6);
     SBIT__AVX2_PUT(0);
     SBIT__AVX2_PUT(1);
     SBIT__AVX2_PUT(2);
@@ -668,67 +695,52 @@ SBIT__AVX2 void sbit__tile6x16(int64_t k, const float *a, const float *b, int64_
     SBIT__AVX2_PUT(5);
 }
 
-SBIT__AVX2 void sbit__tile4x16(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                               bool edge, float *tile)
+SBIT__AVX2 void sbit__tile4x16(int64_t k, const float *a, const sbit__columns8 *columns,
+                               bool indirect, bool edge, float *tile)
 {
-    const __m256i mask0 = sbit__mask8(n), mask1 = sbit__mask8(n - 8);
     SBIT__AVX2_ZERO(0);
     SBIT__AVX2_ZERO(1);
     SBIT__AVX2_ZERO(2);
     SBIT__AVX2_ZERO(3);
-    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M, b += 2 * ldb) {
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS4, a, b);
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS4, a + SBIT__AVX2_TILE_M, b + ldb);
-    }
-    if (k > 0) {
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS4, a, b);
-    }
+    SBIT__AVX2_SUMS(SBIT__AVX2_ROWS4);
     SBIT__AVX2_PUT(0);
     SBIT__AVX2_PUT(1);
     SBIT__AVX2_PUT(2);
     SBIT__AVX2_PUT(3);
 }
 
-SBIT__AVX2 void sbit__tile2x16(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                               bool edge, float *tile)
+SBIT__AVX2 void sbit__tile2x16(int64_t k, const float *a, const sbit__columns8 *columns,
+                               bool indirect, bool edge, float *tile)
 {
-    const __m256i mask0 = sbit__mask8(n), mask1 = sbit__mask8(n - 8);
     SBIT__AVX2_ZERO(0);
     SBIT__AVX2_ZERO(1);
-    for (; k > 1; k -= 2, a += 2 * SBIT__AVX2_TILE_M, b += 2 * ldb) {
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS2, a, b);
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS2, a + SBIT__AVX2_TILE_M, b + ldb);
-    }
-    if (k > 0) {
-        SBIT__AVX2_STEP(SBIT__AVX2_ROWS2, a, b);
-    }
+    SBIT__AVX2_SUMS(SBIT__AVX2_ROWS2);
     SBIT__AVX2_PUT(0);
     SBIT__AVX2_PUT(1);
 }
+
 #undef SBIT__AVX2_ZERO
 #undef SBIT__AVX2_FMA
-#undef SBIT__AVX2_ROWS2
-#undef SBIT__AVX2_ROWS4
-#undef SBIT__AVX2_ROWS6
 #undef SBIT__AVX2_STEP
 #undef SBIT__AVX2_PUT
 
-/* n <= 8: one vector a row */
-#define SBIT__AVX2_FMA(i) s##i = _mm256_fmadd_ps(_mm256_broadcast_ss(a + (i)), b0, s##i)
-SBIT__AVX2 void sbit__tile6x8(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                              bool edge, float *tile)
+/* One vector a row: the left half only. */
+#define SBIT__AVX2_FMA(i) s##i = _mm256_fmadd_ps(_mm256_broadcast_ss(from + (i)), b0, s##i)
+#define SBIT__AVX2_STEP(rows, p)                                                                   \
+    do {                                                                                           \
+        const float *from = a + (p) * SBIT__AVX2_TILE_M;                                           \
+        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const __m256 b0 = sbit__load8_if(left + at, mask0, edge);                                  \
+        rows;                                                                                      \
+    } while (0)
+
+SBIT__AVX2 void sbit__tile6x8(int64_t k, const float *a, const sbit__columns8 *columns,
+                              bool indirect, bool edge, float *tile)
 {
-    const __m256i mask0 = sbit__mask8(n);
     __m256 s0 = _mm256_setzero_ps(), s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0;
-    for (; k > 0; k--, a += SBIT__AVX2_TILE_M, b += ldb) {
-        const __m256 b0 = sbit__load8_if(b, mask0, edge);
-        SBIT__AVX2_FMA(0);
-        SBIT__AVX2_FMA(1);
-        SBIT__AVX2_FMA(2);
-        SBIT__AVX2_FMA(3);
-        SBIT__AVX2_FMA(4);
-        SBIT__AVX2_FMA(5);
-    }
+    SBIT__AVX2_SUMS(SBIT__AVX2_ROWS6);
+    (void)right;
+    (void)mask1;
     _mm256_store_ps(tile, s0);
     _mm256_store_ps(tile + 16, s1);
     _mm256_store_ps(tile + 32, s2);
@@ -737,28 +749,95 @@ SBIT__AVX2 void sbit__tile6x8(int64_t k, const float *a, const float *b, int64_t
     _mm256_store_ps(tile + 80, s5);
 }
 #undef SBIT__AVX2_FMA
+#undef SBIT__AVX2_ROWS2
+#undef SBIT__AVX2_ROWS4
+#undef SBIT__AVX2_ROWS6
+#undef SBIT__AVX2_STEP
+#undef SBIT__AVX2_SUMS
 
-SBIT__AVX2 void sbit__tile_sums8(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
-                                 int64_t ldb, float *tile)
+SBIT__AVX2 void sbit__tile_sums8(int64_t m, int64_t n, int64_t k, const float *a,
+                                 const sbit__columns8 *columns, bool indirect, bool edge,
+                                 float *tile)
 {
-    if (n == 16) {
-        if (m > 4) {
-            sbit__tile6x16(k, a, b, ldb, n, false, tile);
-        } else if (m > 2) {
-            sbit__tile4x16(k, a, b, ldb, n, false, tile);
-        } else {
-            sbit__tile2x16(k, a, b, ldb, n, false, tile);
-        }
-    } else if (n == 8) {
-        sbit__tile6x8(k, a, b, ldb, n, false, tile);
-    } else if (n < 8) {
-        sbit__tile6x8(k, a, b, ldb, n, true, tile);
+    if (n <= 8) {
+        sbit__tile6x8(k, a, columns, indirect, edge, tile);
     } else if (m > 4) {
-        sbit__tile6x16(k, a, b, ldb, n, true, tile);
+        sbit__tile6x16(k, a, columns, indirect, edge, tile);
     } else if (m > 2) {
-        sbit__tile4x16(k, a, b, ldb, n, true, tile);
+        sbit__tile4x16(k, a, columns, indirect, edge, tile);
     } else {
-        sbit__tile2x16(k, a, b, ldb, n, true, tile);
+        sbit__tile2x16(k, a, columns, indirect, edge, tile);
+    }
+}
+
+/* What happens to the sums of a tile; its halves may go to different places. */
+typedef struct sbit__tile_out8 {
+    float *left, *right;
+    int64_t n_left, n_right, ldc;
+    bool add, bias_rows;
+    const float *bias;
+    const sbit__epilogue *ep;
+} sbit__tile_out8;
+
+/* What is stored to later: fetched during the sums. */
+SBIT__AVX2 void sbit__tile_fetch8(int64_t m, const sbit__tile_out8 *out)
+{
+    for (int64_t i = 0; i < m; i++) {
+        _mm_prefetch((const char *)(out->left + i * out->ldc), _MM_HINT_T0);
+        if (out->n_right > 0) {
+            const float *end = out->right + i * out->ldc + out->n_right - 1;
+            _mm_prefetch((const char *)end, _MM_HINT_T0);
+        }
+    }
+}
+
+SBIT__AVX2 __m256 sbit__tile_vector8(__m256 v, const float *c, int64_t n, bool add, __m256 bias,
+                                     const float *residual)
+{
+    v = _mm256_add_ps(add ? _mm256_add_ps(v, sbit__load8(c, n)) : v, bias);
+    return residual != NULL ? _mm256_add_ps(v, sbit__load8(residual, n)) : v;
+}
+
+SBIT__AVX2_FN static void sbit__tile_put8(int64_t m, __m256 tile[][2], const sbit__tile_out8 *out)
+{
+    const sbit__tile_out8 o = *out;
+    const bool clamp = o.ep != NULL && o.ep->activation == SBIT__ACT_CLAMP;
+    const float *residual = o.ep != NULL ? o.ep->residual : NULL;
+    const int64_t apart = residual != NULL && o.n_right > 0 ? o.right - o.left : 0;
+    const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
+    const __m256 lo = clamp ? sbit__set8(o.ep->lo) : _mm256_xor_ps(inf, sbit__set8(-0.0f));
+    const __m256 hi = clamp ? sbit__set8(o.ep->hi) : inf;
+    const bool full = o.n_left == 8 && o.n_right == 8;
+    __m256 bias0 = _mm256_setzero_ps(), bias1 = bias0;
+    if (o.bias != NULL && !o.bias_rows) {
+        bias0 = sbit__load8(o.bias, o.n_left);
+        bias1 = o.n_right > 0 ? sbit__load8(o.bias + 8, o.n_right) : bias0;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        float *left = o.left + i * o.ldc, *right = o.right + i * o.ldc;
+        const float *more = residual != NULL ? residual + i * o.ldc : NULL;
+        if (o.bias != NULL && o.bias_rows) {
+            bias0 = bias1 = _mm256_broadcast_ss(o.bias + i);
+        }
+        if (full) {
+            const __m256 v = sbit__tile_vector8(tile[i][0], left, 8, o.add, bias0, more);
+            const __m256 w = sbit__tile_vector8(tile[i][1], right, 8, o.add, bias1,
+                                                more != NULL ? more + apart : NULL);
+            _mm256_storeu_ps(left, sbit__clamp8(v, lo, hi));
+            _mm256_storeu_ps(right, sbit__clamp8(w, lo, hi));
+        } else {
+            const __m256 v = sbit__tile_vector8(tile[i][0], left, o.n_left, o.add, bias0, more);
+            sbit__store8(left, o.n_left, sbit__clamp8(v, lo, hi));
+            if (o.n_right > 0) {
+                const __m256 w = sbit__tile_vector8(tile[i][1], right, o.n_right, o.add, bias1,
+                                                    more != NULL ? more + apart : NULL);
+                sbit__store8(right, o.n_right, sbit__clamp8(w, lo, hi));
+            }
+        }
+        if (o.ep != NULL && o.ep->activation > SBIT__ACT_CLAMP) {
+            sbit__f32_activate__avx2(o.n_left, left, o.ep);
+            sbit__f32_activate__avx2(o.n_right, right, o.ep);
+        }
     }
 }
 
@@ -768,58 +847,31 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
                                                       const float *bias, bool bias_rows,
                                                       const sbit__epilogue *ep)
 {
-    __m256 tile[SBIT__AVX2_TILE_M][2]; /* through memory: rows are counted at run time below */
-    for (int64_t i = 0; i < m; i++) { /* what is stored to below: fetched during the sums */
-        _mm_prefetch((const char *)(c + i * ldc), _MM_HINT_T0);
-        _mm_prefetch((const char *)(c + i * ldc + n - 1), _MM_HINT_T0);
+    __m256 tile[SBIT__AVX2_TILE_M][2]; /* through memory: rows are counted at run time */
+    const int64_t n_left = sbit__smaller(n, 8);
+    const sbit__columns8 columns = {b, b + 8, NULL, ldb, sbit__mask8(n), sbit__mask8(n - 8)};
+    const sbit__tile_out8 out = {c, c + 8, n_left, n - n_left, ldc, add, bias_rows, bias, ep};
+    sbit__tile_fetch8(m, &out);
+    if (n == SBIT__AVX2_TILE_N || n == 8) {
+        sbit__tile_sums8(m, n, k, a, &columns, false, false, (float *)tile);
+    } else {
+        sbit__tile_sums8(m, n, k, a, &columns, false, true, (float *)tile);
     }
-    sbit__tile_sums8(m, n, k, a, b, ldb, (float *)tile);
-    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
-    const float *residual = ep != NULL ? ep->residual : NULL;
-    const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
-    const __m256 lo = clamp ? sbit__set8(ep->lo) : _mm256_xor_ps(inf, sbit__set8(-0.0f));
-    const __m256 hi = clamp ? sbit__set8(ep->hi) : inf;
-    __m256 bias0 = _mm256_setzero_ps(), bias1 = bias0;
-    if (bias != NULL && !bias_rows) {
-        bias0 = sbit__load8(bias, n);
-        bias1 = n > 8 ? sbit__load8(bias + 8, n - 8) : bias0;
-    }
-    for (int64_t i = 0; i < m; i++, c += ldc) {
-        __m256 v0 = tile[i][0], v1 = tile[i][1];
-        if (bias != NULL && bias_rows) {
-            bias0 = bias1 = _mm256_broadcast_ss(bias + i);
-        }
-        if (n == SBIT__AVX2_TILE_N) {
-            if (add) {
-                v0 = _mm256_add_ps(v0, _mm256_loadu_ps(c));
-                v1 = _mm256_add_ps(v1, _mm256_loadu_ps(c + 8));
-            }
-            v0 = _mm256_add_ps(v0, bias0);
-            v1 = _mm256_add_ps(v1, bias1);
-            if (residual != NULL) {
-                v0 = _mm256_add_ps(v0, _mm256_loadu_ps(residual + i * ldc));
-                v1 = _mm256_add_ps(v1, _mm256_loadu_ps(residual + i * ldc + 8));
-            }
-            _mm256_storeu_ps(c, sbit__clamp8(v0, lo, hi));
-            _mm256_storeu_ps(c + 8, sbit__clamp8(v1, lo, hi));
-        } else {
-            v0 = _mm256_add_ps(add ? _mm256_add_ps(v0, sbit__load8(c, n)) : v0, bias0);
-            v1 = n > 8 && add ? _mm256_add_ps(v1, sbit__load8(c + 8, n - 8)) : v1;
-            v1 = _mm256_add_ps(v1, bias1);
-            if (residual != NULL) {
-                const float *from = residual + i * ldc;
-                v0 = _mm256_add_ps(v0, sbit__load8(from, n));
-                v1 = n > 8 ? _mm256_add_ps(v1, sbit__load8(from + 8, n - 8)) : v1;
-            }
-            sbit__store8(c, n, sbit__clamp8(v0, lo, hi));
-            if (n > 8) {
-                sbit__store8(c + 8, n - 8, sbit__clamp8(v1, lo, hi));
-            }
-        }
-        if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
-            sbit__f32_activate__avx2(n, c, ep);
-        }
-    }
+    sbit__tile_put8(m, tile, &out);
+}
+
+SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(
+    int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,
+    const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,
+    int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep)
+{
+    __m256 tile[SBIT__AVX2_TILE_M][2];
+    const __m256i none = _mm256_setzero_si256();
+    const sbit__columns8 columns = {b_left, b_right, offsets, 0, none, none};
+    const sbit__tile_out8 out = {c_left, c_right, n_left, n_right, ldc, add, true, bias, ep};
+    sbit__tile_fetch8(m, &out);
+    sbit__tile_sums8(m, n_right > 0 ? 16 : 8, k, a, &columns, true, false, (float *)tile);
+    sbit__tile_put8(m, tile, &out);
 }
 
 /* >>depthwise row */

@@ -545,96 +545,122 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_fake_quantize__avx512(int64_t n, const f
 }
 
 /* >>matrix tile, 12 x 32: rows in fours, so that 4, 8 and 12 of them are computed */
-#define SBIT__AVX512_ZERO(i) __m512 s##i##0 = _mm512_setzero_ps(), s##i##1 = s##i##0
-#define SBIT__AVX512_FMA(i)                                                                        \
-    w = _mm512_set1_ps(a[i]);                                                                      \
-    s##i##0 = _mm512_fmadd_ps(w, b0, s##i##0);                                                     \
-    s##i##1 = _mm512_fmadd_ps(w, b1, s##i##1)
-#define SBIT__AVX512_PUT(i)                                                                        \
-    _mm512_store_ps(tile + 32 * (i), s##i##0);                                                     \
-    _mm512_store_ps(tile + 32 * (i) + 16, s##i##1)
-#define SBIT__AVX512_4(what, i, j, k, l)                                                           \
-    what(i);                                                                                       \
-    what(j);                                                                                       \
-    what(k);                                                                                       \
-    what(l)
+
+/* Where the rows of b are: with offsets, at offsets[p] from left and right; else at p * stride from
+ * left, and right is left + 16. Under masks where `edge`. */
+typedef struct sbit__columns16 {
+    const float *left, *right;
+    const int32_t *offsets;
+    int64_t stride;
+    __mmask16 mask0, mask1;
+} sbit__columns16;
 
 SBIT__AVX512 __m512 sbit__load16_if(const float *x, __mmask16 mask, bool edge)
 {
     return edge ? _mm512_maskz_loadu_ps(mask, x) : _mm512_loadu_ps(x);
 }
 
-SBIT__AVX512 void sbit__tile12x32(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                                  bool edge, float *tile)
+#define SBIT__AVX512_4(what, i, j, k, l)                                                           \
+    what(i);                                                                                       \
+    what(j);                                                                                       \
+    what(k);                                                                                       \
+    what(l)
+#define SBIT__AVX512_ZERO(i) __m512 s##i##0 = _mm512_setzero_ps(), s##i##1 = s##i##0
+#define SBIT__AVX512_FMA(i)                                                                        \
+    w = _mm512_set1_ps(from[i]);                                                                   \
+    s##i##0 = _mm512_fmadd_ps(w, b0, s##i##0);                                                     \
+    s##i##1 = _mm512_fmadd_ps(w, b1, s##i##1)
+#define SBIT__AVX512_ROWS4 SBIT__AVX512_4(SBIT__AVX512_FMA, 0, 1, 2, 3)
+#define SBIT__AVX512_ROWS8                                                                         \
+    SBIT__AVX512_ROWS4;                                                                            \
+    SBIT__AVX512_4(SBIT__AVX512_FMA, 4, 5, 6, 7)
+#define SBIT__AVX512_ROWS12                                                                        \
+    SBIT__AVX512_ROWS8;                                                                            \
+    SBIT__AVX512_4(SBIT__AVX512_FMA, 8, 9, 10, 11)
+#define SBIT__AVX512_STEP(rows, p)                                                                 \
+    do {                                                                                           \
+        const float *from = a + (p) * SBIT__AVX512_TILE_M;                                         \
+        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const __m512 b0 = sbit__load16_if(left + at, mask0, edge);                                 \
+        const __m512 b1 = sbit__load16_if(right + at, mask1, edge);                                \
+        __m512 w;                                                                                  \
+        rows;                                                                                      \
+    } while (0)
+#define SBIT__AVX512_SUMS(rows)                                                                    \
+    const float *left = columns->left, *right = columns->right;                                    \
+    const int32_t *offsets = columns->offsets;                                                     \
+    const int64_t stride = columns->stride;                                                        \
+    const __mmask16 mask0 = columns->mask0, mask1 = columns->mask1;                                \
+    for (; k > 1; k -= 2, a += 2 * SBIT__AVX512_TILE_M) {                                          \
+        SBIT__AVX512_STEP(rows, 0);                                                                \
+        SBIT__AVX512_STEP(rows, 1);                                                                \
+        left += indirect ? 0 : 2 * stride;                                                         \
+        right += indirect ? 0 : 2 * stride;                                                        \
+        offsets += indirect ? 2 : 0;                                                               \
+    }                                                                                              \
+    if (k > 0) {                                                                                   \
+        SBIT__AVX512_STEP(rows, 0);                                                                \
+    }
+#define SBIT__AVX512_PUT(i)                                                                        \
+    _mm512_store_ps(tile + 32 * (i), s##i##0);                                                     \
+    _mm512_store_ps(tile + 32 * (i) + 16, s##i##1)
+
+SBIT__AVX512 void sbit__tile12x32(int64_t k, const float *a, const sbit__columns16 *columns,
+                                 bool indirect, bool edge, float *tile)
 {
-    const __mmask16 mask0 = sbit__mask16(n), mask1 = sbit__mask16(n - 16);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 4, 5, 6, 7);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 8, 9, 10, 11);
-    for (; k > 0; k--, a += SBIT__AVX512_TILE_M, b += ldb) {
-        const __m512 b0 = sbit__load16_if(b, mask0, edge);
-        const __m512 b1 = sbit__load16_if(b + 16, mask1, edge);
-        __m512 w;
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 0, 1, 2, 3);
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 4, 5, 6, 7);
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 8, 9, 10, 11);
-    }
+    SBIT__AVX512_SUMS(SBIT__AVX512_ROWS12);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 4, 5, 6, 7);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 8, 9, 10, 11);
 }
 
-SBIT__AVX512 void sbit__tile8x32(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                                 bool edge, float *tile)
+SBIT__AVX512 void sbit__tile8x32(int64_t k, const float *a, const sbit__columns16 *columns,
+                                 bool indirect, bool edge, float *tile)
 {
-    const __mmask16 mask0 = sbit__mask16(n), mask1 = sbit__mask16(n - 16);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 4, 5, 6, 7);
-    for (; k > 0; k--, a += SBIT__AVX512_TILE_M, b += ldb) {
-        const __m512 b0 = sbit__load16_if(b, mask0, edge);
-        const __m512 b1 = sbit__load16_if(b + 16, mask1, edge);
-        __m512 w;
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 0, 1, 2, 3);
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 4, 5, 6, 7);
-    }
+    SBIT__AVX512_SUMS(SBIT__AVX512_ROWS8);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 4, 5, 6, 7);
 }
 
-SBIT__AVX512 void sbit__tile4x32(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                                 bool edge, float *tile)
+SBIT__AVX512 void sbit__tile4x32(int64_t k, const float *a, const sbit__columns16 *columns,
+                                 bool indirect, bool edge, float *tile)
 {
-    const __mmask16 mask0 = sbit__mask16(n), mask1 = sbit__mask16(n - 16);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 0, 1, 2, 3);
-    for (; k > 0; k--, a += SBIT__AVX512_TILE_M, b += ldb) {
-        const __m512 b0 = sbit__load16_if(b, mask0, edge);
-        const __m512 b1 = sbit__load16_if(b + 16, mask1, edge);
-        __m512 w;
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 0, 1, 2, 3);
-    }
+    SBIT__AVX512_SUMS(SBIT__AVX512_ROWS4);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 0, 1, 2, 3);
 }
+
 #undef SBIT__AVX512_ZERO
 #undef SBIT__AVX512_FMA
+#undef SBIT__AVX512_STEP
 #undef SBIT__AVX512_PUT
 
-/* n <= 16: one vector a row */
+/* One vector a row: the left half only. */
 #define SBIT__AVX512_ZERO(i) __m512 s##i = _mm512_setzero_ps()
-#define SBIT__AVX512_FMA(i) s##i = _mm512_fmadd_ps(_mm512_set1_ps(a[i]), b0, s##i)
+#define SBIT__AVX512_FMA(i) s##i = _mm512_fmadd_ps(_mm512_set1_ps(from[i]), b0, s##i)
+#define SBIT__AVX512_STEP(rows, p)                                                                 \
+    do {                                                                                           \
+        const float *from = a + (p) * SBIT__AVX512_TILE_M;                                         \
+        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const __m512 b0 = sbit__load16_if(left + at, mask0, edge);                                 \
+        rows;                                                                                      \
+    } while (0)
 #define SBIT__AVX512_PUT(i) _mm512_store_ps(tile + 32 * (i), s##i)
-SBIT__AVX512 void sbit__tile12x16(int64_t k, const float *a, const float *b, int64_t ldb, int64_t n,
-                                  float *tile)
+
+SBIT__AVX512 void sbit__tile12x16(int64_t k, const float *a, const sbit__columns16 *columns,
+                                  bool indirect, bool edge, float *tile)
 {
-    const __mmask16 mask0 = sbit__mask16(n);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 4, 5, 6, 7);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 8, 9, 10, 11);
-    for (; k > 0; k--, a += SBIT__AVX512_TILE_M, b += ldb) {
-        const __m512 b0 = _mm512_maskz_loadu_ps(mask0, b);
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 0, 1, 2, 3);
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 4, 5, 6, 7);
-        SBIT__AVX512_4(SBIT__AVX512_FMA, 8, 9, 10, 11);
-    }
+    SBIT__AVX512_SUMS(SBIT__AVX512_ROWS12);
+    (void)right;
+    (void)mask1;
     SBIT__AVX512_4(SBIT__AVX512_PUT, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 4, 5, 6, 7);
     SBIT__AVX512_4(SBIT__AVX512_PUT, 8, 9, 10, 11);
@@ -643,26 +669,88 @@ SBIT__AVX512 void sbit__tile12x16(int64_t k, const float *a, const float *b, int
 #undef SBIT__AVX512_FMA
 #undef SBIT__AVX512_PUT
 #undef SBIT__AVX512_4
+#undef SBIT__AVX512_ROWS4
+#undef SBIT__AVX512_ROWS8
+#undef SBIT__AVX512_ROWS12
+#undef SBIT__AVX512_STEP
+#undef SBIT__AVX512_SUMS
 
-SBIT__AVX512 void sbit__tile_sums16(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
-                                    int64_t ldb, float *tile)
+SBIT__AVX512 void sbit__tile_sums16(int64_t m, int64_t n, int64_t k, const float *a,
+                                    const sbit__columns16 *columns, bool indirect, bool edge,
+                                    float *tile)
 {
-    if (n == 32) {
-        if (m > 8) {
-            sbit__tile12x32(k, a, b, ldb, n, false, tile);
-        } else if (m > 4) {
-            sbit__tile8x32(k, a, b, ldb, n, false, tile);
-        } else {
-            sbit__tile4x32(k, a, b, ldb, n, false, tile);
-        }
-    } else if (n <= 16) {
-        sbit__tile12x16(k, a, b, ldb, n, tile);
+    if (n <= 16) {
+        sbit__tile12x16(k, a, columns, indirect, edge, tile);
     } else if (m > 8) {
-        sbit__tile12x32(k, a, b, ldb, n, true, tile);
+        sbit__tile12x32(k, a, columns, indirect, edge, tile);
     } else if (m > 4) {
-        sbit__tile8x32(k, a, b, ldb, n, true, tile);
+        sbit__tile8x32(k, a, columns, indirect, edge, tile);
     } else {
-        sbit__tile4x32(k, a, b, ldb, n, true, tile);
+        sbit__tile4x32(k, a, columns, indirect, edge, tile);
+    }
+}
+
+/* What happens to the sums of a tile; its halves may go to different places. */
+typedef struct sbit__tile_out16 {
+    float *left, *right;
+    int64_t n_left, n_right, ldc;
+    bool add, bias_rows;
+    const float *bias;
+    const sbit__epilogue *ep;
+} sbit__tile_out16;
+
+/* What is stored to later: fetched during the sums. */
+SBIT__AVX512 void sbit__tile_fetch16(int64_t m, const sbit__tile_out16 *out)
+{
+    for (int64_t i = 0; i < m; i++) {
+        _mm_prefetch((const char *)(out->left + i * out->ldc), _MM_HINT_T0);
+        if (out->n_right > 0) {
+            const float *right = out->right + i * out->ldc;
+            _mm_prefetch((const char *)right, _MM_HINT_T0);
+            _mm_prefetch((const char *)(right + out->n_right - 1), _MM_HINT_T0);
+        }
+    }
+}
+
+SBIT__AVX512 __m512 sbit__tile_vector16(__m512 v, const float *c, int64_t n, bool add, __m512 bias,
+                                        const float *residual)
+{
+    v = _mm512_add_ps(add ? _mm512_add_ps(v, sbit__load16(c, n)) : v, bias);
+    return residual != NULL ? _mm512_add_ps(v, sbit__load16(residual, n)) : v;
+}
+
+SBIT__AVX512_FN static void sbit__tile_put16(int64_t m, __m512 tile[][2],
+                                             const sbit__tile_out16 *out)
+{
+    const sbit__tile_out16 o = *out;
+    const bool clamp = o.ep != NULL && o.ep->activation == SBIT__ACT_CLAMP;
+    const float *residual = o.ep != NULL ? o.ep->residual : NULL;
+    const int64_t apart = residual != NULL && o.n_right > 0 ? o.right - o.left : 0;
+    const __m512 inf = sbit__infinity16();
+    const __m512 lo = clamp ? sbit__set16(o.ep->lo) : _mm512_sub_ps(_mm512_setzero_ps(), inf);
+    const __m512 hi = clamp ? sbit__set16(o.ep->hi) : inf;
+    __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
+    if (o.bias != NULL && !o.bias_rows) {
+        bias0 = sbit__load16(o.bias, o.n_left);
+        bias1 = o.n_right > 0 ? sbit__load16(o.bias + 16, o.n_right) : bias0;
+    }
+    for (int64_t i = 0; i < m; i++) {
+        float *left = o.left + i * o.ldc, *right = o.right + i * o.ldc;
+        const float *more = residual != NULL ? residual + i * o.ldc : NULL;
+        if (o.bias != NULL && o.bias_rows) {
+            bias0 = bias1 = _mm512_set1_ps(o.bias[i]);
+        }
+        const __m512 v = sbit__tile_vector16(tile[i][0], left, o.n_left, o.add, bias0, more);
+        sbit__store16(left, o.n_left, sbit__clamp16(v, lo, hi));
+        if (o.n_right > 0) {
+            const __m512 w = sbit__tile_vector16(tile[i][1], right, o.n_right, o.add, bias1,
+                                                 more != NULL ? more + apart : NULL);
+            sbit__store16(right, o.n_right, sbit__clamp16(w, lo, hi));
+        }
+        if (o.ep != NULL && o.ep->activation > SBIT__ACT_CLAMP) {
+            sbit__f32_activate__avx512(o.n_left, left, o.ep);
+            sbit__f32_activate__avx512(o.n_right, right, o.ep);
+        }
     }
 }
 
@@ -672,50 +760,30 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_tile__avx512(int64_t m, int64_t n, 
                                                           bool add, const float *bias,
                                                           bool bias_rows, const sbit__epilogue *ep)
 {
-    __m512 tile[SBIT__AVX512_TILE_M][2]; /* through memory: rows are counted at run time below */
-    sbit__tile_sums16(m, n, k, a, b, ldb, (float *)tile);
-    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
-    const float *residual = ep != NULL ? ep->residual : NULL;
-    const __m512 lo = clamp ? sbit__set16(ep->lo)
-                            : _mm512_sub_ps(_mm512_setzero_ps(), sbit__infinity16());
-    const __m512 hi = clamp ? sbit__set16(ep->hi) : sbit__infinity16();
-    const __mmask16 mask0 = sbit__mask16(n), mask1 = sbit__mask16(n - 16);
-    __m512 bias0 = _mm512_setzero_ps(), bias1 = bias0;
-    if (bias != NULL && !bias_rows) {
-        bias0 = _mm512_maskz_loadu_ps(mask0, bias);
-        bias1 = n > 16 ? _mm512_maskz_loadu_ps(mask1, bias + 16) : bias0;
+    __m512 tile[SBIT__AVX512_TILE_M][2]; /* through memory: rows are counted at run time */
+    const int64_t n_left = sbit__smaller(n, 16);
+    const sbit__columns16 columns = {b, b + 16, NULL, ldb, sbit__mask16(n), sbit__mask16(n - 16)};
+    const sbit__tile_out16 out = {c, c + 16, n_left, n - n_left, ldc, add, bias_rows, bias, ep};
+    sbit__tile_fetch16(m, &out);
+    if (n == SBIT__AVX512_TILE_N || n == 16) {
+        sbit__tile_sums16(m, n, k, a, &columns, false, false, (float *)tile);
+    } else {
+        sbit__tile_sums16(m, n, k, a, &columns, false, true, (float *)tile);
     }
-    for (int64_t i = 0; i < m; i++, c += ldc) {
-        __m512 v0 = tile[i][0], v1 = n > 16 ? tile[i][1] : bias1;
-        if (bias != NULL && bias_rows) {
-            bias0 = bias1 = _mm512_set1_ps(bias[i]);
-        }
-        if (add) {
-            v0 = _mm512_add_ps(v0, _mm512_maskz_loadu_ps(mask0, c));
-            v1 = n > 16 ? _mm512_add_ps(v1, _mm512_maskz_loadu_ps(mask1, c + 16)) : v1;
-        }
-        v0 = _mm512_add_ps(v0, bias0);
-        v1 = _mm512_add_ps(v1, bias1);
-        if (residual != NULL) {
-            const float *from = residual + i * ldc;
-            v0 = _mm512_add_ps(v0, _mm512_maskz_loadu_ps(mask0, from));
-            v1 = n > 16 ? _mm512_add_ps(v1, _mm512_maskz_loadu_ps(mask1, from + 16)) : v1;
-        }
-        v0 = sbit__clamp16(v0, lo, hi);
-        v1 = sbit__clamp16(v1, lo, hi);
-        if (n == SBIT__AVX512_TILE_N) {
-            _mm512_storeu_ps(c, v0);
-            _mm512_storeu_ps(c + 16, v1);
-        } else {
-            _mm512_mask_storeu_ps(c, mask0, v0);
-            if (n > 16) {
-                _mm512_mask_storeu_ps(c + 16, mask1, v1);
-            }
-        }
-        if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
-            sbit__f32_activate__avx512(n, c, ep);
-        }
-    }
+    sbit__tile_put16(m, tile, &out);
+}
+
+SBIT__AVX512_FN SBIT__FN void sbit__f32_conv_tile__avx512(
+    int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,
+    const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,
+    int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep)
+{
+    __m512 tile[SBIT__AVX512_TILE_M][2];
+    const sbit__columns16 columns = {b_left, b_right, offsets, 0, 0, 0};
+    const sbit__tile_out16 out = {c_left, c_right, n_left, n_right, ldc, add, true, bias, ep};
+    sbit__tile_fetch16(m, &out);
+    sbit__tile_sums16(m, n_right > 0 ? 32 : 16, k, a, &columns, true, false, (float *)tile);
+    sbit__tile_put16(m, tile, &out);
 }
 
 /* >>depthwise row */

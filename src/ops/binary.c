@@ -909,7 +909,7 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
     task.x = call->in[0];
     task.y = call->out[0];
     task.clamp.activation = SBIT__ACT_CLAMP;
-    task.clamp.lo = lo;
+    task.clamp.lo = lo < hi ? lo : hi; /* hi wins when they cross */
     task.clamp.hi = hi;
     sbit__parallel_blocks(call->ctx, sbit_tensor_count(task.x), sbit__clip_block, &task);
     return SBIT_OK;

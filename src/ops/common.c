@@ -35,15 +35,14 @@ SBIT__FN sbit_status sbit__op_inputs(const sbit_op_call *call, int32_t min, int3
                                      sbit_error *error)
 {
     if (call->input_count < min || call->input_count > max) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "it has %d inputs, but needs %s%d", (int)call->input_count,
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "it has %d inputs, but needs %s%d",
+                            (int)call->input_count,
                             call->input_count < min ? "at least " : "at most ",
                             (int)(call->input_count < min ? min : max));
     }
     for (int32_t i = 0; i < min; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     return SBIT_OK;
@@ -125,15 +124,14 @@ SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32
     }
 }
 
-static sbit_status sbit__type_merge_dims(sbit_type *into, const sbit_type *from,
-                                         sbit_error *error)
+static sbit_status sbit__type_merge_dims(sbit_type *into, const sbit_type *from, sbit_error *error)
 {
     for (int32_t i = 0; i < into->rank; i++) {
         sbit_dim *a = &into->dims[i];
         const sbit_dim b = from->dims[i];
         if (sbit__dim_known(*a) && sbit__dim_known(b) && a->value != b.value) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "dimension %d is %lld and %lld",
-                              (int)i, (long long)a->value, (long long)b.value);
+            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "dimension %d is %lld and %lld", (int)i,
+                              (long long)a->value, (long long)b.value);
         }
     }
     for (int32_t i = 0; i < into->rank; i++) {
@@ -166,8 +164,8 @@ SBIT__FN sbit_status sbit__type_merge(sbit_type *into, const sbit_type *from, sb
     }
     if (into->rank >= 0 && from->rank >= 0) {
         if (into->rank != from->rank) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "its rank is %d and %d",
-                              (int)into->rank, (int)from->rank);
+            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "its rank is %d and %d", (int)into->rank,
+                              (int)from->rank);
         }
         SBIT__TRY(sbit__type_merge_dims(into, from, error));
     } else if (from->rank >= 0) {
@@ -207,8 +205,8 @@ SBIT__FN void sbit__type_describe(const sbit_graph *graph, const sbit_type *type
         const char *comma = i > 0 ? "," : "";
         const uint32_t symbol = type->dims[i].symbol;
         if (symbol == 0) {
-            written = snprintf(text + used, size - used, "%s%lld", comma,
-                               (long long)type->dims[i].value);
+            written =
+                snprintf(text + used, size - used, "%s%lld", comma, (long long)type->dims[i].value);
         } else {
             const char *name =
                 symbol != SBIT_SYMBOL_ANY ? sbit_graph_symbol_name(graph, symbol) : NULL;
@@ -288,8 +286,8 @@ static sbit_status sbit__op_too_many(const sbit_op_call *call, const char *name,
 {
     if (name != NULL) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "%s has %lld entries, at most %lld make sense", name,
-                            (long long)count, (long long)capacity);
+                            "%s has %lld entries, at most %lld make sense", name, (long long)count,
+                            (long long)capacity);
     }
     return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                         "input %d has %lld entries, at most %lld make sense", (int)input,

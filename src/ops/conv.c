@@ -256,8 +256,8 @@ static int64_t sbit__conv_macs(const sbit_op_call *call)
     const sbit_type *w = call->in_type[1];
     int64_t per_output = 1;
     for (int32_t i = 1; i < w->rank; i++) {
-        per_output = sbit__saturating_mul(
-            per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
+        per_output =
+            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
     }
     return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
 }
@@ -272,8 +272,8 @@ static sbit_status sbit__convt_dims(const sbit_op_call *call, sbit__window *wind
     int64_t extra[2 * SBIT__MAX_SPATIAL] = {0}, wanted[2 * SBIT__MAX_SPATIAL] = {0};
     int64_t extra_count = -1, wanted_count = -1;
     const int32_t n = window->spatial;
-    SBIT__TRY(sbit__op_ints(call, "output_padding", -1, extra, 2 * SBIT__MAX_SPATIAL,
-                            &extra_count, error));
+    SBIT__TRY(sbit__op_ints(call, "output_padding", -1, extra, 2 * SBIT__MAX_SPATIAL, &extra_count,
+                            error));
     SBIT__TRY(sbit__op_ints(call, "output_shape", -1, wanted, 2 * SBIT__MAX_SPATIAL, &wanted_count,
                             error));
     if (wanted_count == n + 2) { /* some exporters list batch and channel too */
@@ -281,11 +281,10 @@ static sbit_status sbit__convt_dims(const sbit_op_call *call, sbit__window *wind
         wanted_count = n;
     }
     if ((extra_count >= 0 && extra_count != n) || (wanted_count >= 0 && wanted_count != n)) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "%s must have %d entries, as the input's rank asks for",
-                            extra_count >= 0 && extra_count != n ? "output_padding"
-                                                                 : "output_shape",
-                            (int)n);
+        return sbit_op_fail(
+            call, SBIT_ERR_INVALID_MODEL, error,
+            "%s must have %d entries, as the input's rank asks for",
+            extra_count >= 0 && extra_count != n ? "output_padding" : "output_shape", (int)n);
     }
     for (int32_t i = 0; i < n; i++) {
         out[i] = wanted_count >= 0 ? sbit__dim(wanted[i]) : sbit__dim_any();
@@ -297,8 +296,8 @@ static sbit_status sbit__convt_dims(const sbit_op_call *call, sbit__window *wind
             continue;
         }
         if (in[i].value < 0 || in[i].value > INT32_MAX) {
-            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "spatial dimension %d is %lld",
-                                (int)i, (long long)in[i].value);
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "spatial dimension %d is %lld", (int)i,
+                                (long long)in[i].value);
         }
         const int64_t extent = sbit__window_extent(window, i);
         const int64_t steps = in[i].value > 0 ? (in[i].value - 1) * window->stride[i] : 0;
@@ -350,9 +349,9 @@ typedef struct sbit__convt_plan {
     int64_t batch, groups, in_channels, out_channels; /* channels of one group */
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
     int64_t in_size, out_size, kernel_size;
-    int64_t block_rows;   /* rows of the last axis per block of columns */
+    int64_t block_rows; /* rows of the last axis per block of columns */
     size_t column_bytes, gemm_bytes;
-    size_t group_bytes;   /* packed weights of one group */
+    size_t group_bytes; /* packed weights of one group */
 } sbit__convt_plan;
 
 typedef struct sbit__convt_state {
@@ -565,9 +564,9 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
     sbit__convt_gemm(plan, &gemm);
     gemm.a = w + group * gemm.m * gemm.k;
     if (state->packed_bytes > 0) {
-        gemm.packed_a = (const float *)(const void *)((const char *)state +
-                                                      sbit__convt_state_bytes +
-                                                      (size_t)group * plan->group_bytes);
+        gemm.packed_a =
+            (const float *)(const void *)((const char *)state + sbit__convt_state_bytes +
+                                          (size_t)group * plan->group_bytes);
     }
     gemm.c = columns;
     for (int64_t r = 0; r < rows; r += plan->block_rows) {
@@ -622,8 +621,8 @@ static int64_t sbit__convt_macs(const sbit_op_call *call)
     const sbit_type *w = call->in_type[1];
     int64_t per_input = 1;
     for (int32_t i = 1; i < w->rank; i++) {
-        per_input = sbit__saturating_mul(
-            per_input, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
+        per_input =
+            sbit__saturating_mul(per_input, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
     }
     return sbit__saturating_mul(sbit__type_size(call->in_type[0]), per_input);
 }
@@ -638,20 +637,21 @@ static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL
 
 #define SBIT__CONV_FUSE (SBIT_FUSE_ACTIVATION | SBIT_FUSE_RESIDUAL)
 #define SBIT__CONV_ROW(version, types)                                                             \
-    {"", "Conv", version, types, 0, SBIT__CONV_FUSE, sbit__conv_infer, sbit__conv_prepare,         \
-     sbit__conv_op_run, NULL, NULL, &sbit__conv_quant, &sbit__conv_channel, sbit__conv_macs}
+    {                                                                                              \
+        "", "Conv", version, types, 0, SBIT__CONV_FUSE, sbit__conv_infer, sbit__conv_prepare,      \
+            sbit__conv_op_run, NULL, NULL, &sbit__conv_quant, &sbit__conv_channel, sbit__conv_macs \
+    }
 #define SBIT__CONVT_ROW(version, types)                                                            \
-    {"", "ConvTranspose", version, types, 0, SBIT__CONV_FUSE, sbit__convt_infer,                   \
-     sbit__convt_prepare, sbit__convt_run, NULL, NULL, &sbit__convt_quant, &sbit__conv_channel,    \
-     sbit__convt_macs}
+    {                                                                                              \
+        "", "ConvTranspose", version, types, 0, SBIT__CONV_FUSE, sbit__convt_infer,                \
+            sbit__convt_prepare, sbit__convt_run, NULL, NULL, &sbit__convt_quant,                  \
+            &sbit__conv_channel, sbit__convt_macs                                                  \
+    }
 
 static const sbit_op_row sbit__conv_rows[] = {
-    SBIT__CONV_ROW(1, SBIT__T_FLOATS1),
-    SBIT__CONV_ROW(11, SBIT__T_FLOATS1),
-    SBIT__CONV_ROW(22, SBIT_T_FLOATS),
-    SBIT__CONVT_ROW(1, SBIT__T_FLOATS1),
-    SBIT__CONVT_ROW(11, SBIT__T_FLOATS1),
-    SBIT__CONVT_ROW(22, SBIT_T_FLOATS),
+    SBIT__CONV_ROW(1, SBIT__T_FLOATS1),   SBIT__CONV_ROW(11, SBIT__T_FLOATS1),
+    SBIT__CONV_ROW(22, SBIT_T_FLOATS),    SBIT__CONVT_ROW(1, SBIT__T_FLOATS1),
+    SBIT__CONVT_ROW(11, SBIT__T_FLOATS1), SBIT__CONVT_ROW(22, SBIT_T_FLOATS),
 };
 
 #undef SBIT__CONV_COLUMN_FLOATS

@@ -18,7 +18,8 @@
 
 #include <math.h> /* rint, frexp, ldexp, NAN, INFINITY */
 
-#define SBIT__CONVERT_BLOCK 256 /* elements at a time; a multiple of 4, so that bytes stay whole */
+#define SBIT__CONVERT_BLOCK 256 /* elements at a time; a multiple of 4, so that bytes stay whole   \
+                                 */
 
 typedef struct sbit__small_float {
     int32_t mantissa_bits, bias;
@@ -105,8 +106,8 @@ SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool sat
     if (isinf(value) || value <= 0.0f) {
         return value > 0.0f ? 0xfe : 0;
     }
-    if (fraction > 0.5 && (round == SBIT__E8M0_UP || (round == SBIT__E8M0_NEAREST &&
-                                                      fraction >= 0.75))) {
+    if (fraction > 0.5 &&
+        (round == SBIT__E8M0_UP || (round == SBIT__E8M0_NEAREST && fraction >= 0.75))) {
         exponent++;
     }
     code = exponent - 1 + 127;
@@ -166,8 +167,7 @@ static int64_t sbit__convert_to_int(double value, sbit_dtype to)
 {
     const int64_t whole = sbit__convert_trunc(value);
     if (to == SBIT_U64 && value >= 9223372036854775808.0) {
-        const uint64_t large =
-            value >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)value;
+        const uint64_t large = value >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)value;
         int64_t bits = 0;
         memcpy(&bits, &large, sizeof bits);
         return bits;
@@ -203,8 +203,7 @@ static sbit__carrier sbit__carrier_of(sbit_dtype dtype)
 static uint32_t sbit__packed_at(const uint8_t *bytes, int64_t index, int bits)
 {
     const int per_byte = 8 / bits;
-    return ((uint32_t)bytes[index / per_byte] >> ((index % per_byte) * bits)) &
-           ((1u << bits) - 1u);
+    return ((uint32_t)bytes[index / per_byte] >> ((index % per_byte) * bits)) & ((1u << bits) - 1u);
 }
 
 static void sbit__packed_set(uint8_t *bytes, int64_t index, int bits, uint32_t value)
@@ -265,8 +264,7 @@ static void sbit__convert_load_int(sbit_dtype dtype, const void *src, int64_t be
         break;
     default:
         for (int64_t i = 0; i < n; i++) {
-            const int64_t raw =
-                (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
+            const int64_t raw = (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
             const bool negative = (dtype == SBIT_I4 || dtype == SBIT_I2) && raw >> (bits - 1) != 0;
             v[i] = negative ? raw - ((int64_t)1 << bits) : raw;
         }
@@ -301,9 +299,8 @@ static void sbit__convert_store_float(sbit_dtype dtype, void *dst, int64_t begin
     default:
         for (int64_t i = 0; i < n; i++) {
             ((uint8_t *)dst)[begin + i] =
-                dtype == SBIT_F8E8M0
-                    ? sbit__f32_to_e8m0((float)f[i], SBIT__E8M0_UP, true)
-                    : sbit__small_encode(sbit__small_float_of(dtype), f[i], true);
+                dtype == SBIT_F8E8M0 ? sbit__f32_to_e8m0((float)f[i], SBIT__E8M0_UP, true)
+                                     : sbit__small_encode(sbit__small_float_of(dtype), f[i], true);
         }
         break;
     }
@@ -429,9 +426,8 @@ SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double va
     if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
         sbit__convert_store_float(tensor->dtype, tensor->data, index, 1, &value);
     } else {
-        const int64_t v = tensor->dtype == SBIT_BOOL
-                              ? (value != 0.0 ? 1 : 0)
-                              : sbit__convert_to_int(value, tensor->dtype);
+        const int64_t v = tensor->dtype == SBIT_BOOL ? (value != 0.0 ? 1 : 0)
+                                                     : sbit__convert_to_int(value, tensor->dtype);
         sbit__convert_store_int(tensor->dtype, tensor->data, index, 1, &v);
     }
 }

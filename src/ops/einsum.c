@@ -24,7 +24,7 @@ typedef struct sbit__einsum_term {
 typedef struct sbit__einsum {
     int32_t operands;
     sbit__einsum_term in[SBIT__EINSUM_OPERANDS], out;
-    int32_t ellipsis;     /* dims that "..." stands for: the most of all operands */
+    int32_t ellipsis; /* dims that "..." stands for: the most of all operands */
     sbit_dim sizes[SBIT__EINSUM_LABELS];
     int32_t uses[SBIT__EINSUM_LABELS]; /* how often the label stands on the left */
 } sbit__einsum;
@@ -134,8 +134,7 @@ static sbit_status sbit__einsum_merge(const sbit_op_call *call, sbit__einsum *ei
             if (dim.value != 1 && dim.value != size->value) {
                 return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                     "dimension %d of operand %d is %lld, elsewhere it is %lld",
-                                    (int)k, (int)i, (long long)dim.value,
-                                    (long long)size->value);
+                                    (int)k, (int)i, (long long)dim.value, (long long)size->value);
             }
         } else if (!sbit__dim_known(*size) && (sbit__dim_known(dim) && dim.value != 1)) {
             *size = dim;
@@ -575,8 +574,7 @@ static sbit_status sbit__det_infer(const sbit_op_call *call, sbit_error *error)
     if (rank >= 2 && sbit__dim_known(x->dims[rank - 1]) && sbit__dim_known(x->dims[rank - 2]) &&
         x->dims[rank - 1].value != x->dims[rank - 2].value) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld x %lld matrices are not square",
-                            (long long)x->dims[rank - 2].value,
-                            (long long)x->dims[rank - 1].value);
+                            (long long)x->dims[rank - 2].value, (long long)x->dims[rank - 1].value);
     }
     sbit_type *out = sbit__op_out(call, 0, x->dtype, rank < 0 ? -1 : rank - 2);
     for (int32_t i = 0; out != NULL && i < rank - 2; i++) {
@@ -659,11 +657,15 @@ static int64_t sbit__einsum_macs(const sbit_op_call *call)
 /* ---- rows */
 
 #define SBIT__EINSUM_ROW(version, types)                                                           \
-    {"", "Einsum", version, types, 0, 0, sbit__einsum_infer, sbit__einsum_prepare,                 \
-     sbit__einsum_run, NULL, NULL, NULL, NULL, sbit__einsum_macs}
+    {                                                                                              \
+        "", "Einsum", version, types, 0, 0, sbit__einsum_infer, sbit__einsum_prepare,              \
+            sbit__einsum_run, NULL, NULL, NULL, NULL, sbit__einsum_macs                            \
+    }
 #define SBIT__DET_ROW(version, types)                                                              \
-    {"", "Det", version, types, 0, 0, sbit__det_infer, sbit__det_prepare, sbit__det_run,           \
-     NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", "Det", version, types, 0, 0, sbit__det_infer, sbit__det_prepare, sbit__det_run, NULL,  \
+            NULL, NULL, NULL, NULL                                                                 \
+    }
 
 static const sbit_op_row sbit__einsum_rows[] = {
     SBIT__EINSUM_ROW(12, SBIT__T_NUMBERS1),

@@ -1,12 +1,12 @@
 /* grid.c: DepthToSpace, SpaceToDepth, GridSample, AffineGrid. >>grid
  *
  * Called by: infer, exec. Calls: kernels (threads).
- * DepthToSpace and SpaceToDepth move elements between channels and blocks of b x b pixels. With i, j
- * the place within a block and c the channel of the small side, the large side's channel is
- *   DCR (i * b + j) * C + c        CRD c * b * b + i * b + j
- * GridSample takes its values at positions of X between -1 and 1, the last axis of X first; taps
- * (1, 2 or 4 for each axis) are found once for a position and used for all channels.
- * AffineGrid makes such positions: theta * (x, y[, z], 1) for the pixel centres of an image.
+ * DepthToSpace and SpaceToDepth move elements between channels and blocks of b x b pixels. With i,
+ * j the place within a block and c the channel of the small side, the large side's channel is DCR
+ * (i * b + j) * C + c        CRD c * b * b + i * b + j GridSample takes its values at positions of
+ * X between -1 and 1, the last axis of X first; taps (1, 2 or 4 for each axis) are found once for a
+ * position and used for all channels. AffineGrid makes such positions: theta * (x, y[, z], 1) for
+ * the pixel centres of an image.
  */
 #include "elements_private.h"
 #include "window_private.h"
@@ -72,8 +72,8 @@ static sbit_status sbit__block_infer(const sbit_op_call *call, sbit_error *error
     const bool grows = sbit__block_to_space(call);
     const int64_t square = size * size;
     out->dims[0] = in[0];
-    SBIT__TRY(sbit__block_dim(call, in[1], grows ? 1 : square, grows ? square : 1, &out->dims[1],
-                              error));
+    SBIT__TRY(
+        sbit__block_dim(call, in[1], grows ? 1 : square, grows ? square : 1, &out->dims[1], error));
     SBIT__TRY(
         sbit__block_dim(call, in[2], grows ? size : 1, grows ? 1 : size, &out->dims[2], error));
     return sbit__block_dim(call, in[3], grows ? size : 1, grows ? 1 : size, &out->dims[3], error);
@@ -233,7 +233,8 @@ static sbit_status sbit__grid_check(const sbit_op_call *call, int32_t rank, int3
     }
     if (rank >= 0 && grid_rank >= 0 && sbit__dim_known(x->dims[0]) &&
         sbit__dim_known(grid->dims[0]) && x->dims[0].value != grid->dims[0].value) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input and grid have batches %lld and %lld",
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "input and grid have batches %lld and %lld",
                             (long long)x->dims[0].value, (long long)grid->dims[0].value);
     }
     return SBIT_OK;
@@ -298,7 +299,8 @@ static float sbit__grid_position(const sbit__grid_task *task, float at, int64_t 
     if (x >= low && x <= high) {
         return x;
     }
-    if (task->padding == SBIT__GRID_BORDER) {
+    if (task->padding == SBIT__GRID_BORDER && task->mode != SBIT__GRID_CUBIC) {
+        /* cubic: only its taps stop at the border, as in PyTorch and ONNX Runtime */
         return x < 0.0f ? 0.0f : x > last ? last : x;
     }
     return task->padding == SBIT__GRID_REFLECTION ? sbit__grid_reflect(x, low, high) : x;
@@ -439,8 +441,7 @@ static sbit_status sbit__affine_infer(const sbit_op_call *call, sbit_error *erro
     const sbit_type *theta = call->in_type[0];
     const sbit_type *type = call->in_type[1];
     if (rank >= 0 && rank != 3) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "theta has rank %d, must be 3",
-                            (int)rank);
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "theta has rank %d, must be 3", (int)rank);
     }
     if (!sbit__op_elems(call, 1, size, SBIT_MAX_RANK, &count)) {
         count = -1;
@@ -477,7 +478,8 @@ static sbit_status sbit__affine_infer(const sbit_op_call *call, sbit_error *erro
     out->dims[0] = rank == 3 && sbit__dim_known(theta->dims[0]) ? theta->dims[0] : size[0];
     if (sbit__dim_known(out->dims[0]) && sbit__dim_known(size[0]) &&
         out->dims[0].value != size[0].value) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "theta and size have batches %lld and %lld",
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "theta and size have batches %lld and %lld",
                             (long long)out->dims[0].value, (long long)size[0].value);
     }
     for (int64_t i = 2; i < count; i++) {
@@ -557,11 +559,15 @@ static const sbit_op_channel sbit__block_channels = {SBIT_CHANNEL_MAP, 0, sbit__
 static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_NONE, 0, NULL};
 
 #define SBIT__BLOCK_ROW(name, version, types)                                                      \
-    {"", name, version, types, 0, 0, sbit__block_infer, sbit__op_prepare_check, sbit__block_run,   \
-     NULL, NULL, &sbit__block_quant, &sbit__block_channels, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__block_infer, sbit__op_prepare_check,                 \
+            sbit__block_run, NULL, NULL, &sbit__block_quant, &sbit__block_channels, NULL           \
+    }
 #define SBIT__GRID_ROW(name, version, types, infer, run)                                           \
-    {"", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, NULL,           \
-     &sbit__grid_channels, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, NULL,        \
+            &sbit__grid_channels, NULL                                                             \
+    }
 
 static const sbit_op_row sbit__grid_rows[] = {
     SBIT__BLOCK_ROW("DepthToSpace", 1, SBIT__T_ALL1),

@@ -54,10 +54,9 @@ static void sbit__matmul_int_rows(void *user, int64_t begin, int64_t end, int32_
         for (int64_t j = 0; j < task->n; j++) {
             uint64_t sum = 0;
             for (int64_t p = 0; p < task->k; p++) {
-                sum += sbit__matmul_load(task->a,
-                                         task->a_offset + i * task->a_row + p * task->a_col) *
-                       sbit__matmul_load(task->b,
-                                         task->b_offset + p * task->b_row + j * task->b_col);
+                sum +=
+                    sbit__matmul_load(task->a, task->a_offset + i * task->a_row + p * task->a_col) *
+                    sbit__matmul_load(task->b, task->b_offset + p * task->b_row + j * task->b_col);
             }
             sbit__matmul_store(task->y, task->y_offset + i * task->n + j, sum);
         }
@@ -69,7 +68,7 @@ static void sbit__matmul_int_rows(void *user, int64_t begin, int64_t end, int32_
 typedef struct sbit__matmul_plan {
     int64_t m, n, k;
     int32_t batch_rank;
-    int64_t batch[SBIT_MAX_RANK];                          /* broadcast leading dims */
+    int64_t batch[SBIT_MAX_RANK];                         /* broadcast leading dims */
     int64_t a_step[SBIT_MAX_RANK], b_step[SBIT_MAX_RANK]; /* in matrices; 0: broadcast */
     int64_t batches, b_count; /* results; matrices that the right operand holds */
     size_t matrix_bytes;      /* of one packed right matrix */
@@ -186,8 +185,7 @@ static void sbit__matmul_plan_of(const sbit_type *a, const sbit_type *b, sbit__m
 }
 
 /* Which left and right matrix result `batch` is made from. */
-static void sbit__matmul_index(const sbit__matmul_plan *plan, int64_t batch, int64_t *a,
-                               int64_t *b)
+static void sbit__matmul_index(const sbit__matmul_plan *plan, int64_t batch, int64_t *a, int64_t *b)
 {
     *a = *b = 0;
     for (int32_t i = plan->batch_rank - 1; i >= 0; i--) {
@@ -346,8 +344,8 @@ typedef struct sbit__gemm_state {
 } sbit__gemm_state;      /* then packed B */
 
 /* The operands' sides: rows and columns after transposition. */
-static sbit_status sbit__gemm_sides(const sbit_op_call *call, sbit_dim *m, sbit_dim *k,
-                                    sbit_dim *n, sbit_error *error)
+static sbit_status sbit__gemm_sides(const sbit_op_call *call, sbit_dim *m, sbit_dim *k, sbit_dim *n,
+                                    sbit_error *error)
 {
     int32_t rank = -1;
     const bool trans_a = sbit_node_int(call->node, "transA", 0) != 0;
@@ -394,9 +392,9 @@ static sbit_status sbit__gemm_check_c(const sbit_op_call *call, sbit_dim m, sbit
         const sbit_dim want = i == 0 ? n : m;
         if (sbit__dim_known(have) && have.value != 1 && sbit__dim_known(want) &&
             have.value != want.value) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                                "C has %lld %s, the product has %lld", (long long)have.value,
-                                i == 0 ? "columns" : "rows", (long long)want.value);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "C has %lld %s, the product has %lld",
+                                (long long)have.value, i == 0 ? "columns" : "rows",
+                                (long long)want.value);
         }
     }
     return SBIT_OK;
@@ -628,12 +626,17 @@ static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NU
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__MATMUL_FUSE (SBIT_FUSE_ACTIVATION | SBIT_FUSE_RESIDUAL)
 #define SBIT__MATMUL_ROW(version, types)                                                           \
-    {"", "MatMul", version, types, 0, SBIT__MATMUL_FUSE, sbit__matmul_infer,                       \
-     sbit__matmul_prepare, sbit__matmul_run, NULL, NULL, &sbit__matmul_quant,                      \
-     &sbit__matmul_channel, sbit__matmul_macs}
+    {                                                                                              \
+        "", "MatMul", version, types, 0, SBIT__MATMUL_FUSE, sbit__matmul_infer,                    \
+            sbit__matmul_prepare, sbit__matmul_run, NULL, NULL, &sbit__matmul_quant,               \
+            &sbit__matmul_channel, sbit__matmul_macs                                               \
+    }
 #define SBIT__GEMM_ROW(version, types)                                                             \
-    {"", "Gemm", version, types, 0, SBIT__MATMUL_FUSE, sbit__gemm_infer, sbit__gemm_prepare,       \
-     sbit__gemm_op_run, NULL, NULL, &sbit__gemm_quant, &sbit__matmul_channel, sbit__gemm_macs}
+    {                                                                                              \
+        "", "Gemm", version, types, 0, SBIT__MATMUL_FUSE, sbit__gemm_infer, sbit__gemm_prepare,    \
+            sbit__gemm_op_run, NULL, NULL, &sbit__gemm_quant, &sbit__matmul_channel,               \
+            sbit__gemm_macs                                                                        \
+    }
 
 static const sbit_op_row sbit__matmul_rows[] = {
     SBIT__MATMUL_ROW(1, SBIT__T_FLOATS1),

@@ -83,10 +83,9 @@ static sbit_status sbit__batchnorm_infer(const sbit_op_call *call, sbit_error *e
     }
     for (int32_t i = 1; !spatial && rank >= 2 && i < 5; i++) {
         const int64_t want = sbit__type_count(x, 1, rank);
-        const int64_t have =
-            call->in_type[i]->rank < 0
-                ? -1
-                : sbit__type_count(call->in_type[i], 0, call->in_type[i]->rank);
+        const int64_t have = call->in_type[i]->rank < 0
+                                 ? -1
+                                 : sbit__type_count(call->in_type[i], 0, call->in_type[i]->rank);
         if (want >= 0 && have >= 0 && want != have) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                 "input %d has %lld entries, must have %lld", (int)i,
@@ -232,8 +231,7 @@ static sbit_status sbit__layernorm_axis(const sbit_op_call *call, int32_t rank, 
 }
 
 /* Scale and bias must broadcast to X, and not the other way round. */
-static sbit_status sbit__layernorm_check(const sbit_op_call *call, int32_t input,
-                                         sbit_error *error)
+static sbit_status sbit__layernorm_check(const sbit_op_call *call, int32_t input, sbit_error *error)
 {
     int32_t rank = -1;
     const sbit_type *x = call->in_type[0];
@@ -298,8 +296,8 @@ typedef struct sbit__layernorm_task {
     float epsilon;
     bool centered; /* false: RMSNormalization */
     const float *scale, *bias;
-    bool plain;    /* scale and bias are one row each, or absent */
-    int32_t rank;  /* otherwise: how they lie against X */
+    bool plain;   /* scale and bias are one row each, or absent */
+    int32_t rank; /* otherwise: how they lie against X */
     int64_t dims[SBIT_MAX_RANK];
     int64_t scale_strides[SBIT_MAX_RANK], bias_strides[SBIT_MAX_RANK];
 } sbit__layernorm_task;
@@ -402,8 +400,7 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     if (!task.plain) {
         SBIT__TRY(sbit__op_strides(call, scale, -1, x->rank, x->dims, task.scale_strides, error));
         if (bias != NULL) {
-            SBIT__TRY(
-                sbit__op_strides(call, bias, -1, x->rank, x->dims, task.bias_strides, error));
+            SBIT__TRY(sbit__op_strides(call, bias, -1, x->rank, x->dims, task.bias_strides, error));
         }
     }
     if (task.inner > 0) {
@@ -520,11 +517,10 @@ static sbit_status sbit__groupnorm_run32(const sbit_op_call *call, sbit_error *e
     task.channels = task.groups > 0 ? x->dims[1] / task.groups : 0;
     task.inner = sbit__tensor_span(x, 2, x->rank);
     task.epsilon = sbit_node_float(call->node, "epsilon", 1e-5f);
-    task.per_group = sbit__streq(call->row->op_type, "GroupNormalization") &&
-                     call->row->since_version < 21;
+    task.per_group =
+        sbit__streq(call->row->op_type, "GroupNormalization") && call->row->since_version < 21;
     if (sbit_tensor_count(x) > 0) {
-        sbit__parallel_range(call->ctx, x->dims[0] * task.groups, 1, sbit__groupnorm_groups,
-                             &task);
+        sbit__parallel_range(call->ctx, x->dims[0] * task.groups, 1, sbit__groupnorm_groups, &task);
     }
     return SBIT_OK;
 }
@@ -565,8 +561,7 @@ static void sbit__lpnorm_lines(void *user, int64_t begin, int64_t end, int32_t w
     const sbit__lpnorm_task *task = (const sbit__lpnorm_task *)user;
     (void)worker;
     for (int64_t line = begin; line < end; line++) {
-        const int64_t at =
-            line / task->inner * task->length * task->inner + line % task->inner;
+        const int64_t at = line / task->inner * task->length * task->inner + line % task->inner;
         double sum = 0.0;
         for (int64_t i = 0; i < task->length; i++) {
             const double x = (double)task->x[at + i * task->inner];
@@ -585,8 +580,7 @@ static sbit_status sbit__lpnorm_run32(const sbit_op_call *call, sbit_error *erro
     const sbit_tensor *x = call->in[0];
     sbit__lpnorm_task task;
     int32_t axis = 0;
-    SBIT__TRY(
-        sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
     task.x = (const float *)x->data;
     task.y = (float *)call->out[0]->data;
     task.length = x->dims[axis];
@@ -680,8 +674,8 @@ static sbit_status sbit__lrn_run(const sbit_op_call *call, sbit_error *error)
 
 /* ---- MeanVarianceNormalization: y = (x - mean) / (deviation + 1e-9) over `axes` */
 
-static sbit_status sbit__mvn_axes(const sbit_op_call *call, int32_t rank, bool reduced[SBIT_MAX_RANK],
-                                  sbit_error *error)
+static sbit_status sbit__mvn_axes(const sbit_op_call *call, int32_t rank,
+                                  bool reduced[SBIT_MAX_RANK], sbit_error *error)
 {
     int64_t axes[SBIT_MAX_RANK] = {0, 2, 3};
     int64_t count = -1;
@@ -737,8 +731,9 @@ static void sbit__mvn_sets(void *user, int64_t begin, int64_t end, int32_t worke
             sbit__mvn_offset(task->kept_rank, task->kept_dims, task->kept_strides, set);
         double sum = 0.0, squares = 0.0;
         for (int64_t i = 0; i < task->count; i++) {
-            sum += (double)task->x[base + sbit__mvn_offset(task->reduced_rank, task->dims,
-                                                           task->strides, i)];
+            sum +=
+                (double)task
+                    ->x[base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i)];
         }
         const double mean = sum / (double)task->count;
         for (int64_t i = 0; i < task->count; i++) {
@@ -800,8 +795,10 @@ static const sbit_op_channel sbit__norm_channel_batch = {SBIT_CHANNEL_SLICE, 0x1
 static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 0x06, NULL};
 
 #define SBIT__NORM_ROW(name, version, types, infer, run, quant, channel)                           \
-    {"",                 name, version, types, 0,     0,       infer,                              \
-     sbit__op_prepare_f32, run,  NULL,    NULL,  quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, quant,       \
+            channel, NULL                                                                          \
+    }
 #define SBIT__BATCHNORM_ROW(version, types)                                                        \
     SBIT__NORM_ROW("BatchNormalization", version, types, sbit__batchnorm_infer,                    \
                    sbit__batchnorm_run, NULL, &sbit__norm_channel_batch)

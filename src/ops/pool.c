@@ -118,8 +118,7 @@ static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_plan *plan, int32_t a
     taps.start = at * plan->stride[axis] - plan->pad_begin[axis];
     taps.begin = sbit__pool_below(taps.start, step, n, 0);
     taps.end = sbit__pool_below(taps.start, step, n, plan->in[axis]);
-    taps.padded =
-        sbit__pool_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
+    taps.padded = sbit__pool_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
     return taps;
 }
 
@@ -216,9 +215,9 @@ static bool sbit__pool_gather(const sbit__pool_task *task, const float *x,
             } else if (first) {
                 memcpy(row, from, (size_t)n * sizeof *row);
             } else {
-                task->kernels->f32_binary(
-                    plan->kind == SBIT__POOL_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_ADD, n, row, 1,
-                    from, 1, row);
+                task->kernels->f32_binary(plan->kind == SBIT__POOL_MAX ? SBIT__BINARY_MAX
+                                                                       : SBIT__BINARY_ADD,
+                                          n, row, 1, from, 1, row);
             }
             first = false;
         }
@@ -338,9 +337,9 @@ static sbit_status sbit__pool_prepare(const sbit_op_call *call, sbit_error *erro
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     if (sbit__type_static(x)) {
-        *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
-                               (size_t)sbit_ctx_threads(call->ctx) *
-                                   (size_t)sbit__pool_row_floats(x) * sizeof(float);
+        *call->scratch_bytes =
+            sbit__op_as_f32_scratch(call) +
+            (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pool_row_floats(x) * sizeof(float);
     }
     return SBIT_OK;
 }
@@ -558,8 +557,7 @@ static sbit_status sbit__unpool_dims(const sbit_op_call *call, sbit_dim *dims, s
         if (in > 0 && !sbit__mul_i64(in - 1, window.stride[i], &length)) {
             return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
         }
-        length = in == 0 ? 0
-                         : length + window.kernel[i] - window.pad_begin[i] - window.pad_end[i];
+        length = in == 0 ? 0 : length + window.kernel[i] - window.pad_begin[i] - window.pad_end[i];
         if (length < 0) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                 "padding leaves %lld elements of spatial dimension %d",
@@ -587,11 +585,11 @@ static sbit_status sbit__unpool_out_dims(const sbit_op_call *call, const sbit_di
                             (long long)count, (int)rank);
     }
     for (int32_t i = 0; i < rank; i++) {
-        if (count >= 0 && (wanted[i] < 0 || (sbit__dim_known(unpooled[i]) &&
-                                             wanted[i] < unpooled[i].value))) {
+        if (count >= 0 &&
+            (wanted[i] < 0 || (sbit__dim_known(unpooled[i]) && wanted[i] < unpooled[i].value))) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                                "output_shape[%d] is %lld, less than the unpooled length",
-                                (int)i, (long long)wanted[i]);
+                                "output_shape[%d] is %lld, less than the unpooled length", (int)i,
+                                (long long)wanted[i]);
         }
         dims[i] = count >= 0 ? sbit__dim(wanted[i]) : sbit__dim_any();
     }
@@ -707,8 +705,7 @@ static sbit_status sbit__roialign_infer(const sbit_op_call *call, sbit_error *er
     SBIT__TRY(sbit__op_rank(call, 2, &rank, error));
     const sbit_type *batch = call->in_type[2];
     const sbit_type *rois = call->in_type[1];
-    if ((rank >= 0 && rank != 1) ||
-        (batch->dtype != SBIT_I64 && batch->dtype != SBIT_UNDEFINED) ||
+    if ((rank >= 0 && rank != 1) || (batch->dtype != SBIT_I64 && batch->dtype != SBIT_UNDEFINED) ||
         (rank == 1 && rois->rank == 2 && sbit__dim_known(batch->dims[0]) &&
          sbit__dim_known(rois->dims[0]) && batch->dims[0].value != rois->dims[0].value)) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
@@ -765,9 +762,9 @@ static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_
         const int64_t y1 = (int64_t)roundf(roi[2] * task->scale);
         const int64_t w = (int64_t)roundf(roi[3] * task->scale) - x1 + 1;
         const int64_t h = (int64_t)roundf(roi[4] * task->scale) - y1 + 1;
-        const float *x = (const float *)task->x->data +
-                         ((int64_t)roi[0] * task->channels + i % task->channels) * task->height *
-                             task->width;
+        const float *x =
+            (const float *)task->x->data +
+            ((int64_t)roi[0] * task->channels + i % task->channels) * task->height * task->width;
         for (int64_t o = 0; o < task->out_h * task->out_w; o++) {
             int64_t h0 = 0, h1 = 0, w0 = 0, w1 = 0;
             bool any = false;
@@ -815,8 +812,7 @@ static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error
 }
 
 /* Value at (y, x): bilinear, or the largest weighted corner. Cells further than 1 outside are 0. */
-static float sbit__roialign_sample(const sbit__roi_task *task, const float *from, float y,
-                                   float x)
+static float sbit__roialign_sample(const sbit__roi_task *task, const float *from, float y, float x)
 {
     if (y < -1.0f || y > (float)task->height || x < -1.0f || x > (float)task->width) {
         return 0.0f;
@@ -933,8 +929,8 @@ static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *er
         }
     }
     if (task.height > 0 && task.width > 0) {
-        sbit__parallel_range(call->ctx, task.rois_count * task.channels, 1,
-                             sbit__roialign_regions, &task);
+        sbit__parallel_range(call->ctx, task.rois_count * task.channels, 1, sbit__roialign_regions,
+                             &task);
     } else {
         memset(task.y, 0, sbit_tensor_bytes(call->out[0]));
     }
@@ -958,8 +954,10 @@ static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 
 #define SBIT__POOL_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
 #define SBIT__POOL_ROW(name, version, types, infer, prepare, run, quant)                           \
-    {"",    name, version, types, 0,     0,                   infer,                               \
-     prepare, run, NULL,    NULL,  quant, &sbit__pool_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, quant,                    \
+            &sbit__pool_channel, NULL                                                              \
+    }
 #define SBIT__MAXPOOL_ROW(version, types)                                                          \
     SBIT__POOL_ROW("MaxPool", version, types, sbit__pool_infer, sbit__pool_prepare,                \
                    sbit__maxpool_run, &sbit__pool_quant_pass)
@@ -972,7 +970,9 @@ static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 #define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
     SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
 #define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
-    {"", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
+    }
 
 static const sbit_op_row sbit__pool_rows[] = {
     SBIT__MAXPOOL_ROW(1, SBIT__T_FLOATS1),

@@ -107,8 +107,7 @@ static sbit_status sbit__rnn_activations(const sbit_op_call *call, sbit__rnn *rn
                               &alphas, error));
     SBIT__TRY(sbit__op_floats(call, "activation_beta", -1, beta, 2 * SBIT__RNN_MAX_FUNCTIONS,
                               &betas, error));
-    const bool listed =
-        names != NULL && names->type == SBIT_ONNX_ATTR_STRINGS && names->count > 0;
+    const bool listed = names != NULL && names->type == SBIT_ONNX_ATTR_STRINGS && names->count > 0;
     /* RNN's default is a list of two names whatever the direction is. */
     if (listed && (int64_t)names->count < rnn->dirs * rnn->functions) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
@@ -293,16 +292,15 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
 typedef struct sbit__rnn_state {
-    size_t packed_bytes;    /* 0: weights are not constant, or not float32 */
+    size_t packed_bytes; /* 0: weights are not constant, or not float32 */
     size_t part_bytes[3];
-    size_t gemm_bytes;      /* scratch of the largest gemm */
+    size_t gemm_bytes; /* scratch of the largest gemm */
 } sbit__rnn_state;
 
 static const size_t sbit__rnn_state_bytes = (sizeof(sbit__rnn_state) + 63) / 64 * 64;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
-static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k,
-                           int64_t *row)
+static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k, int64_t *row)
 {
     const int64_t all = rnn->gates * rnn->hidden;
     *n = part == 0 ? all : part == 1 ? rnn->first : all - rnn->first;
@@ -379,8 +377,7 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
     if (state == NULL || state->packed_bytes != sizes.packed_bytes) {
         *call->state = NULL;
-        state = (sbit__rnn_state *)sbit__op_state(call,
-                                                  sbit__rnn_state_bytes + sizes.packed_bytes);
+        state = (sbit__rnn_state *)sbit__op_state(call, sbit__rnn_state_bytes + sizes.packed_bytes);
         if (state == NULL) {
             return sbit__op_no_memory(call, error);
         }
@@ -440,8 +437,8 @@ typedef struct sbit__rnn_run {
     float *gates;                  /* [batch][gates * hidden] */
     float *h, *c, *rh;             /* [batch][hidden] */
     const float *xw;               /* rows of X * W^T + bias */
-    const float *reset_bias;       /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
-    const float *peephole;         /* [3 * hidden] i o f, or NULL */
+    const float *reset_bias; /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
+    const float *peephole;   /* [3 * hidden] i o f, or NULL */
 } sbit__rnn_run;
 
 static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float *x)
@@ -605,9 +602,8 @@ static void sbit__rnn_step(const sbit_op_call *call, sbit__rnn_run *run, int64_t
             sbit__rnn_plain_step(run, b, xw);
         }
         if (sbit__out(call, 0) != NULL) {
-            const int64_t row =
-                rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + dir
-                                 : (time * rnn->dirs + dir) * rnn->batch + b;
+            const int64_t row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + dir
+                                                 : (time * rnn->dirs + dir) * rnn->batch + b;
             memcpy((float *)call->out[0]->data + row * rnn->hidden, run->h + b * rnn->hidden,
                    (size_t)rnn->hidden * sizeof(float));
         }
@@ -629,8 +625,7 @@ static void sbit__rnn_load_state(const sbit__rnn *rnn, const sbit_tensor *from, 
             memset(to + b * rnn->hidden, 0, bytes);
         } else {
             memcpy(to + b * rnn->hidden,
-                   (const float *)from->data +
-                       sbit__rnn_state_row(rnn, dir, b) * rnn->hidden,
+                   (const float *)from->data + sbit__rnn_state_row(rnn, dir, b) * rnn->hidden,
                    bytes);
         }
     }
@@ -646,8 +641,8 @@ static void sbit__rnn_store_state(const sbit__rnn *rnn, const float *from, int64
 }
 
 /* The bias that X * W^T gets: W's plus R's, except for what the reset gate has to see alone. */
-static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir,
-                           float *bias, float *reset_bias)
+static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir, float *bias,
+                           float *reset_bias)
 {
     const int64_t all = rnn->gates * rnn->hidden;
     const sbit_tensor *given = sbit__in(call, 3);
@@ -687,8 +682,7 @@ static void sbit__rnn_direction(const sbit_op_call *call, const sbit__rnn *rnn, 
     run.act = rnn->act[dir];
     run.xw = xw;
     run.reset_bias = next + all;
-    run.peephole =
-        peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
+    run.peephole = peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
     sbit__rnn_bias(call, rnn, dir, next, next + all);
     sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run.h);
     sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run.c);
@@ -747,12 +741,13 @@ static int64_t sbit__rnn_macs(const sbit_op_call *call)
 
 /* ---- rows */
 
-static const sbit_op_quant sbit__rnn_quant = {
-    SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
+static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
 
 #define SBIT__RNN_ROW(name, version, types)                                                        \
-    {"", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,         \
-     NULL, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
+            NULL, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                     \
+    }
 
 static const sbit_op_row sbit__rnn_rows[] = {
     SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1),  SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1),

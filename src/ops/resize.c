@@ -43,15 +43,15 @@ typedef enum sbit__resize_round {
 
 typedef struct sbit__resize_axis {
     int64_t in, out;
-    double scale;     /* 0: not known */
-    double width;     /* scale * in: the output's length before it became an integer */
+    double scale; /* 0: not known */
+    double width; /* scale * in: the output's length before it became an integer */
     double roi_begin, roi_end;
-    bool keeps;       /* identity */
+    bool keeps; /* identity */
     int64_t taps;
     /* tables of the run: [out][taps]; of nearest only `index`, -1: extrapolated */
     int64_t *index;
     float *weight;
-    bool *outside;    /* [out]: extrapolated */
+    bool *outside; /* [out]: extrapolated */
 } sbit__resize_axis;
 
 typedef struct sbit__resize {
@@ -91,9 +91,9 @@ static sbit_status sbit__resize_attributes(const sbit_op_call *call, sbit__resiz
                                            sbit_error *error)
 {
     static const char *const modes[] = {"nearest", "linear", "cubic", "bilinear"};
-    static const char *const places[] = {
-        "half_pixel",    "half_pixel_symmetric", "pytorch_half_pixel",
-        "align_corners", "asymmetric",           "tf_crop_and_resize"};
+    static const char *const places[] = {"half_pixel",         "half_pixel_symmetric",
+                                         "pytorch_half_pixel", "align_corners",
+                                         "asymmetric",         "tf_crop_and_resize"};
     static const char *const rounds[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                          "ceil"};
     int32_t choice = 0;
@@ -108,8 +108,8 @@ static sbit_status sbit__resize_attributes(const sbit_op_call *call, sbit__resiz
     SBIT__TRY(sbit__resize_choice(call, "coordinate_transformation_mode", "half_pixel", places, 6,
                                   &choice, error));
     resize->place = (sbit__resize_place)choice;
-    SBIT__TRY(sbit__resize_choice(call, "nearest_mode", "round_prefer_floor", rounds, 4, &choice,
-                                  error));
+    SBIT__TRY(
+        sbit__resize_choice(call, "nearest_mode", "round_prefer_floor", rounds, 4, &choice, error));
     resize->round = (sbit__resize_round)choice;
     resize->exclude_outside = sbit_node_int(call->node, "exclude_outside", 0) != 0;
     resize->antialias = sbit_node_int(call->node, "antialias", 0) != 0;
@@ -126,8 +126,7 @@ static sbit_status sbit__resize_attributes(const sbit_op_call *call, sbit__resiz
 
 /* The axes that scales, sizes and roi speak of: attribute axes (version 18), else all. */
 static sbit_status sbit__resize_axes(const sbit_op_call *call, int32_t rank,
-                                     int32_t axes[SBIT_MAX_RANK], int32_t *count,
-                                     sbit_error *error)
+                                     int32_t axes[SBIT_MAX_RANK], int32_t *count, sbit_error *error)
 {
     int64_t given[SBIT_MAX_RANK];
     int64_t n = -1;
@@ -157,8 +156,7 @@ static sbit_status sbit__resize_scales(const sbit_op_call *call, int32_t rank,
     const int32_t input = sbit__resize_is_new(call) ? 2 : 1;
     if (upsample && call->row->since_version < 7) {
         if (rank != 4) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be 4",
-                                (int)rank);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be 4", (int)rank);
         }
         scales[0] = scales[1] = 1.0f;
         scales[2] = sbit_node_float(call->node, "height_scale", 0.0f);
@@ -184,9 +182,9 @@ static sbit_status sbit__resize_scales(const sbit_op_call *call, int32_t rank,
     return sbit__op_floats(call, NULL, input, scales, SBIT_MAX_RANK, count, error);
 }
 
-static sbit_status sbit__resize_by_scales(const sbit_op_call *call, const int32_t *axes,
-                                          int32_t n, const float *scales, const sbit_dim *in,
-                                          sbit_dim *out, sbit__resize *resize, sbit_error *error)
+static sbit_status sbit__resize_by_scales(const sbit_op_call *call, const int32_t *axes, int32_t n,
+                                          const float *scales, const sbit_dim *in, sbit_dim *out,
+                                          sbit__resize *resize, sbit_error *error)
 {
     for (int32_t i = 0; i < n; i++) {
         const int32_t a = axes[i];
@@ -245,8 +243,8 @@ static sbit_status sbit__resize_by_sizes(const sbit_op_call *call, const int32_t
 {
     static const char *const policies[] = {"stretch", "not_larger", "not_smaller"};
     int32_t policy = 0;
-    SBIT__TRY(sbit__resize_choice(call, "keep_aspect_ratio_policy", "stretch", policies, 3,
-                                  &policy, error));
+    SBIT__TRY(sbit__resize_choice(call, "keep_aspect_ratio_policy", "stretch", policies, 3, &policy,
+                                  error));
     for (int32_t i = 0; i < n; i++) {
         if (sbit__dim_known(sizes[i]) && sizes[i].value < 0) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "sizes[%d] is %lld", (int)i,
@@ -303,9 +301,8 @@ static sbit_status sbit__resize_shape(const sbit_op_call *call, sbit__resize *re
         }
         return SBIT_OK;
     }
-    return by_sizes
-               ? sbit__resize_by_sizes(call, axes, n, sizes, x->dims, dims, resize, error)
-               : sbit__resize_by_scales(call, axes, n, scales, x->dims, dims, resize, error);
+    return by_sizes ? sbit__resize_by_sizes(call, axes, n, sizes, x->dims, dims, resize, error)
+                    : sbit__resize_by_scales(call, axes, n, scales, x->dims, dims, resize, error);
 }
 
 static bool sbit__resize_numeric(sbit_dtype dtype)
@@ -321,9 +318,10 @@ static sbit_status sbit__resize_infer(const sbit_op_call *call, sbit_error *erro
     const bool is_new = sbit__resize_is_new(call);
     const bool by_attribute =
         sbit__streq(call->row->op_type, "Upsample") && call->row->since_version < 9;
-    SBIT__TRY(sbit__op_inputs(call, by_attribute || is_new ? 1 : 2, is_new ? 4
-                                                                    : by_attribute ? 1
-                                                                                   : 2,
+    SBIT__TRY(sbit__op_inputs(call, by_attribute || is_new ? 1 : 2,
+                              is_new         ? 4
+                              : by_attribute ? 1
+                                             : 2,
                               error));
     SBIT__TRY(sbit__op_rank(call, 0, &rank, error));
     SBIT__TRY(sbit__resize_attributes(call, &resize, error));
@@ -526,9 +524,9 @@ static sbit_status sbit__resize_prepare(const sbit_op_call *call, sbit_error *er
         *call->scratch_bytes += sbit__resize_table_bytes(&resize, in, out);
     }
     if (resize.mode != SBIT__RESIZE_NEAREST) {
-        *call->scratch_bytes += sbit__op_as_f32_scratch(call) +
-                                (size_t)sbit_ctx_threads(call->ctx) *
-                                    sbit__resize_plane_floats(x, y) * sizeof(float);
+        *call->scratch_bytes +=
+            sbit__op_as_f32_scratch(call) +
+            (size_t)sbit_ctx_threads(call->ctx) * sbit__resize_plane_floats(x, y) * sizeof(float);
     }
     return SBIT_OK;
 }
@@ -605,7 +603,7 @@ typedef struct sbit__resize_task {
     const sbit_tensor *x;
     sbit_tensor *y;
     int64_t in_strides[SBIT_MAX_RANK];
-    float *planes;        /* one per worker */
+    float *planes; /* one per worker */
     int64_t plane_floats;
 } sbit__resize_task;
 
@@ -676,8 +674,7 @@ static void sbit__resize_extrapolate(const sbit__resize_task *task, int64_t row,
     }
     for (int64_t i = 0; i < last->out; i++) {
         if (whole || last->outside[i]) {
-            sbit__tensor_set_f64(task->y, row * last->out + i,
-                                 (double)task->resize->extrapolation);
+            sbit__tensor_set_f64(task->y, row * last->out + i, (double)task->resize->extrapolation);
         }
     }
 }
@@ -781,9 +778,8 @@ static double sbit__resize_element(const sbit__resize_task *task, const int64_t 
             weight *= (double)resize->axis[i].weight[k];
             offset += resize->axis[i].index[k] * task->in_strides[i];
         }
-        sum += weight * (task->x->dtype == SBIT_F32
-                             ? (double)((const float *)task->x->data)[offset]
-                             : sbit__tensor_f64_at(task->x, offset));
+        sum += weight * (task->x->dtype == SBIT_F32 ? (double)((const float *)task->x->data)[offset]
+                                                    : sbit__tensor_f64_at(task->x, offset));
         int32_t i = resize->rank - 1;
         while (i >= 0 && ++tap[i] == resize->axis[i].taps) {
             tap[i--] = 0;
@@ -873,8 +869,8 @@ static sbit_status sbit__resize_run_any(const sbit_op_call *call, sbit_error *er
     }
     task.planes = (float *)(void *)rest;
     task.plane_floats = (int64_t)sbit__resize_plane_floats(call->in_type[0], call->out_type[0]);
-    sbit__parallel_range(call->ctx, sbit__tensor_span(task.x, 0, rank - 2), 1,
-                         sbit__resize_planes, &task);
+    sbit__parallel_range(call->ctx, sbit__tensor_span(task.x, 0, rank - 2), 1, sbit__resize_planes,
+                         &task);
     return SBIT_OK;
 }
 
@@ -891,22 +887,24 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 /* ---- rows */
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
-static const sbit_op_quant sbit__resize_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC,
-    1,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0,
-    0};
+static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC,
+                                                 1,
+                                                 -1,
+                                                 -1,
+                                                 -1,
+                                                 0,
+                                                 0,
+                                                 NULL,
+                                                 0,
+                                                 0};
 static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 
 #define SBIT__RESIZE_ROW(name, version, types)                                                     \
-    {"", name, version, types, 0, 0, sbit__resize_infer, sbit__resize_prepare, sbit__resize_run,   \
-     NULL, NULL, &sbit__resize_quant, &sbit__resize_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__resize_infer, sbit__resize_prepare,                  \
+            sbit__resize_run, NULL, NULL, &sbit__resize_quant, &sbit__resize_channel, NULL         \
+    }
 
 static const sbit_op_row sbit__resize_rows[] = {
     SBIT__RESIZE_ROW("Upsample", 1,

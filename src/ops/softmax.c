@@ -59,8 +59,7 @@ typedef struct sbit__softmax_task {
     int64_t strips; /* per outer index */
 } sbit__softmax_task;
 
-static void sbit__softmax_log_line(const sbit_kernels *kernels, int64_t n, const float *x,
-                                   float *y)
+static void sbit__softmax_log_line(const sbit_kernels *kernels, int64_t n, const float *x, float *y)
 {
     float part[SBIT__SOFTMAX_STRIP];
     const float max = kernels->f32_max(n, x);
@@ -148,8 +147,7 @@ static void sbit__softmax_strips(void *user, int64_t begin, int64_t end, int32_t
             continue;
         }
         for (int64_t k = 0; k < width; k++) {
-            sbit__softmax_hard_line(task->length, task->inner, task->x + at + k,
-                                    task->y + at + k);
+            sbit__softmax_hard_line(task->length, task->inner, task->x + at + k, task->y + at + k);
         }
     }
 }
@@ -219,23 +217,25 @@ static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error
 
 /* ---- rows */
 
-static const sbit_op_quant sbit__softmax_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE | SBIT_QUANT_CLASSIC,
-    1,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0,
-    1};
+static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                      SBIT_QUANT_FIXED_RANGE | SBIT_QUANT_CLASSIC,
+                                                  1,
+                                                  -1,
+                                                  -1,
+                                                  -1,
+                                                  0,
+                                                  0,
+                                                  NULL,
+                                                  0,
+                                                  1};
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
 #define SBIT__SOFTMAX_ROW(name, version, types, run, quant)                                        \
-    {"", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32,                   \
-     run, NULL, NULL, quant, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, NULL,      \
+            NULL, quant, NULL, NULL                                                                \
+    }
 
 static const sbit_op_row sbit__softmax_rows[] = {
     SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, &sbit__softmax_quant),

@@ -20,8 +20,7 @@ static const char *sbit__op_domain(const char *domain)
 
 static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
 {
-    return strcmp(row->op_type, op_type) == 0 &&
-           strcmp(sbit__op_domain(row->domain), domain) == 0;
+    return strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
 }
 
 SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,

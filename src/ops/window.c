@@ -10,7 +10,7 @@
  */
 #include "window_private.h"
 
-#define SBIT__CHECK_OUTPUTS 8 /* more than any operator of these families has */
+#define SBIT__CHECK_OUTPUTS 8         /* more than any operator of these families has */
 #define SBIT__WINDOW_LIMIT 0x7fffffff /* of every attribute: keeps sums and products in range */
 
 SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input)
@@ -24,7 +24,7 @@ SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output)
 }
 
 SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
-                          sbit_error *error)
+                                   sbit_error *error)
 {
     *rank = -1;
     if (!sbit__op_has(call, input)) {
@@ -47,8 +47,8 @@ SBIT__FN sbit_status sbit__op_dtypes(const sbit_op_call *call, uint32_t mask, ui
             continue;
         }
         const sbit_dtype dtype = call->in_type[i]->dtype;
-        const bool fits = types != 0 ? (types & SBIT_T(dtype)) != 0
-                                     : dtype == first || first == SBIT_UNDEFINED;
+        const bool fits =
+            types != 0 ? (types & SBIT_T(dtype)) != 0 : dtype == first || first == SBIT_UNDEFINED;
         if (!fits) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                 "element type %s of input %d does not fit, input 0 is %s",
@@ -110,8 +110,7 @@ SBIT__FN int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t 
 {
     int64_t count = 1;
     for (int32_t i = begin; i < end; i++) {
-        if (!sbit__dim_known(type->dims[i]) ||
-            !sbit__mul_i64(count, type->dims[i].value, &count)) {
+        if (!sbit__dim_known(type->dims[i]) || !sbit__mul_i64(count, type->dims[i].value, &count)) {
             return -1;
         }
     }
@@ -128,8 +127,8 @@ SBIT__FN int64_t sbit__type_size(const sbit_type *type)
 {
     int64_t count = 1;
     for (int32_t i = 0; i < type->rank; i++) {
-        count = sbit__saturating_mul(
-            count, sbit__dim_known(type->dims[i]) ? type->dims[i].value : 1);
+        count =
+            sbit__saturating_mul(count, sbit__dim_known(type->dims[i]) ? type->dims[i].value : 1);
     }
     return count;
 }
@@ -143,8 +142,8 @@ SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int
     return count;
 }
 
-SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep, int64_t offset,
-                          int64_t n, float *y)
+SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
+                                   int64_t offset, int64_t n, float *y)
 {
     if (ep == NULL || n <= 0) {
         return;
@@ -194,8 +193,8 @@ static sbit_status sbit__window_auto_pad(const sbit_op_call *call, sbit__auto_pa
                                          sbit_error *error)
 {
     static const char *const names[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
-    static const sbit__auto_pad values[] = {SBIT__PAD_NOTSET, SBIT__PAD_VALID,
-                                            SBIT__PAD_SAME_UPPER, SBIT__PAD_SAME_LOWER};
+    static const sbit__auto_pad values[] = {SBIT__PAD_NOTSET, SBIT__PAD_VALID, SBIT__PAD_SAME_UPPER,
+                                            SBIT__PAD_SAME_LOWER};
     const char *text = sbit_node_string(call->node, "auto_pad", "NOTSET");
     if (text[0] == '\0') {
         text = "NOTSET"; /* some exporters write the attribute empty */
@@ -239,8 +238,8 @@ static sbit_status sbit__window_kernel(const sbit_op_call *call, const sbit_dim 
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial, const sbit_dim *kernel,
-                              sbit__window *out, sbit_error *error)
+SBIT__FN sbit_status sbit__window_read(const sbit_op_call *call, int32_t spatial,
+                                       const sbit_dim *kernel, sbit__window *out, sbit_error *error)
 {
     int64_t values[2 * SBIT__MAX_SPATIAL];
     memset(out, 0, sizeof *out);
@@ -273,8 +272,8 @@ SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t
     window->pad_end[axis] = total - window->pad_begin[axis];
 }
 
-SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window, int32_t axis,
-                                int64_t in, int64_t *out, sbit_error *error)
+SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window,
+                                         int32_t axis, int64_t in, int64_t *out, sbit_error *error)
 {
     const int64_t stride = window->stride[axis];
     const int64_t extent = sbit__window_extent(window, axis);
@@ -285,8 +284,7 @@ SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window 
     if (window->auto_pad == SBIT__PAD_SAME_UPPER || window->auto_pad == SBIT__PAD_SAME_LOWER) {
         *out = in / stride + (in % stride != 0 ? 1 : 0);
         const int64_t total = (*out - 1) * stride + extent - in;
-        sbit__window_split_pad(window, axis,
-                               in > 0 && (total > 0 || window->may_cut) ? total : 0);
+        sbit__window_split_pad(window, axis, in > 0 && (total > 0 || window->may_cut) ? total : 0);
         return SBIT_OK;
     }
     const int64_t room = in + window->pad_begin[axis] + window->pad_end[axis] - extent;
@@ -307,8 +305,8 @@ SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window 
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window, const sbit_dim *in,
-                              sbit_dim *out, sbit_error *error)
+SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window,
+                                       const sbit_dim *in, sbit_dim *out, sbit_error *error)
 {
     for (int32_t i = 0; i < window->spatial; i++) {
         out[i] = sbit__dim_any();

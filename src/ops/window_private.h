@@ -42,8 +42,7 @@ SBIT__FN int64_t sbit__window_extent(const sbit__window *window, int32_t axis);
 /* Output length of a forward window over `in` elements along spatial `axis`; writes the padding
  * that auto_pad stands for into the window. */
 SBIT__FN sbit_status sbit__window_length(const sbit_op_call *call, sbit__window *window,
-                                         int32_t axis, int64_t in, int64_t *out,
-                                         sbit_error *error);
+                                         int32_t axis, int64_t in, int64_t *out, sbit_error *error);
 /* The same for dims that may be unknown; an unknown dim that a window leaves as it is stays. */
 SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *window,
                                        const sbit_dim *in, sbit_dim *out, sbit_error *error);
@@ -57,10 +56,10 @@ SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int3
  * 0). Types that are not known yet pass. */
 SBIT__FN sbit_status sbit__op_dtypes(const sbit_op_call *call, uint32_t mask, uint32_t types,
                                      sbit_error *error);
-SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input);  /* input is there */
+SBIT__FN bool sbit__op_has(const sbit_op_call *call, int32_t input); /* input is there */
 SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output);
-/* Infers once more and throws the result away: in prepare, where shapes are known that infer may not
- * have seen, so that run() can rely on what infer checks. */
+/* Infers once more and throws the result away: in prepare, where shapes are known that infer may
+ * not have seen, so that run() can rely on what infer checks. */
 SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error);
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
 /* prepare of rows that need sbit__op_as_f32's memory and nothing else. */

@@ -273,12 +273,30 @@ static sbit_status sbit__fold_body(sbit__rewrite *rw, sbit_error *error)
     return SBIT_OK;
 }
 
+static bool sbit__fold_any(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        bool all = node->input_count != 0;
+        for (size_t i = 0; all && i < node->input_count; i++) {
+            all = node->inputs[i].idx == 0 || sbit__const_in(graph, node, i) != NULL;
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static sbit_status sbit__fold_run(sbit_graph *graph, const sbit_simplify_desc *desc,
                                   int64_t *changes, sbit_error *error)
 {
     sbit__rewrite rw;
     sbit_status status = SBIT_OK;
     memset(&rw, 0, sizeof rw);
+    if (!sbit__fold_any(graph)) {
+        return SBIT_OK;
+    }
     SBIT__TRY(sbit__facts_init(&rw.facts, graph, error));
     rw.graph = graph;
     rw.ctx = sbit_graph_ctx(graph);

@@ -130,8 +130,9 @@ static sbit_status sbit__scalar_front(sbit__rewrite *rw, const sbit_node *node, 
     conv = sbit_graph_node(rw->graph, use.node);
     if (!sbit__is_op(conv, "Conv") || !sbit__scalar_linear(rw, conv) ||
         sbit__scalar_of_product(rw, node->inputs[side]) ||
-        (sbit__scalar_axis(c) != -1 && sbit__scalar_axis(c) != type->rank - 2)) {
-        return SBIT_OK;
+        (sbit__scalar_axis(c) != -1 && (sbit__scalar_axis(c) != type->rank - 2 ||
+                                        sbit__known_product(type, 1, 2) != sbit_tensor_count(c)))) {
+        return SBIT_OK; /* also where the constant has more channels than x */
     }
     SBIT__TRY(sbit__affine_init(rw, &affine, sbit_tensor_count(c), error));
     for (int64_t i = 0; i < affine.count; i++) {

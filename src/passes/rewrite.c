@@ -338,19 +338,22 @@ SBIT__FN sbit_status sbit__emit(sbit_graph *graph, sbit_node_id before, const ch
                                 sbit_error *error)
 {
     const sbit_type unknown = sbit__type_unknown();
+    sbit_value_id made; /* `out` may be one of `inputs` */
     sbit_node_desc desc;
-    SBIT__TRY(sbit_graph_add_value(graph, name, &unknown, out, error));
+    SBIT__TRY(sbit_graph_add_value(graph, name, &unknown, &made, error));
     memset(&desc, 0, sizeof desc);
     desc.op_type = op_type;
     desc.name = name;
     desc.inputs = inputs;
     desc.input_count = input_count;
-    desc.outputs = out;
+    desc.outputs = &made;
     desc.output_count = 1;
     desc.attrs = attrs;
     desc.attr_count = attr_count;
     desc.before = before;
-    return sbit_graph_add_node(graph, &desc, NULL, error);
+    SBIT__TRY(sbit_graph_add_node(graph, &desc, NULL, error));
+    *out = made;
+    return SBIT_OK;
 }
 
 /* Exchanges the names of two nodes; needs no memory. */

@@ -183,6 +183,21 @@ static sbit_status sbit__shapes_expand(sbit__rewrite *rw, const sbit_node *node,
     return SBIT_OK;
 }
 
+/* Spares bodies without shape arithmetic the inference. */
+static bool sbit__shapes_any(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const sbit_value_id out = node->output_count > 0 ? node->outputs[0] : sbit__node_in(node, 0);
+        const sbit_dtype dtype =
+            out.idx != 0 ? sbit_graph_value(graph, out)->type.dtype : SBIT_UNDEFINED;
+        if (dtype == SBIT_I64 || dtype == SBIT_I32 || sbit__is_op(node, "Reshape")) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static sbit_status sbit__shapes_run(sbit_graph *graph, const sbit_simplify_desc *desc,
                                    int64_t *changes, sbit_error *error)
 {
@@ -192,6 +207,9 @@ static sbit_status sbit__shapes_run(sbit_graph *graph, const sbit_simplify_desc 
         {"Slice", sbit__shapes_slice},
         {"Expand", sbit__shapes_expand},
     };
+    if (!sbit__shapes_any(graph)) {
+        return SBIT_OK;
+    }
     return sbit__apply_rules(graph, desc, rules, SBIT__COUNT_OF(rules), changes, error);
 }
 

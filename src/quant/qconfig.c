@@ -224,12 +224,16 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
     if (root == NULL || root->kind == SBIT_YAML_NULL) {
         return SBIT_OK;
     }
+    if (root->kind == SBIT_YAML_SCALAR) {
+        return sbit__qconfig_specific_fail(root, place, "[{\"glob\": [KEY, value]}] is expected",
+                                           error);
+    }
     const sbit_yaml *maps = root->kind == SBIT_YAML_MAP ? root : root->items;
     const size_t map_count = root->kind == SBIT_YAML_MAP ? 1 : root->count;
     size_t total = 0;
     for (size_t m = 0; m < map_count; m++) {
-        if (root->kind == SBIT_YAML_SCALAR || maps[m].kind != SBIT_YAML_MAP) {
-            return sbit__qconfig_specific_fail(root, place, "[{\"glob\": [KEY, value]}] is expected",
+        if (maps[m].kind != SBIT_YAML_MAP) {
+            return sbit__qconfig_specific_fail(&maps[m], place, "[{\"glob\": [KEY, value]}] is expected",
                                                error);
         }
         total += maps[m].count;
@@ -267,7 +271,10 @@ static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific 
         if (sbit__same_word(key->text, "SPECIFIC")) {
             return sbit__qconfig_specific_fail(key, place, "SPECIFIC cannot be nested", error);
         }
-        SBIT__TRY(sbit__options_set(arena, options, key->text, key + 1, place, error));
+        /* an unknown key is reported where it stands, a wrong value where that stands */
+        const bool known = sbit_options_find(options, key->text) != NULL;
+        SBIT__TRY(sbit__options_set(arena, options, key->text, known ? key + 1 : key, place,
+                                    error));
     }
     return SBIT_OK;
 }

@@ -176,9 +176,10 @@ def recurrent():
     inputs = [normal(t, n, i), normal(d, gates * h, i), normal(d, gates * h, h) / (2 * h),
               pick(None, normal(d, 2 * gates * h)), lengths, pick(None, normal(d, n, h))]
     per = {"LSTM": 3, "GRU": 2, "RNN": 1}[op]
-    acts = pick(None, None, [pick("Tanh", "Sigmoid", "Relu", "HardSigmoid", "Softsign", "LeakyRelu",
-                                  "Elu", "Affine")
-                             for _ in range(per * d)])
+    bounded = ["Tanh", "Sigmoid", "HardSigmoid", "Softsign"]  # others let the gates explode
+    acts = pick(None, None, [pick(*bounded) if k % per == 0 else
+                             pick("Relu", "LeakyRelu", "Elu", "Affine", *bounded)
+                             for k in range(per * d)])
     alpha = None if acts is None else [0.3] * sum(a in ("HardSigmoid", "LeakyRelu", "Elu", "Affine")
                                                   for a in acts)
     beta = None if acts is None else [0.4] * sum(a in ("HardSigmoid", "Affine") for a in acts)
@@ -208,6 +209,8 @@ def resize():
             extra["exclude_outside"] = 0
     if place == "pytorch_half_pixel":
         out = [max(v, 2) for v in out]
+    if mode != "nearest" and n == 2 and rng.rand() < 0.3:
+        extra.update(antialias=1)
     if rng.rand() < 0.3 and place != "align_corners":
         scales = numpy.array([1, 1] + [pick(0.5, 2, 3, 1.5)] * n, numpy.float32)
         return Case("Resize", [x, None, scales], constant=(2,), mode=mode,
@@ -257,9 +260,10 @@ def einsum():
 def grid_sample():
     x = normal(2, 3, *ints(2, 6, 2))
     grid = normal(2, *ints(1, 6, 2), 2)
-    return Case("GridSample", [x, grid], opset=pick(16, 20), align_corners=pick(0, 1),
-                padding_mode=pick("zeros", "border", "reflection"),
-                mode="nearest")
+    opset = pick(16, 20)
+    modes = ("nearest", "bilinear", "bicubic") if opset == 16 else ("nearest", "linear", "cubic")
+    return Case("GridSample", [x, grid], opset=opset, align_corners=pick(0, 1),
+                padding_mode=pick("zeros", "border", "reflection"), mode=pick(*modes))
 
 
 KINDS = [conv, conv_transpose, pool, global_pool, gemm, matmul, recurrent, resize, softmax, norm,

@@ -1,0 +1,967 @@
+/* The command line tool: its commands, messages and exit codes, on small files made here. The
+ * numbers expected are worked out by hand from the data. SPARSEBIT_CLI names another binary (such
+ * as one with sanitizers) than ../tools/sparsebit.
+ */
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* mkdir, WEXITSTATUS */
+#endif
+#include "../sparsebit.h"
+#include "test.h"
+
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define TMP SBIT_TEST_TMP "/cli-"
+
+static struct {
+    bool tried, built;
+    char out[1 << 20], err[1 << 16]; /* of the last run */
+} cli;
+
+static const char *cli_binary(void)
+{
+    const char *other = getenv("SPARSEBIT_CLI");
+    return other != NULL && other[0] != '\0' ? other : SBIT_TEST_ROOT "/tools/sparsebit";
+}
+
+static void cli_slurp(const char *path, char *to, size_t size)
+{
+    FILE *file = fopen(path, "rb");
+    size_t got = 0;
+    if (file != NULL) {
+        got = fread(to, 1, size - 1, file);
+        fclose(file);
+    }
+    to[got] = '\0';
+}
+
+/* Builds the tool once; false: it is not there. */
+static bool cli_ready(void)
+{
+    if (!cli.tried) {
+        cli.tried = true;
+        if (getenv("SPARSEBIT_CLI") == NULL &&
+            system("MAKEFLAGS= make -s -C '" SBIT_TEST_ROOT "/tools' >'" TMP "make' 2>&1") != 0) {
+            cli_slurp(TMP "make", cli.err, sizeof cli.err);
+            printf("%s\n", cli.err);
+            return false;
+        }
+        cli.built = test_file_exists(cli_binary());
+    }
+    return cli.built;
+}
+
+#define NEED_CLI()                                                                                 \
+    do {                                                                                           \
+        if (!cli_ready()) {                                                                        \
+            SBIT_TEST_SKIP("tools/sparsebit could not be built");                                  \
+        }                                                                                          \
+    } while (0)
+
+/* Runs "prefix binary arguments" in a shell; stdout and stderr are in cli.out and cli.err. */
+__attribute__((format(printf, 2, 3))) static int cli_run_in(const char *prefix, const char *format,
+                                                            ...)
+{
+    char arguments[3000], command[5000];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(arguments, sizeof arguments, format, args);
+    va_end(args);
+    snprintf(command, sizeof command, "%s '%s' %s >'%s' 2>'%s'", prefix, cli_binary(), arguments,
+             TMP "out", TMP "err");
+    const int status = system(command);
+    cli_slurp(TMP "out", cli.out, sizeof cli.out);
+    cli_slurp(TMP "err", cli.err, sizeof cli.err);
+    if (strstr(cli.err, "Sanitizer") != NULL || strstr(cli.err, "runtime error") != NULL) {
+        test_failed(__FILE__, __LINE__, "%s:\n%s", command, cli.err);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+#define RUN(...) cli_run_in("", __VA_ARGS__)
+
+/* Checks the exit code and that stderr contains `text`; stdout must stay empty. */
+#define CHECK_FAILS(code, text, ...)                                                               \
+    do {                                                                                           \
+        CHECK_EQ_I64(RUN(__VA_ARGS__), code);                                                      \
+        CHECK_CONTAINS(cli.err, text);                                                             \
+        CHECK_STR(cli.out, "");                                                                    \
+    } while (0)
+
+/* ---- JSON: one object and nothing else */
+
+static const char *json_space(const char *at)
+{
+    return at + strspn(at, " \n\t\r");
+}
+
+static const char *json_value(const char *at);
+
+static const char *json_string(const char *at)
+{
+    if (*at != '"') {
+        return NULL;
+    }
+    for (at++; *at != '"'; at++) {
+        if (*at == '\0' || (unsigned char)*at < 0x20) {
+            return NULL;
+        }
+        at += *at == '\\' && at[1] != '\0';
+    }
+    return at + 1;
+}
+
+/* Members of an object (keys) or elements of an array, from behind the bracket. */
+static const char *json_list(const char *at, bool keys, char end)
+{
+    at = json_space(at);
+    if (*at == end) {
+        return at + 1;
+    }
+    while (at != NULL) {
+        at = json_space(at);
+        if (keys) {
+            at = json_string(at);
+            at = at != NULL ? json_space(at) : NULL;
+            if (at == NULL || *at++ != ':') {
+                return NULL;
+            }
+        }
+        at = json_value(json_space(at));
+        at = at != NULL ? json_space(at) : NULL;
+        if (at != NULL && *at == end) {
+            return at + 1;
+        }
+        at = at != NULL && *at == ',' ? at + 1 : NULL;
+    }
+    return NULL;
+}
+
+static const char *json_value(const char *at)
+{
+    if (*at == '{') {
+        return json_list(at + 1, true, '}');
+    }
+    if (*at == '[') {
+        return json_list(at + 1, false, ']');
+    }
+    if (*at == '"') {
+        return json_string(at);
+    }
+    const size_t word = strspn(at, "truefalsn");
+    if (word > 0) {
+        return at + word;
+    }
+    char *end = NULL;
+    (void)strtod(at, &end);
+    return end != at && (*at == '-' || (*at >= '0' && *at <= '9')) ? end : NULL;
+}
+
+static bool json_is_one_object(const char *text)
+{
+    const char *end = text[0] == '{' ? json_value(text) : NULL;
+    return end != NULL && strcmp(end, "\n") == 0;
+}
+
+/* The number behind the first "key": after `from` ("": the beginning). -12345: not there. */
+static double json_number(const char *from, const char *key)
+{
+    char text[100];
+    snprintf(text, sizeof text, "\"%s\":", key);
+    const char *at = strstr(cli.out, from);
+    at = at != NULL ? strstr(at, text) : NULL;
+    return at != NULL ? strtod(at + strlen(text), NULL) : -12345.0;
+}
+
+/* ---- files */
+
+static void put_file(const char *path, const void *data, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    if (CHECK(file != NULL)) {
+        CHECK(fwrite(data, 1, size, file) == size);
+        fclose(file);
+    }
+}
+
+/* A .npy file, version 1; shape as Python writes it: "(2, 3)". */
+static void put_npy(const char *path, const char *descr, const char *shape, const void *data,
+                    size_t bytes)
+{
+    char head[256];
+    unsigned char start[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0, 0};
+    const int size = snprintf(head, sizeof head,
+                              "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr,
+                              shape);
+    FILE *file = fopen(path, "wb");
+    start[8] = (unsigned char)size;
+    if (CHECK(file != NULL)) {
+        fwrite(start, 1, sizeof start, file);
+        fwrite(head, 1, (size_t)size, file);
+        fwrite(data, 1, bytes, file);
+        fclose(file);
+    }
+}
+
+/* A picture of one colour. */
+static void put_ppm(const char *path, int width, int height, int r, int g, int b)
+{
+    FILE *file = fopen(path, "wb");
+    if (CHECK(file != NULL)) {
+        fprintf(file, "P6\n# made by test_cli\n%d %d\n255\n", width, height);
+        for (int i = 0; i < width * height; i++) {
+            fputc(r, file);
+            fputc(g, file);
+            fputc(b, file);
+        }
+        fclose(file);
+    }
+}
+
+/* ---- models */
+
+typedef struct maker {
+    sbit_ctx *ctx;
+    sbit_graph *graph;
+    sbit_error error;
+} maker;
+
+static void maker_begin(maker *m)
+{
+    memset(m, 0, sizeof *m);
+    m->ctx = test_ctx();
+    CHECK_OK(sbit_graph_create(m->ctx, 13, &m->graph, &m->error), m->error);
+}
+
+/* dims: 0 is the symbol N. */
+static sbit_value_id maker_value(maker *m, const char *name, int32_t rank, const int64_t *dims)
+{
+    sbit_type type;
+    sbit_value_id id = {0};
+    memset(&type, 0, sizeof type);
+    type.dtype = SBIT_F32;
+    type.rank = rank;
+    for (int32_t i = 0; i < rank; i++) {
+        type.dims[i].value = dims[i];
+        if (dims[i] == 0) {
+            CHECK_OK(sbit_graph_symbol(m->graph, "N", &type.dims[i].symbol, &m->error), m->error);
+        }
+    }
+    CHECK_OK(sbit_graph_add_value(m->graph, name, &type, &id, &m->error), m->error);
+    return id;
+}
+
+static sbit_value_id maker_input(maker *m, const char *name, int32_t rank, const int64_t *dims)
+{
+    const sbit_value_id id = maker_value(m, name, rank, dims);
+    CHECK_OK(sbit_graph_set_input(m->graph, id, true, &m->error), m->error);
+    return id;
+}
+
+static sbit_value_id maker_floats(maker *m, const char *name, int32_t rank, const int64_t *dims,
+                                  const float *values)
+{
+    sbit_tensor tensor;
+    sbit_value_id id = {0};
+    CHECK_OK(sbit_tensor_alloc(m->ctx, SBIT_F32, rank, dims, &tensor, &m->error), m->error);
+    memcpy(tensor.data, values, sbit_tensor_bytes(&tensor));
+    CHECK_OK(sbit_graph_add_constant(m->graph, name, &tensor, &id, &m->error), m->error);
+    sbit_tensor_free(m->ctx, &tensor);
+    return id;
+}
+
+static void maker_node(maker *m, const char *op, const sbit_value_id *inputs, size_t count,
+                       sbit_value_id output)
+{
+    sbit_node_desc desc;
+    sbit_node_id node;
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = op;
+    desc.inputs = inputs;
+    desc.input_count = count;
+    desc.outputs = &output;
+    desc.output_count = 1;
+    CHECK_OK(sbit_graph_add_node(m->graph, &desc, &node, &m->error), m->error);
+}
+
+static void maker_save(maker *m, sbit_value_id output, const char *path)
+{
+    CHECK_OK(sbit_graph_add_output(m->graph, output, &m->error), m->error);
+    CHECK_OK(sbit_graph_save(m->graph, path, NULL, &m->error), m->error);
+    sbit_graph_destroy(m->graph);
+    sbit_ctx_destroy(m->ctx);
+}
+
+/* logits[N,6] = x[N,6] * factor */
+static void make_scale(const char *path, float factor, int64_t batch)
+{
+    maker m;
+    const int64_t dims[2] = {batch, 6};
+    maker_begin(&m);
+    const sbit_value_id x = maker_input(&m, "x", 2, dims);
+    const sbit_value_id inner = maker_value(&m, "inner", 2, dims);
+    const sbit_value_id y = maker_value(&m, "logits", 2, dims);
+    const sbit_value_id f = maker_floats(&m, "factor", 0, NULL, &factor);
+    const sbit_value_id in[2] = {x, f};
+    maker_node(&m, "Mul", in, 2, inner);
+    maker_node(&m, "Identity", &inner, 1, y);
+    maker_save(&m, y, path);
+}
+
+/* logits[N,channels]: the mean of each channel of a picture [N,channels,side,side]. */
+static void make_colours(const char *path, int64_t batch, int64_t channels, int64_t side)
+{
+    maker m;
+    const int64_t dims[4] = {batch, channels, side, side}, pooled[4] = {batch, channels, 1, 1};
+    maker_begin(&m);
+    const sbit_value_id x = maker_input(&m, "picture", 4, dims);
+    const sbit_value_id p = maker_value(&m, "pooled", 4, pooled);
+    const sbit_value_id y = maker_value(&m, "logits", 2, dims);
+    maker_node(&m, "GlobalAveragePool", &x, 1, p);
+    maker_node(&m, "Flatten", &p, 1, y);
+    maker_save(&m, y, path);
+}
+
+/* Conv 3x3 (3 -> 4), Relu, GlobalAveragePool, Flatten, Gemm (4 -> 5); 64 x 64 weights are added
+ * when `large`, so that the file does not fit into a few KB. */
+static void make_net(const char *path, bool large)
+{
+    maker m;
+    float w[4 * 3 * 9], b[4], f[4 * 64];
+    const int64_t in_dims[4] = {0, 3, 8, 8}, inner[4] = {0, 4, 6, 6}, pooled[4] = {0, 4, 1, 1};
+    const int64_t w_dims[4] = {4, 3, 3, 3}, b_dims[1] = {4};
+    const int64_t flat[2] = {0, 4}, f_dims[2] = {4, large ? 64 : 5}, y_dims[2] = {0, f_dims[1]};
+    sbit_rng rng = sbit_rng_seed(5);
+    for (size_t i = 0; i < sizeof w / sizeof w[0]; i++) {
+        w[i] = 0.3f * sbit_rng_normal(&rng);
+    }
+    for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
+        f[i] = sbit_rng_normal(&rng);
+        b[i % 4] = f[i];
+    }
+    maker_begin(&m);
+    const sbit_value_id x = maker_input(&m, "x", 4, in_dims);
+    const sbit_value_id conv[3] = {x, maker_floats(&m, "conv.weight", 4, w_dims, w),
+                                   maker_floats(&m, "conv.bias", 1, b_dims, b)};
+    const sbit_value_id c = maker_value(&m, "c", 4, inner), r = maker_value(&m, "r", 4, inner);
+    const sbit_value_id p = maker_value(&m, "p", 4, pooled), l = maker_value(&m, "l", 2, flat);
+    const sbit_value_id y = maker_value(&m, "logits", 2, y_dims);
+    maker_node(&m, "Conv", conv, 3, c);
+    maker_node(&m, "Relu", &c, 1, r);
+    maker_node(&m, "GlobalAveragePool", &r, 1, p);
+    maker_node(&m, "Flatten", &p, 1, l);
+    const sbit_value_id gemm[2] = {l, maker_floats(&m, "fc.weight", 2, f_dims, f)};
+    maker_node(&m, "Gemm", gemm, 2, y);
+    maker_save(&m, y, path);
+}
+
+#define NET TMP "net.onnx"
+#define DATA TMP "x.npy"
+
+/* 16 samples [3,8,8] of numbers between 0 and 1, and the same times 255. */
+static void make_net_files(void)
+{
+    static float x[16 * 192];
+    sbit_rng rng = sbit_rng_seed(1);
+    make_net(NET, false);
+    for (int i = 0; i < 16 * 192; i++) {
+        x[i] = sbit_rng_uniform(&rng);
+    }
+    put_npy(DATA, "<f4", "(16, 3, 8, 8)", x, sizeof x);
+    for (int i = 0; i < 16 * 192; i++) {
+        x[i] *= 255.0f;
+    }
+    put_npy(TMP "x255.npy", "<f4", "(16, 3, 8, 8)", x, sizeof x);
+}
+
+/* ---- usage */
+
+TEST(cli_help_and_version)
+{
+    NEED_CLI();
+    CHECK_EQ_I64(RUN("--version"), 0);
+    CHECK_STR(cli.out, "sparsebit " SPARSEBIT_VERSION "\n");
+    CHECK_EQ_I64(RUN("--help"), 0);
+    CHECK_CONTAINS(cli.out, "Examples");
+    CHECK_EQ_I64(RUN("%s", ""), 2);
+    CHECK_CONTAINS(cli.err, "Commands");
+    static const char *const commands[] = {"info",    "simplify", "run",   "eval", "quantize",
+                                           "compare", "bench",    "graph", "help"};
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
+        CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
+        CHECK_EQ_I64(RUN("%s --help", commands[i]), 0);
+    }
+    CHECK_CONTAINS(cli.out, "sparsebit help COMMAND");
+    RUN("help quantize");
+    CHECK_CONTAINS(cli.out, "tensorrt"); /* the profiles come from the library's table */
+}
+
+TEST(cli_wrong_usage)
+{
+    NEED_CLI();
+    make_net_files();
+    CHECK_FAILS(2, "did you mean 'quantize'?", "quantise x.onnx");
+    CHECK_FAILS(2, "unknown command 'zzzzzz'", "zzzzzz");
+    CHECK_FAILS(2, "did you mean '--data'?", "eval %s --dat x", NET);
+    CHECK_FAILS(2, "'info' has no option --data", "info %s --data x", NET);
+    CHECK_FAILS(2, "the model is missing", "info");
+    CHECK_FAILS(2, "the second model is missing", "compare %s --data npy:x", NET);
+    CHECK_FAILS(2, "one argument too many", "info a b");
+    CHECK_FAILS(2, "sparsebit quantize model.onnx --data cifar10", "quantize %s -o x", NET);
+    CHECK_FAILS(2, "--data SPEC is missing", "eval %s", NET);
+    CHECK_FAILS(2, "-o OUT is missing", "simplify %s", NET);
+    CHECK_FAILS(2, "needs a value", "eval %s --data", NET);
+    CHECK_FAILS(2, "not a whole number", "eval %s --data npy:x --limit many", NET);
+    CHECK_FAILS(2, "--threads 0 must be 1 to 64", "run %s --threads 0", NET);
+    CHECK_FAILS(2, "did you mean 'cifar10:'?", "eval %s --data cifar:x", NET);
+    CHECK_FAILS(2, "known: cifar10:FILE", "eval %s --data x.npy", NET);
+    CHECK_FAILS(2, "takes no value", "info %s --json=1", NET);
+    CHECK_FAILS(2, "must be one of mermaid|dot", "graph %s --format svg", NET);
+    CHECK_FAILS(2, "did you mean 'avx2'", "bench %s --isa avx3", NET);
+    CHECK_FAILS(2, "no such pass", "simplify %s -o %ss.onnx --skip nothing", NET, TMP);
+    CHECK_CONTAINS(cli.err, "known: ");
+    CHECK_FAILS(2, "did you mean 'tensorrt'",
+                "quantize %s --target tensort --data npy:%s -o %sq.onnx", NET, DATA, TMP);
+    CHECK_CONTAINS(cli.err, "generic");
+    CHECK_FAILS(2, "height x width is wanted", "eval %s --data images:. --size 224", NET);
+}
+
+/* ---- bad files */
+
+TEST(cli_bad_models)
+{
+    NEED_CLI();
+    make_net_files();
+    size_t size = 0;
+    unsigned char *bytes = test_read_file(NET, &size);
+    CHECK_FAILS(1, "No such file", "info %smissing.onnx", TMP);
+    CHECK_FAILS(1, "is a folder", "info '%s'", SBIT_TEST_TMP);
+    for (size_t cut = 0; cut < size && bytes != NULL; cut += size / 5 + 1) {
+        put_file(TMP "cut.onnx", bytes, cut);
+        CHECK_FAILS(1, "cut.onnx", "info %scut.onnx", TMP);
+    }
+    free(bytes);
+    put_file(TMP "text.onnx", "this is no model", 16);
+    CHECK_FAILS(1, "text.onnx", "run %stext.onnx", TMP);
+}
+
+TEST(cli_unwritable_output)
+{
+    NEED_CLI();
+    make_net_files();
+    CHECK_FAILS(1, "there is no folder", "simplify %s -o %snowhere/x.onnx", NET, TMP);
+    CHECK_FAILS(1, "is a folder", "simplify %s -o '%s'", NET, SBIT_TEST_TMP);
+    CHECK_FAILS(1, "there is no folder", "quantize %s --data npy:%s -o %snowhere/x.onnx", NET, DATA,
+                TMP);
+    CHECK_FAILS(1, "cannot be made", "run %s -o %snowhere/x", NET, TMP);
+    if (test_file_exists("/dev/full")) {
+        char command[600];
+        snprintf(command, sizeof command, "'%s' info %s >/dev/full 2>%serr", cli_binary(), NET, TMP);
+        CHECK_EQ_I64(WEXITSTATUS(system(command)), 1);
+        snprintf(command, sizeof command, "'%s' info %s --json >/dev/full 2>%serr", cli_binary(),
+                 NET, TMP);
+        CHECK_EQ_I64(WEXITSTATUS(system(command)), 1);
+    }
+}
+
+/* A file that may not grow beyond 512 or 1024 bytes stands for a full disk. */
+TEST(cli_full_disk_leaves_nothing)
+{
+    NEED_CLI();
+    make_net_files();
+    make_net(TMP "large.onnx", true);
+    remove(TMP "out.onnx");
+    CHECK_EQ_I64(cli_run_in("trap '' XFSZ; ulimit -f 1;", "simplify %slarge.onnx -o %sout.onnx", TMP,
+                            TMP),
+                 1);
+    CHECK(!test_file_exists(TMP "out.onnx"));
+    CHECK(!test_file_exists(TMP "out.onnx.sbit-tmp"));
+    CHECK_EQ_I64(cli_run_in("trap '' XFSZ; ulimit -f 1;",
+                            "quantize %slarge.onnx --data npy:%s -o %sout.onnx", TMP, DATA, TMP),
+                 1);
+    CHECK(!test_file_exists(TMP "out.onnx"));
+    CHECK_EQ_I64(cli_run_in("trap '' XFSZ; ulimit -f 1;", "run %s --shape x=99x3x8x8 -o %sdir", NET,
+                            TMP),
+                 1);
+    CHECK(!test_file_exists(TMP "dir/logits.npy"));
+    CHECK(!test_file_exists(TMP "dir/logits.npy.sbit-tmp"));
+}
+
+TEST(cli_out_of_memory_is_an_error)
+{
+    NEED_CLI();
+    if (getenv("SPARSEBIT_CLI") != NULL) {
+        return; /* sanitizers take more address space than there would be */
+    }
+    make_net_files();
+    CHECK_EQ_I64(cli_run_in("ulimit -v 150000;", "run %s --shape x=90000x3x8x8 --threads 1", NET), 1);
+    CHECK_CONTAINS(cli.err, "memory");
+}
+
+TEST(cli_bad_data)
+{
+    NEED_CLI();
+    static float x[10 * 192];
+    static double wide[2 * 192];
+    make_net_files();
+    mkdir(TMP "empty", 0777);
+    const char *q = "-o " TMP "q.onnx";
+    CHECK_FAILS(1, "calibration set is empty: 0 files matched '*.ppm",
+                "quantize %s --data images:%sempty %s", NET, TMP, q);
+    CHECK_FAILS(1, "calibration set is empty: 0 folders matched 'test_data_set_*'",
+                "quantize %s --data pb:%sempty %s", NET, TMP, q);
+    CHECK_FAILS(2, "calibration set is empty", "quantize %s --data npy:%s --calib 0 %s", NET, DATA,
+                q);
+    CHECK_FAILS(2, "calibration set is empty", "quantize %s --data npy:%s --calib -3 %s", NET, DATA,
+                q);
+    CHECK_FAILS(1, "No such file", "quantize %s --data npy:%smissing.npy %s", NET, TMP, q);
+    put_npy(TMP "none.npy", "<f4", "(0, 3, 8, 8)", x, 0);
+    CHECK_FAILS(1, "calibration set is empty", "quantize %s --data npy:%snone.npy %s", NET, TMP, q);
+    put_npy(TMP "bad.npy", "<f4", "(2, 2, 8, 8)", x, 2 * 128 * 4);
+    CHECK_FAILS(1, "float32[1,2,8,8], the model wants float32[?,3,8,8]: a fixed dim differs",
+                "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    put_npy(TMP "bad.npy", "<f4", "(3, 8, 8)", x, 192 * 4);
+    CHECK_FAILS(1, "save x[np.newaxis]", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    put_npy(TMP "bad.npy", "<f8", "(2, 3, 8, 8)", wide, sizeof wide);
+    CHECK_FAILS(1, "x.astype('float32')", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    put_npy(TMP "bad.npy", "|i1", "(2, 3, 8, 8)", wide, 2 * 192);
+    CHECK_FAILS(1, "holds int8, input 'x' is float32", "quantize %s --data npy:%sbad.npy %s", NET,
+                TMP, q);
+    put_npy(TMP "bad.npy", "<f4", "(10, 3, 8, 8)", x, 2 * 192 * 4);
+    CHECK_FAILS(1, "is cut short", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    put_npy(TMP "bad.npy", ">f4", "(2, 3, 8, 8)", x, 2 * 192 * 4);
+    CHECK_FAILS(1, "the other byte order", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    put_npy(TMP "bad.npy", "<U8", "(2,)", x, 64);
+    CHECK_FAILS(1, "np.float32", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    put_file(TMP "bad.npy", "hello", 5);
+    CHECK_FAILS(1, "is no .npy array", "quantize %s --data npy:%sbad.npy %s", NET, TMP, q);
+    CHECK_FAILS(1, "is no .npz archive", "quantize %s --data npz:%sbad.npy %s", NET, TMP, q);
+    CHECK_FAILS(1, "has no labels", "eval %s --data npy:%s", NET, DATA);
+    CHECK_FAILS(2, "--mean has 2 numbers, the data has 3 channels",
+                "quantize %s --data npy:%s --mean 1,2 %s", NET, DATA, q);
+    CHECK_FAILS(2, "--std must not be 0", "quantize %s --data npy:%s --std 0 %s", NET, DATA, q);
+    CHECK(!test_file_exists(TMP "q.onnx"));
+}
+
+/* ---- configuration */
+
+TEST(cli_configuration)
+{
+    NEED_CLI();
+    make_net_files();
+    const char *yaml = "PLACEMENT: generic\n"
+                       "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+                       "A: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n";
+    put_file(TMP "q.yaml", yaml, strlen(yaml));
+    CHECK_EQ_I64(RUN("quantize %s -c %sq.yaml --target tensorrt --set W.QUANTIZER.BIT=4 "
+                     "--data npy:%s -o %sq.onnx --json",
+                     NET, TMP, DATA, TMP),
+                 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"target\": \"tensorrt\""); /* the flag wins */
+    CHECK_CONTAINS(cli.out, "\"target\": \"weight\", \"bits\": 4");
+    CHECK_CONTAINS(cli.out, "\"target\": \"feature\", \"bits\": 8");
+    CHECK_FAILS(1, "BIT", "quantize %s -c %sq.yaml --set W.QUANTIZER.BIT=77 --data npy:%s -o %sz.onnx",
+                NET, TMP, DATA, TMP);
+    CHECK_FAILS(1, "--set W.QUANTIZER.BITS=4",
+                "quantize %s --set W.QUANTIZER.BITS=4 --data npy:%s -o %sz.onnx", NET, DATA, TMP);
+    CHECK_FAILS(2, "KEY=VALUE is wanted", "quantize %s --set W --data npy:%s -o %sz.onnx", NET, DATA,
+                TMP);
+    put_file(TMP "bad.yaml", "W:\n  QSCHEME: nonsense\n", 23);
+    CHECK_FAILS(1, "2:", "quantize %s -c %sbad.yaml --data npy:%s -o %sz.onnx", NET, TMP, DATA, TMP);
+    CHECK_FAILS(1, "missing.yaml", "quantize %s -c %smissing.yaml --data npy:%s -o %sz.onnx", NET,
+                TMP, DATA, TMP);
+    CHECK(!test_file_exists(TMP "z.onnx"));
+}
+
+/* ---- results */
+
+TEST(cli_eval_counts)
+{
+    NEED_CLI();
+    /* ranks of the labels by hand: sample 0: label 5 is largest (rank 0); 1: label 0 second;
+     * 2: label 5 last of six (not in the top five); 3: equal logits, label 1 after label 0 */
+    const float x[4 * 6] = {0, 1, 2, 3, 4, 9, 5, 7, 0, 1, 2, 3, 6, 5, 4, 3, 2, 1, 4, 4, 0, 0, 0, 0};
+    const int64_t labels[4] = {5, 0, 5, 1};
+    make_scale(TMP "scale.onnx", 2.0f, 0);
+    make_scale(TMP "scale3.onnx", 2.0f, 3); /* a fixed batch that does not divide 4 */
+    put_npy(TMP "e.npy", "<f4", "(4, 6)", x, sizeof x);
+    put_npy(TMP "el.npy", "<i8", "(4,)", labels, sizeof labels);
+    static const char *const models[] = {"scale.onnx", "scale3.onnx"};
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_EQ_I64(RUN("eval %s%s --data npy:%se.npy,labels=%sel.npy --json", TMP, models[i], TMP,
+                         TMP),
+                     0);
+        CHECK(json_is_one_object(cli.out));
+        CHECK_EQ_I64(json_number("", "samples"), 4);
+        CHECK_NEAR(json_number("", "top1"), 0.25, 1e-9);
+        CHECK_NEAR(json_number("", "top5"), 0.75, 1e-9);
+        CHECK(json_number("", "ms_per_sample") > 0.0);
+        CHECK(json_number("", "threads") >= 1.0);
+        CHECK_CONTAINS(cli.out, "\"model\": ");
+    }
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy --limit 1 --json", TMP,
+                     TMP, TMP),
+                 0);
+    CHECK_NEAR(json_number("", "top1"), 1.0, 0);
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy", TMP, TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "25.00 %");
+    put_file(TMP "el.txt", "5\n0\n5\n1\n", 8);
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.txt --batch 3 --json", TMP,
+                     TMP, TMP),
+                 0);
+    CHECK_NEAR(json_number("", "top1"), 0.25, 1e-9);
+    put_file(TMP "el.txt", "5\n0\n9\n1\n", 8);
+    CHECK_FAILS(1, "the labels reach to 9, but output 'logits'",
+                "eval %sscale.onnx --data npy:%se.npy,labels=%sel.txt", TMP, TMP, TMP);
+    put_file(TMP "el.txt", "5\n0\n", 4);
+    CHECK_FAILS(1, "no label for sample 2", "eval %sscale.onnx --data npy:%se.npy,labels=%sel.txt",
+                TMP, TMP, TMP);
+    put_file(TMP "el.txt", "5\nnought\n", 9);
+    CHECK_FAILS(1, "line 2", "eval %sscale.onnx --data npy:%se.npy,labels=%sel.txt", TMP, TMP, TMP);
+    CHECK_FAILS(1, "there are: logits",
+                "eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy --output nothing", TMP, TMP,
+                TMP);
+    CHECK_FAILS(1, "fixed batch of 3", "eval %sscale3.onnx --data npy:%se.npy,labels=%sel.npy --batch 2",
+                TMP, TMP, TMP);
+}
+
+TEST(cli_pictures)
+{
+    NEED_CLI();
+    mkdir(TMP "pics", 0777);
+    put_ppm(TMP "pics/a.ppm", 8, 8, 200, 10, 10);
+    put_ppm(TMP "pics/b.ppm", 8, 8, 10, 200, 10);
+    put_ppm(TMP "pics/c.ppm", 8, 8, 10, 10, 200);
+    const char *labels = "a.ppm, 0, red\nb.ppm,1\nc.ppm 2 blue\n";
+    put_file(TMP "pics.txt", labels, strlen(labels));
+    make_colours(TMP "colours.onnx", 0, 3, 8);
+    make_colours(TMP "colours4.onnx", 0, 3, 4);
+    make_colours(TMP "grey.onnx", 0, 1, 8);
+    CHECK_EQ_I64(RUN("eval %scolours.onnx --data images:%spics,labels=%spics.txt --json", TMP, TMP,
+                     TMP),
+                 0);
+    CHECK_NEAR(json_number("", "top1"), 1.0, 0);
+    /* the mean is taken away per channel: 200/255 - 0.9 < 10/255 - 0 for red only */
+    CHECK_EQ_I64(RUN("eval %scolours.onnx --data images:%spics,labels=%spics.txt --mean 0.9,0,0 "
+                     "--json",
+                     TMP, TMP, TMP),
+                 0);
+    CHECK_NEAR(json_number("", "top1"), 2.0 / 3.0, 1e-8);
+    CHECK_EQ_I64(RUN("eval %scolours4.onnx --data images:%spics,labels=%spics.txt --json", TMP, TMP,
+                     TMP),
+                 0);
+    CHECK_NEAR(json_number("", "top1"), 1.0, 0);
+    CHECK_CONTAINS(cli.err, "resized to 4x4");
+    CHECK_FAILS(1, "the pictures have 3 channels, input 'picture' has 1",
+                "eval %sgrey.onnx --data images:%spics,labels=%spics.txt", TMP, TMP, TMP);
+    CHECK_FAILS(1, "--size 9x9 does not fit",
+                "eval %scolours.onnx --data images:%spics,labels=%spics.txt --size 9x9", TMP, TMP,
+                TMP);
+    put_file(TMP "pics.txt", labels, 14);
+    CHECK_FAILS(1, "say nothing about 'b.ppm'",
+                "eval %scolours.onnx --data images:%spics,labels=%spics.txt", TMP, TMP, TMP);
+    CHECK_EQ_I64(RUN("quantize %scolours.onnx --data images:%spics --set A.QUANTIZER.BIT=8 -o "
+                     "%sq.onnx --json",
+                     TMP, TMP, TMP) >= 0,
+                 1);
+    mkdir(TMP "badpics", 0777);
+    put_file(TMP "badpics/a.ppm", "P6\n8 8\n255\nshort", 16);
+    CHECK_FAILS(1, "has no labels", "eval %scolours.onnx --data images:%sbadpics", TMP, TMP);
+    put_file(TMP "pics.txt", "a.ppm 0\n", 8);
+    CHECK_FAILS(1, "is cut short", "eval %scolours.onnx --data images:%sbadpics,labels=%spics.txt",
+                TMP, TMP, TMP);
+}
+
+TEST(cli_cifar)
+{
+    NEED_CLI();
+    static unsigned char records[3 * 3073];
+    make_colours(TMP "colours32.onnx", 0, 3, 32);
+    make_colours(TMP "colours16.onnx", 0, 3, 16);
+    for (int i = 0; i < 3; i++) { /* the plane of colour i is bright; the last label is wrong */
+        records[i * 3073] = (unsigned char)(i == 2 ? 0 : i);
+        memset(records + i * 3073 + 1 + i * 1024, 100, 1024);
+    }
+    put_file(TMP "c.bin", records, sizeof records);
+    CHECK_EQ_I64(RUN("eval %scolours32.onnx --data cifar10:%sc.bin --json", TMP, TMP), 0);
+    CHECK_NEAR(json_number("", "top1"), 2.0 / 3.0, 1e-8);
+    CHECK_EQ_I64(RUN("eval %scolours16.onnx --data cifar10:%sc.bin --size 16x16 --json", TMP, TMP), 0);
+    CHECK_NEAR(json_number("", "top1"), 2.0 / 3.0, 1e-8);
+    CHECK_FAILS(1, "--size 16x16 resizes them", "eval %scolours16.onnx --data cifar10:%sc.bin", TMP,
+                TMP);
+    put_file(TMP "c.bin", records, sizeof records - 1);
+    CHECK_FAILS(1, "not a multiple of 3073", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP, TMP);
+    put_file(TMP "c.bin", records, 0);
+    CHECK_FAILS(1, "is empty", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP, TMP);
+    records[0] = 7;
+    put_file(TMP "c.bin", records, sizeof records);
+    CHECK_FAILS(1, "the labels reach to 7", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP, TMP);
+}
+
+TEST(cli_compare_numbers)
+{
+    NEED_CLI();
+    const float x[2 * 6] = {1, -2, 3, -4, 5, 10, -1, 2, -3, 4, 20, -5};
+    make_scale(TMP "one.onnx", 1.0f, 0);
+    make_scale(TMP "other.onnx", 1.01f, 0);
+    make_scale(TMP "minus.onnx", -1.0f, 0);
+    put_npy(TMP "e.npy", "<f4", "(2, 6)", x, sizeof x);
+    CHECK_EQ_I64(RUN("compare %sone.onnx %sother.onnx --data npy:%se.npy --json", TMP, TMP, TMP), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "samples"), 2);
+    CHECK_NEAR(json_number("outputs", "sqnr_db"), 40.0, 0.01);
+    CHECK_NEAR(json_number("outputs", "cosine"), 1.0, 1e-7);
+    CHECK_NEAR(json_number("outputs", "max_abs"), 0.2, 1e-5);
+    CHECK_NEAR(json_number("outputs", "relative_error"), 0.01, 1e-6);
+    CHECK_NEAR(json_number("", "top1_agreement"), 1.0, 0);
+    CHECK_CONTAINS(cli.out, "\"tensors\": [{\"name\": \"inner\"");
+    CHECK_NEAR(json_number("tensors", "relative_error"), 0.01, 1e-6);
+    CHECK_EQ_I64(RUN("compare %sone.onnx %sminus.onnx --data npy:%se.npy --json", TMP, TMP, TMP), 0);
+    CHECK_NEAR(json_number("outputs", "cosine"), -1.0, 1e-7);
+    CHECK_NEAR(json_number("", "top1_agreement"), 0.0, 0);
+    CHECK_EQ_I64(RUN("compare %sone.onnx %sone.onnx --data npy:%se.npy", TMP, TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "equal");
+    CHECK_CONTAINS(cli.out, "top-1 agreement 100.00 % (2 of 2 samples)");
+    make_net_files();
+    CHECK_FAILS(1, "cannot be fed like", "compare %sone.onnx %s --data npy:%se.npy", TMP, NET, TMP);
+}
+
+TEST(cli_run_writes_npy)
+{
+    NEED_CLI();
+    const float x[6] = {1, -2, 3, -4, 5, 10};
+    make_scale(TMP "scale.onnx", 2.0f, 0);
+    put_npy(TMP "r.npy", "<f4", "(1, 6)", x, sizeof x);
+    remove(TMP "dir/logits.npy");
+    CHECK_EQ_I64(RUN("run %sscale.onnx --input x=%sr.npy -o %sdir --json", TMP, TMP, TMP), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"first\": [2, -4, 6, -8, 10, 20]");
+    CHECK_NEAR(json_number("outputs", "mean"), 26.0 / 6.0, 1e-6);
+    size_t size = 0;
+    unsigned char *bytes = test_read_file(TMP "dir/logits.npy", &size);
+    if (CHECK(bytes != NULL && size > 24)) {
+        const float y[6] = {2, -4, 6, -8, 10, 20};
+        CHECK_MEM(bytes, "\x93NUMPY\x01", 7);
+        CHECK_CONTAINS((const char *)bytes + 10,
+                       "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 6), }");
+        CHECK_MEM(bytes + size - sizeof y, y, sizeof y);
+        CHECK_EQ_I64((size - sizeof y) % 64, 0);
+    }
+    free(bytes);
+    CHECK_EQ_I64(RUN("run %sscale.onnx --input %sr.npy", TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "float32[1,6]");
+    /* random inputs are the same every time */
+    CHECK_EQ_I64(RUN("run %sscale.onnx --shape x=3x6 --json", TMP), 0);
+    CHECK_CONTAINS(cli.out, "\"shape\": [3, 6]");
+    const double mean = json_number("outputs", "mean");
+    CHECK_EQ_I64(RUN("run %sscale.onnx --shape 3x6 --json", TMP), 0);
+    CHECK_NEAR(json_number("outputs", "mean"), mean, 0);
+    CHECK_FAILS(1, "its inputs are: x", "run %sscale.onnx --input y=%sr.npy", TMP, TMP);
+    CHECK_FAILS(1, "a fixed dim differs", "run %sscale.onnx --shape x=3x7", TMP);
+    CHECK_FAILS(1, "dims are wanted", "run %sscale.onnx --shape x=3xsix", TMP);
+    CHECK_FAILS(1, "must be .npy", "run %sscale.onnx --input x=%sr.txt", TMP, TMP);
+    put_npy(TMP "r.npy", "<f4", "(6,)", x, sizeof x);
+    CHECK_FAILS(1, "the numbers of dims differ", "run %sscale.onnx --input x=%sr.npy", TMP, TMP);
+}
+
+/* test_data_set_0 with y = 2x, and test_data_set_1 with a wrong y. */
+static void put_pb(const char *path, sbit_ctx *ctx, const float *values)
+{
+    sbit_error error;
+    sbit_tensor tensor;
+    const int64_t dims[2] = {1, 6};
+    memset(&error, 0, sizeof error);
+    CHECK_OK(sbit_tensor_alloc(ctx, SBIT_F32, 2, dims, &tensor, &error), error);
+    memcpy(tensor.data, values, 24);
+    CHECK_OK(sbit_tensor_save_pb(ctx, path, "t", &tensor, &error), error);
+    sbit_tensor_free(ctx, &tensor);
+}
+
+TEST(cli_stored_outputs)
+{
+    NEED_CLI();
+    const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {2, 4, 6, 8, 10, 12}, z[6] = {2, 4, 6, 8, 10, 12.1f};
+    sbit_ctx *ctx = test_ctx();
+    make_scale(TMP "scale.onnx", 2.0f, 0);
+    mkdir(TMP "sets", 0777);
+    mkdir(TMP "sets/test_data_set_0", 0777);
+    put_pb(TMP "sets/test_data_set_0/input_0.pb", ctx, x);
+    put_pb(TMP "sets/test_data_set_0/output_0.pb", ctx, y);
+    mkdir(TMP "sets/test_data_set_1", 0777);
+    put_pb(TMP "sets/test_data_set_1/input_0.pb", ctx, x);
+    put_pb(TMP "sets/test_data_set_1/output_0.pb", ctx, z);
+    sbit_ctx_destroy(ctx);
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data pb:%ssets --limit 1", TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "1 of 1 sets");
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data pb:%ssets/test_data_set_0 --json", TMP, TMP), 0);
+    CHECK_EQ_I64(json_number("", "matched"), 1);
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data pb:%ssets --json", TMP, TMP), 1); /* a failed check */
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "matched"), 1);
+    CHECK_NEAR(json_number("", "max_relative_error"), 0.1 / 12.1, 1e-6);
+    put_file(TMP "sets/test_data_set_1/input_0.pb", "\xff\xff", 2);
+    CHECK_FAILS(1, "test_data_set_1/input_0.pb", "eval %sscale.onnx --data pb:%ssets", TMP, TMP);
+}
+
+TEST(cli_quantize_and_after)
+{
+    NEED_CLI();
+    make_net_files();
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s --calib 1000 -o %sq.onnx --json --threads 1", NET,
+                     DATA, TMP),
+                 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.err, "all 16 samples are used (1000 were asked for)");
+    CHECK_CONTAINS(cli.err, "configuration (no -c was given)");
+    CHECK_CONTAINS(cli.err, "PLACEMENT");
+    CHECK_EQ_I64(json_number("", "calibration_samples"), 16);
+    /* 4 x 3 x 3 x 3 weights, 4 biases, 4 x 5 weights; 36 positions x 108 + 20 MACs */
+    CHECK_EQ_I64(json_number("before", "params"), 132);
+    CHECK_EQ_I64(json_number("before", "macs"), 36 * 108 + 20);
+    CHECK_EQ_I64(json_number("after", "macs"), 36 * 108 + 20);
+    CHECK(json_number("before", "bytes") > 0 && json_number("after", "bytes") > 0);
+    CHECK(json_number("before", "peak_bytes") > 0 && json_number("after", "peak_bytes") > 0);
+    CHECK_EQ_I64(json_number("\"quantized\"", "Conv"), 1);
+    CHECK_EQ_I64(json_number("\"quantized\"", "Gemm"), 1);
+    CHECK_CONTAINS(cli.out, "\"name\": \"conv\", \"tensor\": \"conv.weight\", \"target\": \"weight\", "
+                            "\"bits\": 8, \"dtype\": \"int8\", \"scheme\": "
+                            "\"per-channel-symmetric\", \"observer\": \"minmax\"");
+    CHECK_CONTAINS(cli.out, "\"enabled\": true, \"reason\": \"\"");
+    CHECK(json_number("\"layers\"", "scale_min") > 0);
+    CHECK(json_number("\"inputs\"", "min") >= 0 && json_number("\"inputs\"", "max") <= 1);
+    CHECK_NEAR(json_number("\"inputs\"", "mean"), 0.5, 0.02); /* uniform numbers */
+
+    CHECK_EQ_I64(RUN("info %sq.onnx --json", TMP), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK(json_number("operators", "QuantizeLinear") >= 1);
+    CHECK(json_number("operators", "DequantizeLinear") >= 3);
+    CHECK_CONTAINS(cli.out, "\"unsupported\": []");
+    CHECK_CONTAINS(cli.out, "\"sparsebit.preprocess\": \"none\"");
+    CHECK_CONTAINS(cli.out, "\"sparsebit.calibration\": \"samples=16 data=npy:cli-x.npy\"");
+    CHECK_CONTAINS(cli.out, "\"sparsebit.input_range.x\": \"");
+
+    CHECK_EQ_I64(RUN("compare %s %sq.onnx --data npy:%s --json", NET, TMP, DATA), 0);
+    CHECK(json_number("outputs", "sqnr_db") > 20.0);
+    CHECK(json_number("outputs", "relative_error") > 0.0); /* it was quantized */
+    CHECK(json_number("", "top1_agreement") > 0.7);
+
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx", NET, DATA, TMP), 0);
+    CHECK_CONTAINS(cli.out, "1 Conv, ");
+    CHECK_CONTAINS(cli.out, " quantized; 0 nodes float");
+    CHECK_CONTAINS(cli.out, "peak memory");
+}
+
+TEST(cli_quantize_same_bytes)
+{
+    NEED_CLI();
+    make_net_files();
+    size_t size[3] = {0, 0, 0};
+    unsigned char *bytes[3];
+    for (int i = 0; i < 3; i++) { /* once more, and with another number of threads */
+        char path[200];
+        snprintf(path, sizeof path, "%sq%d.onnx", TMP, i);
+        CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %s --threads %d --batch 3", NET, DATA, path,
+                         i == 2 ? 2 : 1),
+                     0);
+        bytes[i] = test_read_file(path, &size[i]);
+    }
+    CHECK_EQ_I64(size[0], size[1]);
+    CHECK_EQ_I64(size[0], size[2]);
+    if (bytes[0] != NULL && bytes[1] != NULL && bytes[2] != NULL && size[0] == size[1] &&
+        size[0] == size[2]) {
+        CHECK_MEM(bytes[0], bytes[1], size[0]);
+        CHECK_MEM(bytes[0], bytes[2], size[0]);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(bytes[i]);
+    }
+}
+
+TEST(cli_shuffle_is_seeded)
+{
+    NEED_CLI();
+    make_net_files();
+    double mean[4];
+    static const char *const flags[] = {"", "--shuffle --seed 1", "--shuffle --seed 1",
+                                        "--shuffle --seed 2"};
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --calib 3 %s --json", NET, DATA, TMP,
+                         flags[i]),
+                     0);
+        mean[i] = json_number("\"inputs\"", "mean");
+    }
+    CHECK(mean[0] != mean[1]);
+    CHECK_NEAR(mean[1], mean[2], 0);
+    CHECK(mean[1] != mean[3]);
+}
+
+/* A5.6: calibrated with 0..1, evaluated with 0..255; and other preprocessing flags. */
+TEST(cli_preprocessing_mismatch)
+{
+    NEED_CLI();
+    make_net_files();
+    put_file(TMP "l.txt", "0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n", 32);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx", NET, DATA, TMP), 0);
+    CHECK_EQ_I64(RUN("eval %sq.onnx --data npy:%s,labels=%sl.txt", TMP, DATA, TMP), 0);
+    CHECK(strstr(cli.err, "warning") == NULL);
+    CHECK_EQ_I64(RUN("eval %sq.onnx --data npy:%sx255.npy,labels=%sl.txt", TMP, TMP, TMP), 0);
+    CHECK(strstr(cli.err, "input clipped 99 %") != NULL || strstr(cli.err, "input clipped 100 %") != NULL);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%sx255.npy --scale 0.00392157 --mean 0.5 -o %sq.onnx", NET,
+                     TMP, TMP),
+                 0);
+    CHECK_EQ_I64(RUN("eval %sq.onnx --data npy:%sx255.npy,labels=%sl.txt --scale 0.00392157", TMP, TMP,
+                     TMP),
+                 0);
+    CHECK_CONTAINS(cli.err, "was calibrated with other preprocessing: scale=0.00392157 mean=0.5 std=1");
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%sx255.npy -o %sq.onnx", NET, TMP, TMP), 0);
+    CHECK_CONTAINS(cli.err, "looks like bytes; is --scale missing");
+}
+
+TEST(cli_info_simplify_bench_graph)
+{
+    NEED_CLI();
+    make_net_files();
+    CHECK_EQ_I64(RUN("info %s --json", NET), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "params"), 132);
+    CHECK_EQ_I64(json_number("", "macs"), 36 * 108 + 20);
+    CHECK_EQ_I64(json_number("weight_bytes", "float32"), 132 * 4);
+    CHECK_EQ_I64(json_number("operators", "Relu"), 1);
+    CHECK_EQ_I64(json_number("opsets", "ai.onnx"), 13);
+    CHECK_CONTAINS(cli.out, "\"shape\": [\"N\", 3, 8, 8]");
+    CHECK_EQ_I64(RUN("info %s", NET), 0);
+    CHECK_CONTAINS(cli.out, "float32[N,3,8,8]");
+    CHECK_CONTAINS(cli.out, "can run");
+
+    make_scale(TMP "scale.onnx", 2.0f, 0);
+    CHECK_EQ_I64(RUN("simplify %sscale.onnx -o %ss.onnx --json", TMP, TMP), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("before", "nodes"), 2);
+    CHECK_EQ_I64(json_number("after", "nodes"), 1); /* without Identity */
+    CHECK_EQ_I64(RUN("simplify %sscale.onnx -o %ss.onnx", TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "nodes");
+
+    CHECK_EQ_I64(RUN("bench %s --iters 5 --json", NET), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "iters"), 5);
+    CHECK(json_number("", "min_ms") > 0.0);
+    CHECK(json_number("", "min_ms") <= json_number("", "median_ms"));
+    CHECK_EQ_I64(json_number("", "macs"), 36 * 108 + 20);
+    CHECK_EQ_I64(RUN("bench %s --iters 3 --shape x=2x3x8x8 --isa scalar --profile --json", NET), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "macs"), 2 * (36 * 108 + 20));
+    CHECK_CONTAINS(cli.out, "\"isa\": \"scalar\"");
+    CHECK_CONTAINS(cli.out, "\"op_type\": \"Conv\"");
+    CHECK_EQ_I64(RUN("bench %s --iters 3 --profile", NET), 0);
+    CHECK_CONTAINS(cli.out, "GFLOP/s");
+
+    CHECK_EQ_I64(RUN("graph %s", NET), 0);
+    CHECK(strncmp(cli.out, "flowchart TD\n", 13) == 0);
+    CHECK_CONTAINS(cli.out, "[4,3,3,3] [4]");
+    CHECK_EQ_I64(RUN("graph %s --format dot", NET), 0);
+    CHECK(strncmp(cli.out, "digraph model {\n", 16) == 0);
+    CHECK_CONTAINS(cli.out, "->");
+}
