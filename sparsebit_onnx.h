@@ -1,4 +1,76 @@
 /* GENERATED from src/ by tools/amalgamate - do not edit. Edit src/<file>, then run 'make -C tools amalgamate'. */
+/* ---- begin src/manual_onnx.txt ----
+sparsebit_onnx.h - read and write ONNX files in C, without protobuf           MIT license
+
+WHAT IT IS
+    Every message of onnx.proto (up to IR version 13) and onnx-data.proto as a plain struct, a
+    reader and a writer. No dependency but the C library. It works alone; sparsebit.h is built
+    on it.
+
+DO THIS
+    In exactly one C or C++ file of the project:
+
+        #define SPARSEBIT_ONNX_IMPLEMENTATION
+        #include "sparsebit_onnx.h"
+
+    and plain #include everywhere else. A file that defines SPARSEBIT_IMPLEMENTATION and includes
+    sparsebit.h brings in this code too: define one of the two, not both.
+
+EXAMPLE
+        #define SPARSEBIT_ONNX_IMPLEMENTATION
+        #include "sparsebit_onnx.h"
+        #include <stdio.h>
+
+        int main(int argc, char **argv)
+        {
+            sbit_onnx_doc *doc = NULL;
+            sbit_error error;
+            if (argc < 2 || sbit_onnx_load(argv[1], NULL, &doc, &error) != SBIT_OK) {
+                fprintf(stderr, "%s\n", argc < 2 ? "usage: nodes MODEL" : error.message);
+                return 1;
+            }
+            const sbit_onnx_graph *graph = sbit_onnx_doc_model(doc)->graph;
+            for (size_t i = 0; graph != NULL && i < graph->node_count; i++) {
+                printf("%s %s\n", graph->node[i].op_type.data, graph->node[i].name.data);
+            }
+            sbit_onnx_destroy(doc);
+            return 0;
+        }
+
+STEP BY STEP
+    read        sbit_onnx_load(path) maps the file, sbit_onnx_read(bytes) takes memory. The result
+                is a document: one arena with all structs and text. raw_data and other bytes fields
+                are views into the file or the caller's memory.
+    look        sbit_onnx_doc_model(doc), then plain members. Repeated fields are a pointer and a
+                count. SBIT_ONNX_HAS says if an optional field was present.
+    tensors     sbit_onnx_tensor_data gives the elements of a TensorProto whichever field holds
+                them (raw_data, float_data, ..., external file), with the length checked.
+    change      set members; new arrays come from sbit_onnx_alloc, text from sbit_onnx_text;
+                SBIT_ONNX_SET marks presence.
+    check       sbit_onnx_check tests the rules of the format that need no operator knowledge.
+    write       sbit_onnx_save writes a temporary file and renames it; sbit_onnx_measure and
+                sbit_onnx_write work on memory. Weights can go to an external file.
+
+WHAT SURVIVES
+    Fields that this schema does not know, presence of defaults, packed or unpacked encoding: a
+    file by a writer that orders fields by number (protobuf does) comes back byte for byte.
+
+OPTIONS (0 or 1, before the implementation)
+    SPARSEBIT_STATIC        all functions static
+    SPARSEBIT_NO_FILES      no file access
+    SPARSEBIT_NO_MMAP       read files instead of mapping them
+    SPARSEBIT_ASSERT(x)     checks programmers' mistakes; nothing by default
+
+MEMORY AND THREADS
+    All memory comes from the allocator in the desc. No globals: documents are independent. One
+    document has many readers or one writer.
+
+ERRORS
+    Functions return sbit_status; sbit_error, if given, says what and where (byte offset, field
+    path). Input is not trusted: every length is checked before use, depth and memory are limited
+    (sbit_onnx_read_desc). Nothing exits, aborts or prints.
+---- end src/manual_onnx.txt ---- */
+
 #ifndef SPARSEBIT_ONNX_INCLUDED
 #define SPARSEBIT_ONNX_INCLUDED
 
@@ -1076,7 +1148,7 @@ SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 6
 SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out);
 SBIT__FN bool sbit__parse_f64(const char *text, double *out);
 /* The shortest of 6, 9, 15, 17 digits that reads back as the same double (float if `single`), with
- * '.' in any locale; "inf", "-inf", "nan". Returns the length. printf's %g does not promise this. */
+ * '.' in any locale (printf's %g does not promise that); "inf", "-inf", "nan". Gives the length. */
 SBIT__FN size_t sbit__format_f64(double value, bool single, char out[40]);
 
 /* A growing text buffer. After any append fails, `failed` stays set and appends do nothing: check
@@ -1266,8 +1338,7 @@ static void *sbit__memory_default_alloc(size_t bytes, void *user)
     return malloc(bytes);
 }
 
-static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes,
-                                          void *user)
+static void *sbit__memory_default_realloc(void *ptr, size_t old_bytes, size_t new_bytes, void *user)
 {
     (void)old_bytes;
     (void)user;
@@ -1322,8 +1393,7 @@ SBIT__FN void *sbit__calloc(const sbit_allocator *a, size_t count, size_t bytes_
     return ptr;
 }
 
-SBIT__FN void *sbit__realloc(const sbit_allocator *a, void *ptr, size_t old_bytes,
-                             size_t new_bytes)
+SBIT__FN void *sbit__realloc(const sbit_allocator *a, void *ptr, size_t old_bytes, size_t new_bytes)
 {
     if (ptr == NULL) {
         return sbit__alloc(a, new_bytes);
@@ -1349,8 +1419,7 @@ SBIT__FN void *sbit__alloc_aligned(const sbit_allocator *a, size_t bytes)
     if (base == NULL) {
         return NULL;
     }
-    const size_t delta =
-        SBIT__MEMORY_ALIGN - (size_t)((uintptr_t)base & (SBIT__MEMORY_ALIGN - 1u));
+    const size_t delta = SBIT__MEMORY_ALIGN - (size_t)((uintptr_t)base & (SBIT__MEMORY_ALIGN - 1u));
     base[delta - 1] = (unsigned char)delta;
     return base + delta;
 }
@@ -1814,8 +1883,7 @@ SBIT__FN bool sbit__parse_f64(const char *text, double *out)
     const size_t point_size = dot != NULL ? strlen(point) : 0;
     memcpy(buffer, text, head);
     memcpy(buffer + head, point, point_size);
-    memcpy(buffer + head + point_size, dot != NULL ? dot + 1 : "",
-           dot != NULL ? size - head : 1);
+    memcpy(buffer + head + point_size, dot != NULL ? dot + 1 : "", dot != NULL ? size - head : 1);
     *out = strtod(buffer, NULL);
     return true;
 }
@@ -2177,8 +2245,7 @@ static sbit_status sbit__file_source_open(const char *path, sbit__file_source *s
         close(source->handle);
         return sbit__file_fail(error, path, "read", code);
     }
-    source->size =
-        S_ISREG(info.st_mode) && info.st_size >= 0 ? (uint64_t)info.st_size : UINT64_MAX;
+    source->size = S_ISREG(info.st_mode) && info.st_size >= 0 ? (uint64_t)info.st_size : UINT64_MAX;
     return SBIT_OK;
 }
 
@@ -2498,11 +2565,18 @@ static bool sbit__writer_finish(sbit__writer *writer)
     return fclose((FILE *)writer->stream) == 0;
 }
 
-/* Windows' rename refuses an existing target. */
+/* Windows' rename refuses an existing target, which then goes first. "r+b" opens no folders. */
 static bool sbit__writer_replace(const char *from, const char *to)
 {
-    remove(to);
-    return rename(from, to) == 0;
+    if (rename(from, to) == 0) {
+        return true;
+    }
+    FILE *existing = fopen(to, "r+b");
+    if (existing == NULL) {
+        return false;
+    }
+    fclose(existing);
+    return remove(to) == 0 && rename(from, to) == 0;
 }
 
 static void sbit__writer_drop(sbit__writer *writer)
@@ -2539,8 +2613,8 @@ static bool sbit__writer_create_unique(sbit__writer *writer)
     return false;
 }
 
-SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
-                                       sbit__writer *out, sbit_error *error)
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
+                                       sbit_error *error)
 {
     sbit__writer writer;
     memset(&writer, 0, sizeof(writer));
@@ -2656,8 +2730,8 @@ SBIT__FN void sbit__file_close(sbit__file *file)
     file->size = 0;
 }
 
-SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
-                                       sbit__writer *out, sbit_error *error)
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
+                                       sbit_error *error)
 {
     (void)a;
     (void)out;
@@ -2703,9 +2777,9 @@ extern "C" {
 /* >>wire: protobuf's encoding. A field is a tag, varint of (number << 3 | wire type), and a
  * payload that the wire type delimits. */
 enum {
-    SBIT__WIRE_VARINT = 0,      /* 7 bits a byte, low bits first, top bit: more follow; <= 10 bytes */
-    SBIT__WIRE_FIXED64 = 1,     /* 8 bytes, little-endian */
-    SBIT__WIRE_LENGTH = 2,      /* varint length, then that many bytes */
+    SBIT__WIRE_VARINT = 0,  /* 7 bits a byte, low bits first, top bit: more follow; <= 10 bytes */
+    SBIT__WIRE_FIXED64 = 1, /* 8 bytes, little-endian */
+    SBIT__WIRE_LENGTH = 2,  /* varint length, then that many bytes */
     SBIT__WIRE_GROUP_START = 3, /* fields up to the GROUP_END with the same number */
     SBIT__WIRE_GROUP_END = 4,
     SBIT__WIRE_FIXED32 = 5 /* 4 bytes, little-endian */
@@ -2722,8 +2796,7 @@ typedef struct sbit__wire_item {
 } sbit__wire_item;
 
 /* Reads the varint at *p; false if it is cut off or holds more than 64 bits. */
-SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end,
-                                uint64_t *value);
+SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end, uint64_t *value);
 SBIT__FN uint32_t sbit__wire_load32(const unsigned char *p); /* little-endian, unaligned */
 SBIT__FN uint64_t sbit__wire_load64(const unsigned char *p);
 /* Reads the field at p (p < end) with its payload inside [p, end). NULL is success, else a
@@ -2835,7 +2908,9 @@ SBIT__FN sbit_status sbit__onnx_visit_tensors(sbit_onnx_kind kind, const void *m
                                               sbit_error *error);
 
 /* >>tensor */
-enum { SBIT__ONNX_EXTERNAL = 1 }; /* TensorProto.DataLocation */
+enum {
+    SBIT__ONNX_EXTERNAL = 1
+}; /* TensorProto.DataLocation */
 
 SBIT__FN bool sbit__onnx_is_external(const sbit_onnx_tensor *tensor);
 /* Checks that the chosen data field holds what dims say; *bytes: as raw_data stores it. Not for
@@ -2915,8 +2990,7 @@ SBIT__FN bool sbit__onnx_location_is_safe(const char *name, size_t size);
  * are already there. So one pass measures, one writes, neither remembers sizes of sub-messages.
  */
 
-SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end,
-                                uint64_t *value)
+SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *end, uint64_t *value)
 {
     const unsigned char *q = *p;
     uint64_t result = 0;
@@ -3097,6 +3171,7 @@ SBIT__FN void sbit__wire_put_tag(sbit__wire_out *out, uint32_t number, uint32_t 
  * messages is one loop over rows; a new field of ONNX is one member and one row.
  */
 
+/* clang-format off */
 #define SBIT__ONNX_OFFSET(msg, member) (uint16_t) offsetof(struct sbit_onnx_##msg, member)
 #define SBIT__ONNX_ONE(msg, member, number, type)                                                  \
     {#member, SBIT__ONNX_OFFSET(msg, member), 0, SBIT_ONNX_##number, SBIT__ONNX_##type, 0, false,  \
@@ -3122,6 +3197,7 @@ SBIT__FN void sbit__wire_put_tag(sbit__wire_out *out, uint32_t number, uint32_t 
 #define SBIT__ONNX_SCHEMA(msg)                                                                     \
     {#msg, sbit__onnx_##msg##_fields, SBIT__COUNT_OF(sbit__onnx_##msg##_fields),                   \
      sizeof(struct sbit_onnx_##msg)}
+/* clang-format on */
 
 static const sbit__onnx_field sbit__onnx_string_entry_fields[] = {
     SBIT__ONNX_ONE(string_entry, key, STRING_ENTRY_KEY, TEXT),
@@ -3257,14 +3333,18 @@ static const sbit__onnx_field sbit__onnx_sharded_dim_fields[] = {
 static const sbit__onnx_field sbit__onnx_sharding_spec_fields[] = {
     SBIT__ONNX_ONE(sharding_spec, tensor_name, SHARDING_SPEC_TENSOR_NAME, TEXT),
     SBIT__ONNX_MANY(sharding_spec, device, SHARDING_SPEC_DEVICE, INT64),
-    SBIT__ONNX_SUBS(sharding_spec, index_to_device_group_map, SHARDING_SPEC_INDEX_TO_DEVICE_GROUP_MAP, INT_INT_LIST_ENTRY),
+    SBIT__ONNX_SUBS(sharding_spec, index_to_device_group_map,
+                    SHARDING_SPEC_INDEX_TO_DEVICE_GROUP_MAP, INT_INT_LIST_ENTRY),
     SBIT__ONNX_SUBS(sharding_spec, sharded_dim, SHARDING_SPEC_SHARDED_DIM, SHARDED_DIM),
 };
 
 static const sbit__onnx_field sbit__onnx_node_device_configuration_fields[] = {
-    SBIT__ONNX_ONE(node_device_configuration, configuration_id, NODE_DEVICE_CONFIGURATION_CONFIGURATION_ID, TEXT),
-    SBIT__ONNX_SUBS(node_device_configuration, sharding_spec, NODE_DEVICE_CONFIGURATION_SHARDING_SPEC, SHARDING_SPEC),
-    SBIT__ONNX_ONE(node_device_configuration, pipeline_stage, NODE_DEVICE_CONFIGURATION_PIPELINE_STAGE, INT32),
+    SBIT__ONNX_ONE(node_device_configuration, configuration_id,
+                   NODE_DEVICE_CONFIGURATION_CONFIGURATION_ID, TEXT),
+    SBIT__ONNX_SUBS(node_device_configuration, sharding_spec,
+                    NODE_DEVICE_CONFIGURATION_SHARDING_SPEC, SHARDING_SPEC),
+    SBIT__ONNX_ONE(node_device_configuration, pipeline_stage,
+                   NODE_DEVICE_CONFIGURATION_PIPELINE_STAGE, INT32),
 };
 
 static const sbit__onnx_field sbit__onnx_node_fields[] = {
@@ -3277,12 +3357,14 @@ static const sbit__onnx_field sbit__onnx_node_fields[] = {
     SBIT__ONNX_ONE(node, domain, NODE_DOMAIN, TEXT),
     SBIT__ONNX_ONE(node, overload, NODE_OVERLOAD, TEXT),
     SBIT__ONNX_SUBS(node, metadata_props, NODE_METADATA_PROPS, STRING_ENTRY),
-    SBIT__ONNX_SUBS(node, device_configurations, NODE_DEVICE_CONFIGURATIONS, NODE_DEVICE_CONFIGURATION),
+    SBIT__ONNX_SUBS(node, device_configurations, NODE_DEVICE_CONFIGURATIONS,
+                    NODE_DEVICE_CONFIGURATION),
 };
 
 static const sbit__onnx_field sbit__onnx_tensor_annotation_fields[] = {
     SBIT__ONNX_ONE(tensor_annotation, tensor_name, TENSOR_ANNOTATION_TENSOR_NAME, TEXT),
-    SBIT__ONNX_SUBS(tensor_annotation, quant_parameter_tensor_names, TENSOR_ANNOTATION_QUANT_PARAMETER_TENSOR_NAMES, STRING_ENTRY),
+    SBIT__ONNX_SUBS(tensor_annotation, quant_parameter_tensor_names,
+                    TENSOR_ANNOTATION_QUANT_PARAMETER_TENSOR_NAMES, STRING_ENTRY),
 };
 
 static const sbit__onnx_field sbit__onnx_graph_fields[] = {
@@ -3293,7 +3375,8 @@ static const sbit__onnx_field sbit__onnx_graph_fields[] = {
     SBIT__ONNX_SUBS(graph, input, GRAPH_INPUT, VALUE_INFO),
     SBIT__ONNX_SUBS(graph, output, GRAPH_OUTPUT, VALUE_INFO),
     SBIT__ONNX_SUBS(graph, value_info, GRAPH_VALUE_INFO, VALUE_INFO),
-    SBIT__ONNX_SUBS(graph, quantization_annotation, GRAPH_QUANTIZATION_ANNOTATION, TENSOR_ANNOTATION),
+    SBIT__ONNX_SUBS(graph, quantization_annotation, GRAPH_QUANTIZATION_ANNOTATION,
+                    TENSOR_ANNOTATION),
     SBIT__ONNX_SUBS(graph, sparse_initializer, GRAPH_SPARSE_INITIALIZER, SPARSE_TENSOR),
     SBIT__ONNX_SUBS(graph, metadata_props, GRAPH_METADATA_PROPS, STRING_ENTRY),
 };
@@ -3301,7 +3384,8 @@ static const sbit__onnx_field sbit__onnx_graph_fields[] = {
 static const sbit__onnx_field sbit__onnx_training_info_fields[] = {
     SBIT__ONNX_SUB(training_info, initialization, TRAINING_INFO_INITIALIZATION, GRAPH),
     SBIT__ONNX_SUB(training_info, algorithm, TRAINING_INFO_ALGORITHM, GRAPH),
-    SBIT__ONNX_SUBS(training_info, initialization_binding, TRAINING_INFO_INITIALIZATION_BINDING, STRING_ENTRY),
+    SBIT__ONNX_SUBS(training_info, initialization_binding, TRAINING_INFO_INITIALIZATION_BINDING,
+                    STRING_ENTRY),
     SBIT__ONNX_SUBS(training_info, update_binding, TRAINING_INFO_UPDATE_BINDING, STRING_ENTRY),
 };
 
@@ -3519,8 +3603,7 @@ static sbit_status sbit__onnx_copy_str(sbit_onnx_doc *doc, bool text, bool copy_
                                        sbit_str *str, sbit_error *error)
 {
     if (text) {
-        return str->data == NULL ? SBIT_OK
-                                 : sbit_onnx_text(doc, str->data, str->size, str, error);
+        return str->data == NULL ? SBIT_OK : sbit_onnx_text(doc, str->data, str->size, str, error);
     }
     if (!copy_bytes || str->size == 0) {
         return SBIT_OK;
@@ -3580,8 +3663,7 @@ static sbit_status sbit__onnx_copy_body(sbit_onnx_doc *doc, int kind, void *mess
                                           (sbit_str *)(void *)member, error));
         }
     }
-    return sbit__onnx_copy_str(doc, false, copy_bytes, &((sbit_onnx_msg *)message)->unknown,
-                               error);
+    return sbit__onnx_copy_str(doc, false, copy_bytes, &((sbit_onnx_msg *)message)->unknown, error);
 }
 
 SPARSEBIT_API sbit_status sbit_onnx_copy(sbit_onnx_doc *doc, sbit_onnx_kind kind, const void *src,
@@ -3619,8 +3701,8 @@ static sbit_status sbit__onnx_visit_message(int kind, const void *message,
             field->repeated ? sbit__onnx_count(message, field) : (size_t)(sub != NULL ? 1 : 0);
         const size_t size = sbit__onnx_schemas[field->kind].size;
         for (size_t j = 0; j < count; j++) {
-            SBIT__TRY(sbit__onnx_visit_message(field->kind, sub + j * size, field, visit, user,
-                                               error));
+            SBIT__TRY(
+                sbit__onnx_visit_message(field->kind, sub + j * size, field, visit, user, error));
         }
     }
     return SBIT_OK;
@@ -3633,6 +3715,2386 @@ SBIT__FN sbit_status sbit__onnx_visit_tensors(sbit_onnx_kind kind, const void *m
     return sbit__onnx_visit_message((int)kind, message, NULL, visit, user, error);
 }
 /* ---- end src/onnx/schema.c ---- */
+
+/* ---- begin src/onnx/read.c ---- */
+/* read.c: documents, and reading messages into them. >>read
+ *
+ * Called by: users, import. Calls: wire, schema, arena, files.
+ * Does: fill the structs of onnx_api.h from bytes that may be hostile. Every message is gone
+ * through twice: the first pass counts elements, so that each array is allocated once and never
+ * larger than the input justifies; the second fills them. The first pass skips sub-messages, so
+ * every tag is decoded twice, whatever the depth.
+ * Does not: judge what a model means (see check), nor read external data.
+ *
+ * proto2 rules kept: a singular sub-message that comes again is merged, any other singular field
+ * takes the last value, a oneof keeps its last member, packed and unpacked lists are both
+ * accepted, a known number with a foreign wire type is an unknown field.
+ */
+
+#define SBIT__READ_DEPTH 100u
+#define SBIT__READ_DEPTH_MAX 1000u /* bounds the C stack: below 1 KiB a level */
+#define SBIT__READ_ARENA_BYTES ((size_t)1 << 30)
+#define SBIT__READ_TEXT_CHUNK ((size_t)4096)
+#define SBIT__READ_SINGULAR SIZE_MAX
+
+/* Where the reader is, for error messages: a list from the innermost field outwards. */
+typedef struct sbit__read_frame {
+    const struct sbit__read_frame *up;
+    const sbit__onnx_field *field;
+    size_t idx; /* or SBIT__READ_SINGULAR */
+} sbit__read_frame;
+
+typedef struct sbit__read_state {
+    sbit__arena *arena;
+    const unsigned char *base; /* of the whole input, for offsets */
+    char *text;                /* free rest of a chunk for short texts */
+    size_t text_left;
+    sbit_error *error;
+} sbit__read_state;
+
+/* One message that is being read. */
+typedef struct sbit__read_scope {
+    const sbit__onnx_schema *schema;
+    void *message;
+    const unsigned char *p, *end;
+    const sbit__read_frame *frame;
+    uint32_t depth; /* levels that may still be opened */
+} sbit__read_scope;
+
+/* Fields that the schema does not know, of one message. */
+typedef struct sbit__read_unknown {
+    const unsigned char *first, *last; /* start of the first, end of the last */
+    size_t bytes;
+    char *to; /* where the next one is copied; NULL: msg.unknown is a view already */
+} sbit__read_unknown;
+
+static sbit_status sbit__read_message(sbit__read_state *state, sbit__read_scope scope);
+
+/* ---- errors ---- */
+
+static size_t sbit__read_path(const sbit__read_frame *frame, char *path, size_t capacity)
+{
+    const size_t used = frame->up != NULL ? sbit__read_path(frame->up, path, capacity) : 0;
+    const bool indexed = frame->idx != SBIT__READ_SINGULAR;
+    char idx[32];
+    snprintf(idx, sizeof(idx), "[%llu]", (unsigned long long)frame->idx);
+    const int size = snprintf(path + used, capacity - used, "%s%s%s", used != 0 ? "." : "",
+                              frame->field->name, indexed ? idx : "");
+    return size < 0 ? used : (size_t)size < capacity - used ? used + (size_t)size : capacity - 1;
+}
+
+static sbit_status sbit__read_fail(const sbit__read_state *state, const sbit__read_frame *frame,
+                                   sbit_status status, const unsigned char *at, const char *problem)
+{
+    char path[256] = "the message";
+    if (frame != NULL) {
+        sbit__read_path(frame, path, sizeof(path));
+    }
+    return sbit__fail_at(state->error, status, (uint64_t)(at - state->base), "%s: %s", path,
+                         problem);
+}
+
+SBIT__FN sbit_status sbit__onnx_arena_fail(const sbit__arena *arena, size_t bytes,
+                                           sbit_error *error)
+{
+    if (arena->limit_bytes != 0 && bytes + 64 > arena->limit_bytes - arena->used_bytes) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "the message's structs and texts exceed the limit of %llu bytes",
+                          (unsigned long long)arena->limit_bytes);
+    }
+    return sbit__fail_oom(error, bytes);
+}
+
+/* ---- fields ---- */
+
+/* Fields mostly come in the order of the rows: the search starts at the row found last. */
+static const sbit__onnx_field *sbit__read_find(const sbit__onnx_schema *schema, uint32_t number,
+                                               size_t *hint)
+{
+    for (size_t i = 0; i < schema->field_count; i++) {
+        const size_t row =
+            *hint + i < schema->field_count ? *hint + i : *hint + i - schema->field_count;
+        if (schema->fields[row].number == number) {
+            *hint = row;
+            return &schema->fields[row];
+        }
+    }
+    return NULL;
+}
+
+static bool sbit__read_is_packed(const sbit__onnx_field *field, const sbit__wire_item *item)
+{
+    return field->repeated && field->type < SBIT__ONNX_TEXT && item->wire == SBIT__WIRE_LENGTH;
+}
+
+/* Decodes the field at scope->p, moves on, and gives its row; *field NULL: unknown. */
+static sbit_status sbit__read_next(const sbit__read_state *state, sbit__read_scope *scope,
+                                   size_t *hint, sbit__wire_item *item,
+                                   const sbit__onnx_field **field)
+{
+    const char *problem = sbit__wire_next(scope->p, scope->end, scope->depth, item);
+    const sbit__onnx_field *row = sbit__read_find(scope->schema, item->number, hint);
+    if (problem == NULL && item->wire == SBIT__WIRE_GROUP_END) {
+        problem = "a group ends here that did not start";
+    }
+    if (problem != NULL) {
+        sbit__read_frame frame;
+        frame.up = scope->frame;
+        frame.field = row;
+        frame.idx = SBIT__READ_SINGULAR;
+        return sbit__read_fail(state, row != NULL ? &frame : scope->frame, SBIT_ERR_PARSE,
+                               item->end, problem);
+    }
+    scope->p = item->end;
+    if (row != NULL && item->wire != sbit__onnx_wire_of_element(row) &&
+        !sbit__read_is_packed(row, item)) {
+        row = NULL;
+    }
+    *field = row;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__read_count_packed(const sbit__read_state *state,
+                                           const sbit__read_scope *scope,
+                                           const sbit__onnx_field *field,
+                                           const sbit__wire_item *item, size_t *count)
+{
+    const size_t each = sbit__onnx_element_bytes(field);
+    bool whole = true;
+    if (sbit__onnx_wire_of_element(field) == SBIT__WIRE_VARINT) {
+        whole = sbit__wire_count_varints(item->data, item->size, count);
+    } else {
+        *count = item->size / each;
+        whole = item->size % each == 0;
+    }
+    if (whole) {
+        return SBIT_OK;
+    }
+    sbit__read_frame frame;
+    frame.up = scope->frame;
+    frame.field = field;
+    frame.idx = *count;
+    return sbit__read_fail(state, &frame, SBIT_ERR_PARSE, item->end,
+                           "the last element of the packed list is cut off");
+}
+
+/* First pass: how many elements each repeated field gets, how many bytes are unknown. */
+static sbit_status sbit__read_count(const sbit__read_state *state, sbit__read_scope scope,
+                                    size_t counts[SBIT__ONNX_MAX_FIELDS],
+                                    sbit__read_unknown *unknown)
+{
+    size_t hint = 0;
+    while (scope.p < scope.end) {
+        sbit__wire_item item;
+        const sbit__onnx_field *field = NULL;
+        size_t count = 1;
+        SBIT__TRY(sbit__read_next(state, &scope, &hint, &item, &field));
+        if (field == NULL) {
+            unknown->first = unknown->bytes == 0 ? item.start : unknown->first;
+            unknown->last = item.end;
+            unknown->bytes += (size_t)(item.end - item.start);
+            continue;
+        }
+        if (sbit__read_is_packed(field, &item)) {
+            SBIT__TRY(sbit__read_count_packed(state, &scope, field, &item, &count));
+        }
+        counts[hint] += count;
+    }
+    return SBIT_OK;
+}
+
+/* Makes room behind the elements that a merged message may have already. */
+static sbit_status sbit__read_reserve(sbit__read_state *state, void *message,
+                                      const sbit__onnx_field *field, size_t extra)
+{
+    const size_t old_count = sbit__onnx_count(message, field);
+    const size_t each = sbit__onnx_element_bytes(field);
+    const void *old_elements = sbit__onnx_pointer(message, field);
+    size_t count = 0;
+    void *elements = NULL;
+    if (sbit__add_size(old_count, extra, &count)) {
+        elements = sbit__arena_array(state->arena, count, each);
+    }
+    if (elements == NULL) {
+        size_t bytes = SIZE_MAX / 2;
+        sbit__mul_size(count, each, &bytes);
+        return sbit__onnx_arena_fail(state->arena, bytes, state->error);
+    }
+    if (old_count != 0) {
+        memcpy(elements, old_elements, old_count * each);
+    }
+    memcpy((char *)message + field->offset, &elements, sizeof(elements));
+    return SBIT_OK;
+}
+
+/* One run of unknown fields is viewed where it lies; several are joined in the arena. */
+static sbit_status sbit__read_reserve_unknown(sbit__read_state *state, sbit_onnx_msg *msg,
+                                              sbit__read_unknown *unknown)
+{
+    const sbit_str old = msg->unknown;
+    if (unknown->bytes == 0) {
+        return SBIT_OK;
+    }
+    if (old.size == 0 && (size_t)(unknown->last - unknown->first) == unknown->bytes) {
+        msg->unknown.data = (const char *)unknown->first;
+        msg->unknown.size = unknown->bytes;
+        return SBIT_OK;
+    }
+    size_t bytes = 0;
+    char *joined = NULL;
+    if (sbit__add_size(old.size, unknown->bytes, &bytes)) {
+        joined = (char *)sbit__arena_alloc(state->arena, bytes);
+    }
+    if (joined == NULL) {
+        return sbit__onnx_arena_fail(state->arena, bytes, state->error);
+    }
+    if (old.size != 0) {
+        memcpy(joined, old.data, old.size);
+    }
+    unknown->to = joined + old.size;
+    msg->unknown.data = joined;
+    msg->unknown.size = bytes;
+    return SBIT_OK;
+}
+
+/* ---- values ---- */
+
+static sbit_status sbit__read_str(sbit__read_state *state, bool text, const sbit__wire_item *item,
+                                  sbit_str *out)
+{
+    out->data = (const char *)item->data;
+    out->size = item->size;
+    if (!text) {
+        return SBIT_OK;
+    }
+    size_t bytes = 0;
+    char *copy = NULL;
+    if (sbit__add_size(item->size, 1, &bytes) && bytes > SBIT__READ_TEXT_CHUNK / 8) {
+        copy = (char *)sbit__arena_alloc(state->arena, bytes);
+    } else {
+        if (bytes > state->text_left) {
+            state->text = (char *)sbit__arena_alloc(state->arena, SBIT__READ_TEXT_CHUNK);
+            state->text_left = state->text != NULL ? SBIT__READ_TEXT_CHUNK : 0;
+        }
+        copy = state->text;
+        if (copy != NULL) {
+            state->text += bytes;
+            state->text_left -= bytes;
+        }
+    }
+    if (copy == NULL) {
+        return sbit__onnx_arena_fail(state->arena,
+                                     bytes > SBIT__READ_TEXT_CHUNK ? bytes : SBIT__READ_TEXT_CHUNK,
+                                     state->error);
+    }
+    memcpy(copy, item->data, item->size); /* the NUL behind it: arenas are zeroed */
+    out->data = copy;
+    return SBIT_OK;
+}
+
+static void sbit__read_number(const sbit__onnx_field *field, uint64_t value, void *to)
+{
+    if (field->type == SBIT__ONNX_INT32 || field->type == SBIT__ONNX_FLOAT) {
+        const uint32_t low = (uint32_t)value; /* int32: the upper half is sign extension */
+        memcpy(to, &low, sizeof(low));
+    } else {
+        memcpy(to, &value, sizeof(value));
+    }
+}
+
+/* Elements of a packed list, counted before. Returns where a varint is too long, or NULL. */
+static const unsigned char *sbit__read_packed(const sbit__onnx_field *field,
+                                              const sbit__wire_item *item, char *to)
+{
+    const size_t each = sbit__onnx_element_bytes(field);
+    const unsigned char *p = item->data;
+    if (sbit__onnx_wire_of_element(field) == SBIT__WIRE_VARINT) {
+        for (; p < item->end; to += each) {
+            uint64_t value = 0;
+            if (!sbit__wire_varint(&p, item->end, &value)) {
+                return p;
+            }
+            sbit__read_number(field, value, to);
+        }
+    } else if (sbit__onnx_host_is_little()) {
+        if (item->size != 0) {
+            memcpy(to, p, item->size);
+        }
+    } else {
+        for (; p < item->end; p += each, to += each) {
+            sbit__read_number(field, each == 8 ? sbit__wire_load64(p) : sbit__wire_load32(p), to);
+        }
+    }
+    return NULL;
+}
+
+static sbit_status sbit__read_sub(sbit__read_state *state, const sbit__read_scope *scope,
+                                  const sbit__onnx_field *field, const sbit__wire_item *item,
+                                  size_t idx, void *message)
+{
+    sbit__read_frame frame;
+    sbit__read_scope sub;
+    frame.up = scope->frame;
+    frame.field = field;
+    frame.idx = idx;
+    if (scope->depth == 0) {
+        return sbit__read_fail(state, &frame, SBIT_ERR_LIMIT, item->start,
+                               "messages are nested too deeply");
+    }
+    sub.schema = sbit__onnx_schema_at(field->kind);
+    sub.message = message;
+    sub.p = item->data;
+    sub.end = item->data + item->size;
+    sub.frame = &frame;
+    sub.depth = scope->depth - 1;
+    return sbit__read_message(state, sub);
+}
+
+static sbit_status sbit__read_repeated(sbit__read_state *state, const sbit__read_scope *scope,
+                                       const sbit__onnx_field *field, const sbit__wire_item *item)
+{
+    sbit_onnx_msg *msg = (sbit_onnx_msg *)scope->message;
+    const size_t each = sbit__onnx_element_bytes(field);
+    char *elements = NULL;
+    size_t count = sbit__onnx_count(msg, field);
+    memcpy(&elements, (char *)scope->message + field->offset, sizeof(elements));
+    char *to = elements != NULL ? elements + count * each : NULL; /* NULL: an empty packed list */
+    size_t added = 1;
+    if (field->type == SBIT__ONNX_MESSAGE) {
+        SBIT__TRY(sbit__read_sub(state, scope, field, item, count, to));
+    } else if (field->type >= SBIT__ONNX_TEXT) {
+        SBIT__TRY(
+            sbit__read_str(state, field->type == SBIT__ONNX_TEXT, item, (sbit_str *)(void *)to));
+    } else if (sbit__read_is_packed(field, item)) {
+        SBIT__TRY(sbit__read_count_packed(state, scope, field, item, &added));
+        const unsigned char *bad = added != 0 ? sbit__read_packed(field, item, to) : NULL;
+        if (bad != NULL) {
+            return sbit__read_fail(state, scope->frame, SBIT_ERR_PARSE, bad,
+                                   "a varint of a packed list is longer than 10 bytes");
+        }
+    } else {
+        sbit__read_number(field, item->value, to);
+    }
+    if (field->type < SBIT__ONNX_TEXT && sbit__read_is_packed(field, item) != field->packed) {
+        msg->repacked |= 1u << field->number;
+    }
+    count += added;
+    memcpy((char *)scope->message + field->count_offset, &count, sizeof(count));
+    return SBIT_OK;
+}
+
+static void sbit__read_clear_oneof(const sbit__read_scope *scope, const sbit__onnx_field *keep)
+{
+    sbit_onnx_msg *msg = (sbit_onnx_msg *)scope->message;
+    for (size_t i = 0; i < scope->schema->field_count; i++) {
+        const sbit__onnx_field *field = &scope->schema->fields[i];
+        if (!field->oneof || field == keep) {
+            continue;
+        }
+        msg->has &= ~(1u << field->number);
+        if (field->type == SBIT__ONNX_MESSAGE) {
+            const void *none = NULL;
+            memcpy((char *)scope->message + field->offset, &none, sizeof(none));
+        }
+    }
+}
+
+static sbit_status sbit__read_singular(sbit__read_state *state, const sbit__read_scope *scope,
+                                       const sbit__onnx_field *field, const sbit__wire_item *item)
+{
+    sbit_onnx_msg *msg = (sbit_onnx_msg *)scope->message;
+    char *member = (char *)scope->message + field->offset;
+    if (field->oneof) {
+        sbit__read_clear_oneof(scope, field);
+    }
+    if (field->type != SBIT__ONNX_MESSAGE) {
+        msg->has |= 1u << field->number;
+        if (field->type >= SBIT__ONNX_TEXT) {
+            return sbit__read_str(state, field->type == SBIT__ONNX_TEXT, item,
+                                  (sbit_str *)(void *)member);
+        }
+        sbit__read_number(field, item->value, member);
+        return SBIT_OK;
+    }
+    void *sub = NULL;
+    memcpy(&sub, member, sizeof(sub));
+    if (sub == NULL) {
+        const size_t size = sbit__onnx_schema_at(field->kind)->size;
+        sub = sbit__arena_alloc(state->arena, size);
+        if (sub == NULL) {
+            return sbit__onnx_arena_fail(state->arena, size, state->error);
+        }
+        memcpy(member, &sub, sizeof(sub));
+    }
+    return sbit__read_sub(state, scope, field, item, SBIT__READ_SINGULAR, sub);
+}
+
+/* Second pass. */
+static sbit_status sbit__read_fill(sbit__read_state *state, sbit__read_scope scope,
+                                   sbit__read_unknown *unknown)
+{
+    size_t hint = 0;
+    while (scope.p < scope.end) {
+        sbit__wire_item item;
+        const sbit__onnx_field *field = NULL;
+        SBIT__TRY(sbit__read_next(state, &scope, &hint, &item, &field));
+        if (field == NULL) {
+            if (unknown->to != NULL) {
+                const size_t size = (size_t)(item.end - item.start);
+                memcpy(unknown->to, item.start, size);
+                unknown->to += size;
+            }
+        } else if (field->repeated) {
+            SBIT__TRY(sbit__read_repeated(state, &scope, field, &item));
+        } else {
+            SBIT__TRY(sbit__read_singular(state, &scope, field, &item));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Reads into `message`, which is zeroed or already holds fields that the new ones are merged to. */
+static sbit_status sbit__read_message(sbit__read_state *state, sbit__read_scope scope)
+{
+    sbit__read_unknown unknown;
+    memset(&unknown, 0, sizeof(unknown));
+    {
+        size_t counts[SBIT__ONNX_MAX_FIELDS];
+        memset(counts, 0, sizeof(counts));
+        SBIT__TRY(sbit__read_count(state, scope, counts, &unknown));
+        for (size_t i = 0; i < scope.schema->field_count; i++) {
+            if (scope.schema->fields[i].repeated && counts[i] != 0) {
+                SBIT__TRY(
+                    sbit__read_reserve(state, scope.message, &scope.schema->fields[i], counts[i]));
+            }
+        }
+    }
+    SBIT__TRY(sbit__read_reserve_unknown(state, (sbit_onnx_msg *)scope.message, &unknown));
+    return sbit__read_fill(state, scope, &unknown);
+}
+
+/* ---- documents ---- */
+
+SBIT__FN const char *sbit__onnx_folder_of(sbit__arena *arena, const char *path)
+{
+    size_t size = 0;
+    for (size_t i = 0; path[i] != '\0'; i++) {
+#if defined(_WIN32)
+        const bool separator = path[i] == '/' || path[i] == '\\';
+#else
+        const bool separator = path[i] == '/';
+#endif
+        size = separator ? (i == 0 ? 1 : i) : size; /* "/model.onnx" lies in "/" */
+    }
+    return size != 0 ? sbit__arena_strdup(arena, path, size) : ".";
+}
+
+static sbit_status sbit__onnx_doc_init(const sbit_onnx_read_desc *desc, sbit_onnx_doc **out,
+                                       sbit_error *error)
+{
+    if (!sbit__allocator_valid(&desc->allocator)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the allocator must set all three functions or none");
+    }
+    if ((int)desc->kind < 0 || (int)desc->kind >= (int)SBIT_ONNX_KIND_COUNT) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "no message kind has number %d",
+                          (int)desc->kind);
+    }
+    const sbit_allocator allocator = sbit__allocator_or_default(&desc->allocator);
+    sbit_onnx_doc *doc = (sbit_onnx_doc *)sbit__calloc(&allocator, 1, sizeof(sbit_onnx_doc));
+    if (doc == NULL) {
+        return sbit__fail_oom(error, sizeof(sbit_onnx_doc));
+    }
+    sbit__arena_init(&doc->arena, &allocator);
+    sbit__map_init(&doc->range_of, &allocator);
+    doc->kind = desc->kind == SBIT_ONNX_STRING_ENTRY ? SBIT_ONNX_MODEL : desc->kind;
+    doc->folder = ".";
+    doc->root = sbit__arena_alloc(&doc->arena, sbit__onnx_schema_at((int)doc->kind)->size);
+    if (doc->root == NULL) {
+        sbit_onnx_destroy(doc);
+        return sbit__fail_oom(error, sbit__onnx_schema_at((int)desc->kind)->size);
+    }
+    *out = doc;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__onnx_doc_read(sbit_onnx_doc *doc, const void *bytes, size_t size,
+                                       const sbit_onnx_read_desc *desc, sbit_error *error)
+{
+    static const unsigned char nothing[1] = {0};
+    const uint32_t depth = desc->max_depth == 0 ? SBIT__READ_DEPTH : desc->max_depth;
+    sbit__read_state state;
+    sbit__read_scope scope;
+    if (desc->max_file_bytes != 0 && size > desc->max_file_bytes) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "the input of %llu bytes exceeds the limit of %llu bytes",
+                          (unsigned long long)size, (unsigned long long)desc->max_file_bytes);
+    }
+    doc->arena.limit_bytes = desc->max_arena_bytes;
+    if (desc->max_arena_bytes == 0 &&
+        (!sbit__mul_size(size, 8, &doc->arena.limit_bytes) ||
+         !sbit__add_size(doc->arena.limit_bytes, SBIT__READ_ARENA_BYTES,
+                         &doc->arena.limit_bytes))) {
+        doc->arena.limit_bytes = SIZE_MAX;
+    }
+    state.arena = &doc->arena;
+    state.base = size != 0 ? (const unsigned char *)bytes : nothing;
+    state.text = NULL;
+    state.text_left = 0;
+    state.error = error;
+    scope.schema = sbit__onnx_schema_at((int)doc->kind);
+    scope.message = doc->root;
+    scope.p = state.base;
+    scope.end = state.base + size;
+    scope.frame = NULL;
+    scope.depth = (depth < SBIT__READ_DEPTH_MAX ? depth : SBIT__READ_DEPTH_MAX) - 1;
+    SBIT__TRY(sbit__read_message(&state, scope));
+    doc->arena.limit_bytes = 0; /* it bounds what input makes us allocate, not the document's use */
+    return SBIT_OK;
+}
+
+static sbit_status sbit__onnx_doc_load(sbit_onnx_doc *doc, const char *path,
+                                       const sbit_onnx_read_desc *desc, sbit_error *error)
+{
+    doc->folder = sbit__onnx_folder_of(&doc->arena, path);
+    if (doc->folder == NULL) {
+        return sbit__fail_oom(error, strlen(path));
+    }
+    SBIT__TRY(sbit__file_open(&doc->arena.allocator, path, &doc->file, error));
+    return sbit__onnx_doc_read(doc, doc->file.data, doc->file.size, desc, error);
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_load(const char *path, const sbit_onnx_read_desc *desc,
+                                         sbit_onnx_doc **out, sbit_error *error)
+{
+    sbit_onnx_read_desc defaults;
+    sbit_onnx_doc *doc = NULL;
+    memset(&defaults, 0, sizeof(defaults));
+    desc = desc != NULL ? desc : &defaults;
+    SBIT__TRY(sbit__onnx_doc_init(desc, &doc, error));
+    const sbit_status status = sbit__onnx_doc_load(doc, path, desc, error);
+    if (status != SBIT_OK) {
+        sbit_onnx_destroy(doc);
+        return status;
+    }
+    *out = doc;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_read(const void *bytes, size_t size,
+                                         const sbit_onnx_read_desc *desc, sbit_onnx_doc **out,
+                                         sbit_error *error)
+{
+    sbit_onnx_read_desc defaults;
+    sbit_onnx_doc *doc = NULL;
+    memset(&defaults, 0, sizeof(defaults));
+    desc = desc != NULL ? desc : &defaults;
+    SBIT__TRY(sbit__onnx_doc_init(desc, &doc, error));
+    const sbit_status status = sbit__onnx_doc_read(doc, bytes, size, desc, error);
+    if (status != SBIT_OK) {
+        sbit_onnx_destroy(doc);
+        return status;
+    }
+    *out = doc;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_create(const sbit_onnx_read_desc *desc, sbit_onnx_doc **out,
+                                           sbit_error *error)
+{
+    sbit_onnx_read_desc defaults;
+    sbit_onnx_doc *doc = NULL;
+    memset(&defaults, 0, sizeof(defaults));
+    desc = desc != NULL ? desc : &defaults;
+    SBIT__TRY(sbit__onnx_doc_init(desc, &doc, error));
+    doc->arena.limit_bytes = desc->max_arena_bytes;
+    *out = doc;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_onnx_destroy(sbit_onnx_doc *doc)
+{
+    if (doc == NULL) {
+        return;
+    }
+    const sbit_allocator allocator = doc->arena.allocator;
+    sbit__onnx_external_close_all(doc);
+    sbit__file_close(&doc->file);
+    sbit__arena_deinit(&doc->arena);
+    sbit__free(&allocator, doc, sizeof(sbit_onnx_doc));
+}
+
+SPARSEBIT_API sbit_onnx_kind sbit_onnx_doc_kind(const sbit_onnx_doc *doc)
+{
+    return doc->kind;
+}
+
+SPARSEBIT_API void *sbit_onnx_doc_root(sbit_onnx_doc *doc)
+{
+    return doc->root;
+}
+
+SPARSEBIT_API sbit_onnx_model *sbit_onnx_doc_model(sbit_onnx_doc *doc)
+{
+    return doc->kind == SBIT_ONNX_MODEL ? (sbit_onnx_model *)doc->root : NULL;
+}
+
+SPARSEBIT_API const char *sbit_onnx_doc_folder(const sbit_onnx_doc *doc)
+{
+    return doc->folder;
+}
+
+SPARSEBIT_API void *sbit_onnx_alloc(sbit_onnx_doc *doc, size_t count, size_t bytes_each)
+{
+    return sbit__arena_array(&doc->arena, count, bytes_each);
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_text(sbit_onnx_doc *doc, const char *text, size_t size,
+                                         sbit_str *out, sbit_error *error)
+{
+    char *copy = sbit__arena_strdup(&doc->arena, text, size);
+    if (copy == NULL) {
+        return sbit__onnx_arena_fail(&doc->arena, size, error);
+    }
+    out->data = copy;
+    out->size = size;
+    return SBIT_OK;
+}
+#undef SBIT__READ_DEPTH
+#undef SBIT__READ_DEPTH_MAX
+#undef SBIT__READ_ARENA_BYTES
+#undef SBIT__READ_TEXT_CHUNK
+#undef SBIT__READ_SINGULAR
+/* ---- end src/onnx/read.c ---- */
+
+/* ---- begin src/onnx/tensor.c ---- */
+/* tensor.c: element types, and the elements of a TensorProto. >>tensor
+ *
+ * Called by: users, import, write, check. Calls: external, arena.
+ * Does: give the elements as one block, whichever field they are stored in, after its length was
+ * checked against dims. onnx.proto, TensorProto:
+ *     raw_data      every type but string; little-endian, 2 and 4 bit types packed low bits first
+ *     float_data    float32; complex64 as pairs
+ *     double_data   float64; complex128 as pairs
+ *     int32_data    int32 and everything narrower, one value an element; float16 and bfloat16 as
+ *                   their bits; of 4 and 2 bit types one packed byte an element
+ *     int64_data    int64
+ *     uint64_data   uint64, uint32
+ *     string_data   string
+ */
+
+typedef struct sbit__tensor_dtype_row {
+    const char *name;
+    int bits;
+} sbit__tensor_dtype_row;
+
+static const sbit__tensor_dtype_row sbit__tensor_dtypes[] = {
+#define SBIT__TENSOR_DTYPE_ROW(name, number, bits, text) {text, bits},
+    SBIT_DTYPE_LIST(SBIT__TENSOR_DTYPE_ROW)
+#undef SBIT__TENSOR_DTYPE_ROW
+};
+
+SPARSEBIT_API const char *sbit_dtype_name(int32_t dtype)
+{
+    return dtype >= 0 && dtype < (int32_t)SBIT_DTYPE_COUNT ? sbit__tensor_dtypes[dtype].name
+                                                           : "unknown";
+}
+
+SPARSEBIT_API int sbit_dtype_bits(int32_t dtype)
+{
+    return dtype >= 0 && dtype < (int32_t)SBIT_DTYPE_COUNT ? sbit__tensor_dtypes[dtype].bits : 0;
+}
+
+SPARSEBIT_API bool sbit_dtype_bytes(int32_t dtype, int64_t count, size_t *bytes)
+{
+    const int bits = sbit_dtype_bits(dtype);
+    if (bits == 0 || count < 0 || (uint64_t)count > SIZE_MAX) {
+        return false;
+    }
+    if (bits < 8) {
+        const size_t per_byte = (size_t)(8 / bits);
+        *bytes = (size_t)count / per_byte + ((size_t)count % per_byte != 0 ? 1 : 0);
+        return true;
+    }
+    return sbit__mul_size((size_t)count, (size_t)bits / 8, bytes);
+}
+
+SBIT__FN bool sbit__onnx_host_is_little(void)
+{
+    const uint16_t probe = 1;
+    unsigned char first = 0;
+    memcpy(&first, &probe, 1);
+    return first == 1;
+}
+
+SBIT__FN const char *sbit__onnx_tensor_label(const sbit_onnx_tensor *tensor)
+{
+    return tensor->name.size != 0 ? tensor->name.data : "(unnamed)";
+}
+
+SBIT__FN bool sbit__onnx_is_external(const sbit_onnx_tensor *tensor)
+{
+    return SBIT_ONNX_HAS(tensor, SBIT_ONNX_TENSOR_DATA_LOCATION) != 0 &&
+           tensor->data_location == SBIT__ONNX_EXTERNAL;
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_tensor_count(const sbit_onnx_tensor *tensor, int64_t *count,
+                                                 sbit_error *error)
+{
+    const char *label = sbit__onnx_tensor_label(tensor);
+    for (size_t i = 0; i < tensor->dims_count; i++) {
+        if (tensor->dims[i] < 0) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                              "tensor '%s': dimension %llu is %lld", label, (unsigned long long)i,
+                              (long long)tensor->dims[i]);
+        }
+    }
+    if (!sbit__dims_count(tensor->dims, tensor->dims_count, count)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': the product of its dimensions overflows", label);
+    }
+    return SBIT_OK;
+}
+
+/* The typed field that onnx.proto assigns to an element type. */
+typedef struct sbit__tensor_store {
+    const char *field;
+    const void *data;
+    size_t count;      /* elements of the field */
+    size_t each_bytes; /* of one element of the field */
+    size_t used_bytes; /* low bytes of each that raw_data would hold */
+} sbit__tensor_store;
+
+static void sbit__tensor_store_set(sbit__tensor_store *store, const char *field, const void *data,
+                                   size_t count, size_t each_bytes, size_t used_bytes)
+{
+    store->field = field;
+    store->data = data;
+    store->count = count;
+    store->each_bytes = each_bytes;
+    store->used_bytes = used_bytes;
+}
+
+static void sbit__tensor_store_of(const sbit_onnx_tensor *t, sbit__tensor_store *store)
+{
+    switch (t->data_type) {
+    case SBIT_F32:
+    case SBIT_C64:
+        sbit__tensor_store_set(store, "float_data", t->float_data, t->float_data_count, 4, 4);
+        return;
+    case SBIT_F64:
+    case SBIT_C128:
+        sbit__tensor_store_set(store, "double_data", t->double_data, t->double_data_count, 8, 8);
+        return;
+    case SBIT_I64:
+        sbit__tensor_store_set(store, "int64_data", t->int64_data, t->int64_data_count, 8, 8);
+        return;
+    case SBIT_U32:
+    case SBIT_U64:
+        sbit__tensor_store_set(store, "uint64_data", t->uint64_data, t->uint64_data_count, 8,
+                               t->data_type == SBIT_U32 ? 4 : 8);
+        return;
+    default: {
+        const int bits = sbit_dtype_bits(t->data_type);
+        sbit__tensor_store_set(store, "int32_data", t->int32_data, t->int32_data_count, 4,
+                               bits <= 8 ? 1 : (size_t)bits / 8);
+        return;
+    }
+    }
+}
+
+/* raw_data counts unless it is empty beside a typed field with elements, as some tools write. */
+static bool sbit__tensor_is_raw(const sbit_onnx_tensor *tensor, const sbit__tensor_store *store)
+{
+    return SBIT_ONNX_HAS(tensor, SBIT_ONNX_TENSOR_RAW_DATA) != 0 &&
+           (tensor->raw_data.size != 0 || store->count == 0);
+}
+
+SBIT__FN sbit_status sbit__onnx_tensor_bytes(const sbit_onnx_tensor *tensor, size_t *bytes,
+                                             sbit_error *error)
+{
+    const char *label = sbit__onnx_tensor_label(tensor);
+    const char *dtype = sbit_dtype_name(tensor->data_type);
+    int64_t count = 0;
+    size_t wanted = 0;
+    sbit__tensor_store store;
+    SBIT__TRY(sbit_onnx_tensor_count(tensor, &count, error));
+    if (sbit_dtype_bits(tensor->data_type) == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': element type %d (%s) has no fixed size", label,
+                          (int)tensor->data_type, dtype);
+    }
+    if (tensor->segment != NULL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, label,
+                          "tensor '%s': data in segments is not supported", label);
+    }
+    if (!sbit_dtype_bytes(tensor->data_type, count, &wanted)) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, label,
+                          "tensor '%s': %lld elements exceed the address space", label,
+                          (long long)count);
+    }
+    if (sbit__onnx_is_external(tensor)) {
+        sbit__onnx_external external;
+        SBIT__TRY(sbit__onnx_external_info(tensor, &external, error));
+        if (external.length != UINT64_MAX && external.length != wanted) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                              "tensor '%s': external data has length %llu, dims and type (%s) "
+                              "need %llu bytes",
+                              label, (unsigned long long)external.length, dtype,
+                              (unsigned long long)wanted);
+        }
+        *bytes = wanted;
+        return SBIT_OK;
+    }
+    sbit__tensor_store_of(tensor, &store);
+    if (sbit__tensor_is_raw(tensor, &store)) {
+        if (tensor->raw_data.size != wanted) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                              "tensor '%s': raw_data has %llu bytes, dims and type (%s) need %llu",
+                              label, (unsigned long long)tensor->raw_data.size, dtype,
+                              (unsigned long long)wanted);
+        }
+    } else if (store.count != wanted / store.used_bytes) {
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': %s has %llu elements, dims and type (%s) need %llu", label,
+                          store.field, (unsigned long long)store.count, dtype,
+                          (unsigned long long)(wanted / store.used_bytes));
+    }
+    *bytes = wanted;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__onnx_swapped(sbit__arena *arena, int32_t dtype, sbit_str *view,
+                                        sbit_error *error)
+{
+    const size_t bytes = (size_t)sbit_dtype_bits(dtype) / 8;
+    const size_t unit = dtype == SBIT_C64 || dtype == SBIT_C128 ? bytes / 2 : bytes;
+    if (unit <= 1 || view->size == 0) {
+        return SBIT_OK;
+    }
+    char *copy = (char *)sbit__arena_alloc(arena, view->size);
+    if (copy == NULL) {
+        return sbit__onnx_arena_fail(arena, view->size, error);
+    }
+    for (size_t i = 0; i < view->size; i += unit) {
+        for (size_t j = 0; j < unit; j++) {
+            copy[i + j] = view->data[i + unit - 1 - j];
+        }
+    }
+    view->data = copy;
+    return SBIT_OK;
+}
+
+/* The low bytes of each element of the field, in the host's byte order. */
+static sbit_status sbit__tensor_narrow(sbit__arena *arena, const sbit__tensor_store *store,
+                                       size_t bytes, sbit_str *out, sbit_error *error)
+{
+    const size_t skip = sbit__onnx_host_is_little() ? 0 : store->each_bytes - store->used_bytes;
+    const unsigned char *from = (const unsigned char *)store->data + skip;
+    unsigned char *to = (unsigned char *)sbit__arena_alloc(arena, bytes);
+    if (to == NULL) {
+        return sbit__onnx_arena_fail(arena, bytes, error);
+    }
+    out->data = (const char *)to;
+    out->size = bytes;
+    for (size_t i = 0; i < store->count; i++) {
+        memcpy(to, from, store->used_bytes);
+        to += store->used_bytes;
+        from += store->each_bytes;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__onnx_tensor_view(sbit__arena *arena, const sbit_onnx_tensor *tensor,
+                                            bool little_endian, sbit_str *out, sbit_error *error)
+{
+    size_t bytes = 0;
+    bool is_little = true; /* of the view so far */
+    sbit__tensor_store store;
+    sbit_str view;
+    SBIT__TRY(sbit__onnx_tensor_bytes(tensor, &bytes, error));
+    sbit__tensor_store_of(tensor, &store);
+    view.data = "";
+    view.size = 0;
+    if (bytes == 0) {
+        *out = view;
+        return SBIT_OK;
+    }
+    if (sbit__tensor_is_raw(tensor, &store)) {
+        view = tensor->raw_data;
+    } else if (store.used_bytes == store.each_bytes) {
+        view.data = (const char *)store.data;
+        view.size = bytes;
+        is_little = sbit__onnx_host_is_little();
+    } else {
+        SBIT__TRY(sbit__tensor_narrow(arena, &store, bytes, &view, error));
+        is_little = sbit__onnx_host_is_little();
+    }
+    if (is_little != (little_endian || sbit__onnx_host_is_little())) {
+        SBIT__TRY(sbit__onnx_swapped(arena, tensor->data_type, &view, error));
+    }
+    *out = view;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_tensor_data(sbit_onnx_doc *doc, const sbit_onnx_tensor *tensor,
+                                                sbit_str *out, sbit_error *error)
+{
+    if (tensor->data_type == SBIT_STRING) {
+        const char *label = sbit__onnx_tensor_label(tensor);
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, label,
+                          "tensor '%s' holds strings: read its string_data", label);
+    }
+    if (!sbit__onnx_is_external(tensor)) {
+        return sbit__onnx_tensor_view(&doc->arena, tensor, false, out, error);
+    }
+    sbit_str view;
+    SBIT__TRY(sbit__onnx_external_view(doc, tensor, &view, error));
+    if (!sbit__onnx_host_is_little()) {
+        SBIT__TRY(sbit__onnx_swapped(&doc->arena, tensor->data_type, &view, error));
+    }
+    *out = view;
+    return SBIT_OK;
+}
+/* ---- end src/onnx/tensor.c ---- */
+
+/* ---- begin src/onnx/external.c ---- */
+/* external.c: tensors whose bytes lie in a file beside the model. >>external
+ *
+ * Called by: tensor, write. Calls: files, schema.
+ * TensorProto.data_location = EXTERNAL, and external_data holds text pairs:
+ *     location  path relative to the model's folder; must stay inside it
+ *     offset    first byte, decimal; default 0
+ *     length    bytes, decimal; default: what dims and type need
+ *     other     (checksum, ...) not looked at
+ * Does: read by range on demand; lay tensors out in one file for a save.
+ * Does not: follow `location` out of the folder. Symbolic links inside it are the user's.
+ */
+
+#define SBIT__EXTERNAL_AUTO_BYTES ((size_t)1024)
+#define SBIT__EXTERNAL_MESSAGE_BYTES UINT64_C(0x7fffffff) /* protobuf's limit for one message */
+#define SBIT__EXTERNAL_KEY_BYTES 512
+
+SBIT__FN bool sbit__onnx_location_is_safe(const char *name, size_t size)
+{
+    if (size == 0 || memchr(name, '\0', size) != NULL || memchr(name, ':', size) != NULL ||
+        name[0] == '/' || name[0] == '\\') {
+        return false; /* ':' is a drive letter or a stream on Windows */
+    }
+    size_t start = 0;
+    for (size_t i = 0; i <= size; i++) {
+        if (i == size || name[i] == '/' || name[i] == '\\') {
+            if (i - start == 2 && name[start] == '.' && name[start + 1] == '.') {
+                return false;
+            }
+            start = i + 1;
+        }
+    }
+    return true;
+}
+
+static sbit_status sbit__external_number(const sbit_onnx_tensor *tensor,
+                                         const sbit_onnx_string_entry *entry, uint64_t *out,
+                                         sbit_error *error)
+{
+    int64_t value = 0;
+    if (entry->value.size == 0 || !sbit__parse_i64(entry->value.data, &value) || value < 0) {
+        const char *label = sbit__onnx_tensor_label(tensor);
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': external_data %s '%s' is not a number of bytes", label,
+                          entry->key.data, entry->value.size != 0 ? entry->value.data : "");
+    }
+    *out = (uint64_t)value;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__onnx_external_info(const sbit_onnx_tensor *tensor,
+                                              sbit__onnx_external *out, sbit_error *error)
+{
+    const char *label = sbit__onnx_tensor_label(tensor);
+    sbit__onnx_external info;
+    sbit_str location = sbit__str(NULL);
+    info.offset = 0;
+    info.length = UINT64_MAX;
+    for (size_t i = 0; i < tensor->external_data_count; i++) {
+        const sbit_onnx_string_entry *entry = &tensor->external_data[i];
+        if (sbit__streq(entry->key.data, "location")) {
+            location = entry->value;
+        } else if (sbit__streq(entry->key.data, "offset")) {
+            SBIT__TRY(sbit__external_number(tensor, entry, &info.offset, error));
+        } else if (sbit__streq(entry->key.data, "length")) {
+            SBIT__TRY(sbit__external_number(tensor, entry, &info.length, error));
+        }
+    }
+    if (location.size == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': external data has no location", label);
+    }
+    if (!sbit__onnx_location_is_safe(location.data, location.size)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': external data location '%s' leaves the model's folder",
+                          label, location.data);
+    }
+    info.location = location.data;
+    *out = info;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__external_open_in(const sbit_onnx_doc *doc, const sbit__onnx_external *info,
+                                          size_t bytes, sbit__file *out, sbit_error *error)
+{
+    const sbit_allocator *allocator = &doc->arena.allocator;
+    const size_t size = strlen(doc->folder) + strlen(info->location) + 2;
+    char *path = (char *)sbit__alloc(allocator, size);
+    if (path == NULL) {
+        return sbit__fail_oom(error, size);
+    }
+    snprintf(path, size, "%s/%s", doc->folder, info->location);
+    const sbit_status status =
+        sbit__file_open_range(allocator, path, info->offset, bytes, out, error);
+    sbit__free(allocator, path, size);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__onnx_external_open(const sbit_onnx_doc *doc,
+                                              const sbit_onnx_tensor *tensor, sbit__file *out,
+                                              sbit_error *error)
+{
+    sbit__onnx_external info;
+    size_t bytes = 0;
+    SBIT__TRY(sbit__onnx_tensor_bytes(tensor, &bytes, error));
+    SBIT__TRY(sbit__onnx_external_info(tensor, &info, error));
+    if (bytes == 0) {
+        memset(out, 0, sizeof(*out));
+        return SBIT_OK;
+    }
+    const sbit_status status = sbit__external_open_in(doc, &info, bytes, out, error);
+    if (status != SBIT_OK && error != NULL) {
+        const char *label = sbit__onnx_tensor_label(tensor);
+        return sbit__fail(error, status, label, "tensor '%s': %s", label, error->message);
+    }
+    return status;
+}
+
+SBIT__FN sbit_status sbit__onnx_external_view(sbit_onnx_doc *doc, const sbit_onnx_tensor *tensor,
+                                              sbit_str *out, sbit_error *error)
+{
+    char key[SBIT__EXTERNAL_KEY_BYTES];
+    sbit__onnx_external info;
+    size_t bytes = 0;
+    uint32_t idx = 0;
+    sbit__file file;
+    SBIT__TRY(sbit__onnx_tensor_bytes(tensor, &bytes, error));
+    SBIT__TRY(sbit__onnx_external_info(tensor, &info, error));
+    if (bytes == 0) {
+        *out = sbit__str("");
+        return SBIT_OK;
+    }
+    const int key_size = snprintf(key, sizeof(key), "%llu:%llu:%s", (unsigned long long)info.offset,
+                                  (unsigned long long)bytes, info.location);
+    const bool keyed = key_size > 0 && (size_t)key_size < sizeof(key);
+    if (keyed && sbit__map_find(&doc->range_of, key, &idx)) {
+        out->data = (const char *)doc->ranges[idx].data;
+        out->size = bytes;
+        return SBIT_OK;
+    }
+    void *ranges = doc->ranges;
+    SBIT__TRY(sbit__grow(&doc->arena.allocator, &ranges, &doc->range_capacity, doc->range_count + 1,
+                         sizeof(sbit__file), error));
+    doc->ranges = (sbit__file *)ranges;
+    SBIT__TRY(sbit__onnx_external_open(doc, tensor, &file, error));
+    doc->ranges[doc->range_count++] = file; /* owned from here on, whatever comes next */
+    if (keyed) {
+        const char *kept = sbit__arena_strdup(&doc->arena, key, (size_t)key_size);
+        if (kept == NULL) {
+            return sbit__onnx_arena_fail(&doc->arena, (size_t)key_size, error);
+        }
+        SBIT__TRY(sbit__map_set(&doc->range_of, kept, (uint32_t)(doc->range_count - 1), error));
+    }
+    out->data = (const char *)file.data;
+    out->size = bytes;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__onnx_external_close_all(sbit_onnx_doc *doc)
+{
+    for (size_t i = 0; i < doc->range_count; i++) {
+        sbit__file_close(&doc->ranges[i]);
+    }
+    sbit__free(&doc->arena.allocator, doc->ranges, doc->range_capacity * sizeof(sbit__file));
+    sbit__map_deinit(&doc->range_of);
+    doc->ranges = NULL;
+    doc->range_count = 0;
+    doc->range_capacity = 0;
+}
+
+/* ---- laying tensors out for a save ---- */
+
+static sbit_status sbit__external_sum(const sbit_onnx_tensor *tensor,
+                                      const sbit__onnx_field *parent, void *user, sbit_error *error)
+{
+    uint64_t *sum = (uint64_t *)user;
+    size_t bytes = 0;
+    (void)parent;
+    if (sbit__onnx_is_external(tensor)) {
+        SBIT__TRY(sbit__onnx_tensor_bytes(tensor, &bytes, error));
+        *sum = *sum > UINT64_MAX - bytes ? UINT64_MAX : *sum + bytes;
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__external_is_initializer(const sbit__onnx_field *parent)
+{
+    return parent != NULL && parent->number == SBIT_ONNX_GRAPH_INITIALIZER &&
+           strcmp(parent->name, "initializer") == 0;
+}
+
+typedef struct sbit__external_planner {
+    sbit__onnx_plan *plan;
+    sbit_onnx_doc *doc;
+} sbit__external_planner;
+
+static sbit_status sbit__external_append(sbit__onnx_plan *plan, const sbit_onnx_tensor *tensor,
+                                         bool from_file, size_t bytes, sbit_error *error)
+{
+    sbit__onnx_place place;
+    void *places = plan->places;
+    place.tensor = tensor;
+    place.from_file = from_file;
+    place.to_file = bytes >= plan->above_bytes && bytes != 0;
+    place.bytes = bytes;
+    place.offset = 0;
+    if (place.to_file) {
+        const uint64_t gap = (plan->align - plan->file_bytes % plan->align) % plan->align;
+        if (plan->file_bytes > (uint64_t)INT64_MAX - bytes - gap) {
+            return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "the external file exceeds 2^63 bytes");
+        }
+        place.offset = plan->file_bytes + gap;
+        plan->file_bytes = place.offset + bytes;
+    }
+    SBIT__TRY(sbit__grow(&plan->allocator, &places, &plan->capacity, plan->count + 1,
+                         sizeof(sbit__onnx_place), error));
+    plan->places = (sbit__onnx_place *)places;
+    plan->places[plan->count++] = place;
+    return SBIT_OK;
+}
+
+/* Readers expect external data of initializers only: other tensors stay inside. */
+static sbit_status sbit__external_consider(const sbit_onnx_tensor *tensor,
+                                           const sbit__onnx_field *parent, void *user,
+                                           sbit_error *error)
+{
+    const sbit__external_planner *planner = (const sbit__external_planner *)user;
+    sbit__onnx_plan *plan = planner->plan;
+    size_t bytes = 0;
+    if (sbit__onnx_is_external(tensor)) {
+        sbit__onnx_external info;
+        sbit_str kept;
+        SBIT__TRY(sbit__onnx_tensor_bytes(tensor, &bytes, error));
+        SBIT__TRY(sbit__onnx_external_info(tensor, &info, error));
+        if (sbit__streq(info.location, plan->location)) {
+            /* the save may replace this file: hold on to what the document refers to */
+            SBIT__TRY(sbit__onnx_external_view(planner->doc, tensor, &kept, error));
+        }
+        return sbit__external_append(plan, tensor, true, bytes, error);
+    }
+    if (!sbit__external_is_initializer(parent) ||
+        sbit__onnx_tensor_bytes(tensor, &bytes, NULL) != SBIT_OK || bytes == 0 ||
+        bytes < plan->above_bytes) {
+        return SBIT_OK; /* written as it is */
+    }
+    return sbit__external_append(plan, tensor, false, bytes, error);
+}
+
+SBIT__FN sbit_status sbit__onnx_plan_build(sbit__onnx_plan *plan, sbit_onnx_doc *doc,
+                                           sbit_error *error)
+{
+    sbit__external_planner planner;
+    planner.plan = plan;
+    planner.doc = doc;
+    if (plan->above_bytes == 0) {
+        uint64_t outside = 0;
+        SBIT__TRY(
+            sbit__onnx_visit_tensors(doc->kind, doc->root, sbit__external_sum, &outside, error));
+        const uint64_t inside = sbit_onnx_measure(doc->kind, doc->root);
+        const bool fits = outside <= SBIT__EXTERNAL_MESSAGE_BYTES &&
+                          inside <= SBIT__EXTERNAL_MESSAGE_BYTES - outside;
+        plan->above_bytes = fits ? SIZE_MAX : SBIT__EXTERNAL_AUTO_BYTES;
+    }
+    return sbit__onnx_visit_tensors(doc->kind, doc->root, sbit__external_consider, &planner, error);
+}
+
+static sbit_status sbit__external_pad(sbit__writer *writer, uint64_t offset, sbit_error *error)
+{
+    static const unsigned char zeros[256] = {0};
+    while (writer->written < offset) {
+        const uint64_t gap = offset - writer->written;
+        SBIT__TRY(sbit__writer_put(writer, zeros, gap < sizeof(zeros) ? (size_t)gap : sizeof(zeros),
+                                   error));
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__onnx_plan_write(const sbit__onnx_plan *plan, const sbit_onnx_doc *doc,
+                                           sbit__writer *writer, sbit_error *error)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        const sbit__onnx_place *place = &plan->places[i];
+        sbit_status status = SBIT_OK;
+        if (!place->to_file) {
+            continue;
+        }
+        SBIT__TRY(sbit__external_pad(writer, place->offset, error));
+        if (place->from_file) {
+            sbit__file file;
+            SBIT__TRY(sbit__onnx_external_open(doc, place->tensor, &file, error));
+            status = sbit__writer_put(writer, file.data, file.size, error);
+            sbit__file_close(&file);
+        } else {
+            sbit__arena scratch;
+            sbit_str view;
+            sbit__arena_init(&scratch, &plan->allocator);
+            status = sbit__onnx_tensor_view(&scratch, place->tensor, true, &view, error);
+            if (status == SBIT_OK) {
+                status = sbit__writer_put(writer, view.data, view.size, error);
+            }
+            sbit__arena_deinit(&scratch);
+        }
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+#undef SBIT__EXTERNAL_AUTO_BYTES
+#undef SBIT__EXTERNAL_MESSAGE_BYTES
+#undef SBIT__EXTERNAL_KEY_BYTES
+/* ---- end src/onnx/external.c ---- */
+
+/* ---- begin src/onnx/write.c ---- */
+/* write.c: messages to bytes and files. >>write
+ *
+ * Called by: users, export. Calls: wire, schema, external, files.
+ * Does: write fields by ascending number and unknown ones last, as protobuf's own writers do, so
+ * that a file from one of them comes back byte for byte. Measuring is writing without a buffer.
+ * A save keeps large `bytes` fields out of the buffer and copies them from where they lie.
+ *
+ * All goes backwards (see wire): last field first, last element first.
+ */
+
+#define SBIT__WRITE_REF_BYTES ((size_t)4096)           /* larger bytes fields are not buffered */
+#define SBIT__WRITE_MESSAGE_BYTES UINT64_C(0x7fffffff) /* protobuf's limit for one message */
+#define SBIT__WRITE_ALIGN 4096u
+
+/* Bytes that belong into the output but not into the buffer. */
+typedef struct sbit__write_ref {
+    const void *data;
+    size_t size;
+    const sbit__onnx_place *place; /* read from its file; NULL: data */
+    size_t tail;                   /* buffered bytes that follow */
+} sbit__write_ref;
+
+typedef struct sbit__write_state {
+    sbit__wire_out out;
+    const sbit__onnx_plan *plan; /* NULL: tensors as they are, everything buffered */
+    size_t places_left;          /* plan entries not met yet: they are met in reverse order */
+    sbit__write_ref *refs;       /* NULL: only count */
+    size_t ref_count;
+    uint64_t ref_bytes;
+} sbit__write_state;
+
+static void sbit__write_message(sbit__write_state *state, int kind, const void *message);
+
+static void sbit__write_refer(sbit__write_state *state, const void *data, size_t size,
+                              const sbit__onnx_place *place)
+{
+    if (state->refs != NULL) {
+        sbit__write_ref *ref = &state->refs[state->ref_count];
+        ref->data = data;
+        ref->size = size;
+        ref->place = place;
+        ref->tail = (size_t)(state->out.total - state->ref_bytes);
+    }
+    state->ref_count++;
+    state->ref_bytes += size;
+    state->out.total += size;
+}
+
+static void sbit__write_str(sbit__write_state *state, const sbit__onnx_field *field, sbit_str str)
+{
+    if (state->plan != NULL && field->type == SBIT__ONNX_BYTES &&
+        str.size >= SBIT__WRITE_REF_BYTES) {
+        sbit__write_refer(state, str.data, str.size, NULL);
+    } else {
+        sbit__wire_put_bytes(&state->out, str.data, str.size);
+    }
+    sbit__wire_put_varint(&state->out, str.size);
+    sbit__wire_put_tag(&state->out, field->number, SBIT__WIRE_LENGTH);
+}
+
+static void sbit__write_number(sbit__write_state *state, const sbit__onnx_field *field,
+                               const void *value)
+{
+    uint64_t wide = 0;
+    uint32_t narrow = 0;
+    int32_t small = 0;
+    switch (field->type) {
+    case SBIT__ONNX_INT32:
+        memcpy(&small, value, sizeof(small));
+        sbit__wire_put_varint(&state->out, (uint64_t)(int64_t)small);
+        return;
+    case SBIT__ONNX_FLOAT:
+        memcpy(&narrow, value, sizeof(narrow));
+        sbit__wire_put_fixed32(&state->out, narrow);
+        return;
+    case SBIT__ONNX_DOUBLE:
+        memcpy(&wide, value, sizeof(wide));
+        sbit__wire_put_fixed64(&state->out, wide);
+        return;
+    default:
+        memcpy(&wide, value, sizeof(wide));
+        sbit__wire_put_varint(&state->out, wide);
+        return;
+    }
+}
+
+static void sbit__write_sub(sbit__write_state *state, const sbit__onnx_field *field,
+                            const void *sub)
+{
+    const uint64_t before = state->out.total;
+    sbit__write_message(state, field->kind, sub);
+    sbit__wire_put_varint(&state->out, state->out.total - before);
+    sbit__wire_put_tag(&state->out, field->number, SBIT__WIRE_LENGTH);
+}
+
+static void sbit__write_packed(sbit__write_state *state, const sbit__onnx_field *field,
+                               const char *elements, size_t count)
+{
+    const size_t each = sbit__onnx_element_bytes(field);
+    const uint64_t before = state->out.total;
+    if (sbit__onnx_wire_of_element(field) != SBIT__WIRE_VARINT && sbit__onnx_host_is_little()) {
+        sbit__wire_put_bytes(&state->out, elements, count * each);
+    } else {
+        for (size_t i = count; i-- > 0;) {
+            sbit__write_number(state, field, elements + i * each);
+        }
+    }
+    sbit__wire_put_varint(&state->out, state->out.total - before);
+    sbit__wire_put_tag(&state->out, field->number, SBIT__WIRE_LENGTH);
+}
+
+static void sbit__write_repeated(sbit__write_state *state, const sbit__onnx_field *field,
+                                 const void *message)
+{
+    const size_t count = sbit__onnx_count(message, field);
+    const size_t each = sbit__onnx_element_bytes(field);
+    const char *elements = (const char *)sbit__onnx_pointer(message, field);
+    const bool repacked = ((((const sbit_onnx_msg *)message)->repacked >> field->number) & 1u) != 0;
+    if (count == 0) {
+        return;
+    }
+    if (field->type < SBIT__ONNX_TEXT && field->packed != repacked) {
+        sbit__write_packed(state, field, elements, count);
+        return;
+    }
+    for (size_t i = count; i-- > 0;) {
+        const char *element = elements + i * each;
+        if (field->type == SBIT__ONNX_MESSAGE) {
+            sbit__write_sub(state, field, element);
+        } else if (field->type >= SBIT__ONNX_TEXT) {
+            sbit_str str;
+            memcpy(&str, element, sizeof(str));
+            sbit__write_str(state, field, str);
+        } else {
+            sbit__write_number(state, field, element);
+            sbit__wire_put_tag(&state->out, field->number, sbit__onnx_wire_of_element(field));
+        }
+    }
+}
+
+static void sbit__write_singular(sbit__write_state *state, const sbit__onnx_field *field,
+                                 const void *message)
+{
+    if (field->type == SBIT__ONNX_MESSAGE) {
+        const void *sub = sbit__onnx_pointer(message, field);
+        if (sub != NULL) {
+            sbit__write_sub(state, field, sub);
+        }
+    } else if (!sbit__onnx_has(message, field)) {
+        return;
+    } else if (field->type >= SBIT__ONNX_TEXT) {
+        sbit_str str;
+        memcpy(&str, sbit__onnx_member(message, field), sizeof(str));
+        sbit__write_str(state, field, str);
+    } else {
+        sbit__write_number(state, field, sbit__onnx_member(message, field));
+        sbit__wire_put_tag(&state->out, field->number, sbit__onnx_wire_of_element(field));
+    }
+}
+
+/* Fields of a message with numbers from `first` to `last`. */
+static void sbit__write_fields(sbit__write_state *state, int kind, const void *message,
+                               uint32_t first, uint32_t last)
+{
+    const sbit__onnx_schema *schema = sbit__onnx_schema_at(kind);
+    for (size_t i = schema->field_count; i-- > 0;) {
+        const sbit__onnx_field *field = &schema->fields[i];
+        if (field->number < first || field->number > last) {
+            continue;
+        }
+        if (field->repeated) {
+            sbit__write_repeated(state, field, message);
+        } else {
+            sbit__write_singular(state, field, message);
+        }
+    }
+}
+
+static void sbit__write_entry(sbit_onnx_string_entry *entry, const char *key, const char *value)
+{
+    memset(entry, 0, sizeof(*entry));
+    SBIT_ONNX_SET(entry, SBIT_ONNX_STRING_ENTRY_KEY, key, sbit__str(key));
+    SBIT_ONNX_SET(entry, SBIT_ONNX_STRING_ENTRY_VALUE, value, sbit__str(value));
+}
+
+/* A tensor whose bytes move out of the message or into it: all data fields give way. */
+static void sbit__write_placed(sbit__write_state *state, const sbit__onnx_place *place)
+{
+    sbit_onnx_string_entry entries[3];
+    char offset[24];
+    char length[24];
+    sbit_onnx_tensor tensor = *place->tensor;
+    tensor.msg.has &= ~(1u << SBIT_ONNX_TENSOR_RAW_DATA | 1u << SBIT_ONNX_TENSOR_DATA_LOCATION);
+    tensor.float_data_count = 0;
+    tensor.int32_data_count = 0;
+    tensor.int64_data_count = 0;
+    tensor.double_data_count = 0;
+    tensor.uint64_data_count = 0;
+    tensor.external_data = NULL;
+    tensor.external_data_count = 0;
+    if (place->to_file) {
+        snprintf(offset, sizeof(offset), "%llu", (unsigned long long)place->offset);
+        snprintf(length, sizeof(length), "%llu", (unsigned long long)place->bytes);
+        sbit__write_entry(&entries[0], "location", state->plan->location);
+        sbit__write_entry(&entries[1], "offset", offset);
+        sbit__write_entry(&entries[2], "length", length);
+        tensor.external_data = entries;
+        tensor.external_data_count = 3;
+        SBIT_ONNX_SET(&tensor, SBIT_ONNX_TENSOR_DATA_LOCATION, data_location,
+                      (int32_t)SBIT__ONNX_EXTERNAL);
+    }
+    sbit__write_fields(state, SBIT_ONNX_TENSOR, &tensor, SBIT_ONNX_TENSOR_RAW_DATA, UINT32_MAX);
+    if (!place->to_file) {
+        sbit__write_refer(state, NULL, place->bytes, place);
+        sbit__wire_put_varint(&state->out, place->bytes);
+        sbit__wire_put_tag(&state->out, SBIT_ONNX_TENSOR_RAW_DATA, SBIT__WIRE_LENGTH);
+    }
+    sbit__write_fields(state, SBIT_ONNX_TENSOR, &tensor, 0, SBIT_ONNX_TENSOR_RAW_DATA - 1);
+}
+
+static void sbit__write_message(sbit__write_state *state, int kind, const void *message)
+{
+    const sbit_str unknown = ((const sbit_onnx_msg *)message)->unknown;
+    sbit__wire_put_bytes(&state->out, unknown.data, unknown.size);
+    if (kind == SBIT_ONNX_TENSOR && state->places_left != 0 &&
+        state->plan->places[state->places_left - 1].tensor == message) {
+        state->places_left--;
+        sbit__write_placed(state, &state->plan->places[state->places_left]);
+    } else {
+        sbit__write_fields(state, kind, message, 0, UINT32_MAX);
+    }
+}
+
+/* ---- to memory ---- */
+
+SPARSEBIT_API uint64_t sbit_onnx_measure(sbit_onnx_kind kind, const void *message)
+{
+    sbit__write_state state;
+    memset(&state, 0, sizeof(state));
+    sbit__write_message(&state, (int)kind, message);
+    return state.out.total;
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_write(sbit_onnx_kind kind, const void *message, void *buffer,
+                                          size_t capacity, size_t *written, sbit_error *error)
+{
+    const uint64_t total = sbit_onnx_measure(kind, message);
+    sbit__write_state state;
+    if (total > capacity) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the message needs %llu bytes, the buffer has %llu",
+                          (unsigned long long)total, (unsigned long long)capacity);
+    }
+    memset(&state, 0, sizeof(state));
+    if (total != 0) {
+        state.out.begin = (unsigned char *)buffer;
+        state.out.p = state.out.begin + (size_t)total;
+        sbit__write_message(&state, (int)kind, message);
+    }
+    *written = (size_t)total;
+    return SBIT_OK;
+}
+
+/* ---- to files ---- */
+
+typedef struct sbit__write_save {
+    sbit_onnx_doc *doc;
+    const char *path;
+    sbit__arena scratch; /* all memory of the save but the plan's */
+    sbit__onnx_plan plan;
+    sbit__writer model, data;
+    unsigned char *buffer;
+    size_t buffer_bytes;
+    sbit__write_ref *refs;
+    size_t ref_count;
+} sbit__write_save;
+
+static sbit_status sbit__write_options(sbit__write_save *save, const sbit_onnx_write_desc *desc,
+                                       sbit_error *error)
+{
+    const char *base = save->path;
+    for (const char *p = save->path; *p != '\0'; p++) {
+        base = *p == '/' || *p == '\\' ? p + 1 : base;
+    }
+    const char *name = desc != NULL ? desc->external_name : NULL;
+    if (name == NULL) {
+        name = sbit__arena_printf(&save->scratch, "%s.data", base);
+    } else if (strpbrk(name, "/\\") != NULL || !sbit__onnx_location_is_safe(name, strlen(name)) ||
+               strcmp(name, base) == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
+                          "'%s' cannot name the external file: it must be a plain file name other "
+                          "than the model's",
+                          name);
+    }
+    if (name == NULL) {
+        return sbit__fail_oom(error, strlen(base));
+    }
+    save->plan.location = name;
+    save->plan.above_bytes = desc != NULL ? desc->external_above_bytes : 0;
+    save->plan.align =
+        desc != NULL && desc->external_align != 0 ? desc->external_align : SBIT__WRITE_ALIGN;
+    return SBIT_OK;
+}
+
+/* Measures, allocates once, writes. */
+static sbit_status sbit__write_skeleton(sbit__write_save *save, sbit_error *error)
+{
+    sbit__write_state state;
+    const sbit_onnx_doc *doc = save->doc;
+    memset(&state, 0, sizeof(state));
+    state.plan = &save->plan;
+    state.places_left = save->plan.count;
+    sbit__write_message(&state, (int)doc->kind, doc->root);
+    if (state.out.total > SBIT__WRITE_MESSAGE_BYTES) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "the message has %llu bytes, above protobuf's 2 GB; move weights to an "
+                          "external file (external_above_bytes)",
+                          (unsigned long long)state.out.total);
+    }
+    save->buffer_bytes = (size_t)(state.out.total - state.ref_bytes);
+    save->buffer = (unsigned char *)sbit__arena_alloc(&save->scratch, save->buffer_bytes);
+    save->refs = (sbit__write_ref *)sbit__arena_array(&save->scratch, state.ref_count,
+                                                      sizeof(sbit__write_ref));
+    if (save->buffer == NULL || save->refs == NULL) {
+        return sbit__fail_oom(error, save->buffer_bytes);
+    }
+    memset(&state, 0, sizeof(state));
+    state.plan = &save->plan;
+    state.places_left = save->plan.count;
+    state.refs = save->refs;
+    state.out.begin = save->buffer;
+    state.out.p = save->buffer + save->buffer_bytes;
+    sbit__write_message(&state, (int)doc->kind, doc->root);
+    save->ref_count = state.ref_count;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__write_put_ref(sbit__write_save *save, const sbit__write_ref *ref,
+                                       sbit_error *error)
+{
+    if (ref->place == NULL) {
+        return sbit__writer_put(&save->model, ref->data, ref->size, error);
+    }
+    sbit__file file;
+    SBIT__TRY(sbit__onnx_external_open(save->doc, ref->place->tensor, &file, error));
+    const sbit_status status = sbit__writer_put(&save->model, file.data, file.size, error);
+    sbit__file_close(&file);
+    return status;
+}
+
+/* The references were met from the end: the last one comes first in the file. */
+static sbit_status sbit__write_model(sbit__write_save *save, sbit_error *error)
+{
+    size_t done = 0;
+    for (size_t i = save->ref_count; i-- > 0;) {
+        const size_t until = save->buffer_bytes - save->refs[i].tail;
+        SBIT__TRY(sbit__writer_put(&save->model, save->buffer + done, until - done, error));
+        SBIT__TRY(sbit__write_put_ref(save, &save->refs[i], error));
+        done = until;
+    }
+    return sbit__writer_put(&save->model, save->buffer + done, save->buffer_bytes - done, error);
+}
+
+static sbit_status sbit__write_open_data(sbit__write_save *save, sbit_error *error)
+{
+    const char *folder = sbit__onnx_folder_of(&save->scratch, save->path);
+    const char *path =
+        folder != NULL ? sbit__arena_printf(&save->scratch, "%s/%s", folder, save->plan.location)
+                       : NULL;
+    if (path == NULL) {
+        return sbit__fail_oom(error, strlen(save->path));
+    }
+    return sbit__writer_open(&save->plan.allocator, path, &save->data, error);
+}
+
+/* Both files are complete before the first of them takes its place. */
+static sbit_status sbit__write_body(sbit__write_save *save, const sbit_onnx_write_desc *desc,
+                                    sbit_error *error)
+{
+    SBIT__TRY(sbit__write_options(save, desc, error));
+    SBIT__TRY(sbit__onnx_plan_build(&save->plan, save->doc, error));
+    SBIT__TRY(sbit__write_skeleton(save, error));
+    SBIT__TRY(sbit__writer_open(&save->plan.allocator, save->path, &save->model, error));
+    SBIT__TRY(sbit__write_model(save, error));
+    if (save->plan.file_bytes != 0) {
+        SBIT__TRY(sbit__write_open_data(save, error));
+        SBIT__TRY(sbit__onnx_plan_write(&save->plan, save->doc, &save->data, error));
+        SBIT__TRY(sbit__writer_commit(&save->data, error));
+    }
+    return sbit__writer_commit(&save->model, error);
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_save(sbit_onnx_doc *doc, const char *path,
+                                         const sbit_onnx_write_desc *desc, sbit_error *error)
+{
+    const sbit_allocator *allocator = &doc->arena.allocator;
+    sbit__write_save save;
+    memset(&save, 0, sizeof(save));
+    save.doc = doc;
+    save.path = path;
+    save.plan.allocator = *allocator;
+    sbit__arena_init(&save.scratch, allocator);
+    const sbit_status status = sbit__write_body(&save, desc, error);
+    sbit__writer_abort(&save.data); /* no effect on a writer that was committed or never opened */
+    sbit__writer_abort(&save.model);
+    sbit__free(allocator, save.plan.places, save.plan.capacity * sizeof(sbit__onnx_place));
+    sbit__arena_deinit(&save.scratch);
+    return status;
+}
+#undef SBIT__WRITE_REF_BYTES
+#undef SBIT__WRITE_MESSAGE_BYTES
+#undef SBIT__WRITE_ALIGN
+/* ---- end src/onnx/write.c ---- */
+
+/* ---- begin src/onnx/check.c ---- */
+/* check.c: the rules of the format that need no operator knowledge. >>check
+ *
+ * Called by: users, import. Calls: tensor, external, hash maps.
+ * Rules (IR.md and onnx.proto's comments):
+ *     model       ir_version >= 1, a graph, from IR 3 on opset imports, each domain once
+ *     graph       names of inputs, initializers and node outputs are defined once in the graph (an
+ *                 initializer may give an input its default); an input of a node or a graph output
+ *                 is defined before, in this graph or an outer one; "" is an absent optional input
+ *     node        op_type; its domain is imported; attribute names are unique
+ *     attribute   a name and either ref_attr_name or one value, of the kind that `type` says
+ *     function    name, unique with domain and overload; its body sees its own inputs only
+ *     tensor      the data field holds what dims and type need; external locations are safe
+ * Does not: look at node names (empty and repeated ones are common and harmless), at operators,
+ * types or shapes, nor open external files. ONNX forbids shadowing of outer names in subgraphs,
+ * exporters do it: the innermost definition counts.
+ */
+
+/* The names that are visible; a chain from the innermost graph outwards. */
+typedef struct sbit__check_scope {
+    const struct sbit__check_scope *up;
+    sbit__map names; /* value: sbit__check_origin */
+} sbit__check_scope;
+
+enum {
+    SBIT__CHECK_INPUT = 0,
+    SBIT__CHECK_INITIALIZER = 1,
+    SBIT__CHECK_OUTPUT = 2
+};
+
+typedef struct sbit__check_state {
+    const sbit_allocator *allocator;
+    const sbit_onnx_opset_id *opsets; /* of the model, or of the function that is checked */
+    size_t opset_count;
+    bool needs_opsets; /* IR version 3 and later */
+    sbit_error *error;
+} sbit__check_state;
+
+static sbit_status sbit__check_graph(sbit__check_state *state, const sbit_onnx_graph *graph,
+                                     const sbit__check_scope *up);
+
+static const char *sbit__check_text(sbit_str text)
+{
+    return text.data != NULL ? text.data : "";
+}
+
+/* ---- names ---- */
+
+static const char *sbit__check_origin_text(uint32_t origin)
+{
+    return origin == SBIT__CHECK_INPUT         ? "an input"
+           : origin == SBIT__CHECK_INITIALIZER ? "an initializer"
+                                               : "the output of a node";
+}
+
+static sbit_status sbit__check_name(const sbit__check_state *state, sbit_str name)
+{
+    if (name.size != 0 && memchr(name.data, '\0', name.size) != NULL) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, name.data,
+                          "the name '%s' contains a NUL byte", name.data);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_define(const sbit__check_state *state, sbit__check_scope *scope,
+                                      sbit_str name, uint32_t origin)
+{
+    uint32_t old = 0;
+    SBIT__TRY(sbit__check_name(state, name));
+    if (name.size == 0) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "", "%s has no name",
+                          sbit__check_origin_text(origin));
+    }
+    if (sbit__map_find(&scope->names, name.data, &old) &&
+        !(origin == SBIT__CHECK_INITIALIZER && old == SBIT__CHECK_INPUT)) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, name.data,
+                          "'%s' is defined twice: as %s and as %s", name.data,
+                          sbit__check_origin_text(old), sbit__check_origin_text(origin));
+    }
+    return sbit__map_set(&scope->names, name.data, origin, state->error);
+}
+
+static bool sbit__check_is_defined(const sbit__check_scope *scope, const char *name)
+{
+    for (; scope != NULL; scope = scope->up) {
+        if (sbit__map_find(&scope->names, name, NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "" and "ai.onnx" are two spellings of the default domain. */
+static const char *sbit__check_domain(sbit_str domain)
+{
+    const char *text = sbit__check_text(domain);
+    return strcmp(text, "ai.onnx") == 0 ? "" : text;
+}
+
+/* Adds a name to a set; NULL stands for "there was no memory to make it". */
+static sbit_status sbit__check_once(const sbit__check_state *state, sbit__map *set,
+                                    const char *name, const char *what)
+{
+    if (name == NULL) {
+        return sbit__fail_oom(state->error, 0);
+    }
+    if (sbit__map_find(set, name, NULL)) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, name, "%s '%s' is given twice",
+                          what, name);
+    }
+    return sbit__map_set(set, name, 0, state->error);
+}
+
+static sbit_status sbit__check_opsets(const sbit__check_state *state)
+{
+    sbit__map seen;
+    sbit_status status = SBIT_OK;
+    sbit__map_init(&seen, state->allocator);
+    for (size_t i = 0; i < state->opset_count && status == SBIT_OK; i++) {
+        status = sbit__check_once(state, &seen, sbit__check_domain(state->opsets[i].domain),
+                                  "the opset import of domain");
+    }
+    sbit__map_deinit(&seen);
+    return status;
+}
+
+/* ---- tensors ---- */
+
+static sbit_status sbit__check_tensor(const sbit__check_state *state,
+                                      const sbit_onnx_tensor *tensor)
+{
+    size_t bytes = 0;
+    int64_t count = 0;
+    if (tensor->data_type != SBIT_STRING) {
+        return sbit__onnx_tensor_bytes(tensor, &bytes, state->error);
+    }
+    SBIT__TRY(sbit_onnx_tensor_count(tensor, &count, state->error));
+    if ((uint64_t)count != tensor->string_data_count) {
+        const char *label = sbit__onnx_tensor_label(tensor);
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, label,
+                          "tensor '%s': string_data has %llu elements, dims need %lld", label,
+                          (unsigned long long)tensor->string_data_count, (long long)count);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_sparse(const sbit__check_state *state,
+                                      const sbit_onnx_sparse_tensor *sparse)
+{
+    int64_t dense = 0;
+    if (sparse->values == NULL) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "",
+                          "a sparse tensor has no values");
+    }
+    const char *label = sbit__onnx_tensor_label(sparse->values);
+    SBIT__TRY(sbit__check_tensor(state, sparse->values));
+    if (!sbit__dims_count(sparse->dims, sparse->dims_count, &dense) ||
+        sparse->values->dims_count != 1 || sparse->values->dims[0] > dense) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, label,
+                          "sparse tensor '%s': its values are not a list that fits its dims",
+                          label);
+    }
+    const int64_t count = sparse->values->dims[0];
+    const sbit_onnx_tensor *indices = sparse->indices;
+    if (indices == NULL) {
+        return count == 0 ? SBIT_OK
+                          : sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, label,
+                                       "sparse tensor '%s' has no indices", label);
+    }
+    SBIT__TRY(sbit__check_tensor(state, indices));
+    const bool linear = indices->dims_count == 1 && indices->dims[0] == count;
+    const bool coordinates = indices->dims_count == 2 && indices->dims[0] == count &&
+                             (uint64_t)indices->dims[1] == sparse->dims_count;
+    if (indices->data_type != SBIT_I64 || (!linear && !coordinates)) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, label,
+                          "sparse tensor '%s': indices must be int64 of shape [%lld] or "
+                          "[%lld,%llu]",
+                          label, (long long)count, (long long)count,
+                          (unsigned long long)sparse->dims_count);
+    }
+    return SBIT_OK;
+}
+
+/* ---- attributes ---- */
+
+static sbit_status sbit__check_attribute_fail(const sbit__check_state *state,
+                                              const sbit_onnx_attribute *attribute,
+                                              const char *problem)
+{
+    return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, sbit__check_text(attribute->name),
+                      "attribute '%s' %s", sbit__check_text(attribute->name), problem);
+}
+
+/* Bit t: the field for attribute type t is filled. */
+static uint32_t sbit__check_attribute_values(const sbit_onnx_attribute *a)
+{
+    uint32_t found = 0;
+    found |= SBIT_ONNX_HAS(a, SBIT_ONNX_ATTRIBUTE_F) << SBIT_ONNX_ATTR_FLOAT;
+    found |= SBIT_ONNX_HAS(a, SBIT_ONNX_ATTRIBUTE_I) << SBIT_ONNX_ATTR_INT;
+    found |= SBIT_ONNX_HAS(a, SBIT_ONNX_ATTRIBUTE_S) << SBIT_ONNX_ATTR_STRING;
+    found |= (a->t != NULL ? 1u : 0u) << SBIT_ONNX_ATTR_TENSOR;
+    found |= (a->g != NULL ? 1u : 0u) << SBIT_ONNX_ATTR_GRAPH;
+    found |= (a->floats_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_FLOATS;
+    found |= (a->ints_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_INTS;
+    found |= (a->strings_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_STRINGS;
+    found |= (a->tensors_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_TENSORS;
+    found |= (a->graphs_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_GRAPHS;
+    found |= (a->sparse_tensor != NULL ? 1u : 0u) << SBIT_ONNX_ATTR_SPARSE_TENSOR;
+    found |= (a->sparse_tensors_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_SPARSE_TENSORS;
+    found |= (a->tp != NULL ? 1u : 0u) << SBIT_ONNX_ATTR_TYPE_PROTO;
+    found |= (a->type_protos_count != 0 ? 1u : 0u) << SBIT_ONNX_ATTR_TYPE_PROTOS;
+    return found;
+}
+
+/* Types whose empty value looks like no value: lists, and scalars that a proto3-style writer left
+ * out because they are zero. */
+static bool sbit__check_may_be_empty(int32_t type)
+{
+    const uint32_t must_be_filled = 1u << SBIT_ONNX_ATTR_TENSOR | 1u << SBIT_ONNX_ATTR_GRAPH |
+                                    1u << SBIT_ONNX_ATTR_SPARSE_TENSOR |
+                                    1u << SBIT_ONNX_ATTR_TYPE_PROTO;
+    return (must_be_filled >> type & 1u) == 0;
+}
+
+static sbit_status sbit__check_attribute(sbit__check_state *state, const sbit_onnx_attribute *a,
+                                         const sbit__check_scope *scope)
+{
+    const uint32_t found = sbit__check_attribute_values(a);
+    if (a->name.size == 0) {
+        return sbit__check_attribute_fail(state, a, "has no name");
+    }
+    if (a->ref_attr_name.size != 0) {
+        return found == 0 ? SBIT_OK
+                          : sbit__check_attribute_fail(
+                                state, a, "has both a value and a reference (ref_attr_name)");
+    }
+    if ((found & (found - 1)) != 0) {
+        return sbit__check_attribute_fail(state, a, "has more than one value");
+    }
+    if (a->type < 0 || a->type > SBIT_ONNX_ATTR_TYPE_PROTOS) {
+        return sbit__check_attribute_fail(state, a, "is of a type that is not known");
+    }
+    if (a->type != SBIT_ONNX_ATTR_UNDEFINED && /* IR version 1 had no `type` */
+        found != 1u << a->type && !(found == 0 && sbit__check_may_be_empty(a->type))) {
+        return sbit__check_attribute_fail(state, a, "has no value of the type it declares");
+    }
+    if (a->t != NULL) {
+        SBIT__TRY(sbit__check_tensor(state, a->t));
+    }
+    for (size_t i = 0; i < a->tensors_count; i++) {
+        SBIT__TRY(sbit__check_tensor(state, &a->tensors[i]));
+    }
+    if (a->sparse_tensor != NULL) {
+        SBIT__TRY(sbit__check_sparse(state, a->sparse_tensor));
+    }
+    for (size_t i = 0; i < a->sparse_tensors_count; i++) {
+        SBIT__TRY(sbit__check_sparse(state, &a->sparse_tensors[i]));
+    }
+    if (a->g != NULL) {
+        SBIT__TRY(sbit__check_graph(state, a->g, scope));
+    }
+    for (size_t i = 0; i < a->graphs_count; i++) {
+        SBIT__TRY(sbit__check_graph(state, &a->graphs[i], scope));
+    }
+    return SBIT_OK;
+}
+
+/* ---- nodes ---- */
+
+static sbit_status sbit__check_node_head(const sbit__check_state *state, const sbit_onnx_node *node)
+{
+    bool imported = !state->needs_opsets && state->opset_count == 0;
+    if (node->op_type.size == 0) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "", "it has no op_type");
+    }
+    for (size_t i = 0; i < state->opset_count && !imported; i++) {
+        imported = strcmp(sbit__check_domain(state->opsets[i].domain),
+                          sbit__check_domain(node->domain)) == 0;
+    }
+    if (!imported) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "",
+                          "its domain '%s' is not among the opset imports",
+                          sbit__check_text(node->domain));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_attribute_names(const sbit__check_state *state,
+                                               const sbit_onnx_node *node)
+{
+    sbit__map seen;
+    sbit_status status = SBIT_OK;
+    if (node->attribute_count < 2) {
+        return SBIT_OK;
+    }
+    sbit__map_init(&seen, state->allocator);
+    for (size_t i = 0; i < node->attribute_count && status == SBIT_OK; i++) {
+        status =
+            sbit__check_once(state, &seen, sbit__check_text(node->attribute[i].name), "attribute");
+    }
+    sbit__map_deinit(&seen);
+    return status;
+}
+
+static sbit_status sbit__check_node_body(sbit__check_state *state, const sbit_onnx_node *node,
+                                         sbit__check_scope *scope)
+{
+    SBIT__TRY(sbit__check_node_head(state, node));
+    SBIT__TRY(sbit__check_attribute_names(state, node));
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_str name = node->input[i];
+        SBIT__TRY(sbit__check_name(state, name));
+        if (name.size != 0 && !sbit__check_is_defined(scope, name.data)) {
+            return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, name.data,
+                              "its input '%s' is not defined before it is used", name.data);
+        }
+    }
+    for (size_t i = 0; i < node->attribute_count; i++) {
+        SBIT__TRY(sbit__check_attribute(state, &node->attribute[i], scope));
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        if (node->output[i].size != 0) {
+            SBIT__TRY(sbit__check_define(state, scope, node->output[i], SBIT__CHECK_OUTPUT));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Puts the node's place in front of what went wrong inside it. */
+static sbit_status sbit__check_node(sbit__check_state *state, const sbit_onnx_node *node,
+                                    size_t idx, sbit__check_scope *scope)
+{
+    const sbit_status status = sbit__check_node_body(state, node, scope);
+    if (status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY || state->error == NULL) {
+        return status;
+    }
+    const char *name = sbit__check_text(node->name);
+    const char *first_output = node->output_count != 0 ? sbit__check_text(node->output[0]) : "";
+    return sbit__fail(state->error, status, name[0] != '\0' ? name : first_output,
+                      "node %llu '%s' (%s): %s", (unsigned long long)idx, name,
+                      sbit__check_text(node->op_type), state->error->message);
+}
+
+/* ---- graphs ---- */
+
+static sbit_status sbit__check_graph_body(sbit__check_state *state, const sbit_onnx_graph *graph,
+                                          sbit__check_scope *scope)
+{
+    for (size_t i = 0; i < graph->input_count; i++) {
+        SBIT__TRY(sbit__check_define(state, scope, graph->input[i].name, SBIT__CHECK_INPUT));
+    }
+    for (size_t i = 0; i < graph->initializer_count; i++) {
+        const sbit_onnx_tensor *tensor = &graph->initializer[i];
+        SBIT__TRY(sbit__check_define(state, scope, tensor->name, SBIT__CHECK_INITIALIZER));
+        SBIT__TRY(sbit__check_tensor(state, tensor));
+    }
+    for (size_t i = 0; i < graph->sparse_initializer_count; i++) {
+        const sbit_onnx_sparse_tensor *sparse = &graph->sparse_initializer[i];
+        SBIT__TRY(sbit__check_sparse(state, sparse));
+        SBIT__TRY(sbit__check_define(state, scope, sparse->values->name, SBIT__CHECK_INITIALIZER));
+    }
+    for (size_t i = 0; i < graph->node_count; i++) {
+        SBIT__TRY(sbit__check_node(state, &graph->node[i], i, scope));
+    }
+    for (size_t i = 0; i < graph->output_count; i++) {
+        const sbit_str name = graph->output[i].name;
+        SBIT__TRY(sbit__check_name(state, name));
+        if (name.size == 0 || !sbit__check_is_defined(scope, name.data)) {
+            return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, sbit__check_text(name),
+                              "output '%s' of graph '%s' is not defined", sbit__check_text(name),
+                              sbit__check_text(graph->name));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_graph(sbit__check_state *state, const sbit_onnx_graph *graph,
+                                     const sbit__check_scope *up)
+{
+    sbit__check_scope scope;
+    scope.up = up;
+    sbit__map_init(&scope.names, state->allocator);
+    const sbit_status status = sbit__check_graph_body(state, graph, &scope);
+    sbit__map_deinit(&scope.names);
+    return status;
+}
+
+/* ---- functions ---- */
+
+static sbit_status sbit__check_function_body(sbit__check_state *state,
+                                             const sbit_onnx_function *function,
+                                             sbit__check_scope *scope)
+{
+    for (size_t i = 0; i < function->input_count; i++) {
+        SBIT__TRY(sbit__check_define(state, scope, function->input[i], SBIT__CHECK_INPUT));
+    }
+    for (size_t i = 0; i < function->node_count; i++) {
+        SBIT__TRY(sbit__check_node(state, &function->node[i], i, scope));
+    }
+    for (size_t i = 0; i < function->output_count; i++) {
+        const sbit_str name = function->output[i];
+        SBIT__TRY(sbit__check_name(state, name));
+        if (name.size == 0 || !sbit__check_is_defined(scope, name.data)) {
+            return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, sbit__check_text(name),
+                              "its output '%s' is not defined", sbit__check_text(name));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_function(const sbit__check_state *model,
+                                        const sbit_onnx_function *function)
+{
+    const char *name = sbit__check_text(function->name);
+    sbit__check_state state = *model;
+    sbit__check_scope scope;
+    if (function->name.size == 0) {
+        return sbit__fail(state.error, SBIT_ERR_INVALID_MODEL, "", "a function has no name");
+    }
+    state.opsets = function->opset_import;
+    state.opset_count = function->opset_import_count;
+    SBIT__TRY(sbit__check_opsets(&state));
+    scope.up = NULL;
+    sbit__map_init(&scope.names, state.allocator);
+    const sbit_status status = sbit__check_function_body(&state, function, &scope);
+    sbit__map_deinit(&scope.names);
+    if (status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY || state.error == NULL) {
+        return status;
+    }
+    return sbit__fail(state.error, status, state.error->where, "function '%s': %s", name,
+                      state.error->message);
+}
+
+static sbit_status sbit__check_function_list(const sbit__check_state *state,
+                                             const sbit_onnx_model *model, sbit__map *seen,
+                                             sbit__arena *keys)
+{
+    for (size_t i = 0; i < model->functions_count; i++) {
+        const sbit_onnx_function *function = &model->functions[i];
+        const char *key = sbit__arena_printf(
+            keys, "%s::%s%s%s", sbit__check_domain(function->domain),
+            sbit__check_text(function->name), function->overload.size != 0 ? ":" : "",
+            sbit__check_text(function->overload));
+        SBIT__TRY(sbit__check_once(state, seen, key, "function"));
+        SBIT__TRY(sbit__check_function(state, function));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_functions(const sbit__check_state *state,
+                                         const sbit_onnx_model *model)
+{
+    sbit__map seen;
+    sbit__arena keys;
+    sbit__map_init(&seen, state->allocator);
+    sbit__arena_init(&keys, state->allocator);
+    const sbit_status status = sbit__check_function_list(state, model, &seen, &keys);
+    sbit__arena_deinit(&keys);
+    sbit__map_deinit(&seen);
+    return status;
+}
+
+/* ---- the model ---- */
+
+/* Training graphs extend the inference graph: they see what it defines. */
+static sbit_status sbit__check_model_graphs(sbit__check_state *state, const sbit_onnx_model *model,
+                                            sbit__check_scope *scope)
+{
+    SBIT__TRY(sbit__check_graph_body(state, model->graph, scope));
+    for (size_t i = 0; i < model->training_info_count; i++) {
+        const sbit_onnx_training_info *info = &model->training_info[i];
+        if (info->initialization != NULL) {
+            SBIT__TRY(sbit__check_graph(state, info->initialization, scope));
+        }
+        if (info->algorithm != NULL) {
+            SBIT__TRY(sbit__check_graph(state, info->algorithm, scope));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__check_model(sbit__check_state *state, const sbit_onnx_model *model)
+{
+    sbit__check_scope scope;
+    if (SBIT_ONNX_HAS(model, SBIT_ONNX_MODEL_IR_VERSION) == 0 || model->ir_version < 1) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "ir_version",
+                          "the model has no valid ir_version");
+    }
+    if (model->graph == NULL) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "graph", "the model has no graph");
+    }
+    state->opsets = model->opset_import;
+    state->opset_count = model->opset_import_count;
+    state->needs_opsets = model->ir_version >= 3;
+    if (state->needs_opsets && state->opset_count == 0) {
+        return sbit__fail(state->error, SBIT_ERR_INVALID_MODEL, "opset_import",
+                          "the model imports no operator set");
+    }
+    SBIT__TRY(sbit__check_opsets(state));
+    SBIT__TRY(sbit__check_functions(state, model));
+    scope.up = NULL;
+    sbit__map_init(&scope.names, state->allocator);
+    const sbit_status status = sbit__check_model_graphs(state, model, &scope);
+    sbit__map_deinit(&scope.names);
+    return status;
+}
+
+static sbit_status sbit__check_visit(const sbit_onnx_tensor *tensor, const sbit__onnx_field *parent,
+                                     void *user, sbit_error *error)
+{
+    (void)parent;
+    (void)error;
+    return sbit__check_tensor((const sbit__check_state *)user, tensor);
+}
+
+SPARSEBIT_API sbit_status sbit_onnx_check(sbit_onnx_doc *doc, sbit_error *error)
+{
+    sbit_error local; /* prefixes are put in front of a message, so there has to be one */
+    sbit__check_state state;
+    memset(&state, 0, sizeof(state));
+    memset(&local, 0, sizeof(local));
+    state.allocator = &doc->arena.allocator;
+    state.error = error != NULL ? error : &local;
+    if (doc->kind == SBIT_ONNX_MODEL) {
+        return sbit__check_model(&state, (const sbit_onnx_model *)doc->root);
+    }
+    return sbit__onnx_visit_tensors(doc->kind, doc->root, sbit__check_visit, &state, error);
+}
+/* ---- end src/onnx/check.c ---- */
+
+/* ---- begin src/onnx/print.c ---- */
+/* print.c: messages as text, in the style of protobuf's text format. >>print
+ *
+ * Called by: users (debugging), tools. Calls: schema.
+ *     name: value        numbers, "text" with C escapes
+ *     name {             sub-messages, two spaces a level
+ * Lists of numbers and texts stop after max_elements elements, bytes after max_elements bytes,
+ * followed by "# N more"; 0 prints all. Without cuts and unknown fields the output can be read
+ * back by protobuf. Allocates nothing.
+ */
+
+typedef struct sbit__print_state {
+    void (*put)(const char *text, size_t size, void *user);
+    void *user;
+    uint32_t max_elements;
+} sbit__print_state;
+
+static void sbit__print_message(const sbit__print_state *state, int kind, const void *message,
+                                unsigned depth);
+
+static void sbit__print_text(const sbit__print_state *state, const char *text)
+{
+    state->put(text, strlen(text), state->user);
+}
+
+static void sbit__print_indent(const sbit__print_state *state, unsigned depth)
+{
+    for (unsigned i = 0; i < depth; i++) {
+        state->put("  ", 2, state->user);
+    }
+}
+
+static void sbit__print_more(const sbit__print_state *state, size_t count, unsigned depth)
+{
+    char line[64];
+    snprintf(line, sizeof(line), "# %llu more\n", (unsigned long long)count);
+    sbit__print_indent(state, depth);
+    sbit__print_text(state, line);
+}
+
+/* Octal escapes for what is not printable ASCII: always three digits, so nothing can follow on. */
+static void sbit__print_quoted(const sbit__print_state *state, const char *data, size_t size)
+{
+    char piece[256];
+    size_t used = 0;
+    state->put("\"", 1, state->user);
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char c = (unsigned char)data[i];
+        if (used + 8 > sizeof(piece)) {
+            state->put(piece, used, state->user);
+            used = 0;
+        }
+        if (c == '"' || c == '\\') {
+            piece[used++] = '\\';
+            piece[used++] = (char)c;
+        } else if (c == '\n') {
+            piece[used++] = '\\';
+            piece[used++] = 'n';
+        } else if (c < 0x20 || c >= 0x7f) {
+            piece[used++] = '\\';
+            piece[used++] = (char)('0' + (c >> 6));
+            piece[used++] = (char)('0' + (c >> 3 & 7));
+            piece[used++] = (char)('0' + (c & 7));
+        } else {
+            piece[used++] = (char)c;
+        }
+    }
+    state->put(piece, used, state->user);
+    state->put("\"", 1, state->user);
+}
+
+static void sbit__print_number(const sbit__print_state *state, const sbit__onnx_field *field,
+                               const void *value)
+{
+    char text[48];
+    int32_t i32 = 0;
+    int64_t i64 = 0;
+    uint64_t u64 = 0;
+    float f32 = 0;
+    double f64 = 0;
+    switch (field->type) {
+    case SBIT__ONNX_INT32:
+        memcpy(&i32, value, sizeof(i32));
+        snprintf(text, sizeof(text), "%d", (int)i32);
+        break;
+    case SBIT__ONNX_INT64:
+        memcpy(&i64, value, sizeof(i64));
+        snprintf(text, sizeof(text), "%lld", (long long)i64);
+        break;
+    case SBIT__ONNX_UINT64:
+        memcpy(&u64, value, sizeof(u64));
+        snprintf(text, sizeof(text), "%llu", (unsigned long long)u64);
+        break;
+    case SBIT__ONNX_FLOAT:
+        memcpy(&f32, value, sizeof(f32));
+        sbit__format_f64((double)f32, true, text);
+        break;
+    default:
+        memcpy(&f64, value, sizeof(f64));
+        sbit__format_f64(f64, false, text);
+        break;
+    }
+    sbit__print_text(state, text);
+}
+
+/* One element, with the field's name in front. */
+static void sbit__print_element(const sbit__print_state *state, const sbit__onnx_field *field,
+                                const void *element, unsigned depth)
+{
+    sbit__print_indent(state, depth);
+    sbit__print_text(state, field->name);
+    if (field->type == SBIT__ONNX_MESSAGE) {
+        sbit__print_text(state, " {\n");
+        sbit__print_message(state, field->kind, element, depth + 1);
+        sbit__print_indent(state, depth);
+        sbit__print_text(state, "}\n");
+        return;
+    }
+    sbit__print_text(state, ": ");
+    if (field->type < SBIT__ONNX_TEXT) {
+        sbit__print_number(state, field, element);
+        sbit__print_text(state, "\n");
+        return;
+    }
+    sbit_str str;
+    memcpy(&str, element, sizeof(str));
+    const bool cut = field->type == SBIT__ONNX_BYTES && state->max_elements != 0 &&
+                     str.size > state->max_elements;
+    const size_t shown = cut ? state->max_elements : str.size;
+    sbit__print_quoted(state, str.data, shown);
+    sbit__print_text(state, "\n");
+    if (cut) {
+        sbit__print_more(state, str.size - shown, depth);
+    }
+}
+
+static void sbit__print_message(const sbit__print_state *state, int kind, const void *message,
+                                unsigned depth)
+{
+    const sbit__onnx_schema *schema = sbit__onnx_schema_at(kind);
+    const sbit_str unknown = ((const sbit_onnx_msg *)message)->unknown;
+    for (size_t i = 0; i < schema->field_count; i++) {
+        const sbit__onnx_field *field = &schema->fields[i];
+        const char *elements = (const char *)sbit__onnx_member(message, field);
+        size_t count = sbit__onnx_has(message, field) ? 1 : 0;
+        if (field->repeated || field->type == SBIT__ONNX_MESSAGE) {
+            elements = (const char *)sbit__onnx_pointer(message, field);
+            count = field->repeated ? sbit__onnx_count(message, field)
+                                    : (size_t)(elements != NULL ? 1 : 0);
+        }
+        const size_t each = sbit__onnx_element_bytes(field);
+        const bool cut = field->type != SBIT__ONNX_MESSAGE && state->max_elements != 0 &&
+                         count > state->max_elements;
+        const size_t shown = cut ? state->max_elements : count;
+        for (size_t j = 0; j < shown; j++) {
+            sbit__print_element(state, field, elements + j * each, depth);
+        }
+        if (cut) {
+            sbit__print_more(state, count - shown, depth);
+        }
+    }
+    if (unknown.size != 0) {
+        char line[64];
+        snprintf(line, sizeof(line), "# %llu bytes of unknown fields\n",
+                 (unsigned long long)unknown.size);
+        sbit__print_indent(state, depth);
+        sbit__print_text(state, line);
+    }
+}
+
+SPARSEBIT_API void sbit_onnx_print(sbit_onnx_kind kind, const void *message, uint32_t max_elements,
+                                   void (*put)(const char *text, size_t size, void *user),
+                                   void *user)
+{
+    sbit__print_state state;
+    state.put = put;
+    state.user = user;
+    state.max_elements = max_elements;
+    sbit__print_message(&state, (int)kind, message, 0);
+}
+/* ---- end src/onnx/print.c ---- */
 
 #endif /* SPARSEBIT_ONNX_IMPLEMENTED */
 #endif /* SPARSEBIT_ONNX_IMPLEMENTATION */

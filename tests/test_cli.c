@@ -191,9 +191,9 @@ static void put_npy(const char *path, const char *descr, const char *shape, cons
 {
     char head[256];
     unsigned char start[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, 0, 0};
-    const int size = snprintf(head, sizeof head,
-                              "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr,
-                              shape);
+    const int size =
+        snprintf(head, sizeof head, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n",
+                 descr, shape);
     FILE *file = fopen(path, "wb");
     start[8] = (unsigned char)size;
     if (CHECK(file != NULL)) {
@@ -458,7 +458,8 @@ TEST(cli_unwritable_output)
     CHECK_FAILS(1, "cannot be made", "run %s -o %snowhere/x", NET, TMP);
     if (test_file_exists("/dev/full")) {
         char command[600];
-        snprintf(command, sizeof command, "'%s' info %s >/dev/full 2>%serr", cli_binary(), NET, TMP);
+        snprintf(command, sizeof command, "'%s' info %s >/dev/full 2>%serr", cli_binary(), NET,
+                 TMP);
         CHECK_EQ_I64(WEXITSTATUS(system(command)), 1);
         snprintf(command, sizeof command, "'%s' info %s --json >/dev/full 2>%serr", cli_binary(),
                  NET, TMP);
@@ -473,18 +474,19 @@ TEST(cli_full_disk_leaves_nothing)
     make_net_files();
     make_net(TMP "large.onnx", true);
     remove(TMP "out.onnx");
-    CHECK_EQ_I64(cli_run_in("trap '' XFSZ; ulimit -f 1;", "simplify %slarge.onnx -o %sout.onnx", TMP,
-                            TMP),
-                 1);
+    remove(TMP "dir/logits.npy");
+    CHECK_EQ_I64(
+        cli_run_in("trap '' XFSZ; ulimit -f 1;", "simplify %slarge.onnx -o %sout.onnx", TMP, TMP),
+        1);
     CHECK(!test_file_exists(TMP "out.onnx"));
     CHECK(!test_file_exists(TMP "out.onnx.sbit-tmp"));
     CHECK_EQ_I64(cli_run_in("trap '' XFSZ; ulimit -f 1;",
                             "quantize %slarge.onnx --data npy:%s -o %sout.onnx", TMP, DATA, TMP),
                  1);
     CHECK(!test_file_exists(TMP "out.onnx"));
-    CHECK_EQ_I64(cli_run_in("trap '' XFSZ; ulimit -f 1;", "run %s --shape x=99x3x8x8 -o %sdir", NET,
-                            TMP),
-                 1);
+    CHECK_EQ_I64(
+        cli_run_in("trap '' XFSZ; ulimit -f 1;", "run %s --shape x=99x3x8x8 -o %sdir", NET, TMP),
+        1);
     CHECK(!test_file_exists(TMP "dir/logits.npy"));
     CHECK(!test_file_exists(TMP "dir/logits.npy.sbit-tmp"));
 }
@@ -496,7 +498,8 @@ TEST(cli_out_of_memory_is_an_error)
         return; /* sanitizers take more address space than there would be */
     }
     make_net_files();
-    CHECK_EQ_I64(cli_run_in("ulimit -v 150000;", "run %s --shape x=90000x3x8x8 --threads 1", NET), 1);
+    CHECK_EQ_I64(cli_run_in("ulimit -v 150000;", "run %s --shape x=90000x3x8x8 --threads 1", NET),
+                 1);
     CHECK_CONTAINS(cli.err, "memory");
 }
 
@@ -507,6 +510,7 @@ TEST(cli_bad_data)
     static double wide[2 * 192];
     make_net_files();
     mkdir(TMP "empty", 0777);
+    remove(TMP "q.onnx");
     const char *q = "-o " TMP "q.onnx";
     CHECK_FAILS(1, "calibration set is empty: 0 files matched '*.ppm",
                 "quantize %s --data images:%sempty %s", NET, TMP, q);
@@ -563,14 +567,16 @@ TEST(cli_configuration)
     CHECK_CONTAINS(cli.out, "\"target\": \"tensorrt\""); /* the flag wins */
     CHECK_CONTAINS(cli.out, "\"target\": \"weight\", \"bits\": 4");
     CHECK_CONTAINS(cli.out, "\"target\": \"feature\", \"bits\": 8");
-    CHECK_FAILS(1, "BIT", "quantize %s -c %sq.yaml --set W.QUANTIZER.BIT=77 --data npy:%s -o %sz.onnx",
-                NET, TMP, DATA, TMP);
+    CHECK_FAILS(1, "BIT",
+                "quantize %s -c %sq.yaml --set W.QUANTIZER.BIT=77 --data npy:%s -o %sz.onnx", NET,
+                TMP, DATA, TMP);
     CHECK_FAILS(1, "--set W.QUANTIZER.BITS=4",
                 "quantize %s --set W.QUANTIZER.BITS=4 --data npy:%s -o %sz.onnx", NET, DATA, TMP);
-    CHECK_FAILS(2, "KEY=VALUE is wanted", "quantize %s --set W --data npy:%s -o %sz.onnx", NET, DATA,
-                TMP);
+    CHECK_FAILS(2, "KEY=VALUE is wanted", "quantize %s --set W --data npy:%s -o %sz.onnx", NET,
+                DATA, TMP);
     put_file(TMP "bad.yaml", "W:\n  QSCHEME: nonsense\n", 23);
-    CHECK_FAILS(1, "2:", "quantize %s -c %sbad.yaml --data npy:%s -o %sz.onnx", NET, TMP, DATA, TMP);
+    CHECK_FAILS(1, "2:", "quantize %s -c %sbad.yaml --data npy:%s -o %sz.onnx", NET, TMP, DATA,
+                TMP);
     CHECK_FAILS(1, "missing.yaml", "quantize %s -c %smissing.yaml --data npy:%s -o %sz.onnx", NET,
                 TMP, DATA, TMP);
     CHECK(!test_file_exists(TMP "z.onnx"));
@@ -591,9 +597,9 @@ TEST(cli_eval_counts)
     put_npy(TMP "el.npy", "<i8", "(4,)", labels, sizeof labels);
     static const char *const models[] = {"scale.onnx", "scale3.onnx"};
     for (size_t i = 0; i < 2; i++) {
-        CHECK_EQ_I64(RUN("eval %s%s --data npy:%se.npy,labels=%sel.npy --json", TMP, models[i], TMP,
-                         TMP),
-                     0);
+        CHECK_EQ_I64(
+            RUN("eval %s%s --data npy:%se.npy,labels=%sel.npy --json", TMP, models[i], TMP, TMP),
+            0);
         CHECK(json_is_one_object(cli.out));
         CHECK_EQ_I64(json_number("", "samples"), 4);
         CHECK_NEAR(json_number("", "top1"), 0.25, 1e-9);
@@ -602,16 +608,16 @@ TEST(cli_eval_counts)
         CHECK(json_number("", "threads") >= 1.0);
         CHECK_CONTAINS(cli.out, "\"model\": ");
     }
-    CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy --limit 1 --json", TMP,
-                     TMP, TMP),
-                 0);
+    CHECK_EQ_I64(
+        RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy --limit 1 --json", TMP, TMP, TMP),
+        0);
     CHECK_NEAR(json_number("", "top1"), 1.0, 0);
     CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy", TMP, TMP, TMP), 0);
     CHECK_CONTAINS(cli.out, "25.00 %");
     put_file(TMP "el.txt", "5\n0\n5\n1\n", 8);
-    CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.txt --batch 3 --json", TMP,
-                     TMP, TMP),
-                 0);
+    CHECK_EQ_I64(
+        RUN("eval %sscale.onnx --data npy:%se.npy,labels=%sel.txt --batch 3 --json", TMP, TMP, TMP),
+        0);
     CHECK_NEAR(json_number("", "top1"), 0.25, 1e-9);
     put_file(TMP "el.txt", "5\n0\n9\n1\n", 8);
     CHECK_FAILS(1, "the labels reach to 9, but output 'logits'",
@@ -624,8 +630,8 @@ TEST(cli_eval_counts)
     CHECK_FAILS(1, "there are: logits",
                 "eval %sscale.onnx --data npy:%se.npy,labels=%sel.npy --output nothing", TMP, TMP,
                 TMP);
-    CHECK_FAILS(1, "fixed batch of 3", "eval %sscale3.onnx --data npy:%se.npy,labels=%sel.npy --batch 2",
-                TMP, TMP, TMP);
+    CHECK_FAILS(1, "fixed batch of 3",
+                "eval %sscale3.onnx --data npy:%se.npy,labels=%sel.npy --batch 2", TMP, TMP, TMP);
 }
 
 TEST(cli_pictures)
@@ -640,9 +646,8 @@ TEST(cli_pictures)
     make_colours(TMP "colours.onnx", 0, 3, 8);
     make_colours(TMP "colours4.onnx", 0, 3, 4);
     make_colours(TMP "grey.onnx", 0, 1, 8);
-    CHECK_EQ_I64(RUN("eval %scolours.onnx --data images:%spics,labels=%spics.txt --json", TMP, TMP,
-                     TMP),
-                 0);
+    CHECK_EQ_I64(
+        RUN("eval %scolours.onnx --data images:%spics,labels=%spics.txt --json", TMP, TMP, TMP), 0);
     CHECK_NEAR(json_number("", "top1"), 1.0, 0);
     /* the mean is taken away per channel: 200/255 - 0.9 < 10/255 - 0 for red only */
     CHECK_EQ_I64(RUN("eval %scolours.onnx --data images:%spics,labels=%spics.txt --mean 0.9,0,0 "
@@ -650,9 +655,9 @@ TEST(cli_pictures)
                      TMP, TMP, TMP),
                  0);
     CHECK_NEAR(json_number("", "top1"), 2.0 / 3.0, 1e-8);
-    CHECK_EQ_I64(RUN("eval %scolours4.onnx --data images:%spics,labels=%spics.txt --json", TMP, TMP,
-                     TMP),
-                 0);
+    CHECK_EQ_I64(
+        RUN("eval %scolours4.onnx --data images:%spics,labels=%spics.txt --json", TMP, TMP, TMP),
+        0);
     CHECK_NEAR(json_number("", "top1"), 1.0, 0);
     CHECK_CONTAINS(cli.err, "resized to 4x4");
     CHECK_FAILS(1, "the pictures have 3 channels, input 'picture' has 1",
@@ -663,10 +668,13 @@ TEST(cli_pictures)
     put_file(TMP "pics.txt", labels, 14);
     CHECK_FAILS(1, "say nothing about 'b.ppm'",
                 "eval %scolours.onnx --data images:%spics,labels=%spics.txt", TMP, TMP, TMP);
-    CHECK_EQ_I64(RUN("quantize %scolours.onnx --data images:%spics --set A.QUANTIZER.BIT=8 -o "
-                     "%sq.onnx --json",
-                     TMP, TMP, TMP) >= 0,
-                 1);
+    make_net_files();
+    CHECK_EQ_I64(
+        RUN("quantize %s --data images:%spics --std 0.5 -o %sq.onnx --json", NET, TMP, TMP), 0);
+    CHECK_NEAR(json_number("\"inputs\"", "min"), 10.0 / 255.0 / 0.5, 1e-6);
+    CHECK_NEAR(json_number("\"inputs\"", "mean"), 220.0 / 3.0 / 255.0 / 0.5, 1e-6);
+    CHECK_NEAR(json_number("\"inputs\"", "max"), 200.0 / 255.0 / 0.5, 1e-6);
+    CHECK_CONTAINS(cli.out, "\"preprocess\": \"scale=0.00392156863 mean=0 std=0.5 layout=NCHW\"");
     mkdir(TMP "badpics", 0777);
     put_file(TMP "badpics/a.ppm", "P6\n8 8\n255\nshort", 16);
     CHECK_FAILS(1, "has no labels", "eval %scolours.onnx --data images:%sbadpics", TMP, TMP);
@@ -688,17 +696,20 @@ TEST(cli_cifar)
     put_file(TMP "c.bin", records, sizeof records);
     CHECK_EQ_I64(RUN("eval %scolours32.onnx --data cifar10:%sc.bin --json", TMP, TMP), 0);
     CHECK_NEAR(json_number("", "top1"), 2.0 / 3.0, 1e-8);
-    CHECK_EQ_I64(RUN("eval %scolours16.onnx --data cifar10:%sc.bin --size 16x16 --json", TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("eval %scolours16.onnx --data cifar10:%sc.bin --size 16x16 --json", TMP, TMP),
+                 0);
     CHECK_NEAR(json_number("", "top1"), 2.0 / 3.0, 1e-8);
     CHECK_FAILS(1, "--size 16x16 resizes them", "eval %scolours16.onnx --data cifar10:%sc.bin", TMP,
                 TMP);
     put_file(TMP "c.bin", records, sizeof records - 1);
-    CHECK_FAILS(1, "not a multiple of 3073", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP, TMP);
+    CHECK_FAILS(1, "not a multiple of 3073", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP,
+                TMP);
     put_file(TMP "c.bin", records, 0);
     CHECK_FAILS(1, "is empty", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP, TMP);
     records[0] = 7;
     put_file(TMP "c.bin", records, sizeof records);
-    CHECK_FAILS(1, "the labels reach to 7", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP, TMP);
+    CHECK_FAILS(1, "the labels reach to 7", "eval %scolours32.onnx --data cifar10:%sc.bin", TMP,
+                TMP);
 }
 
 TEST(cli_compare_numbers)
@@ -709,7 +720,8 @@ TEST(cli_compare_numbers)
     make_scale(TMP "other.onnx", 1.01f, 0);
     make_scale(TMP "minus.onnx", -1.0f, 0);
     put_npy(TMP "e.npy", "<f4", "(2, 6)", x, sizeof x);
-    CHECK_EQ_I64(RUN("compare %sone.onnx %sother.onnx --data npy:%se.npy --json", TMP, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("compare %sone.onnx %sother.onnx --data npy:%se.npy --json", TMP, TMP, TMP),
+                 0);
     CHECK(json_is_one_object(cli.out));
     CHECK_EQ_I64(json_number("", "samples"), 2);
     CHECK_NEAR(json_number("outputs", "sqnr_db"), 40.0, 0.01);
@@ -719,7 +731,8 @@ TEST(cli_compare_numbers)
     CHECK_NEAR(json_number("", "top1_agreement"), 1.0, 0);
     CHECK_CONTAINS(cli.out, "\"tensors\": [{\"name\": \"inner\"");
     CHECK_NEAR(json_number("tensors", "relative_error"), 0.01, 1e-6);
-    CHECK_EQ_I64(RUN("compare %sone.onnx %sminus.onnx --data npy:%se.npy --json", TMP, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("compare %sone.onnx %sminus.onnx --data npy:%se.npy --json", TMP, TMP, TMP),
+                 0);
     CHECK_NEAR(json_number("outputs", "cosine"), -1.0, 1e-7);
     CHECK_NEAR(json_number("", "top1_agreement"), 0.0, 0);
     CHECK_EQ_I64(RUN("compare %sone.onnx %sone.onnx --data npy:%se.npy", TMP, TMP, TMP), 0);
@@ -783,7 +796,8 @@ static void put_pb(const char *path, sbit_ctx *ctx, const float *values)
 TEST(cli_stored_outputs)
 {
     NEED_CLI();
-    const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {2, 4, 6, 8, 10, 12}, z[6] = {2, 4, 6, 8, 10, 12.1f};
+    const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {2, 4, 6, 8, 10, 12},
+                z[6] = {2, 4, 6, 8, 10, 12.1f};
     sbit_ctx *ctx = test_ctx();
     make_scale(TMP "scale.onnx", 2.0f, 0);
     mkdir(TMP "sets", 0777);
@@ -798,7 +812,8 @@ TEST(cli_stored_outputs)
     CHECK_CONTAINS(cli.out, "1 of 1 sets");
     CHECK_EQ_I64(RUN("eval %sscale.onnx --data pb:%ssets/test_data_set_0 --json", TMP, TMP), 0);
     CHECK_EQ_I64(json_number("", "matched"), 1);
-    CHECK_EQ_I64(RUN("eval %sscale.onnx --data pb:%ssets --json", TMP, TMP), 1); /* a failed check */
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data pb:%ssets --json", TMP, TMP),
+                 1); /* a failed check */
     CHECK(json_is_one_object(cli.out));
     CHECK_EQ_I64(json_number("", "matched"), 1);
     CHECK_NEAR(json_number("", "max_relative_error"), 0.1 / 12.1, 1e-6);
@@ -826,9 +841,10 @@ TEST(cli_quantize_and_after)
     CHECK(json_number("before", "peak_bytes") > 0 && json_number("after", "peak_bytes") > 0);
     CHECK_EQ_I64(json_number("\"quantized\"", "Conv"), 1);
     CHECK_EQ_I64(json_number("\"quantized\"", "Gemm"), 1);
-    CHECK_CONTAINS(cli.out, "\"name\": \"conv\", \"tensor\": \"conv.weight\", \"target\": \"weight\", "
-                            "\"bits\": 8, \"dtype\": \"int8\", \"scheme\": "
-                            "\"per-channel-symmetric\", \"observer\": \"minmax\"");
+    CHECK_CONTAINS(cli.out,
+                   "\"name\": \"conv\", \"tensor\": \"conv.weight\", \"target\": \"weight\", "
+                   "\"bits\": 8, \"dtype\": \"int8\", \"scheme\": "
+                   "\"per-channel-symmetric\", \"observer\": \"minmax\"");
     CHECK_CONTAINS(cli.out, "\"enabled\": true, \"reason\": \"\"");
     CHECK(json_number("\"layers\"", "scale_min") > 0);
     CHECK(json_number("\"inputs\"", "min") >= 0 && json_number("\"inputs\"", "max") <= 1);
@@ -888,8 +904,8 @@ TEST(cli_shuffle_is_seeded)
     static const char *const flags[] = {"", "--shuffle --seed 1", "--shuffle --seed 1",
                                         "--shuffle --seed 2"};
     for (int i = 0; i < 4; i++) {
-        CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --calib 3 %s --json", NET, DATA, TMP,
-                         flags[i]),
+        CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx --calib 3 %s --json", NET, DATA,
+                         TMP, flags[i]),
                      0);
         mean[i] = json_number("\"inputs\"", "mean");
     }
@@ -908,14 +924,16 @@ TEST(cli_preprocessing_mismatch)
     CHECK_EQ_I64(RUN("eval %sq.onnx --data npy:%s,labels=%sl.txt", TMP, DATA, TMP), 0);
     CHECK(strstr(cli.err, "warning") == NULL);
     CHECK_EQ_I64(RUN("eval %sq.onnx --data npy:%sx255.npy,labels=%sl.txt", TMP, TMP, TMP), 0);
-    CHECK(strstr(cli.err, "input clipped 99 %") != NULL || strstr(cli.err, "input clipped 100 %") != NULL);
-    CHECK_EQ_I64(RUN("quantize %s --data npy:%sx255.npy --scale 0.00392157 --mean 0.5 -o %sq.onnx", NET,
-                     TMP, TMP),
+    CHECK(strstr(cli.err, "input clipped 99 %") != NULL ||
+          strstr(cli.err, "input clipped 100 %") != NULL);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%sx255.npy --scale 0.00392157 --mean 0.5 -o %sq.onnx",
+                     NET, TMP, TMP),
                  0);
-    CHECK_EQ_I64(RUN("eval %sq.onnx --data npy:%sx255.npy,labels=%sl.txt --scale 0.00392157", TMP, TMP,
-                     TMP),
-                 0);
-    CHECK_CONTAINS(cli.err, "was calibrated with other preprocessing: scale=0.00392157 mean=0.5 std=1");
+    CHECK_EQ_I64(
+        RUN("eval %sq.onnx --data npy:%sx255.npy,labels=%sl.txt --scale 0.00392157", TMP, TMP, TMP),
+        0);
+    CHECK_CONTAINS(cli.err,
+                   "was calibrated with other preprocessing: scale=0.00392157 mean=0.5 std=1");
     CHECK_EQ_I64(RUN("quantize %s --data npy:%sx255.npy -o %sq.onnx", NET, TMP, TMP), 0);
     CHECK_CONTAINS(cli.err, "looks like bytes; is --scale missing");
 }

@@ -626,6 +626,57 @@ TEST(depthwise_row)
     }
 }
 
+TEST(depthwise_plane)
+{
+    static const int64_t widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 14, 16, 17, 31, 33, 40};
+    static const int64_t kernel_sizes[][2] = {{3, 3}, {5, 5}, {1, 1}, {3, 1}, {2, 4}, {7, 7}};
+    EACH_ISA(isa, kernels)
+    {
+        int64_t turn = 0;
+        for (size_t i = 0; i < SBIT__COUNT_OF(widths) * 6 * 8; i++, turn++) {
+            sbit__depthwise d;
+            d.kh = kernel_sizes[i % 6][0];
+            d.kw = kernel_sizes[i % 6][1];
+            d.stride_h = 1 + (int64_t)i / 6 % 2;
+            d.stride_w = i / 12 % 2 != 0 ? 1 + turn % 4 : d.stride_h;
+            d.dilation_h = d.dilation_w = 1 + (int64_t)i / 24 % 2;
+            d.pad_h = turn % 4;
+            d.pad_w = turn % 5;
+            d.in_h = 1 + turn % 19;
+            d.in_w = widths[i / 48];
+            const int64_t end = turn % 3; /* padding behind */
+            const int64_t reach_h = (d.kh - 1) * d.dilation_h, reach_w = (d.kw - 1) * d.dilation_w;
+            const int64_t free_h = d.in_h + d.pad_h + end - reach_h - 1;
+            const int64_t free_w = d.in_w + d.pad_w + end - reach_w - 1;
+            const int64_t out_h = free_h >= 0 ? free_h / d.stride_h + 1 : 0;
+            d.out_w = free_w >= 0 ? free_w / d.stride_w + 1 : 0;
+            float *zeros = fenced_floats(4, d.in_w);
+            memset(zeros, 0, (size_t)d.in_w * sizeof(float));
+            d.zeros = zeros;
+            const float *x = random_floats(0, d.in_h * d.in_w);
+            const float *w = random_floats(1, d.kh * d.kw);
+            const float *residual = random_floats(2, out_h * d.out_w);
+            float *y = fenced_floats(3, out_h * d.out_w);
+            const sbit__epilogue ep = epilogue_number(turn, turn % 4 < 2 ? residual : NULL);
+            const sbit__epilogue *used = turn % 5 != 0 ? &ep : NULL;
+            const int64_t cut = out_h * (turn % 3) / 3; /* in two calls */
+            kernels->f32_depthwise_plane(&d, 0, cut, x, w, 0.25f, y, used);
+            kernels->f32_depthwise_plane(&d, cut, out_h, x, w, 0.25f, y, used);
+            for (int64_t at = 0; at < out_h * d.out_w; at++) {
+                double sum = 0.25 + (used != NULL && turn % 4 < 2 ? (double)residual[at] : 0.0);
+                for (int64_t t = 0; t < d.kh * d.kw; t++) {
+                    const int64_t iy = at / d.out_w * d.stride_h - d.pad_h + t / d.kw * d.dilation_h;
+                    const int64_t ix = at % d.out_w * d.stride_w - d.pad_w + t % d.kw * d.dilation_w;
+                    if (iy >= 0 && iy < d.in_h && ix >= 0 && ix < d.in_w) {
+                        sum += (double)w[t] * (double)x[iy * d.in_w + ix];
+                    }
+                }
+                CHECK_NEAR((double)y[at], activate(sum, used), 2e-5);
+            }
+        }
+    }
+}
+
 /* ---- quantization */
 
 TEST(quantize_known_ties)

@@ -278,7 +278,8 @@ TEST(a_constant_that_would_grow_is_not_folded)
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,1");
         const sbit_value_id c = build_weights(&b, "c", "1,16", 1);
         const sbit_value_id repeats = ints(&b, "repeats", "2", INTS(1, times));
-        build_output(&b, build_binary(&b, "Add", "y", x, build_binary(&b, "Tile", "t", c, repeats)));
+        build_output(&b,
+                     build_binary(&b, "Add", "y", x, build_binary(&b, "Tile", "t", c, repeats)));
         becomes_at(__LINE__, &b, times == 4 ? "Add 1" : "Add 1 Tile 1", &desc, 0.0);
     }
     /* 400 bytes in the place of 400 bytes; not if both stay */
@@ -357,7 +358,8 @@ TEST(a_flatten_by_shape_arithmetic_becomes_0_minus_1)
     const sbit_value_id r = build_binary(&b, "Reshape", "r", build_unary(&b, "Exp", "e", x), to);
     build_output(&b, build_unary(&b, "Neg", "y", r));
     CHECK_OK(sbit_simplify(b.graph, NULL, NULL, &b.error), b.error);
-    const sbit_node *reshape = sbit_graph_node(b.graph, sbit_graph_next(b.graph, sbit_graph_first(b.graph)));
+    const sbit_node *reshape =
+        sbit_graph_node(b.graph, sbit_graph_next(b.graph, sbit_graph_first(b.graph)));
     const sbit_tensor *target = sbit__const_in(b.graph, reshape, 1);
     if (CHECK_STR(reshape->op_type, "Reshape") && CHECK(target != NULL)) {
         CHECK_MEM(target->data, INTS(0, -1), 16);
@@ -381,15 +383,17 @@ TEST(shape_chains_with_one_unknown_fold_and_with_two_do_not)
     /* [N, 2, M] -> [M, N, 2]: neither is where it was */
     build_begin(&b, 17);
     x = build_input(&b, "x", SBIT_F32, "N,2,M");
-    to = build_node(&b, "Concat", "to",
-                    IDS(shape_dim(&b, x, 2), shape_dim(&b, x, 0), shape_dim(&b, x, 1)), 3, &axis, 1);
+    to =
+        build_node(&b, "Concat", "to",
+                   IDS(shape_dim(&b, x, 2), shape_dim(&b, x, 0), shape_dim(&b, x, 1)), 3, &axis, 1);
     build_output(&b, build_node(&b, "Reshape", "y", IDS(x, to), 2, NULL, 0));
     becomes(&b, "Concat 1 Gather 2 Reshape 1 Shape 1 Unsqueeze 2");
     /* [N, 2, M] -> [N, M, 2]: N stays, M is what is left */
     build_begin(&b, 17);
     x = build_input(&b, "x", SBIT_F32, "N,2,M");
-    to = build_node(&b, "Concat", "to",
-                    IDS(shape_dim(&b, x, 0), shape_dim(&b, x, 2), shape_dim(&b, x, 1)), 3, &axis, 1);
+    to =
+        build_node(&b, "Concat", "to",
+                   IDS(shape_dim(&b, x, 0), shape_dim(&b, x, 2), shape_dim(&b, x, 1)), 3, &axis, 1);
     build_output(&b, build_node(&b, "Reshape", "y", IDS(x, to), 2, &allow, 1));
     becomes(&b, "Reshape 1");
 }
@@ -400,8 +404,8 @@ TEST(slices_and_expands_to_the_own_size_fold)
     build_begin(&b, 17);
     sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,5");
     const sbit_value_id zero = ints(&b, "zero", "1", INTS(0));
-    const sbit_value_id s = build_node(
-        &b, "Slice", "s", IDS(x, zero, shape_dim(&b, x, 0), zero), 4, NULL, 0);
+    const sbit_value_id s =
+        build_node(&b, "Slice", "s", IDS(x, zero, shape_dim(&b, x, 0), zero), 4, NULL, 0);
     const sbit_value_id shape = build_unary(&b, "Shape", "shape", x);
     const sbit_value_id e = build_binary(&b, "Expand", "e", s, shape);
     build_output(&b, build_unary(&b, "Neg", "y", e));
@@ -427,7 +431,8 @@ TEST(declared_shapes_of_inner_values_do_not_decide)
     build_output(&b, y);
     CHECK_OK(sbit_simplify(b.graph, NULL, NULL, &b.error), b.error);
     char text[256];
-    CHECK_CONTAINS(ops_of(b.graph, text, sizeof text), "Reshape"); /* one may have joined the other */
+    CHECK_CONTAINS(ops_of(b.graph, text, sizeof text),
+                   "Reshape"); /* one may have joined the other */
     build_end(&b);
 }
 
@@ -451,13 +456,15 @@ TEST(nodes_that_change_nothing_go)
     y = build_binary(&b, "Add", "a", y, scalar(&b, 0.0f));
     y = build_binary(&b, "Mul", "m", scalar(&b, 1.0f), y);
     y = build_binary(&b, "Div", "dv", y, scalar(&b, 1.0f));
-    y = build_binary(&b, "Sub", "sb", y, build_constant(&b, "z", SBIT_F32, "1,3,1,1", VALUES(0, 0, 0)));
+    y = build_binary(&b, "Sub", "sb", y,
+                     build_constant(&b, "z", SBIT_F32, "1,3,1,1", VALUES(0, 0, 0)));
     y = build_node(&b, "Resize", "rs",
                    IDS(y, NONE, build_constant(&b, "sc", SBIT_F32, "4", VALUES(1, 1, 1, 1))), 3,
                    NULL, 0);
     y = build_node(&b, "Slice", "sl",
                    IDS(y, ints(&b, "s", "1", INTS(0)), ints(&b, "en", "1", INTS(INT64_MAX)),
-                       ints(&b, "ax", "1", INTS(2))), 4, NULL, 0);
+                       ints(&b, "ax", "1", INTS(2))),
+                   4, NULL, 0);
     y = build_binary(&b, "Reshape", "r", y, ints(&b, "t", "4", INTS(0, 3, -1, 4)));
     y = build_binary(&b, "Tile", "tile", y, ints(&b, "rep", "4", INTS(1, 1, 1, 1)));
     build_output(&b, build_unary(&b, "Neg", "y", y));
@@ -471,13 +478,15 @@ TEST(nodes_that_change_something_stay)
     build_begin(&b, 17);
     sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,1,4");
     /* larger than x, although all its elements are neutral */
-    sbit_value_id y = build_binary(&b, "Add", "a", x, build_constant(&b, "z", SBIT_F32, "1,3,1", VALUES(0, 0, 0)));
+    sbit_value_id y = build_binary(&b, "Add", "a", x,
+                                   build_constant(&b, "z", SBIT_F32, "1,3,1", VALUES(0, 0, 0)));
     y = build_binary(&b, "Sub", "s", scalar(&b, 0.0f), y); /* 0 - y */
     y = build_node(&b, "Cast", "h", &y, 1, &half, 1);      /* rounds */
     y = build_node(&b, "Cast", "f", &y, 1, &full, 1);
     y = build_node(&b, "Slice", "r", /* reverses */
                    IDS(y, ints(&b, "st", "1", INTS(-1)), ints(&b, "en", "1", INTS(INT64_MIN)),
-                       ints(&b, "ax", "1", INTS(2)), ints(&b, "sp", "1", INTS(-1))), 5, NULL, 0);
+                       ints(&b, "ax", "1", INTS(2)), ints(&b, "sp", "1", INTS(-1))),
+                   5, NULL, 0);
     build_output(&b, y);
     becomes(&b, "Add 1 Cast 2 Slice 1 Sub 1");
     build_begin(&b, 17);
@@ -503,7 +512,8 @@ TEST(dropout_in_training_mode_stays)
 TEST(pairs_that_are_one_node_are_joined)
 {
     build b;
-    const sbit_attr p = build_ints("perm", INTS(2, 0, 1), 3), q = build_ints("perm", INTS(0, 2, 1), 3);
+    const sbit_attr p = build_ints("perm", INTS(2, 0, 1), 3),
+                    q = build_ints("perm", INTS(0, 2, 1), 3);
     const sbit_attr back = build_ints("perm", INTS(1, 2, 0), 3);
     const sbit_attr f64 = build_int("to", SBIT_F64), f32 = build_int("to", SBIT_F32);
     build_begin(&b, 17);
@@ -548,8 +558,9 @@ TEST(split_to_sequence_becomes_split)
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,5");
     const sbit_value_id two = ints(&b, "two", "", INTS(2)); /* pieces of 2, 2, 1 */
     seq = build_node(&b, "SplitToSequence", "seq", IDS(x, two), 2, &axis, 1);
-    build_output(&b, build_unary(&b, "Neg", "y",
-                                 build_binary(&b, "SequenceAt", "a", seq, ints(&b, "i", "", INTS(-1)))));
+    build_output(
+        &b, build_unary(&b, "Neg", "y",
+                        build_binary(&b, "SequenceAt", "a", seq, ints(&b, "i", "", INTS(-1)))));
     build_output(&b, build_binary(&b, "SequenceAt", "z", seq, ints(&b, "j", "", INTS(0))));
     const sbit_attr pair[2] = {axis, drop};
     seq = build_node(&b, "SplitToSequence", "each", &x, 1, pair, 2);
@@ -564,16 +575,19 @@ TEST(sequences_that_are_put_together_become_concat)
     const sbit_attr axis = build_int("axis", 1);
     const sbit_attr fresh[2] = {build_int("axis", 0), build_int("new_axis", 1)};
     build_begin(&b, 17);
-    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,2"), y = build_input(&b, "y", SBIT_F32, "N,2");
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,2"),
+                        y = build_input(&b, "y", SBIT_F32, "N,2");
     sbit_value_id seq = build_binary(&b, "SequenceConstruct", "seq", x, y);
     build_output(&b, build_node(&b, "ConcatFromSequence", "a", &seq, 1, &axis, 1));
     sbit_value_id more = build_node(&b, "SequenceEmpty", "none", NULL, 0, NULL, 0);
     more = build_binary(&b, "SequenceInsert", "one", more, x);
-    more = build_node(&b, "SequenceInsert", "two", IDS(more, y, ints(&b, "at", "", INTS(0))), 3, NULL, 0);
+    more = build_node(&b, "SequenceInsert", "two", IDS(more, y, ints(&b, "at", "", INTS(0))), 3,
+                      NULL, 0);
     build_output(&b, build_node(&b, "ConcatFromSequence", "b", &more, 1, fresh, 2)); /* y, x */
     const sbit_attr to = build_int("to", SBIT_F32);
     const sbit_value_id length = build_unary(&b, "SequenceLength", "length", more);
-    build_output(&b, build_binary(&b, "Mul", "c", x, build_node(&b, "Cast", "cast", &length, 1, &to, 1)));
+    build_output(
+        &b, build_binary(&b, "Mul", "c", x, build_node(&b, "Cast", "cast", &length, 1, &to, 1)));
     becomes(&b, "Concat 2 Mul 1 Unsqueeze 2");
 }
 
@@ -678,13 +692,15 @@ TEST(batch_norm_folds_into_what_is_before)
 TEST(batch_norm_folds_into_gemm_and_mat_mul)
 {
     build b;
-    const sbit_attr attrs[3] = {build_int("transB", 1), build_float("alpha", 0.5f), build_float("beta", 2.0f)};
+    const sbit_attr attrs[3] = {build_int("transB", 1), build_float("alpha", 0.5f),
+                                build_float("beta", 2.0f)};
     for (int trans = 0; trans < 2; trans++) {
         build_begin(&b, 17);
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,6");
         const sbit_value_id w = build_weights(&b, "w", trans ? "4,6" : "6,4", 1);
         const sbit_value_id c = build_weights(&b, "c", "4", 2);
-        const sbit_value_id y = build_node(&b, "Gemm", "g", IDS(x, w, c), 3, attrs + (trans ? 0 : 1), trans ? 3 : 2);
+        const sbit_value_id y =
+            build_node(&b, "Gemm", "g", IDS(x, w, c), 3, attrs + (trans ? 0 : 1), trans ? 3 : 2);
         build_output(&b, batch_norm(&b, y, "4"));
         becomes(&b, "Gemm 1");
     }
@@ -705,8 +721,9 @@ TEST(batch_norm_folds_into_an_unpadded_conv_behind)
     build b;
     for (int padded = 0; padded < 2; padded++) {
         for (int64_t group = 1; group <= 3; group += 2) {
-            const sbit_attr attrs[2] = {build_int("group", group),
-                                        build_ints("pads", INTS(padded, padded, padded, padded), 4)};
+            const sbit_attr attrs[2] = {
+                build_int("group", group),
+                build_ints("pads", INTS(padded, padded, padded, padded), 4)};
             build_begin(&b, 17);
             sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,6,8,8");
             x = batch_norm(&b, build_unary(&b, "Relu", "r", x), "6");
@@ -810,7 +827,8 @@ TEST(factors_and_terms_fold_into_what_is_before)
     build_begin(&b, 17);
     const sbit_attr group = build_int("group", 3);
     x = build_input(&b, "x", SBIT_F32, "N,6,5,5");
-    y = build_node(&b, "ConvTranspose", "c", IDS(x, build_weights(&b, "w", "6,2,3,3", 1)), 2, &group, 1);
+    y = build_node(&b, "ConvTranspose", "c", IDS(x, build_weights(&b, "w", "6,2,3,3", 1)), 2,
+                   &group, 1);
     build_output(&b, build_binary(&b, "Mul", "m", y, build_weights(&b, "s", "6,1,1", 2)));
     becomes(&b, "ConvTranspose 1");
 }
@@ -824,7 +842,8 @@ TEST(factors_fold_into_an_unpadded_conv_behind)
         sbit_value_id y = build_unary(&b, "Relu", "r", build_input(&b, "x", SBIT_F32, "N,3,5,5"));
         y = build_binary(&b, "Add", "a", y, build_weights(&b, "t", "3,1,1", 3));
         y = build_binary(&b, "Mul", "m", y, build_weights(&b, "s", "1,3,1,1", 2));
-        build_output(&b, build_node(&b, "Conv", "c", IDS(y, build_weights(&b, "w", "4,3,3,3", 1)), 2, &pads, 1));
+        build_output(&b, build_node(&b, "Conv", "c", IDS(y, build_weights(&b, "w", "4,3,3,3", 1)),
+                                    2, &pads, 1));
         becomes(&b, padded ? "Add 1 Conv 1 Relu 1" : "Conv 1 Relu 1");
     }
 }
@@ -839,8 +858,10 @@ TEST(other_factors_and_terms_stay)
     becomes(&b, "Conv 1 Mul 1");
     build_begin(&b, 17);
     const sbit_value_id x2 = build_input(&b, "x", SBIT_F32, "N,3,5,5");
-    const sbit_value_id one = build_binary(&b, "Conv", "c", x2, build_weights(&b, "w", "1,3,3,3", 1));
-    sbit_value_id y = build_binary(&b, "Mul", "m", one, build_weights(&b, "s", "4,1,1", 2)); /* grows */
+    const sbit_value_id one =
+        build_binary(&b, "Conv", "c", x2, build_weights(&b, "w", "1,3,3,3", 1));
+    sbit_value_id y =
+        build_binary(&b, "Mul", "m", one, build_weights(&b, "s", "4,1,1", 2)); /* grows */
     y = build_binary(&b, "Conv", "d", y, build_weights(&b, "v", "2,4,1,1", 5));
     build_output(&b, build_binary(&b, "Div", "q", scalar(&b, 2.0f), y));
     becomes(&b, "Conv 2 Div 1 Mul 1");
@@ -903,21 +924,28 @@ TEST(hard_swish_is_found)
         const sbit_value_id x = build_binary(&b, "Mul", "wide", in, scalar(&b, 5.0f));
         sbit_value_id y;
         if (form == 0) {
-            y = build_binary(&b, "Div", "y", build_binary(&b, "Mul", "m", x, clip6(&b, x)), scalar(&b, 6.0f));
+            y = build_binary(&b, "Div", "y", build_binary(&b, "Mul", "m", x, clip6(&b, x)),
+                             scalar(&b, 6.0f));
         } else if (form == 1) {
-            y = build_binary(&b, "Mul", "y", build_binary(&b, "Div", "d", clip6(&b, x), scalar(&b, 6.0f)), x);
+            y = build_binary(&b, "Mul", "y",
+                             build_binary(&b, "Div", "d", clip6(&b, x), scalar(&b, 6.0f)), x);
         } else if (form == 2) {
-            y = build_binary(&b, "Mul", "y", build_binary(&b, "Mul", "m", x, clip6(&b, x)), scalar(&b, 1.0f / 6.0f));
+            y = build_binary(&b, "Mul", "y", build_binary(&b, "Mul", "m", x, clip6(&b, x)),
+                             scalar(&b, 1.0f / 6.0f));
         } else {
-            y = build_binary(&b, "Mul", "y", x, build_node(&b, "HardSigmoid", "h", &x, 1, attrs, 2));
+            y = build_binary(&b, "Mul", "y", x,
+                             build_node(&b, "HardSigmoid", "h", &x, 1, attrs, 2));
         }
         build_output(&b, y);
         becomes(&b, form == 4 ? "HardSigmoid 1 Mul 2" : "HardSwish 1 Mul 1");
     }
     build_begin(&b, 14); /* of another x, by another number: none */
-    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,16"), z = build_input(&b, "z", SBIT_F32, "N,16");
-    build_output(&b, build_binary(&b, "Div", "y", build_binary(&b, "Mul", "m", z, clip6(&b, x)), scalar(&b, 6.0f)));
-    build_output(&b, build_binary(&b, "Div", "w", build_binary(&b, "Mul", "n", x, clip6(&b, x)), scalar(&b, 5.0f)));
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,16"),
+                        z = build_input(&b, "z", SBIT_F32, "N,16");
+    build_output(&b, build_binary(&b, "Div", "y", build_binary(&b, "Mul", "m", z, clip6(&b, x)),
+                                  scalar(&b, 6.0f)));
+    build_output(&b, build_binary(&b, "Div", "w", build_binary(&b, "Mul", "n", x, clip6(&b, x)),
+                                  scalar(&b, 5.0f)));
     becomes(&b, "Add 1 Clip 1 Div 2 Mul 2");
     build_begin(&b, 11);
     const sbit_value_id h = build_input(&b, "x", SBIT_F32, "N,16");
@@ -931,9 +959,11 @@ TEST(gelu_is_found)
     for (int form = 0; form < 4; form++) {
         build_begin(&b, form == 3 ? 18 : 20);
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,16");
-        const sbit_value_id scaled = form == 1 ? build_binary(&b, "Mul", "s", scalar(&b, 0.70710677f), x)
-                                               : build_binary(&b, "Div", "s", x, scalar(&b, 1.4142135f));
-        const sbit_value_id e = build_binary(&b, "Add", "e1", build_unary(&b, "Erf", "e", scaled), scalar(&b, 1.0f));
+        const sbit_value_id scaled = form == 1
+                                         ? build_binary(&b, "Mul", "s", scalar(&b, 0.70710677f), x)
+                                         : build_binary(&b, "Div", "s", x, scalar(&b, 1.4142135f));
+        const sbit_value_id e =
+            build_binary(&b, "Add", "e1", build_unary(&b, "Erf", "e", scaled), scalar(&b, 1.0f));
         const sbit_value_id half = scalar(&b, 0.5f);
         sbit_value_id y;
         if (form == 0) {
@@ -961,9 +991,9 @@ static sbit_value_id layer_norm(build *b, sbit_value_id x, int form, const char 
     const sbit_value_id var = build_node(b, "ReduceMean", "var", &square, 1, &axes, 1);
     const sbit_value_id plus = build_binary(b, "Add", "plus", var, scalar(b, 1e-5f));
     const sbit_value_id dev = build_unary(b, "Sqrt", "dev", plus);
-    sbit_value_id y = (form & 8) != 0
-                          ? build_binary(b, "Mul", "n", again, build_unary(b, "Reciprocal", "rec", dev))
-                          : build_binary(b, "Div", "n", again, dev);
+    sbit_value_id y = (form & 8) != 0 ? build_binary(b, "Mul", "n", again,
+                                                     build_unary(b, "Reciprocal", "rec", dev))
+                                      : build_binary(b, "Div", "n", again, dev);
     if ((form & 4) == 0) {
         y = build_binary(b, "Mul", "scaled", y, build_weights(b, "scale", width, 1));
         y = build_binary(b, "Add", "biased", y, build_weights(b, "bias", width, 2));
@@ -1010,11 +1040,15 @@ TEST(an_initial_state_of_zeros_is_left_out)
     const sbit_attr hidden = build_int("hidden_size", 3), axis = build_int("axis", 0);
     build_begin(&b, 17);
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, "5,N,4");
-    const sbit_value_id to = build_node(&b, "Concat", "to", IDS(ints(&b, "one", "1", INTS(1)),
-                             shape_dim(&b, x, 1), ints(&b, "three", "1", INTS(3))), 3, &axis, 1);
+    const sbit_value_id to = build_node(
+        &b, "Concat", "to",
+        IDS(ints(&b, "one", "1", INTS(1)), shape_dim(&b, x, 1), ints(&b, "three", "1", INTS(3))), 3,
+        &axis, 1);
     const sbit_value_id h = build_unary(&b, "ConstantOfShape", "h", to);
-    build_node_outputs(&b, "", "GRU", "gru", IDS(x, build_weights(&b, "w", "1,9,4", 1),
-                       build_weights(&b, "r", "1,9,3", 2), NONE, NONE, h), 6, &hidden, 1, outs, 2);
+    build_node_outputs(&b, "", "GRU", "gru",
+                       IDS(x, build_weights(&b, "w", "1,9,4", 1),
+                           build_weights(&b, "r", "1,9,3", 2), NONE, NONE, h),
+                       6, &hidden, 1, outs, 2);
     build_output(&b, outs[0]);
     becomes(&b, "GRU 1");
 }
@@ -1037,7 +1071,9 @@ TEST(an_if_that_is_decided_is_inlined)
         attrs[i].type = SBIT_ONNX_ATTR_GRAPH;
         CHECK_OK(sbit__graph_new_body(b.graph, &attrs[i].g, &b.error), b.error);
         CHECK_OK(sbit__graph_capture(attrs[i].g, x, &inner, &b.error), b.error);
-        CHECK_OK(sbit__emit(attrs[i].g, none, i == 0 ? "Exp" : "Neg", "inner", &inner, 1, NULL, 0, &out, &b.error), b.error);
+        CHECK_OK(sbit__emit(attrs[i].g, none, i == 0 ? "Exp" : "Neg", "inner", &inner, 1, NULL, 0,
+                            &out, &b.error),
+                 b.error);
         CHECK_OK(sbit_graph_add_output(attrs[i].g, out, &b.error), b.error);
     }
     const sbit_value_id y = build_node(&b, "If", "if", &cond, 1, attrs, 2);
@@ -1068,7 +1104,8 @@ TEST(passes_are_listed_chosen_and_added)
     char text[128];
     const sbit_pass_row user = {"cosh", "Sinh becomes Cosh", false, user_run};
     const sbit_pass_row opt_in = {"opt", "only when named", true, user_run};
-    const char *const wrong[] = {"fold_constant"}, *const skip[] = {"Dead-Code"}, *const only[] = {"opt"};
+    const char *const wrong[] = {"fold_constant"}, *const skip[] = {"Dead-Code"},
+                      *const only[] = {"opt"};
     sbit_simplify_desc desc;
     sbit_simplify_stats stats;
     build_begin(&b, 17);
@@ -1133,9 +1170,11 @@ static sbit_status build_small(sbit_ctx *ctx, sbit_graph **out, sbit_error *erro
     const sbit_value_id shape = build_unary(&b, "Shape", "shape", y);
     const sbit_value_id four = build_binary(&b, "Gather", "g", shape, ints(&b, "at", "1", INTS(0)));
     const sbit_attr axis = build_int("axis", 0);
-    const sbit_value_id to = build_node(&b, "Concat", "to", IDS(four, ints(&b, "c64", "1", INTS(64))), 2, &axis, 1);
+    const sbit_value_id to =
+        build_node(&b, "Concat", "to", IDS(four, ints(&b, "c64", "1", INTS(64))), 2, &axis, 1);
     y = build_binary(&b, "Reshape", "flat", y, to);
-    y = build_binary(&b, "MatMul", "mm", y, build_unary(&b, "Transpose", "t", build_weights(&b, "v", "2,64", 1)));
+    y = build_binary(&b, "MatMul", "mm", y,
+                     build_unary(&b, "Transpose", "t", build_weights(&b, "v", "2,64", 1)));
     build_output(&b, build_binary(&b, "Add", "y", y, build_weights(&b, "bias", "2", 1)));
     *out = b.graph;
     return b.failed ? SBIT_ERR_STATE : SBIT_OK;
@@ -1190,7 +1229,8 @@ TEST(running_out_of_memory_leaves_a_graph_that_computes_the_same)
             if (n == 0) {
                 sbit_ctx *plain = test_ctx();
                 wanted.count = got.count;
-                CHECK_OK(sbit__tensor_copy(plain, &got.tensors[0], &wanted.tensors[0], &error), error);
+                CHECK_OK(sbit__tensor_copy(plain, &got.tensors[0], &wanted.tensors[0], &error),
+                         error);
                 sbit_ctx_destroy(plain);
             }
             CHECK(difference(&wanted, &got) < 1e-5);
@@ -1243,8 +1283,11 @@ TEST(old_models_are_lifted)
             const float two[] = {1.0f, 1.0f, 2.0f, 2.0f};
             sbit_attr scales, mode = text_attr("mode", "nearest");
             const sbit_attr clip[2] = {build_float("min", -0.25f), build_float("max", 0.5f)};
-            const sbit_attr pad[2] = {build_ints("pads", INTS(0, 0, 1, 1, 0, 0, 0, 2), 8), build_float("value", 0.75f)};
-            const sbit_attr slice[3] = {build_ints("starts", INTS(0, 1), 2), build_ints("ends", INTS(2, -1), 2), build_ints("axes", INTS(1, 3), 2)};
+            const sbit_attr pad[2] = {build_ints("pads", INTS(0, 0, 1, 1, 0, 0, 0, 2), 8),
+                                      build_float("value", 0.75f)};
+            const sbit_attr slice[3] = {build_ints("starts", INTS(0, 1), 2),
+                                        build_ints("ends", INTS(2, -1), 2),
+                                        build_ints("axes", INTS(1, 3), 2)};
             const sbit_attr axis = build_int("axis", 1);
             memset(&scales, 0, sizeof scales);
             scales.name = "scales";
@@ -1254,14 +1297,17 @@ TEST(old_models_are_lifted)
             build_begin(&b, from);
             sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,3,4,5");
             const sbit_attr up[2] = {mode, scales};
-            y = from < 9 ? build_node(&b, "Upsample", "up", &y, 1, up, 2)
-                         : build_node(&b, "Upsample", "up", IDS(y, build_constant(&b, "sc", SBIT_F32, "4", two)), 2, &mode, 1);
+            y = from < 9
+                    ? build_node(&b, "Upsample", "up", &y, 1, up, 2)
+                    : build_node(&b, "Upsample", "up",
+                                 IDS(y, build_constant(&b, "sc", SBIT_F32, "4", two)), 2, &mode, 1);
             y = build_node(&b, "Clip", "clip", &y, 1, clip, 2);
             y = build_node(&b, "Pad", "pad", &y, 1, pad, 2);
             y = build_node(&b, "Slice", "slice", &y, 1, slice, 3);
             y = build_unary(&b, "Dropout", "drop", y);
             build_output(&b, build_node(&b, "Softmax", "y", &y, 1, &axis, 1)); /* over 3 axes */
-            lifts(&b, to, "Clip 1 Dropout 1 Flatten 1 Pad 1 Reshape 1 Resize 1 Shape 1 Slice 1 Softmax 1");
+            lifts(&b, to,
+                  "Clip 1 Dropout 1 Flatten 1 Pad 1 Reshape 1 Resize 1 Shape 1 Slice 1 Softmax 1");
         }
     }
 }
@@ -1270,8 +1316,10 @@ TEST(attributes_become_inputs)
 {
     build b;
     sbit_value_id outs[2];
-    const sbit_attr axes = build_ints("axes", INTS(1), 1), k = build_int("k", 2), keep = build_int("keepdims", 0);
-    const sbit_attr split[2] = {build_int("axis", 1), build_ints("split", INTS(1, 3), 2)}, two[2] = {axes, keep};
+    const sbit_attr axes = build_ints("axes", INTS(1), 1), k = build_int("k", 2),
+                    keep = build_int("keepdims", 0);
+    const sbit_attr split[2] = {build_int("axis", 1), build_ints("split", INTS(1, 3), 2)},
+                    two[2] = {axes, keep};
     build_begin(&b, 9);
     sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4,3");
     sbit_value_id y = build_node(&b, "Unsqueeze", "u", &x, 1, &axes, 1);
@@ -1326,7 +1374,8 @@ TEST(what_cannot_be_lifted_is_all_named_and_nothing_is_changed)
     CHECK_CONTAINS(b.error.message, "BatchNormalization 'norm'");
     CHECK_CONTAINS(b.error.message, "Dropout 'drop'");
     CHECK_EQ_I64(sbit_graph_opset(b.graph, ""), 8);
-    CHECK(sbit_node_attr(sbit_graph_node(b.graph, sbit_graph_find_node(b.graph, "clip")), "min") != NULL);
+    CHECK(sbit_node_attr(sbit_graph_node(b.graph, sbit_graph_find_node(b.graph, "clip")), "min") !=
+          NULL);
     CHECK_STR(ops_of(b.graph, text, sizeof text), "BatchNormalization 1 Clip 1 Dropout 1");
     CHECK_STATUS(sbit_graph_lift_opset(b.graph, 99, &b.error), SBIT_ERR_UNSUPPORTED, b.error);
     CHECK_OK(sbit_graph_lift_opset(b.graph, 7, &b.error), b.error); /* never lowered */
@@ -1367,8 +1416,8 @@ static void model_becomes(const char *name, const char *ops, int64_t size, doubl
         CHECK_OK(sbit_graph_clone(graph, &lifted, &error), error);
         const bool ran = run_graph(graph, size, &x);
         CHECK_OK(sbit_simplify(graph, NULL, NULL, &error), error);
-        CHECK_MSG(strcmp(ops_of(graph, text, sizeof text), ops) == 0, "%s became \"%s\", not \"%s\"",
-                  name, text, ops);
+        CHECK_MSG(strcmp(ops_of(graph, text, sizeof text), ops) == 0,
+                  "%s became \"%s\", not \"%s\"", name, text, ops);
         CHECK_OK(sbit_graph_validate(graph, &error), error);
         if (CHECK(run_graph(graph, size, &y) && ran)) {
             CHECK_MSG(difference(&x, &y) <= tolerance, "%s: off by %g", name, difference(&x, &y));
@@ -1388,27 +1437,39 @@ static void model_becomes(const char *name, const char *ops, int64_t size, doubl
 
 TEST(cifar_networks_are_left_with_nothing_but_the_network)
 {
-    model_becomes("cifar10/resnet20", "Add 9 Conv 21 Gemm 1 ReduceMean 1 Relu 19 Reshape 1", 2, 1e-5);
-    model_becomes("cifar10/resnet18w32", "Add 8 Conv 20 Gemm 1 ReduceMean 1 Relu 17 Reshape 1", 2, 1e-5);
+    model_becomes("cifar10/resnet20", "Add 9 Conv 21 Gemm 1 ReduceMean 1 Relu 19 Reshape 1", 2,
+                  1e-5);
+    model_becomes("cifar10/resnet18w32", "Add 8 Conv 20 Gemm 1 ReduceMean 1 Relu 17 Reshape 1", 2,
+                  1e-5);
     model_becomes("cifar10/vggsmall", "Conv 6 Gemm 3 MaxPool 4 Relu 8 Reshape 1", 2, 1e-5);
-    model_becomes("cifar10/mobilenetv2", "Add 10 Clip 35 Conv 52 Gemm 1 ReduceMean 1 Reshape 1", 2, 1e-5);
-    model_becomes("cifar10/mobilenetv3s",
-                  "Add 4 Conv 38 Gemm 2 HardSigmoid 6 HardSwish 13 Mul 6 ReduceMean 7 Relu 12 Reshape 1", 2, 1e-5);
+    model_becomes("cifar10/mobilenetv2", "Add 10 Clip 35 Conv 52 Gemm 1 ReduceMean 1 Reshape 1", 2,
+                  1e-5);
+    model_becomes(
+        "cifar10/mobilenetv3s",
+        "Add 4 Conv 38 Gemm 2 HardSigmoid 6 HardSwish 13 Mul 6 ReduceMean 7 Relu 12 Reshape 1", 2,
+        1e-5);
     model_becomes("cifar10/shufflenetv2",
-                  "Concat 16 Conv 56 Gemm 1 ReduceMean 1 Relu 37 Reshape 33 Split 13 Transpose 16", 2, 1e-5);
-    model_becomes("cifar10/rowlstm", "Gather 1 Gemm 1 LSTM 2 Reshape 1 Squeeze 2 Transpose 3", 2, 1e-5);
-    model_becomes("cifar10/vit_tiny",
-                  "Add 43 Concat 2 Conv 1 Div 6 Erf 6 Expand 1 Gather 1 Gemm 1 LayerNormalization 13 "
-                  "MatMul 36 Mul 18 Reshape 13 Shape 1 Slice 18 Softmax 6 Squeeze 18 Transpose 19", 2, 1e-5);
+                  "Concat 16 Conv 56 Gemm 1 ReduceMean 1 Relu 37 Reshape 33 Split 13 Transpose 16",
+                  2, 1e-5);
+    model_becomes("cifar10/rowlstm", "Gather 1 Gemm 1 LSTM 2 Reshape 1 Squeeze 2 Transpose 3", 2,
+                  1e-5);
+    model_becomes(
+        "cifar10/vit_tiny",
+        "Add 43 Concat 2 Conv 1 Div 6 Erf 6 Expand 1 Gather 1 Gemm 1 LayerNormalization 13 "
+        "MatMul 36 Mul 18 Reshape 13 Shape 1 Slice 18 Softmax 6 Squeeze 18 Transpose 19",
+        2, 1e-5);
 }
 
 TEST(zoo_models_are_simplified)
 {
     model_becomes("zoo/mnist_8", "Conv 2 Gemm 1 MaxPool 2 Relu 2 Reshape 1", 1, 1e-5);
     model_becomes("zoo/super_resolution_10", "Conv 4 Relu 3 Reshape 2 Transpose 1", 1, 1e-5);
-    model_becomes("zoo/ultraface_rfb320",
-                  "Add 3 Concat 5 Conv 52 Div 1 Exp 1 Mul 4 Relu 37 Reshape 8 Slice 4 Softmax 1 Sub 1 "
-                  "Transpose 8", 1, 1e-5);
+    model_becomes(
+        "zoo/ultraface_rfb320",
+        "Add 3 Concat 5 Conv 52 Div 1 Exp 1 Mul 4 Relu 37 Reshape 8 Slice 4 Softmax 1 Sub 1 "
+        "Transpose 8",
+        1, 1e-5);
     model_becomes("zoo/yunet_n_dynamic",
-                  "Add 2 Conv 59 MaxPool 4 Relu 18 Reshape 12 Resize 2 Sigmoid 6 Transpose 12", 64, 1e-5);
+                  "Add 2 Conv 59 MaxPool 4 Relu 18 Reshape 12 Resize 2 Sigmoid 6 Transpose 12", 64,
+                  1e-5);
 }

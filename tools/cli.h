@@ -10,7 +10,7 @@
  * cli_npy.c cli_zip.c cli_image.c    file formats
  * cli_data.c cli_data_pixels.c cli_data_arrays.c cli_data_pb.c    data sets
  * cli_measure.c     accuracy, differences between tensors, ranges of inputs
- * cli_<command>.c   one command each
+ * cli_<command>.c   one command each, or two; cli_report.c: the report of quantize
  *
  * Only the public functions of the library are used. Functions that can fail return 0 or the exit
  * code; the message is printed where the failure is seen.
@@ -67,8 +67,8 @@ const char *cli_nearest(const char *text, const char *const *words, size_t count
 const char *cli_bytes_text(double bytes, char *text, size_t size);
 const char *cli_count_text(double count, char *text, size_t size); /* "41.2 M" */
 
-double cli_seconds(void);        /* a monotonic clock */
-double cli_peak_bytes(void);     /* the largest memory this process had */
+double cli_seconds(void);          /* a monotonic clock */
+double cli_peak_bytes(void);       /* the largest memory this process had */
 int32_t cli_processor_count(void); /* that are online, 1..64 */
 
 const char *cli_base_name(const char *path);
@@ -196,7 +196,7 @@ typedef struct cli_model {
     const char *path;
     sbit_onnx_doc *doc; /* owned by graph */
     sbit_graph *graph;
-    uint64_t file_bytes; /* with external data */
+    uint64_t file_bytes;                  /* with external data */
     sbit_value_id inputs[CLI_MAX_INPUTS]; /* that must be fed */
     size_t input_count;
 } cli_model;
@@ -254,7 +254,7 @@ typedef struct cli_image {
     int64_t height, width, channels;
 } cli_image;
 
-bool cli_image_is_name(const char *name);  /* by its ending; only formats that can be read */
+bool cli_image_is_name(const char *name); /* by its ending; only formats that can be read */
 int cli_image_load(const char *path, int64_t channels, cli_image *out); /* 1 or 3; 0: as it is */
 int cli_image_stat(const char *path, int64_t *height, int64_t *width, int64_t *channels);
 /* Resized until it covers height x width, then cut out of the middle. */
@@ -264,7 +264,7 @@ int cli_image_fit(cli_image *image, int64_t height, int64_t width);
 
 /* Samples first..first+count-1 (after shuffling), ready to be fed. */
 typedef struct cli_batch {
-    int64_t count;    /* of samples that count */
+    int64_t count; /* of samples that count */
     size_t input_count;
     const char *names[CLI_MAX_INPUTS];
     sbit_tensor inputs[CLI_MAX_INPUTS];
@@ -288,8 +288,8 @@ typedef struct cli_source {
 typedef struct cli_prep {
     double scale;
     double mean[CLI_MAX_CHANNELS], std[CLI_MAX_CHANNELS];
-    bool given;   /* some flag was */
-    bool active;  /* values are changed (else they are fed as they are) */
+    bool given;  /* some flag was */
+    bool active; /* values are changed (else they are fed as they are) */
     bool nhwc;
 } cli_prep;
 
@@ -301,17 +301,17 @@ struct cli_data {
     char *path;        /* owned */
     char *labels_path; /* owned; NULL: none given */
     cli_prep prep;
-    int64_t limit;     /* of samples to use; 0: all */
-    int64_t count;     /* of samples used */
-    int64_t *order;    /* NULL: file order */
+    int64_t limit;  /* of samples to use; 0: all */
+    int64_t count;  /* of samples used */
+    int64_t *order; /* NULL: file order */
     bool has_labels, has_outputs;
-    int64_t classes;   /* of the labels found: largest + 1 */
-    int64_t batch;     /* samples per run */
-    bool fixed_batch;  /* the model demands it: the last batch is padded */
+    int64_t classes;  /* of the labels found: largest + 1 */
+    int64_t batch;    /* samples per run */
+    bool fixed_batch; /* the model demands it: the last batch is padded */
     size_t input_count;
     sbit_value_id inputs[CLI_MAX_INPUTS];
     sbit_tensor samples[CLI_MAX_INPUTS]; /* type and shape with batch 1; data NULL */
-    void *state; /* of the source */
+    void *state;                         /* of the source */
 };
 
 /* Checks all that can be checked. `what` names the set: "calibration set". limit 0: all. */
@@ -366,10 +366,10 @@ void cli_range_add(cli_range *range, const sbit_tensor *tensor, int64_t used, in
 
 typedef struct cli_score {
     int64_t samples, top1, top5, classes;
-    double seconds; /* in the executor alone */
-    size_t peak_bytes; /* of activations and scratch memory for one batch */
+    double seconds;        /* in the executor alone */
+    size_t peak_bytes;     /* of activations and scratch memory for one batch */
     int64_t matched, sets; /* of sets with expected outputs */
-    double worst; /* relative error */
+    double worst;          /* relative error */
 } cli_score;
 
 /* The output whose values are the logits: --output or the first. */

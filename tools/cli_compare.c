@@ -33,7 +33,7 @@ typedef struct cli_comparison {
     cli_pair *pairs;
     size_t pair_count;
     uint32_t *slot_a, *slot_b; /* by value: index of the pair + 1 */
-    int64_t slots; /* of the batch that runs */
+    int64_t slots;             /* of the batch that runs */
 } cli_comparison;
 
 /* ---- checks */
@@ -170,8 +170,8 @@ static int cli_find_pairs(cli_comparison *c)
     const uint32_t limit = sbit_graph_value_limit(c->a.graph);
     c->pairs = (cli_pair *)calloc((size_t)limit + 1, sizeof *c->pairs);
     c->slot_a = (uint32_t *)calloc((size_t)limit + 1, sizeof *c->slot_a);
-    c->slot_b = (uint32_t *)calloc((size_t)sbit_graph_value_limit(c->b.graph) + 1,
-                                   sizeof *c->slot_b);
+    c->slot_b =
+        (uint32_t *)calloc((size_t)sbit_graph_value_limit(c->b.graph) + 1, sizeof *c->slot_b);
     if (c->pairs == NULL || c->slot_a == NULL || c->slot_b == NULL) {
         return cli_fail_memory((size_t)limit * sizeof *c->pairs);
     }
@@ -402,8 +402,8 @@ static int cli_compare_models(cli_comparison *c)
 {
     CLI_TRY(cli_model_check_runs(&c->a));
     CLI_TRY(cli_model_check_runs(&c->b));
-    CLI_TRY(cli_data_open(c->args, &c->a, "data set", c->args->data, c->args->limit, false,
-                          &c->data));
+    CLI_TRY(
+        cli_data_open(c->args, &c->a, "data set", c->args->data, c->args->limit, false, &c->data));
     cli_check_stored_prep(&c->data, &c->a);
     cli_check_stored_prep(&c->data, &c->b);
     int code = cli_compare_inputs(c);

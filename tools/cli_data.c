@@ -25,8 +25,9 @@ static int cli_fail_spec(const cli_args *args, const char *spec)
     }
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(spec, ":"), spec);
     const char *near = cli_nearest(kind, words, CLI_COUNT_OF(words));
-    return cli_fail_usage(args->command, "data '%s': the kind is missing or unknown%s%s%s; known: %s",
-                          spec, near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
+    return cli_fail_usage(args->command,
+                          "data '%s': the kind is missing or unknown%s%s%s; known: %s", spec,
+                          near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
                           near != NULL ? ":'?" : "", forms);
 }
 
@@ -170,7 +171,8 @@ int cli_data_set_batch(cli_data *data)
             continue;
         }
         const int64_t fixed = info->type.dims[0].value;
-        if (fixed < 1 || (asked > 0 && asked != fixed) || (data->fixed_batch && fixed != data->batch)) {
+        if (fixed < 1 || (asked > 0 && asked != fixed) ||
+            (data->fixed_batch && fixed != data->batch)) {
             return cli_fail("input '%s' of '%s' has a fixed batch of %lld%s", info->name,
                             data->model->path, (long long)fixed,
                             asked > 0 ? "; leave --batch away" : ", which cannot be fed");
@@ -319,8 +321,8 @@ static int cli_labels_npy(cli_data *data, int64_t count, int64_t *labels)
 {
     sbit_tensor tensor;
     CLI_TRY(cli_npy_load(data->model->ctx, data->labels_path, &tensor));
-    const bool integers = tensor.dtype != SBIT_F32 && tensor.dtype != SBIT_F64 &&
-                          tensor.dtype != SBIT_F16;
+    const bool integers =
+        tensor.dtype != SBIT_F32 && tensor.dtype != SBIT_F64 && tensor.dtype != SBIT_F16;
     int code = CLI_OK;
     if (!integers || tensor.rank != 1 || tensor.dims[0] < count) {
         char text[200];

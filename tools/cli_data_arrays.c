@@ -133,8 +133,7 @@ static int cli_npy_source_open(cli_data *data)
     CLI_TRY(cli_data_only_input(data, "npy:FILE", &type));
     CLI_TRY(cli_npy_open(data->path, &arrays->items[0]));
     arrays->count = 1;
-    snprintf(arrays->items[0].name, sizeof arrays->items[0].name, "%s",
-             cli_base_name(data->path));
+    snprintf(arrays->items[0].name, sizeof arrays->items[0].name, "%s", cli_base_name(data->path));
     return cli_arrays_begin(data, arrays);
 }
 
@@ -209,7 +208,8 @@ static void cli_array_convert(const cli_data *data, const cli_array *array, cons
     for (int64_t i = 0; i < count; i++) {
         const int64_t c = (i / inner) % channels;
         const int64_t at = c < CLI_MAX_CHANNELS ? c : 0; /* more channels: one number for all */
-        out[i] = (float)((cli_tensor_at(&tensor, i) * prep->scale - prep->mean[at]) / prep->std[at]);
+        out[i] =
+            (float)((cli_tensor_at(&tensor, i) * prep->scale - prep->mean[at]) / prep->std[at]);
     }
 }
 
@@ -225,8 +225,8 @@ static int cli_arrays_read(cli_data *data, int64_t sample, int64_t slot, cli_bat
         const bool converts = data->prep.given && array->shape.dtype != SBIT_BOOL;
         const int64_t slots = tensor->rank > 0 ? tensor->dims[0] : 1;
         char *to = (char *)tensor->data + sbit_tensor_bytes(tensor) / (size_t)slots * (size_t)place;
-        CLI_TRY(cli_npy_read(array, (uint64_t)at * bytes, converts ? arrays->raw : (void *)to,
-                             bytes));
+        CLI_TRY(
+            cli_npy_read(array, (uint64_t)at * bytes, converts ? arrays->raw : (void *)to, bytes));
         if (converts) {
             cli_array_convert(data, array, arrays->raw, (float *)(void *)to);
         }
@@ -237,9 +237,7 @@ static int cli_arrays_read(cli_data *data, int64_t sample, int64_t slot, cli_bat
     return CLI_OK;
 }
 
-const cli_source cli_source_npy = {"npy",           "npy:FILE[,labels=FILE]",
-                                   cli_npy_source_open, cli_arrays_read,
-                                   false,           cli_arrays_close};
-const cli_source cli_source_npz = {"npz",           "npz:FILE[,labels=FILE]",
-                                   cli_npz_source_open, cli_arrays_read,
-                                   false,           cli_arrays_close};
+const cli_source cli_source_npy = {
+    "npy", "npy:FILE[,labels=FILE]", cli_npy_source_open, cli_arrays_read, false, cli_arrays_close};
+const cli_source cli_source_npz = {
+    "npz", "npz:FILE[,labels=FILE]", cli_npz_source_open, cli_arrays_read, false, cli_arrays_close};

@@ -124,7 +124,8 @@ static int cli_pb_open(cli_data *data)
         return cli_fail_memory(sizeof *sets);
     }
     if (data->args->batch > 1) {
-        return cli_fail_usage(data->args->command, "--batch: the sets of pb:DIR are run one by one");
+        return cli_fail_usage(data->args->command,
+                              "--batch: the sets of pb:DIR are run one by one");
     }
     CLI_TRY(cli_prep_fill(&data->prep, data->args, 1.0, 1));
     if (data->prep.given || data->args->size[0] > 0) {

@@ -16,11 +16,11 @@ enum {
 };
 
 typedef struct cli_pixels {
-    FILE *file;       /* cifar10 */
-    cli_names names;  /* images */
+    FILE *file;      /* cifar10 */
+    cli_names names; /* images */
     int64_t *labels;
-    int64_t height, width, channels; /* that the model is fed with */
-    bool resizes;     /* pictures of other sizes are made to fit */
+    int64_t height, width, channels;     /* that the model is fed with */
+    bool resizes;                        /* pictures of other sizes are made to fit */
     float values[CLI_MAX_CHANNELS][256]; /* of each byte after preprocessing */
 } cli_pixels;
 
@@ -251,9 +251,9 @@ static int cli_cifar_read(cli_data *data, int64_t sample, int64_t slot, cli_batc
 
 static int cli_images_check(cli_data *data, cli_pixels *pixels)
 {
-    const int64_t used =
-        data->limit > 0 && data->limit < data->count && !data->args->shuffle ? data->limit
-                                                                             : data->count;
+    const int64_t used = data->limit > 0 && data->limit < data->count && !data->args->shuffle
+                             ? data->limit
+                             : data->count;
     for (int64_t i = 0; i < used; i++) {
         int64_t height = 0, width = 0, channels = 0;
         char *path = cli_path_join(data->path, pixels->names.items[i]);
@@ -323,8 +323,8 @@ static int cli_images_read(cli_data *data, int64_t sample, int64_t slot, cli_bat
     return code;
 }
 
-const cli_source cli_source_cifar10 = {"cifar10", "cifar10:FILE", cli_cifar_open, cli_cifar_read,
-                                       false, cli_pixels_close};
+const cli_source cli_source_cifar10 = {"cifar10",      "cifar10:FILE", cli_cifar_open,
+                                       cli_cifar_read, false,          cli_pixels_close};
 const cli_source cli_source_images = {"images",        "images:DIR[,labels=FILE]",
                                       cli_images_open, cli_images_read,
                                       false,           cli_pixels_close};

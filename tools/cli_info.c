@@ -127,11 +127,10 @@ static void cli_show_unsupported(const sbit_unsupported *item, void *user)
 static void cli_print_values(const cli_model *model, const char *title, bool inputs)
 {
     const sbit_graph *graph = model->graph;
-    const size_t count =
-        inputs ? model->input_count : sbit_graph_output_count(graph);
+    const size_t count = inputs ? model->input_count : sbit_graph_output_count(graph);
     for (size_t i = 0; i < count; i++) {
-        const sbit_value_info *info = sbit_graph_value(
-            graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
+        const sbit_value_info *info =
+            sbit_graph_value(graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
         char text[300];
         printf("%-12s %s  %s\n", i == 0 ? title : "", info->name,
                cli_type_text(graph, &info->type, text, sizeof text));
@@ -223,8 +222,8 @@ static void cli_json_values(cli_json *json, const char *key, const cli_model *mo
     const size_t count = inputs ? model->input_count : sbit_graph_output_count(graph);
     cli_json_open(json, key, '[');
     for (size_t i = 0; i < count; i++) {
-        const sbit_value_info *info = sbit_graph_value(
-            graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
+        const sbit_value_info *info =
+            sbit_graph_value(graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
         cli_json_open(json, NULL, '{');
         cli_json_text(json, "name", info->name);
         cli_json_text(json, "dtype", sbit_dtype_name((int32_t)info->type.dtype));

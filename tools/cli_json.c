@@ -30,8 +30,11 @@ static void cli_json_put(cli_json *json, const char *text, size_t size)
 static size_t cli_utf8_size(const unsigned char *text)
 {
     const unsigned char lead = text[0];
-    const size_t size = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 :
-                        lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+    const size_t size = lead < 0x80                   ? 1
+                        : lead >= 0xc2 && lead < 0xe0 ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
     for (size_t i = 1; i < size; i++) {
         if ((text[i] & 0xc0) != 0x80) {
             return 0;
@@ -142,7 +145,9 @@ int cli_json_print(cli_json *json)
     const size_t wanted = json->size;
     const bool written = !failed && fwrite(json->text, 1, json->size, stdout) == json->size;
     cli_json_free(json);
-    return failed ? cli_fail_memory(wanted) : written ? CLI_OK : cli_fail("stdout cannot be written");
+    return failed    ? cli_fail_memory(wanted)
+           : written ? CLI_OK
+                     : cli_fail("stdout cannot be written");
 }
 
 void cli_json_free(cli_json *json)

@@ -81,7 +81,8 @@ void cli_range_add(cli_range *range, const sbit_tensor *tensor, int64_t used, in
         range->max = range->count + i == 0 || value > range->max ? value : range->max;
         range->sum += value;
         range->outside +=
-            range->bounded && (value < range->low - slack || value > range->high + slack) ? 1.0 : 0.0;
+            range->bounded && (value < range->low - slack || value > range->high + slack) ? 1.0
+                                                                                          : 0.0;
     }
     range->count += count;
 }
@@ -238,9 +239,10 @@ static int cli_score_labels(cli_evaluation *e)
         if (logits == NULL) {
             char text[200];
             sbit_tensor_describe(&value->tensor, text, sizeof text);
-            return cli_fail("output '%s' of '%s' is %s; logits [N, classes] are wanted: choose with "
-                            "--output NAME",
-                            cli_output_info(e)->name, e->name, text);
+            return cli_fail(
+                "output '%s' of '%s' is %s; logits [N, classes] are wanted: choose with "
+                "--output NAME",
+                cli_output_info(e)->name, e->name, text);
         }
         if (label >= classes) {
             return cli_fail("label %lld, but output '%s' of '%s' has %lld classes; is it the right "
@@ -303,7 +305,8 @@ static int cli_evaluate_batch(cli_evaluation *e, int64_t first)
     if (first == 0) {
         sbit_session_memory memory;
         sbit_session_memory_of(e->session, &memory);
-        e->score->peak_bytes = memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
+        e->score->peak_bytes =
+            memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
     }
     if (e->data->has_labels) {
         CLI_TRY(cli_score_labels(e));
@@ -320,7 +323,8 @@ static int cli_evaluate_all(cli_evaluation *e)
     CLI_TRY(cli_find_output(e->data->args, e->graph, &e->output));
     const sbit_type *type = &cli_output_info(e)->type;
     const sbit_dim last = type->rank == 2 ? type->dims[1] : type->dims[0];
-    if (e->data->has_labels && type->rank == 2 && last.symbol == 0 && e->data->classes > last.value) {
+    if (e->data->has_labels && type->rank == 2 && last.symbol == 0 &&
+        e->data->classes > last.value) {
         return cli_fail("the labels reach to %lld, but output '%s' of '%s' has %lld classes; is it "
                         "the right data?",
                         (long long)e->data->classes - 1, cli_output_info(e)->name, e->name,

@@ -106,8 +106,9 @@ static int cli_collect_inputs(cli_model *model)
             continue;
         }
         if (model->input_count == CLI_MAX_INPUTS) {
-            return cli_fail("'%s' has more than %d inputs: the tool cannot feed it; use the library",
-                            model->path, CLI_MAX_INPUTS);
+            return cli_fail(
+                "'%s' has more than %d inputs: the tool cannot feed it; use the library",
+                model->path, CLI_MAX_INPUTS);
         }
         model->inputs[model->input_count++] = id;
     }
@@ -195,7 +196,8 @@ int cli_model_check_runs(const cli_model *model)
 
 const char *cli_type_text(const sbit_graph *graph, const sbit_type *type, char *text, size_t size)
 {
-    static const char *const kinds[] = {"", "sequence of ", "optional ", "map", "sparse ", "opaque"};
+    static const char *const kinds[] = {"",    "sequence of ", "optional ",
+                                        "map", "sparse ",      "opaque"};
     const char *kind = (size_t)type->kind < CLI_COUNT_OF(kinds) ? kinds[type->kind] : "";
     size_t at = (size_t)snprintf(text, size, "%s%s%s", kind, sbit_dtype_name((int32_t)type->dtype),
                                  type->rank < 0 ? "[?]" : "[");
@@ -366,32 +368,46 @@ double cli_tensor_at(const sbit_tensor *tensor, int64_t index)
 {
     const char *at = (const char *)tensor->data;
     switch (tensor->dtype) {
-    case SBIT_F32: return (double)((const float *)(const void *)at)[index];
-    case SBIT_F64: return ((const double *)(const void *)at)[index];
-    case SBIT_F16: return (double)sbit_f16_to_f32(((const uint16_t *)(const void *)at)[index]);
-    case SBIT_BF16: return (double)sbit_bf16_to_f32(((const uint16_t *)(const void *)at)[index]);
+    case SBIT_F32:
+        return (double)((const float *)(const void *)at)[index];
+    case SBIT_F64:
+        return ((const double *)(const void *)at)[index];
+    case SBIT_F16:
+        return (double)sbit_f16_to_f32(((const uint16_t *)(const void *)at)[index]);
+    case SBIT_BF16:
+        return (double)sbit_bf16_to_f32(((const uint16_t *)(const void *)at)[index]);
     case SBIT_U8:
-    case SBIT_BOOL: return (double)((const uint8_t *)(const void *)at)[index];
-    case SBIT_I8: return (double)((const int8_t *)(const void *)at)[index];
-    case SBIT_U16: return (double)((const uint16_t *)(const void *)at)[index];
-    case SBIT_I16: return (double)((const int16_t *)(const void *)at)[index];
-    case SBIT_U32: return (double)((const uint32_t *)(const void *)at)[index];
-    case SBIT_I32: return (double)((const int32_t *)(const void *)at)[index];
-    case SBIT_U64: return (double)((const uint64_t *)(const void *)at)[index];
-    case SBIT_I64: return (double)((const int64_t *)(const void *)at)[index];
-    case SBIT_U4: return (double)((((const uint8_t *)at)[index / 2] >> (4 * (index % 2))) & 15);
+    case SBIT_BOOL:
+        return (double)((const uint8_t *)(const void *)at)[index];
+    case SBIT_I8:
+        return (double)((const int8_t *)(const void *)at)[index];
+    case SBIT_U16:
+        return (double)((const uint16_t *)(const void *)at)[index];
+    case SBIT_I16:
+        return (double)((const int16_t *)(const void *)at)[index];
+    case SBIT_U32:
+        return (double)((const uint32_t *)(const void *)at)[index];
+    case SBIT_I32:
+        return (double)((const int32_t *)(const void *)at)[index];
+    case SBIT_U64:
+        return (double)((const uint64_t *)(const void *)at)[index];
+    case SBIT_I64:
+        return (double)((const int64_t *)(const void *)at)[index];
+    case SBIT_U4:
+        return (double)((((const uint8_t *)at)[index / 2] >> (4 * (index % 2))) & 15);
     case SBIT_I4: {
         const int low = (((const uint8_t *)at)[index / 2] >> (4 * (index % 2))) & 15;
         return (double)(low >= 8 ? low - 16 : low);
     }
-    default: return 0.0;
+    default:
+        return 0.0;
     }
 }
 
 bool cli_dtype_is_number(sbit_dtype dtype)
 {
-    return (dtype >= SBIT_F32 && dtype <= SBIT_U64 && dtype != SBIT_STRING) ||
-           dtype == SBIT_BF16 || dtype == SBIT_U4 || dtype == SBIT_I4;
+    return (dtype >= SBIT_F32 && dtype <= SBIT_U64 && dtype != SBIT_STRING) || dtype == SBIT_BF16 ||
+           dtype == SBIT_U4 || dtype == SBIT_I4;
 }
 
 static void cli_store_int(void *at, size_t bytes, uint32_t value)

@@ -70,7 +70,8 @@ static int cli_npy_descr(cli_array *array, const char *header)
 {
     const char *at = cli_npy_find(header, "'descr'");
     if (at == NULL || *at != '\'' || strchr(at + 1, '\'') == NULL) {
-        return cli_fail("'%s': arrays of records cannot be read; save one plain array", array->path);
+        return cli_fail("'%s': arrays of records cannot be read; save one plain array",
+                        array->path);
     }
     const uint16_t probe = 1;
     const bool big_host = *(const unsigned char *)&probe == 0;
@@ -221,18 +222,28 @@ static bool cli_npy_write_header(FILE *file, const char *descr, const sbit_tenso
     for (int32_t i = 0; i < tensor->rank; i++) {
         const size_t at = strlen(dims);
         snprintf(dims + at, sizeof dims - at, "%lld%s", (long long)tensor->dims[i],
-                 i + 1 < tensor->rank ? ", " : tensor->rank == 1 ? "," : "");
+                 i + 1 < tensor->rank ? ", "
+                 : tensor->rank == 1  ? ","
+                                      : "");
     }
     const uint16_t probe = 1;
     const char order = descr[1] == '1' ? '|' : *(const unsigned char *)&probe == 1 ? '<' : '>';
-    int size = snprintf(header, sizeof header - 64,
-                        "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }", order, descr,
-                        dims);
+    int size =
+        snprintf(header, sizeof header - 64,
+                 "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }", order, descr, dims);
     while ((10 + size + 1) % 64 != 0) { /* elements begin at a multiple of 64 */
         header[size++] = ' ';
     }
     header[size++] = '\n';
-    const unsigned char head[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)(size & 255),
+    const unsigned char head[10] = {0x93,
+                                    'N',
+                                    'U',
+                                    'M',
+                                    'P',
+                                    'Y',
+                                    1,
+                                    0,
+                                    (unsigned char)(size & 255),
                                     (unsigned char)(size >> 8)};
     return fwrite(head, 1, sizeof head, file) == sizeof head &&
            fwrite(header, 1, (size_t)size, file) == (size_t)size;

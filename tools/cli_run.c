@@ -174,7 +174,8 @@ static void cli_value_text(const sbit_value *value, char *text, size_t size)
     if (value->kind == SBIT_KIND_TENSOR) {
         sbit_tensor_describe(&value->tensor, text, size);
     } else {
-        snprintf(text, size, "%s of %lld", value->kind == SBIT_KIND_SEQUENCE ? "sequence" : "optional",
+        snprintf(text, size, "%s of %lld",
+                 value->kind == SBIT_KIND_SEQUENCE ? "sequence" : "optional",
                  (long long)value->item_count);
     }
 }
@@ -229,7 +230,8 @@ static void cli_json_output(cli_json *json, const char *name, const sbit_value *
     if (s.numbers) {
         const int64_t count = sbit_tensor_count(tensor);
         cli_json_number(json, "min", s.range.min);
-        cli_json_number(json, "mean", s.range.count > 0 ? s.range.sum / (double)s.range.count : 0.0);
+        cli_json_number(json, "mean",
+                        s.range.count > 0 ? s.range.sum / (double)s.range.count : 0.0);
         cli_json_number(json, "max", s.range.max);
         cli_json_int(json, "nan", s.nan);
         cli_json_open(json, "first", '[');
@@ -294,8 +296,8 @@ static int cli_run_table(const cli_args *args, const cli_feed *feed, const sbit_
     }
     CLI_TRY(cli_table_print(&table, stdout));
     printf("%.3f ms, %d thread%s%s%s\n", 1000.0 * seconds, (int)sbit_ctx_threads(feed->model.ctx),
-           sbit_ctx_threads(feed->model.ctx) > 1 ? "s" : "", args->out != NULL ? "; written to " : "",
-           args->out != NULL ? args->out : "");
+           sbit_ctx_threads(feed->model.ctx) > 1 ? "s" : "",
+           args->out != NULL ? "; written to " : "", args->out != NULL ? args->out : "");
     return CLI_OK;
 }
 
@@ -367,8 +369,7 @@ static int cli_bench_measure(const cli_args *args, cli_feed *feed, sbit_session 
         }
     }
     total = 0.0;
-    while (out->count < most &&
-           (args->iters > 0 || out->count < CLI_BENCH_MIN || total < 2.0)) {
+    while (out->count < most && (args->iters > 0 || out->count < CLI_BENCH_MIN || total < 2.0)) {
         cli_progress("bench", out->count, most);
         CLI_TRY(cli_feed_run(feed, session, &seconds));
         out->times[out->count++] = seconds;
@@ -377,8 +378,8 @@ static int cli_bench_measure(const cli_args *args, cli_feed *feed, sbit_session 
     cli_progress("bench", most, most);
     qsort(out->times, (size_t)out->count, sizeof *out->times, cli_double_order);
     const int64_t half = out->count / 2;
-    out->median = out->count % 2 == 1 ? out->times[half]
-                                      : (out->times[half - 1] + out->times[half]) / 2.0;
+    out->median =
+        out->count % 2 == 1 ? out->times[half] : (out->times[half - 1] + out->times[half]) / 2.0;
     out->mean = total / (double)out->count;
     return CLI_OK;
 }
@@ -466,9 +467,9 @@ static int cli_profile_table(const cli_feed *feed, const cli_profile *profile)
         cli_table_cell(&table, "%s", node->op_type);
         cli_table_cell(&table, "%.4f", ns / 1e6);
         cli_table_cell(&table, "%.1f %%", profile->total > 0.0 ? 100.0 * ns / profile->total : 0.0);
-        cli_table_cell(&table, "%s",
-                       cli_count_text((double)sbit_graph_node_macs(graph, at->node), text,
-                                      sizeof text));
+        cli_table_cell(
+            &table, "%s",
+            cli_count_text((double)sbit_graph_node_macs(graph, at->node), text, sizeof text));
         cli_table_cell(&table, "%s",
                        fused ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into)) : "");
     }
@@ -540,10 +541,11 @@ static int cli_bench_show(const cli_args *args, const cli_feed *feed, const cli_
     }
     printf("%-10s %.3f ms median, %.3f ms min, %.3f ms mean of %lld runs\n", "time",
            1000.0 * r->median, 1000.0 * r->times[0], 1000.0 * r->mean, (long long)r->count);
-    printf("%-10s %s MACs, %.1f GFLOP/s\n", "work", cli_count_text((double)r->macs, macs, sizeof macs),
-           2e-9 * (double)r->macs / r->median);
+    printf("%-10s %s MACs, %.1f GFLOP/s\n", "work",
+           cli_count_text((double)r->macs, macs, sizeof macs), 2e-9 * (double)r->macs / r->median);
     printf("%-10s %s, %d thread%s\n", "machine", sbit_isa_name(sbit_ctx_isa(feed->model.ctx)),
-           (int)sbit_ctx_threads(feed->model.ctx), sbit_ctx_threads(feed->model.ctx) > 1 ? "s" : "");
+           (int)sbit_ctx_threads(feed->model.ctx),
+           sbit_ctx_threads(feed->model.ctx) > 1 ? "s" : "");
     printf("%-10s %s for activations\n", "memory",
            cli_bytes_text((double)r->memory_bytes, bytes, sizeof bytes));
     return CLI_OK;

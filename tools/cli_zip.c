@@ -115,8 +115,8 @@ static bool cli_inflate_stored(cli_bits *bits, cli_window *out)
 static bool cli_inflate_match(cli_bits *bits, uint32_t symbol, const cli_huffman *distances,
                               cli_window *out)
 {
-    static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10,  11,  13,
-                                             15, 17, 19, 23, 27, 31, 35, 43,  51,  59,
+    static const uint16_t length_base[29] = {3,  4,  5,  6,   7,   8,   9,   10,  11, 13,
+                                             15, 17, 19, 23,  27,  31,  35,  43,  51, 59,
                                              67, 83, 99, 115, 131, 163, 195, 227, 258};
     if (symbol > 285) {
         return false;

@@ -30,18 +30,21 @@ static const cli_command cli_commands[] = {
      "Runs the model on every sample and counts how often the label has the highest logit (top-1)\n"
      "or one of the five highest (top-5). With pb:DIR the outputs are compared with the stored\n"
      "ones instead: the check fails above a relative error of 0.001.",
-     "sparsebit eval model.onnx --data cifar10:test.bin --mean 0.49,0.48,0.45 --std 0.25,0.24,0.26\n"
+     "sparsebit eval model.onnx --data cifar10:test.bin --mean 0.49,0.48,0.45 --std "
+     "0.25,0.24,0.26\n"
      "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
-     "--config --target --set --data --calib --batch --shuffle --seed --out --eval --limit --output "
+     "--config --target --set --data --calib --batch --shuffle --seed --out --eval --limit "
+     "--output "
      "--threads --json" CLI_PREP,
      "--data --out",
      "Simplifies the model, feeds the calibration data to the observers, computes scales and zero\n"
      "points, and writes an ONNX model with QuantizeLinear and DequantizeLinear nodes.\n"
      "--limit is for --eval.",
      "sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
-     "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o int8.onnx\n"
+     "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o "
+     "int8.onnx\n"
      "sparsebit quantize model.onnx --set A.OBSERVER.TYPE=mse --data npy:x.npy -o int8.onnx",
      cli_quantize},
     {"compare", "A B", "how much model B differs from model A",
@@ -53,9 +56,8 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
-    {"bench", "MODEL", "how long one run takes",
-     "--shape --threads --iters --profile --isa --json", "",
-     "Runs the model on random numbers and shows the median, smallest and mean time.",
+    {"bench", "MODEL", "how long one run takes", "--shape --threads --iters --profile --isa --json",
+     "", "Runs the model on random numbers and shows the median, smallest and mean time.",
      "sparsebit bench model.onnx --shape input=1x3x224x224\n"
      "sparsebit bench model.onnx --profile --threads 2",
      cli_bench},
@@ -64,8 +66,8 @@ static const cli_command cli_commands[] = {
      "sparsebit graph model.onnx >model.mmd\n"
      "sparsebit graph model.onnx --format dot | dot -Tsvg -o model.svg",
      cli_graph},
-    {"help", "COMMAND", "explain a command", "", "",
-     "Shows the options and examples of a command.", "sparsebit help quantize", cli_help},
+    {"help", "COMMAND", "explain a command", "", "", "Shows the options and examples of a command.",
+     "sparsebit help quantize", cli_help},
 };
 
 const cli_command *cli_command_at(size_t index)
@@ -104,7 +106,8 @@ static void cli_help_all(FILE *to)
         fprintf(to, "  %-10s %-8s %s\n", cli_commands[i].name, cli_commands[i].operands,
                 cli_commands[i].summary);
     }
-    fputs("\n'sparsebit help COMMAND' shows options and examples; 'sparsebit --version' the version.\n"
+    fputs("\n'sparsebit help COMMAND' shows options and examples; 'sparsebit --version' the "
+          "version.\n"
           "Exit codes: 0 done, 1 bad input or a failed check, 2 wrong usage.\n"
           "\nExamples\n"
           "  sparsebit info model.onnx\n"

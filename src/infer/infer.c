@@ -288,6 +288,21 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
     return child.results != NULL ? sbit__infer_report(&child, writable, error) : SBIT_OK;
 }
 
+/* A body that does not fit the shapes at hand keeps its types: a branch that is never taken. */
+static sbit_status sbit__infer_other_body(const sbit_op_call *call, const sbit_graph *body,
+                                          sbit_error *error)
+{
+    sbit_error unfit;
+    const sbit_status status = sbit__infer_body(call, body, NULL, NULL, &unfit);
+    if (status == SBIT_OK || status == SBIT_ERR_SHAPE) {
+        return SBIT_OK;
+    }
+    if (error != NULL) {
+        *error = unfit;
+    }
+    return status;
+}
+
 /* Bodies that the row did not ask about still get types, from their declared inputs. */
 static sbit_status sbit__infer_other_bodies(const sbit_op_call *call, sbit_error *error)
 {
@@ -298,10 +313,10 @@ static sbit_status sbit__infer_other_bodies(const sbit_op_call *call, sbit_error
             continue;
         }
         if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-            SBIT__TRY(sbit__infer_body(call, attr->g, NULL, NULL, error));
+            SBIT__TRY(sbit__infer_other_body(call, attr->g, error));
         }
         for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-            SBIT__TRY(sbit__infer_body(call, attr->graphs[k], NULL, NULL, error));
+            SBIT__TRY(sbit__infer_other_body(call, attr->graphs[k], error));
         }
     }
     return SBIT_OK;

@@ -6,6 +6,7 @@
 #include "conv_private.h"
 
 enum {
+    SBIT__CONV_DEPTHWISE_CHANNELS = 4,
     SBIT__CONV_DIRECT_CHANNELS = 2, /* out of a group, at most, for the row form */
     SBIT__CONV_DIRECT_ROWS = 1024,  /* rows that an output row depends on, at most */
     SBIT__CONV_WORTH_A_THREAD = 64 * 1024 /* multiplications */
@@ -27,9 +28,12 @@ static sbit__conv_algorithm sbit__conv_choose(const sbit__conv_shape *s)
 {
     const int64_t in_group = s->in_channels / s->groups, out_group = s->out_channels / s->groups;
     const int64_t rows = in_group * s->kernel[0] * s->kernel[1];
+    if (in_group == 1 && s->kernel[0] == 1 && out_group <= SBIT__CONV_DEPTHWISE_CHANNELS) {
+        return SBIT__CONV_DEPTHWISE;
+    }
     if (s->groups > 1 && out_group <= SBIT__CONV_DIRECT_CHANNELS &&
         rows <= SBIT__CONV_DIRECT_ROWS) {
-        return in_group == 1 && s->kernel[0] == 1 ? SBIT__CONV_DEPTHWISE : SBIT__CONV_DIRECT;
+        return SBIT__CONV_DIRECT;
     }
     return sbit__conv_is_pointwise(s) ? SBIT__CONV_POINTWISE : SBIT__CONV_IM2COL;
 }
@@ -63,7 +67,11 @@ static void sbit__conv_job_init(sbit__conv_job *job, const sbit_ctx *ctx, const 
     job->rows = job->in_group * s->kernel[0] * s->kernel[1];
     job->k = job->in_group * job->taps;
     job->panels = sbit__div_up(job->out_group, job->kernels->tile_m);
-    if (sbit__conv_by_rows(job->algorithm)) {
+    if (job->algorithm == SBIT__CONV_DEPTHWISE) {
+        sbit__conv_plan_depthwise(job);
+        return;
+    }
+    if (job->algorithm == SBIT__CONV_DIRECT) {
         sbit__conv_plan_rows(job);
         return;
     }
@@ -122,7 +130,10 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
         return;
     }
     sbit__range_fn range = sbit__conv_matrix_range;
-    if (sbit__conv_by_rows(conv->algorithm)) {
+    if (conv->algorithm == SBIT__CONV_DEPTHWISE) {
+        sbit__conv_share_depthwise(&job);
+        range = sbit__conv_depthwise_range;
+    } else if (conv->algorithm == SBIT__CONV_DIRECT) {
         range = sbit__conv_rows_range;
     } else if (job.patch.used) {
         sbit__conv_share_patch(&job);

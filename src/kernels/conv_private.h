@@ -77,12 +77,15 @@ typedef struct sbit__conv_job {
 
 SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads);
 SBIT__FN void sbit__conv_plan_patch(sbit__conv_job *job, int64_t threads);
+SBIT__FN void sbit__conv_plan_depthwise(sbit__conv_job *job);
 SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job);
 /* Fills what all workers read, before a run. */
 SBIT__FN void sbit__conv_share_matrix(const sbit__conv_job *job);
 SBIT__FN void sbit__conv_share_patch(const sbit__conv_job *job);
+SBIT__FN void sbit__conv_share_depthwise(const sbit__conv_job *job);
 SBIT__FN void sbit__conv_matrix_range(void *job, int64_t begin, int64_t end, int32_t worker);
 SBIT__FN void sbit__conv_patch_range(void *job, int64_t begin, int64_t end, int32_t worker);
+SBIT__FN void sbit__conv_depthwise_range(void *job, int64_t begin, int64_t end, int32_t worker);
 SBIT__FN void sbit__conv_rows_range(void *job, int64_t begin, int64_t end, int32_t worker);
 
 /* How often the weights are cut for the threads when there are few blocks. */

@@ -1,17 +1,86 @@
-/* conv_rows.c: convolution row by row. >>conv_rows
+/* conv_rows.c: convolution with few output channels in a group. >>conv_rows
  *
- * Called by: conv.c. Calls: the depthwise row kernel.
- * An output row is computed from the rows it depends on (kernel rows of all channels of its
- * group), taken from a strip of the input that was copied with its padding. Rows that are too
- * narrow for vectors are computed together: the strip is read as one long row and what lies between
- * two rows is thrown away.
+ * Called by: conv.c. Calls: the depthwise kernels.
+ * DEPTHWISE leaves all to its kernel. DIRECT computes each output row from the rows it depends on,
+ * the kernel rows of all channels of its group, taken from a strip of the input that was copied
+ * with its padding. Rows too narrow for vectors are computed together: the strip is read as one
+ * long row and what lies between two rows is thrown away.
  */
 #include "conv_private.h"
 
 enum {
-    SBIT__CONV_NARROW = 16 /* rows below are computed together */
+    SBIT__CONV_DEPTHWISE_STRIP = 64 * 1024, /* input numbers */
+    SBIT__CONV_NARROW = 16                  /* rows below are computed together */
 };
 
+/* >>depthwise */
+
+/* Strips of a plane keep the pages of an image few, and give threads more to share. */
+SBIT__FN void sbit__conv_plan_depthwise(sbit__conv_job *job)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t fit = SBIT__CONV_DEPTHWISE_STRIP / (sbit__larger(s->in[2], 1) * s->stride[1]);
+    job->by_rows.strip = sbit__larger(sbit__smaller(sbit__larger(fit, 32), s->out[1]), 1);
+    job->by_rows.strips = sbit__div_up(s->out[1], job->by_rows.strip);
+    job->shared_bytes = sbit__cache_lines(s->in[2]); /* a row of zeros */
+    job->units = s->batch * s->out_channels * s->out[0] * job->by_rows.strips;
+}
+
+SBIT__FN void sbit__conv_share_depthwise(const sbit__conv_job *job)
+{
+    memset(job->scratch, 0, job->shared_bytes);
+}
+
+static sbit__depthwise sbit__conv_depthwise_of(const sbit__conv_job *job)
+{
+    const sbit__conv_shape *s = &job->s;
+    sbit__depthwise d;
+    d.in_h = s->in[1];
+    d.in_w = s->in[2];
+    d.out_w = s->out[2];
+    d.kh = s->kernel[1];
+    d.kw = s->kernel[2];
+    d.stride_h = s->stride[1];
+    d.stride_w = s->stride[2];
+    d.dilation_h = s->dilation[1];
+    d.dilation_w = s->dilation[2];
+    d.pad_h = s->pad_begin[1];
+    d.pad_w = s->pad_begin[2];
+    d.zeros = (const float *)(const void *)job->scratch;
+    return d;
+}
+
+SBIT__FN void sbit__conv_depthwise_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_job *job = (const sbit__conv_job *)task;
+    const sbit__conv_shape *s = &job->s;
+    const sbit__depthwise d = sbit__conv_depthwise_of(job);
+    (void)worker;
+    for (int64_t index = begin; index < end; index++) {
+        const int64_t row0 = index % job->by_rows.strips * job->by_rows.strip;
+        const int64_t row1 = sbit__smaller(row0 + job->by_rows.strip, s->out[1]);
+        const int64_t plane = index / job->by_rows.strips; /* of the output */
+        const int64_t channel = plane / s->out[0] % s->out_channels;
+        const int64_t image = plane / s->out[0] / s->out_channels;
+        const int64_t in_channel = image * s->in_channels + channel / job->out_group;
+        const int64_t z = plane % s->out[0] * s->stride[0] - s->pad_begin[0];
+        sbit__epilogue ep;
+        memset(&ep, 0, sizeof(ep));
+        if (job->epilogue != NULL) {
+            ep = *job->epilogue;
+            ep.residual = ep.residual != NULL ? ep.residual + plane * s->out[1] * s->out[2] : NULL;
+        }
+        sbit__depthwise here = d;
+        here.in_h = z >= 0 && z < s->in[0] ? d.in_h : 0; /* a plane of padding */
+        job->kernels->f32_depthwise_plane(
+            &here, row0, row1,
+            job->x + in_channel * job->in_pixels + (here.in_h > 0 ? z * s->in[1] * s->in[2] : 0),
+            job->packed + channel * job->k, job->bias != NULL ? job->bias[channel] : 0.0f,
+            job->y + plane * s->out[1] * s->out[2], &ep);
+    }
+}
+
+/* >>rows */
 SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job)
 {
     const sbit__conv_shape *s = &job->s;
@@ -25,7 +94,8 @@ SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job)
     job->by_rows.strips = sbit__div_up(s->out[1], job->by_rows.strip);
     job->by_rows.pad_rows = (job->by_rows.strip - 1) * s->stride[1] + reach;
     job->by_rows.strip_bytes =
-        sbit__cache_lines(job->in_group * s->kernel[0] * job->by_rows.pad_rows * job->by_rows.pad_width);
+        sbit__cache_lines(job->in_group * s->kernel[0] * job->by_rows.pad_rows *
+                          job->by_rows.pad_width);
     job->by_rows.narrow_bytes = sbit__cache_lines(job->by_rows.strip * job->by_rows.pad_width);
     const int64_t pointer_bytes = job->rows * (int64_t)sizeof(const float *);
     job->worker_bytes = job->by_rows.strip_bytes + job->by_rows.narrow_bytes +

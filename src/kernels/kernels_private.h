@@ -64,6 +64,12 @@ typedef enum sbit__binary {
     SBIT__BINARY_COUNT
 } sbit__binary;
 
+typedef struct sbit__depthwise {
+    int64_t in_h, in_w, out_w, kh, kw;
+    int64_t stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w; /* padding before */
+    const float *zeros;                                               /* in_w of them */
+} sbit__depthwise;
+
 /* >>table: X(return type, name, parameters). A new kernel is one line here, a __ref, variants. */
 #define SBIT__KERNEL_LIST(X)                                                                       \
     /* c[m][n] (+)= a-panel * b: `a` packed [k][tile_m], b rows at stride ldb, m <= tile_m,       \
@@ -97,6 +103,10 @@ typedef enum sbit__binary {
       (int64_t out_w, int64_t kh, int64_t kw, int64_t stride_w, int64_t dilation_w,                \
        const float *const *rows, const float *weights, float bias, float *y,                       \
        const sbit__epilogue *ep))                                                                  \
+    /* rows row0..row1 of a depthwise convolution of one plane: x[in_h][in_w], y[.][out_w] */        \
+    X(void, f32_depthwise_plane,                                                                   \
+      (const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights, \
+       float bias, float *y, const sbit__epilogue *ep))                                            \
     /* true division, round half to even, + zero_point, saturate to qmin..qmax; NaN gives zp */    \
     X(void, f32_quantize_u8,                                                                       \
       (int64_t n, const float *x, float scale, int32_t zero_point, int32_t qmin, int32_t qmax,     \

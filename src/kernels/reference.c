@@ -213,6 +213,34 @@ SBIT__FN void sbit__f32_depthwise_row__ref(int64_t out_w, int64_t kh, int64_t kw
     }
 }
 
+static float sbit__ref_depthwise(const sbit__depthwise *d, int64_t row, int64_t column,
+                                 const float *x, const float *weights, float bias)
+{
+    float sum = bias;
+    for (int64_t i = 0; i < d->kh * d->kw; i++) {
+        const int64_t iy = row * d->stride_h - d->pad_h + i / d->kw * d->dilation_h;
+        const int64_t ix = column * d->stride_w - d->pad_w + i % d->kw * d->dilation_w;
+        if (iy >= 0 && iy < d->in_h && ix >= 0 && ix < d->in_w) {
+            sum += weights[i] * x[iy * d->in_w + ix];
+        }
+    }
+    return sum;
+}
+
+SBIT__FN void sbit__f32_depthwise_plane__ref(const sbit__depthwise *d, int64_t row0, int64_t row1,
+                                             const float *x, const float *weights, float bias,
+                                             float *y, const sbit__epilogue *ep)
+{
+    for (int64_t i = row0 * d->out_w; i < row1 * d->out_w; i++) {
+        float sum = sbit__ref_depthwise(d, i / d->out_w, i % d->out_w, x, weights, bias);
+        if (ep != NULL) {
+            sum += ep->residual != NULL ? ep->residual[i] : 0.0f;
+            sum = sbit__ref_activate(sum, ep);
+        }
+        y[i] = sum;
+    }
+}
+
 /* >>elementwise */
 SBIT__FN void sbit__f32_unary__ref(sbit__unary op, int64_t n, const float *x, float *y)
 {

@@ -1038,6 +1038,198 @@ SBIT__V4_FN void SBIT__128(f32_depthwise_row)(int64_t out_w, int64_t kh, int64_t
     }
 }
 
+/* >>depthwise plane: blocks of 4 columns */
+typedef struct sbit__plane4 {
+    const sbit__depthwise *d;
+    const float *x, *weights, *residual;
+    sbit__v4 bias, lo, hi;
+    float *y;
+    int64_t column, n; /* the block's first output column; how many are stored */
+    bool edge;         /* some of its taps lie left or right of the image */
+} sbit__plane4;
+
+/* Columns at, at + stride ... of a line, zeros outside of the image. */
+SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at,
+                                   int64_t stride, bool edge)
+{
+    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
+    const float *from = line + at;
+    if (!edge || (at >= 0 && 3 * stride < end)) {
+        return sbit__v4_tap(from, stride);
+    }
+    float lanes[4];
+    for (int64_t i = 0; i < 4; i++) {
+        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+    }
+    return sbit__v4_load(lanes);
+}
+
+/* Row iy of the image, or zeros. */
+SBIT__V4 const float *sbit__plane4_line(const sbit__plane4 *p, int64_t iy)
+{
+    return iy >= 0 && iy < p->d->in_h ? p->x + iy * p->d->in_w : p->d->zeros;
+}
+
+SBIT__V4 void sbit__plane4_put(const sbit__plane4 *p, int64_t row, sbit__v4 v)
+{
+    const int64_t at = row * p->d->out_w + p->column;
+    if (p->residual != NULL) {
+        v = sbit__v4_add(v, sbit__v4_load_part(p->residual + at, p->n));
+    }
+    sbit__v4_store_part(p->y + at, p->n, sbit__v4_clamp(v, p->lo, p->hi));
+}
+
+/* 3 x 3 without strides, `count` <= 4 output rows from `row` on: each of six input rows is loaded
+ * once and used for up to three outputs. */
+#define SBIT__PLANE4_ADD(o, i)                                                                        s##o = sbit__v4_madd(w##i##0, a, s##o);                                                         s##o = sbit__v4_madd(w##i##1, b, s##o);                                                         s##o = sbit__v4_madd(w##i##2, c, s##o)
+#define SBIT__PLANE4_LOAD(r)                                                                          a = sbit__plane4_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane4_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane4_tap(p, lines[r], at + 2, 1, edge)
+
+SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, const float *const lines[6], int64_t row,
+                            int64_t count, bool edge)
+{
+    const float *w = p->weights;
+    const int64_t at = p->column - p->d->pad_w;
+    const sbit__v4 w00 = sbit__v4_set(w[0]), w01 = sbit__v4_set(w[1]), w02 = sbit__v4_set(w[2]);
+    const sbit__v4 w10 = sbit__v4_set(w[3]), w11 = sbit__v4_set(w[4]), w12 = sbit__v4_set(w[5]);
+    const sbit__v4 w20 = sbit__v4_set(w[6]), w21 = sbit__v4_set(w[7]), w22 = sbit__v4_set(w[8]);
+    sbit__v4 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
+    SBIT__PLANE4_LOAD(0);
+    SBIT__PLANE4_ADD(0, 0);
+    SBIT__PLANE4_LOAD(1);
+    SBIT__PLANE4_ADD(0, 1);
+    SBIT__PLANE4_ADD(1, 0);
+    SBIT__PLANE4_LOAD(2);
+    SBIT__PLANE4_ADD(0, 2);
+    SBIT__PLANE4_ADD(1, 1);
+    SBIT__PLANE4_ADD(2, 0);
+    SBIT__PLANE4_LOAD(3);
+    SBIT__PLANE4_ADD(1, 2);
+    SBIT__PLANE4_ADD(2, 1);
+    SBIT__PLANE4_ADD(3, 0);
+    SBIT__PLANE4_LOAD(4);
+    SBIT__PLANE4_ADD(2, 2);
+    SBIT__PLANE4_ADD(3, 1);
+    SBIT__PLANE4_LOAD(5);
+    SBIT__PLANE4_ADD(3, 2);
+    sbit__plane4_put(p, row, s0);
+    if (count > 1) {
+        sbit__plane4_put(p, row + 1, s1);
+    }
+    if (count > 2) {
+        sbit__plane4_put(p, row + 2, s2);
+    }
+    if (count > 3) {
+        sbit__plane4_put(p, row + 3, s3);
+    }
+}
+#undef SBIT__PLANE4_ADD
+#undef SBIT__PLANE4_LOAD
+
+/* The block at `column`: where it is, and whether its taps need care. */
+SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
+{
+    const sbit__depthwise *d = p->d;
+    const int64_t at = column * d->stride_w - d->pad_w;
+    const int64_t reach = (d->kw - 1) * d->dilation_w + 3 * d->stride_w;
+    p->column = column;
+    p->n = sbit__smaller(d->out_w - column, 4);
+    p->edge = at < 0 || at + reach >= d->in_w;
+}
+
+SBIT__V4 void sbit__plane4_3x3_all(sbit__plane4 *p, int64_t row0, int64_t row1)
+{
+    for (int64_t row = row0; row < row1; row += 4) {
+        const int64_t count = sbit__smaller(row1 - row, 4);
+        const float *lines[6];
+        for (int64_t i = 0; i < 6; i++) {
+            lines[i] = sbit__plane4_line(p, i < count + 2 ? row + i - p->d->pad_h : -1);
+        }
+        for (int64_t column = 0; column < p->d->out_w; column += 4) {
+            sbit__plane4_move(p, column);
+            if (p->edge) {
+                sbit__plane4_3x3(p, lines, row, count, true);
+            } else {
+                sbit__plane4_3x3(p, lines, row, count, false);
+            }
+        }
+    }
+}
+
+/* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
+#define SBIT__PLANE4_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane4_line(p, r < count ? iy + (r) * d->stride_h : -1)
+#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE4_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane4_put(p, row + (r), s##r);                                                 }
+#define SBIT__PLANE4_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+
+SBIT__V4 void sbit__plane4_rows(const sbit__plane4 *p, int64_t row, int64_t count, int64_t stride,
+                             bool edge)
+{
+    const sbit__depthwise *d = p->d;
+    const float *w = p->weights;
+    const int64_t step = d->stride_h * d->in_w;
+    sbit__v4 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+    int64_t iy = row * d->stride_h - d->pad_h;
+    for (int64_t i = 0; i < d->kh; i++, iy += d->dilation_h) {
+        const bool inside = count == 8 && iy >= 0 && iy + 7 * d->stride_h < d->in_h;
+        const float *x = sbit__plane4_line(p, iy);
+        SBIT__PLANE4_8(SBIT__PLANE4_LINE);
+        int64_t at = p->column * stride - d->pad_w;
+        for (int64_t j = 0; j < d->kw; j++, w++, at += d->dilation_w) {
+            const sbit__v4 v = sbit__v4_set(*w);
+            SBIT__PLANE4_8(SBIT__PLANE4_TAP);
+        }
+    }
+    SBIT__PLANE4_8(SBIT__PLANE4_PUT);
+}
+#undef SBIT__PLANE4_LINE
+#undef SBIT__PLANE4_TAP
+#undef SBIT__PLANE4_PUT
+#undef SBIT__PLANE4_8
+
+SBIT__V4 void sbit__plane4_all(sbit__plane4 *p, int64_t row0, int64_t row1, int64_t stride)
+{
+    for (int64_t row = row0; row < row1; row += 8) {
+        for (int64_t column = 0; column < p->d->out_w; column += 4) {
+            sbit__plane4_move(p, column);
+            if (p->edge) {
+                sbit__plane4_rows(p, row, sbit__smaller(row1 - row, 8), stride, true);
+            } else {
+                sbit__plane4_rows(p, row, sbit__smaller(row1 - row, 8), stride, false);
+            }
+        }
+    }
+}
+
+SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(
+    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
+    float bias, float *y, const sbit__epilogue *ep)
+{
+    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
+    const sbit__v4 inf = sbit__v4_infinity();
+    sbit__plane4 p;
+    p.d = d;
+    p.x = x;
+    p.weights = weights;
+    p.residual = ep != NULL ? ep->residual : NULL;
+    p.bias = sbit__v4_set(bias);
+    p.lo = clamp ? sbit__v4_set(ep->lo) : sbit__v4_sub(sbit__v4_set(0.0f), inf);
+    p.hi = clamp ? sbit__v4_set(ep->hi) : inf;
+    p.y = y;
+    if (d->kh == 3 && d->kw == 3 && d->stride_h == 1 && d->stride_w == 1 && d->dilation_h == 1 &&
+        d->dilation_w == 1) {
+        sbit__plane4_3x3_all(&p, row0, row1);
+    } else if (d->stride_w == 1) {
+        sbit__plane4_all(&p, row0, row1, 1);
+    } else if (d->stride_w == 2) {
+        sbit__plane4_all(&p, row0, row1, 2);
+    } else {
+        sbit__plane4_all(&p, row0, row1, d->stride_w);
+    }
+    if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
+        SBIT__128(f32_activate)((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);
+    }
+}
+
 #undef SBIT__V4
 #undef SBIT__V4_FN
 

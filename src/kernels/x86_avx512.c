@@ -788,18 +788,24 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_conv_tile__avx512(
 
 /* >>depthwise row */
 
+/* Of a = p[0..15] and b = p[15..30]. */
+SBIT__AVX512 __m512 sbit__every_second16(__m512 a, __m512 b)
+{
+    const __m512i order =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_ps(a, order, b);
+}
+
 /* One tap of `n` outputs (16: all), reading to p[(n - 1) * stride] only. */
 SBIT__AVX512 __m512 sbit__tap16(const float *p, int64_t stride, int64_t n)
 {
     if (stride == 1) {
         return sbit__load16(p, n);
     }
-    if (stride == 2) { /* every second of p[0..15] and p[15..30] */
-        const __m512i order =
-            _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+    if (stride == 2) {
         const __m512 a = sbit__load16(p, 2 * n - 1);
         const __m512 b = n > 8 ? sbit__load16(p + 15, 2 * n - 16) : a;
-        return _mm512_permutex2var_ps(a, order, b);
+        return sbit__every_second16(a, b);
     }
     const __m512i lanes =
         _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -891,6 +897,212 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         sbit__f32_activate__avx512(out_w, y, ep);
+    }
+}
+
+/* >>depthwise plane: blocks of 16 columns */
+typedef struct sbit__plane16 {
+    const sbit__depthwise *d;
+    const float *x, *weights, *residual;
+    __m512 bias, lo, hi;
+    float *y;
+    int64_t column, n; /* the block's first output column; how many are stored */
+    bool edge;         /* some of its taps lie left or right of the image */
+} sbit__plane16;
+
+/* Lanes begin <= i < end. */
+SBIT__AVX512 __mmask16 sbit__span16(int64_t begin, int64_t end)
+{
+    return (__mmask16)(sbit__mask16(end) & ~sbit__mask16(begin));
+}
+
+/* Columns at, at + stride ... of a line, zeros outside of the image. */
+SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line, int64_t at,
+                                      int64_t stride, bool edge)
+{
+    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
+    const float *from = line + at;
+    if (!edge) {
+        return sbit__tap16(from, stride, 16);
+    }
+    if (stride == 1) {
+        return _mm512_maskz_loadu_ps(sbit__span16(-at, end), from);
+    }
+    if (stride == 2) {
+        const __m512 a = _mm512_maskz_loadu_ps(sbit__span16(-at, end), from);
+        const __m512 b = _mm512_maskz_loadu_ps(sbit__span16(-at - 15, end - 15), from + 15);
+        return sbit__every_second16(a, b);
+    }
+    float lanes[16];
+    for (int64_t i = 0; i < 16; i++) {
+        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+    }
+    return _mm512_loadu_ps(lanes);
+}
+
+/* Row iy of the image, or zeros. */
+SBIT__AVX512 const float *sbit__plane16_line(const sbit__plane16 *p, int64_t iy)
+{
+    return iy >= 0 && iy < p->d->in_h ? p->x + iy * p->d->in_w : p->d->zeros;
+}
+
+SBIT__AVX512 void sbit__plane16_put(const sbit__plane16 *p, int64_t row, __m512 v)
+{
+    const int64_t at = row * p->d->out_w + p->column;
+    if (p->residual != NULL) {
+        v = _mm512_add_ps(v, sbit__load16(p->residual + at, p->n));
+    }
+    sbit__store16(p->y + at, p->n, sbit__clamp16(v, p->lo, p->hi));
+}
+
+/* 3 x 3 without strides, `count` <= 4 output rows from `row` on: each of six input rows is loaded
+ * once and used for up to three outputs. */
+#define SBIT__PLANE16_ADD(o, i)                                                                        s##o = _mm512_fmadd_ps(w##i##0, a, s##o);                                                         s##o = _mm512_fmadd_ps(w##i##1, b, s##o);                                                         s##o = _mm512_fmadd_ps(w##i##2, c, s##o)
+#define SBIT__PLANE16_LOAD(r)                                                                          a = sbit__plane16_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane16_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane16_tap(p, lines[r], at + 2, 1, edge)
+
+SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, const float *const lines[6], int64_t row,
+                            int64_t count, bool edge)
+{
+    const float *w = p->weights;
+    const int64_t at = p->column - p->d->pad_w;
+    const __m512 w00 = sbit__set16(w[0]), w01 = sbit__set16(w[1]), w02 = sbit__set16(w[2]);
+    const __m512 w10 = sbit__set16(w[3]), w11 = sbit__set16(w[4]), w12 = sbit__set16(w[5]);
+    const __m512 w20 = sbit__set16(w[6]), w21 = sbit__set16(w[7]), w22 = sbit__set16(w[8]);
+    __m512 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
+    SBIT__PLANE16_LOAD(0);
+    SBIT__PLANE16_ADD(0, 0);
+    SBIT__PLANE16_LOAD(1);
+    SBIT__PLANE16_ADD(0, 1);
+    SBIT__PLANE16_ADD(1, 0);
+    SBIT__PLANE16_LOAD(2);
+    SBIT__PLANE16_ADD(0, 2);
+    SBIT__PLANE16_ADD(1, 1);
+    SBIT__PLANE16_ADD(2, 0);
+    SBIT__PLANE16_LOAD(3);
+    SBIT__PLANE16_ADD(1, 2);
+    SBIT__PLANE16_ADD(2, 1);
+    SBIT__PLANE16_ADD(3, 0);
+    SBIT__PLANE16_LOAD(4);
+    SBIT__PLANE16_ADD(2, 2);
+    SBIT__PLANE16_ADD(3, 1);
+    SBIT__PLANE16_LOAD(5);
+    SBIT__PLANE16_ADD(3, 2);
+    sbit__plane16_put(p, row, s0);
+    if (count > 1) {
+        sbit__plane16_put(p, row + 1, s1);
+    }
+    if (count > 2) {
+        sbit__plane16_put(p, row + 2, s2);
+    }
+    if (count > 3) {
+        sbit__plane16_put(p, row + 3, s3);
+    }
+}
+#undef SBIT__PLANE16_ADD
+#undef SBIT__PLANE16_LOAD
+
+/* The block at `column`: where it is, and whether its taps need care. */
+SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
+{
+    const sbit__depthwise *d = p->d;
+    const int64_t at = column * d->stride_w - d->pad_w;
+    const int64_t reach = (d->kw - 1) * d->dilation_w + 15 * d->stride_w;
+    p->column = column;
+    p->n = sbit__smaller(d->out_w - column, 16);
+    p->edge = at < 0 || at + reach >= d->in_w;
+}
+
+SBIT__AVX512 void sbit__plane16_3x3_all(sbit__plane16 *p, int64_t row0, int64_t row1)
+{
+    for (int64_t row = row0; row < row1; row += 4) {
+        const int64_t count = sbit__smaller(row1 - row, 4);
+        const float *lines[6];
+        for (int64_t i = 0; i < 6; i++) {
+            lines[i] = sbit__plane16_line(p, i < count + 2 ? row + i - p->d->pad_h : -1);
+        }
+        for (int64_t column = 0; column < p->d->out_w; column += 16) {
+            sbit__plane16_move(p, column);
+            if (p->edge) {
+                sbit__plane16_3x3(p, lines, row, count, true);
+            } else {
+                sbit__plane16_3x3(p, lines, row, count, false);
+            }
+        }
+    }
+}
+
+/* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
+#define SBIT__PLANE16_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane16_line(p, r < count ? iy + (r) * d->stride_h : -1)
+#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE16_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane16_put(p, row + (r), s##r);                                                 }
+#define SBIT__PLANE16_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+
+SBIT__AVX512 void sbit__plane16_rows(const sbit__plane16 *p, int64_t row, int64_t count, int64_t stride,
+                             bool edge)
+{
+    const sbit__depthwise *d = p->d;
+    const float *w = p->weights;
+    const int64_t step = d->stride_h * d->in_w;
+    __m512 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+    int64_t iy = row * d->stride_h - d->pad_h;
+    for (int64_t i = 0; i < d->kh; i++, iy += d->dilation_h) {
+        const bool inside = count == 8 && iy >= 0 && iy + 7 * d->stride_h < d->in_h;
+        const float *x = sbit__plane16_line(p, iy);
+        SBIT__PLANE16_8(SBIT__PLANE16_LINE);
+        int64_t at = p->column * stride - d->pad_w;
+        for (int64_t j = 0; j < d->kw; j++, w++, at += d->dilation_w) {
+            const __m512 v = _mm512_set1_ps(*w);
+            SBIT__PLANE16_8(SBIT__PLANE16_TAP);
+        }
+    }
+    SBIT__PLANE16_8(SBIT__PLANE16_PUT);
+}
+#undef SBIT__PLANE16_LINE
+#undef SBIT__PLANE16_TAP
+#undef SBIT__PLANE16_PUT
+#undef SBIT__PLANE16_8
+
+SBIT__AVX512 void sbit__plane16_all(sbit__plane16 *p, int64_t row0, int64_t row1, int64_t stride)
+{
+    for (int64_t row = row0; row < row1; row += 8) {
+        for (int64_t column = 0; column < p->d->out_w; column += 16) {
+            sbit__plane16_move(p, column);
+            if (p->edge) {
+                sbit__plane16_rows(p, row, sbit__smaller(row1 - row, 8), stride, true);
+            } else {
+                sbit__plane16_rows(p, row, sbit__smaller(row1 - row, 8), stride, false);
+            }
+        }
+    }
+}
+
+SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(
+    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
+    float bias, float *y, const sbit__epilogue *ep)
+{
+    const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
+    const __m512 inf = sbit__infinity16();
+    sbit__plane16 p;
+    p.d = d;
+    p.x = x;
+    p.weights = weights;
+    p.residual = ep != NULL ? ep->residual : NULL;
+    p.bias = sbit__set16(bias);
+    p.lo = clamp ? sbit__set16(ep->lo) : _mm512_sub_ps(sbit__set16(0.0f), inf);
+    p.hi = clamp ? sbit__set16(ep->hi) : inf;
+    p.y = y;
+    if (d->kh == 3 && d->kw == 3 && d->stride_h == 1 && d->stride_w == 1 && d->dilation_h == 1 &&
+        d->dilation_w == 1) {
+        sbit__plane16_3x3_all(&p, row0, row1);
+    } else if (d->stride_w == 1) {
+        sbit__plane16_all(&p, row0, row1, 1);
+    } else if (d->stride_w == 2) {
+        sbit__plane16_all(&p, row0, row1, 2);
+    } else {
+        sbit__plane16_all(&p, row0, row1, d->stride_w);
+    }
+    if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
+        sbit__f32_activate__avx512((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);
     }
 }
 

@@ -128,6 +128,28 @@ static sbit_status sbit__if_infer_branch(const sbit_op_call *call, const char *n
     return status;
 }
 
+/* The condition is not known. A branch that does not fit the shapes at hand is not the one that
+ * runs (that is often what the condition asks), so the other one says what the outputs are. */
+static sbit_status sbit__if_infer_both(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_error unfit;
+    const sbit_status one = sbit__if_infer_branch(call, "then_branch", true, &unfit);
+    sbit_status other = SBIT_OK;
+    if (one == SBIT_ERR_SHAPE) {
+        return sbit__if_infer_branch(call, "else_branch", true, error);
+    }
+    if (one == SBIT_OK) {
+        other = sbit__if_infer_branch(call, "else_branch", false, &unfit);
+    }
+    if (other == SBIT_ERR_SHAPE || (one == SBIT_OK && other == SBIT_OK)) {
+        return SBIT_OK;
+    }
+    if (error != NULL) {
+        *error = unfit;
+    }
+    return one != SBIT_OK ? one : other;
+}
+
 static sbit_status sbit__if_infer(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *cond = sbit__in(call, 0);
@@ -136,8 +158,7 @@ static sbit_status sbit__if_infer(const sbit_op_call *call, sbit_error *error)
         const bool yes = sbit__tensor_i64_at(cond, 0) != 0;
         return sbit__if_infer_branch(call, yes ? "then_branch" : "else_branch", true, error);
     }
-    SBIT__TRY(sbit__if_infer_branch(call, "then_branch", true, error));
-    return sbit__if_infer_branch(call, "else_branch", false, error);
+    return sbit__if_infer_both(call, error);
 }
 
 static sbit_status sbit__if_prepare(const sbit_op_call *call, sbit_error *error)
@@ -1294,11 +1315,11 @@ static sbit_status sbit__optional_infer(const sbit_op_call *call, sbit_error *er
     if (out == NULL) {
         return SBIT_OK;
     }
-    if (x != NULL) {
+    if (x != NULL) { /* else attribute `type` says, which the declared type repeats */
         *out = *x;
         out->of = x->kind;
+        out->kind = SBIT_KIND_OPTIONAL;
     }
-    out->kind = SBIT_KIND_OPTIONAL;
     return SBIT_OK;
 }
 

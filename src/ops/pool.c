@@ -130,7 +130,7 @@ typedef struct sbit__pool_task {
     const void *x;
     void *y;
     int64_t *indices;   /* NULL: not wanted */
-    float *rows;        /* one row of in[2] floats for each worker */
+    float *rows;        /* two rows of in[2] floats for each worker */
     int64_t row_stride; /* floats between two workers' rows */
 } sbit__pool_task;
 
@@ -254,26 +254,26 @@ static float sbit__pool_across(const sbit__pool_plan *plan, const float *row, in
     return plan->kind == SBIT__POOL_LP ? sbit__pool_root(plan, value) : value;
 }
 
-/* Outputs begin..end-1 of a row, whose windows lie inside of the input. */
-static void sbit__pool_inside(const sbit__pool_plan *plan, const float *row, int64_t begin,
-                              int64_t end, float count, float *y)
+/* Outputs begin..end-1 of a row, whose windows lie inside of the input: neighbours are combined at
+ * every position by vector kernels (into `sums`), then every stride-th is taken. */
+static void sbit__pool_inside(const sbit__pool_task *task, const float *row, float *sums,
+                              int64_t begin, int64_t end, float count, float *y)
 {
+    const sbit__pool_plan *plan = task->plan;
     const int64_t stride = plan->stride[2], step = plan->dilation[2];
+    const int64_t n = plan->in[2] - (plan->kernel[2] - 1) * step;
+    const bool is_max = plan->kind == SBIT__POOL_MAX;
+    if (plan->kernel[2] > 1 && begin < end) {
+        const sbit__binary op = is_max ? SBIT__BINARY_MAX : SBIT__BINARY_ADD;
+        task->kernels->f32_binary(op, n, row, 1, row + step, 1, sums);
+        for (int64_t k = 2; k < plan->kernel[2]; k++) {
+            task->kernels->f32_binary(op, n, sums, 1, row + k * step, 1, sums);
+        }
+        row = sums;
+    }
     for (int64_t ox = begin; ox < end; ox++) {
-        const float *from = row + ox * stride - plan->pad_begin[2];
-        float value = from[0];
-        if (plan->kind == SBIT__POOL_MAX) {
-            for (int64_t k = 1; k < plan->kernel[2]; k++) {
-                const float next = from[k * step];
-                value = next > value ? next : value;
-            }
-            y[ox] = value;
-            continue;
-        }
-        for (int64_t k = 1; k < plan->kernel[2]; k++) {
-            value += from[k * step];
-        }
-        y[ox] = value / count;
+        const float value = row[ox * stride - plan->pad_begin[2]];
+        y[ox] = is_max ? value : value / count;
     }
 }
 
@@ -301,7 +301,7 @@ static void sbit__pool_row(const sbit__pool_task *task, const float *x, int64_t 
         begin = end = 0;
     }
     const float count = (float)plan->kernel[2] * (float)(plan->count_pad ? rows_padded : rows);
-    sbit__pool_inside(plan, row, begin, end, count, y);
+    sbit__pool_inside(task, row, row + task->row_stride / 2, begin, end, count, y);
     for (int64_t ox = 0; ox < out_w; ox++) {
         if (ox == begin && begin < end) {
             ox = end;
@@ -328,7 +328,7 @@ static void sbit__pool_planes(void *user, int64_t begin, int64_t end, int32_t wo
 
 static int64_t sbit__pool_row_floats(const sbit_type *x)
 {
-    return x->rank > 2 ? (x->dims[x->rank - 1].value + 15) / 16 * 16 : 0;
+    return x->rank > 2 ? 2 * ((x->dims[x->rank - 1].value + 15) / 16 * 16) : 0;
 }
 
 static sbit_status sbit__pool_prepare(const sbit_op_call *call, sbit_error *error)

@@ -64,7 +64,7 @@ typedef struct sbit__affine_site {
     const sbit_node *linear;
     const sbit_tensor *weight, *bias; /* bias NULL: none */
     int64_t channels;
-    int64_t inner, axis_dim; /* channel of element i: i / inner % axis_dim ... */
+    int64_t inner, axis_dim;                    /* channel of element i: i / inner % axis_dim ... */
     int64_t outer, group_outer, group_channels; /* ... + i / outer / group_outer * group_channels */
     double beta;
     bool has_bias; /* the operator has one */
@@ -143,8 +143,9 @@ static bool sbit__affine_look(sbit__rewrite *rw, const sbit_node *linear, bool l
         fits = last_axis || sbit__facts_type(&rw->facts, linear->outputs[0])->rank == 2;
     }
     /* A Gemm's C may also be one number, or differ by row, which no shift per channel can say. */
-    return fits && (site->bias == NULL || sbit_tensor_count(site->bias) == site->channels ||
-                    (sbit__is_op(linear, "Gemm") && sbit_tensor_count(site->bias) == 1)) &&
+    return fits &&
+           (site->bias == NULL || sbit_tensor_count(site->bias) == site->channels ||
+            (sbit__is_op(linear, "Gemm") && sbit_tensor_count(site->bias) == 1)) &&
            (site->bias == NULL || site->bias->dtype == site->weight->dtype) &&
            (site->bias == NULL || site->bias->rank == 0 || site->bias->rank == 1 ||
             site->bias->dims[0] == 1);
@@ -422,8 +423,8 @@ static sbit_status sbit__affine_front_nodes(sbit__rewrite *rw, const sbit_node *
     SBIT__TRY(sbit_graph_add_constant(rw->graph, weight_name, weight, &inputs[1], error));
     sbit__affine_bias_name(weight_name, name, sizeof name);
     SBIT__TRY(sbit_graph_add_constant(rw->graph, name, bias, &inputs[2], error));
-    SBIT__TRY(sbit__rebuild_node(rw->graph, conv, conv, inputs, 3, conv->attrs, conv->attr_count,
-                                 error));
+    SBIT__TRY(
+        sbit__rebuild_node(rw->graph, conv, conv, inputs, 3, conv->attrs, conv->attr_count, error));
     sbit__erase_unused(rw->graph, before);
     if (sbit_graph_value(rw->graph, conv->inputs[1])->use_count == 0 &&
         !sbit_graph_value(rw->graph, conv->inputs[1])->is_input) {

@@ -80,8 +80,8 @@ static sbit_status sbit__bn_fold(sbit__rewrite *rw, const sbit_node *node, sbit_
                              &affine, error);
 }
 
-static sbit_status sbit__bn_run(sbit_graph *graph, const sbit_simplify_desc *desc,
-                                int64_t *changes, sbit_error *error)
+static sbit_status sbit__bn_run(sbit_graph *graph, const sbit_simplify_desc *desc, int64_t *changes,
+                                sbit_error *error)
 {
     static const sbit__rule rules[] = {{"BatchNormalization", sbit__bn_fold}};
     if (desc->keep_batch_norm) {
@@ -93,7 +93,8 @@ static sbit_status sbit__bn_run(sbit_graph *graph, const sbit_simplify_desc *des
 SBIT__FN const sbit_pass_row *sbit__pass_fold_batch_norm(void)
 {
     static const sbit_pass_row row = {
-        "fold_batch_norm", "BatchNormalization into the Conv, ConvTranspose, Gemm or MatMul beside it",
-        false, sbit__bn_run};
+        "fold_batch_norm",
+        "BatchNormalization into the Conv, ConvTranspose, Gemm or MatMul beside it", false,
+        sbit__bn_run};
     return &row;
 }

@@ -1,4 +1,5 @@
-/* fold_constants.c: nodes whose inputs are all constants are computed once, now. >>pass-fold-constants
+/* fold_constants.c: nodes whose inputs are all constants are computed once, now.
+ * >>pass-fold-constants
  *
  * The nodes are copied into a graph of their own, which runs in a session. Not folded: random
  * numbers, bodies, text, and QuantizeLinear and DequantizeLinear, because a quantized weight must
@@ -106,8 +107,8 @@ static sbit_status sbit__fold_choose(sbit__fold *fold, sbit_error *error)
         sbit_value_id id;
         const sbit_tensor *tensor = NULL;
         id.idx = i;
-        tensor = sbit_graph_value_alive(fold->graph, id) ? sbit__graph_constant(fold->graph, id)
-                                                         : NULL;
+        tensor =
+            sbit_graph_value_alive(fold->graph, id) ? sbit__graph_constant(fold->graph, id) : NULL;
         fold->constant[i] = tensor != NULL && tensor->dtype != SBIT_STRING;
         fold->bytes[i] = fold->constant[i] ? sbit_tensor_bytes(tensor) : 0;
     }
@@ -183,8 +184,7 @@ static sbit_status sbit__fold_take(sbit__fold *fold, const sbit_session *session
     const size_t limit = fold->rw->desc->max_fold_bytes;
     for (size_t i = 0; i < node->output_count; i++) {
         const sbit_value_id id = node->outputs[i];
-        const sbit_value *value =
-            id.idx != 0 ? sbit_session_result(session, (*result)++) : NULL;
+        const sbit_value *value = id.idx != 0 ? sbit_session_result(session, (*result)++) : NULL;
         if (value == NULL) {
             continue;
         }
@@ -210,8 +210,8 @@ static sbit_status sbit__fold_session(sbit__fold *fold, const sbit_node_id *node
         status = sbit_session_run(session, error);
     }
     for (size_t i = 0; i < count && status == SBIT_OK; i++) {
-        status = sbit__fold_take(fold, session, sbit_graph_node(fold->graph, nodes[i]), &result,
-                                 error);
+        status =
+            sbit__fold_take(fold, session, sbit_graph_node(fold->graph, nodes[i]), &result, error);
     }
     sbit_session_destroy(session);
     return status;
@@ -221,8 +221,7 @@ static sbit_status sbit__fold_build(sbit__fold *fold, const sbit_node_id *nodes,
                                     sbit_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        SBIT__TRY(
-            sbit__fold_move_node(fold, sbit_graph_node(fold->graph, nodes[i]), error));
+        SBIT__TRY(sbit__fold_move_node(fold, sbit_graph_node(fold->graph, nodes[i]), error));
     }
     return sbit__fold_session(fold, nodes, count, error);
 }
@@ -310,8 +309,7 @@ static sbit_status sbit__fold_run(sbit_graph *graph, const sbit_simplify_desc *d
 
 SBIT__FN const sbit_pass_row *sbit__pass_fold_constants(void)
 {
-    static const sbit_pass_row row = {"fold_constants",
-                                      "computes nodes whose inputs are all constants", false,
-                                      sbit__fold_run};
+    static const sbit_pass_row row = {
+        "fold_constants", "computes nodes whose inputs are all constants", false, sbit__fold_run};
     return &row;
 }

@@ -276,8 +276,7 @@ static sbit_status sbit__pattern_hard(sbit__rewrite *rw, const sbit_node *node, 
 static sbit_value_id sbit__pattern_erf(const sbit__rewrite *rw, sbit_value_id id)
 {
     const sbit_value_id inner = sbit__pattern_plus(rw->graph, id, 1.0), none = {0};
-    const sbit_node *erf =
-        inner.idx != 0 ? sbit__sole_producer(rw->graph, inner, "Erf") : NULL;
+    const sbit_node *erf = inner.idx != 0 ? sbit__sole_producer(rw->graph, inner, "Erf") : NULL;
     const sbit_node *scaled = erf != NULL ? sbit__producer(rw->graph, erf->inputs[0]) : NULL;
     sbit__product product;
     if ((!sbit__is_op(scaled, "Mul") && !sbit__is_op(scaled, "Div")) ||
@@ -386,8 +385,8 @@ static sbit_status sbit__pattern_product(sbit__rewrite *rw, const sbit_node *nod
 /* All elements are zero, because it is only moved from such a constant or ConstantOfShape. */
 static bool sbit__pattern_zeros(const sbit_graph *graph, sbit_value_id id, int32_t depth)
 {
-    const char *const moves[] = {"Slice",   "Reshape", "Squeeze", "Unsqueeze", "Identity",
-                                 "Expand",  "Tile",    "Split",   "Transpose", "Cast", "Flatten"};
+    const char *const moves[] = {"Slice", "Reshape", "Squeeze",   "Unsqueeze", "Identity", "Expand",
+                                 "Tile",  "Split",   "Transpose", "Cast",      "Flatten"};
     const sbit_tensor *tensor = sbit__graph_constant(graph, id);
     const sbit_node *node = sbit__producer(graph, id);
     if (tensor != NULL) {
@@ -401,9 +400,9 @@ static bool sbit__pattern_zeros(const sbit_graph *graph, sbit_value_id id, int32
     }
     if (sbit__is_op(node, "ConstantOfShape")) {
         const sbit_attr *value = sbit_node_attr(node, "value");
-        return value == NULL || (value->type == SBIT_ONNX_ATTR_TENSOR &&
-                                 sbit_tensor_count(&value->t) == 1 &&
-                                 sbit__tensor_f64_at(&value->t, 0) == 0.0);
+        return value == NULL ||
+               (value->type == SBIT_ONNX_ATTR_TENSOR && sbit_tensor_count(&value->t) == 1 &&
+                sbit__tensor_f64_at(&value->t, 0) == 0.0);
     }
     for (size_t i = 0; node != NULL && depth < 16 && i < SBIT__COUNT_OF(moves); i++) {
         if (sbit__is_op(node, moves[i])) {
@@ -413,8 +412,7 @@ static bool sbit__pattern_zeros(const sbit_graph *graph, sbit_value_id id, int32
     return false;
 }
 
-static sbit_status sbit__pattern_states(sbit__rewrite *rw, const sbit_node *node,
-                                        sbit_error *error)
+static sbit_status sbit__pattern_states(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
 {
     const sbit_value_id none = {0};
     for (size_t i = 5; i <= 6 && i < node->input_count; i++) {
@@ -430,10 +428,10 @@ static sbit_status sbit__pattern_run(sbit_graph *graph, const sbit_simplify_desc
                                      int64_t *changes, sbit_error *error)
 {
     static const sbit__rule rules[] = {
-        {"Clip", sbit__clip_join},       {"Relu", sbit__clip_join},
-        {"Min", sbit__clip_join},        {"Max", sbit__clip_join},
-        {"Mul", sbit__pattern_product},  {"Div", sbit__pattern_product},
-        {"LSTM", sbit__pattern_states},  {"GRU", sbit__pattern_states},
+        {"Clip", sbit__clip_join},      {"Relu", sbit__clip_join},
+        {"Min", sbit__clip_join},       {"Max", sbit__clip_join},
+        {"Mul", sbit__pattern_product}, {"Div", sbit__pattern_product},
+        {"LSTM", sbit__pattern_states}, {"GRU", sbit__pattern_states},
         {"RNN", sbit__pattern_states},
     };
     return sbit__apply_rules(graph, desc, rules, SBIT__COUNT_OF(rules), changes, error);

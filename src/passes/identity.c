@@ -183,8 +183,8 @@ static sbit_status sbit__ident_transpose(sbit__rewrite *rw, const sbit_node *nod
         perm[i] = inner[perm[i]];
     }
     attr = sbit__attr_ints("perm", perm, (size_t)rank);
-    SBIT__TRY(sbit__replace_node(rw->graph, node, "Transpose", before->inputs, 1, &attr, 1, 1,
-                                 error));
+    SBIT__TRY(
+        sbit__replace_node(rw->graph, node, "Transpose", before->inputs, 1, &attr, 1, 1, error));
     rw->changes++;
     return SBIT_OK;
 }
@@ -330,9 +330,8 @@ static sbit_status sbit__ident_resize(sbit__rewrite *rw, const sbit_node *node, 
     if (scales != NULL && sbit_tensor_count(scales) > 0) {
         return sbit__bypass(rw, node, node->inputs[0], error);
     }
-    return !upsample && sbit__node_in(node, 3).idx != 0
-               ? sbit__ident_if_same_shape(rw, node, error)
-               : SBIT_OK;
+    return !upsample && sbit__node_in(node, 3).idx != 0 ? sbit__ident_if_same_shape(rw, node, error)
+                                                        : SBIT_OK;
 }
 
 /* >>arithmetic with a neutral element */
@@ -352,8 +351,7 @@ static sbit_status sbit__ident_neutral(sbit__rewrite *rw, const sbit_node *node,
         bool same = count > 0 && count <= 65536 && (side == 1 || commutes) &&
                     c->dtype != SBIT_STRING && c->dtype != SBIT_BOOL;
         same = same && x.idx != 0 &&
-               (sbit__same_dims(sbit__ident_type(rw, x),
-                                sbit__ident_type(rw, node->outputs[0])) ||
+               (sbit__same_dims(sbit__ident_type(rw, x), sbit__ident_type(rw, node->outputs[0])) ||
                 (c->rank == 0));
         for (int64_t i = 0; same && i < count; i++) {
             same = sbit__tensor_f64_at(c, i) == neutral;
@@ -389,18 +387,30 @@ static sbit_status sbit__ident_run(sbit_graph *graph, const sbit_simplify_desc *
                                    int64_t *changes, sbit_error *error)
 {
     static const sbit__rule rules[] = {
-        {"Identity", sbit__ident_always},       {"Dropout", sbit__ident_dropout},
-        {"Cast", sbit__ident_cast},             {"CastLike", sbit__ident_cast_like},
-        {"Expand", sbit__ident_if_same_shape},  {"Tile", sbit__ident_if_same_shape},
-        {"Reshape", sbit__ident_view_chain},    {"Flatten", sbit__ident_view_chain},
-        {"Squeeze", sbit__ident_view_chain},    {"Unsqueeze", sbit__ident_view_chain},
-        {"Transpose", sbit__ident_transpose},   {"Slice", sbit__ident_slice},
-        {"Pad", sbit__ident_pad},               {"Concat", sbit__ident_single},
-        {"Sum", sbit__ident_single},            {"Max", sbit__ident_single},
-        {"Min", sbit__ident_single},            {"Mean", sbit__ident_single},
-        {"Resize", sbit__ident_resize},         {"Upsample", sbit__ident_resize},
-        {"Add", sbit__ident_add},               {"Sub", sbit__ident_sub},
-        {"Mul", sbit__ident_mul},               {"Div", sbit__ident_div},
+        {"Identity", sbit__ident_always},
+        {"Dropout", sbit__ident_dropout},
+        {"Cast", sbit__ident_cast},
+        {"CastLike", sbit__ident_cast_like},
+        {"Expand", sbit__ident_if_same_shape},
+        {"Tile", sbit__ident_if_same_shape},
+        {"Reshape", sbit__ident_view_chain},
+        {"Flatten", sbit__ident_view_chain},
+        {"Squeeze", sbit__ident_view_chain},
+        {"Unsqueeze", sbit__ident_view_chain},
+        {"Transpose", sbit__ident_transpose},
+        {"Slice", sbit__ident_slice},
+        {"Pad", sbit__ident_pad},
+        {"Concat", sbit__ident_single},
+        {"Sum", sbit__ident_single},
+        {"Max", sbit__ident_single},
+        {"Min", sbit__ident_single},
+        {"Mean", sbit__ident_single},
+        {"Resize", sbit__ident_resize},
+        {"Upsample", sbit__ident_resize},
+        {"Add", sbit__ident_add},
+        {"Sub", sbit__ident_sub},
+        {"Mul", sbit__ident_mul},
+        {"Div", sbit__ident_div},
     };
     return sbit__apply_rules(graph, desc, rules, SBIT__COUNT_OF(rules), changes, error);
 }

@@ -3,8 +3,7 @@
  */
 #include "passes_private.h"
 
-static sbit_status sbit__inline_if_node(sbit__rewrite *rw, const sbit_node *node,
-                                        sbit_error *error)
+static sbit_status sbit__inline_if_node(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
 {
     const sbit_tensor *condition = sbit__const_in(rw->graph, node, 0);
     const sbit_attr *attr = NULL;
@@ -12,8 +11,8 @@ static sbit_status sbit__inline_if_node(sbit__rewrite *rw, const sbit_node *node
     if (condition == NULL || condition->dtype != SBIT_BOOL || sbit_tensor_count(condition) != 1) {
         return SBIT_OK;
     }
-    attr = sbit_node_attr(node, *(const uint8_t *)condition->data != 0 ? "then_branch"
-                                                                       : "else_branch");
+    attr = sbit_node_attr(node,
+                          *(const uint8_t *)condition->data != 0 ? "then_branch" : "else_branch");
     if (attr == NULL || attr->type != SBIT_ONNX_ATTR_GRAPH || attr->g == NULL ||
         sbit_graph_output_count(attr->g) != node->output_count ||
         sbit_graph_input_count(attr->g) != 0) {

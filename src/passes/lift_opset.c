@@ -70,9 +70,9 @@ static sbit_status sbit__lift_ints(sbit__lift *lift, const sbit_node *node, cons
         return SBIT_OK;
     }
     snprintf(text, sizeof text, "%.200s_%s", sbit__lift_name(lift, node), name);
-    SBIT__TRY(sbit__add_ints(lift->graph, text, attr->type == SBIT_ONNX_ATTR_INT ? &attr->i : attr->ints,
-                             attr->type == SBIT_ONNX_ATTR_INT ? 1 : (int64_t)attr->count, &id,
-                             error));
+    SBIT__TRY(
+        sbit__add_ints(lift->graph, text, attr->type == SBIT_ONNX_ATTR_INT ? &attr->i : attr->ints,
+                       attr->type == SBIT_ONNX_ATTR_INT ? 1 : (int64_t)attr->count, &id, error));
     SBIT__TRY(sbit_graph_set_node_input(lift->graph, node->id, index, id, error));
     sbit_graph_remove_attr(lift->graph, node->id, name);
     return SBIT_OK;
@@ -141,8 +141,7 @@ static sbit_status sbit__lift_align(sbit__lift *lift, const sbit_node *node, int
         SBIT__TRY(sbit__add_ints(lift->graph, "axes", axes, count, &inputs[1], error));
     }
     SBIT__TRY(sbit__emit(lift->graph, node->id, "Unsqueeze", sbit__lift_name(lift, node), inputs,
-                         lift->to >= 13 ? 2 : 1, &attr, lift->to >= 13 ? 0 : 1, &inputs[0],
-                         error));
+                         lift->to >= 13 ? 2 : 1, &attr, lift->to >= 13 ? 0 : 1, &inputs[0], error));
     return sbit_graph_set_node_input(lift->graph, node->id, 1, inputs[0], error);
 }
 
@@ -167,8 +166,8 @@ static sbit_status sbit__lift_elementwise(sbit__lift *lift, const sbit_node *nod
 static sbit_status sbit__lift_prelu(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *slope = sbit__lift_type(lift, node, 1);
-    const bool one = slope != NULL && slope->rank >= 0 &&
-                     sbit__known_product(slope, 0, slope->rank) == 1;
+    const bool one =
+        slope != NULL && slope->rank >= 0 && sbit__known_product(slope, 0, slope->rank) == 1;
     if (!sbit__lift_over(lift, 7) || one) {
         return SBIT_OK;
     }
@@ -180,8 +179,7 @@ static sbit_status sbit__lift_prelu(sbit__lift *lift, const sbit_node *node, sbi
 
 /* >>operators with parameters */
 
-static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node,
-                                         sbit_error *error)
+static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
     if (sbit__lift_over(lift, 9) && sbit_node_int(node, "spatial", 1) == 0) {
         return sbit__lift_problem(lift, node, "spatial=0 has no later equivalent");
@@ -195,8 +193,8 @@ static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node
     sbit__lift_drop(lift, node, "spatial");
     sbit__lift_drop(lift, node, "is_test");
     if (lift->change && sbit__lift_over(lift, 14) && node->output_count > 1) {
-        return sbit__replace_node(lift->graph, node, node->op_type, node->inputs,
-                                  node->input_count, node->attrs, node->attr_count, 1, error);
+        return sbit__replace_node(lift->graph, node, node->op_type, node->inputs, node->input_count,
+                                  node->attrs, node->attr_count, 1, error);
     }
     return SBIT_OK;
 }
@@ -204,9 +202,9 @@ static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node
 static sbit_status sbit__lift_cast(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_attr *to = sbit_node_attr(node, "to");
-    static const char *const names[] = {"UNDEFINED", "FLOAT",  "UINT8",   "INT8",   "UINT16",
-                                        "INT16",     "INT32",  "INT64",   "STRING", "BOOL",
-                                        "FLOAT16",   "DOUBLE", "UINT32",  "UINT64"};
+    static const char *const names[] = {"UNDEFINED", "FLOAT",  "UINT8",  "INT8",   "UINT16",
+                                        "INT16",     "INT32",  "INT64",  "STRING", "BOOL",
+                                        "FLOAT16",   "DOUBLE", "UINT32", "UINT64"};
     if (!sbit__lift_over(lift, 6) || to == NULL || to->type != SBIT_ONNX_ATTR_STRING) {
         return SBIT_OK;
     }
@@ -234,14 +232,12 @@ static sbit_status sbit__lift_clip(sbit__lift *lift, const sbit_node *node, sbit
         return SBIT_OK;
     }
     if (min != NULL) {
-        SBIT__TRY(
-            sbit__lift_number(lift, node, "min", (double)min->f, 1, x->dtype, error));
+        SBIT__TRY(sbit__lift_number(lift, node, "min", (double)min->f, 1, x->dtype, error));
     }
     /* removing an attribute moved the others */
     max = sbit_node_attr(node, "max");
     if (max != NULL) {
-        SBIT__TRY(
-            sbit__lift_number(lift, node, "max", (double)max->f, 2, x->dtype, error));
+        SBIT__TRY(sbit__lift_number(lift, node, "max", (double)max->f, 2, x->dtype, error));
     }
     return SBIT_OK;
 }
@@ -379,9 +375,8 @@ static sbit_status sbit__lift_pad(sbit__lift *lift, const sbit_node *node, sbit_
     if (x == NULL || x->dtype == SBIT_UNDEFINED) {
         return sbit__lift_problem(lift, node, "the element type of its input is not known");
     }
-    return lift->change
-               ? sbit__lift_number(lift, node, "value", (double)value, 2, x->dtype, error)
-               : SBIT_OK;
+    return lift->change ? sbit__lift_number(lift, node, "value", (double)value, 2, x->dtype, error)
+                        : SBIT_OK;
 }
 
 static sbit_status sbit__lift_tile(sbit__lift *lift, const sbit_node *node, sbit_error *error)
@@ -522,8 +517,8 @@ static sbit_status sbit__lift_softmax(sbit__lift *lift, const sbit_node *node, s
         return sbit_graph_set_attr(lift->graph, node->id, &from, error);
     }
     SBIT__TRY(sbit__emit(lift->graph, node->id, "Shape", name, &x, 1, NULL, 0, &shape, error));
-    SBIT__TRY(sbit__emit(lift->graph, node->id, "Flatten", name, &x, 1, &from, 1, &inputs[0],
-                         error));
+    SBIT__TRY(
+        sbit__emit(lift->graph, node->id, "Flatten", name, &x, 1, &from, 1, &inputs[0], error));
     SBIT__TRY(sbit__emit(lift->graph, node->id, node->op_type, name, inputs, 1, &last, 1,
                          &inputs[0], error));
     inputs[1] = shape;
@@ -556,8 +551,7 @@ static sbit_status sbit__lift_grid_sample(sbit__lift *lift, const sbit_node *nod
 
 static sbit_status sbit__lift_roi_align(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
-    const sbit_attr attr =
-        sbit__attr_string("coordinate_transformation_mode", "output_half_pixel");
+    const sbit_attr attr = sbit__attr_string("coordinate_transformation_mode", "output_half_pixel");
     if (!sbit__lift_over(lift, 16) || !lift->change) {
         return SBIT_OK;
     }
@@ -589,13 +583,11 @@ static sbit_status sbit__lift_group_parameter(sbit__lift *lift, const sbit_node 
     }
     status = sbit_graph_add_constant(lift->graph, name, &made, &id, error);
     sbit_tensor_free(lift->ctx, &made);
-    return status == SBIT_OK
-               ? sbit_graph_set_node_input(lift->graph, node->id, index, id, error)
-               : status;
+    return status == SBIT_OK ? sbit_graph_set_node_input(lift->graph, node->id, index, id, error)
+                             : status;
 }
 
-static sbit_status sbit__lift_group_norm(sbit__lift *lift, const sbit_node *node,
-                                         sbit_error *error)
+static sbit_status sbit__lift_group_norm(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
     const sbit_type *x = sbit__lift_type(lift, node, 0);
     const int64_t groups = sbit_node_int(node, "num_groups", 0);

@@ -1,9 +1,9 @@
 /* merge_duplicates.c: equal nodes, and equal small constants, become one. >>pass-merge-duplicates
  *
  * Two nodes are equal if operator, attributes and inputs are. Random numbers, nodes with bodies
- * and quantizers (runtimes want a pair for each user) stay. Of constants only integers, booleans and single numbers are merged: two layers whose
- * weights are equal by chance (biases of zero) must not be tied together, or training and pruning
- * one would change the other.
+ * and quantizers (runtimes want a pair for each user) stay. Of constants only integers, booleans
+ * and single numbers are merged: two layers whose weights are equal by chance (biases of zero) must
+ * not be tied together, or training and pruning one would change the other.
  */
 #include "passes_private.h"
 

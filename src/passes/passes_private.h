@@ -79,8 +79,8 @@ typedef struct sbit__rule {
 
 /* Gives each node to the rules of its operator, until one changes something. */
 SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_desc *desc,
-                                       const sbit__rule *rules, size_t rule_count,
-                                       int64_t *changes, sbit_error *error);
+                                       const sbit__rule *rules, size_t rule_count, int64_t *changes,
+                                       sbit_error *error);
 /* The ids of all nodes in order, in the arena. */
 SBIT__FN sbit_status sbit__node_list(const sbit_graph *graph, sbit__arena *arena,
                                      sbit_node_id **ids, size_t *count, sbit_error *error);
@@ -128,8 +128,7 @@ SBIT__FN sbit_status sbit__emit(sbit_graph *graph, sbit_node_id before, const ch
 SBIT__FN sbit_status sbit__replace_node(sbit_graph *graph, const sbit_node *old,
                                         const char *op_type, const sbit_value_id *inputs,
                                         size_t input_count, const sbit_attr *attrs,
-                                        size_t attr_count, size_t output_count,
-                                        sbit_error *error);
+                                        size_t attr_count, size_t output_count, sbit_error *error);
 /* A node like `like` (operator, attributes, name), but with these inputs, that produces output 0
  * of `last`, which is erased. */
 SBIT__FN sbit_status sbit__rebuild_node(sbit_graph *graph, const sbit_node *like,

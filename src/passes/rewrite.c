@@ -6,8 +6,8 @@
 
 /* >>facts */
 
-static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph,
-                                   sbit__infer **out, sbit_error *error)
+static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
+                                   sbit_error *error)
 {
     sbit__infer *outer = NULL, *state = NULL;
     if (sbit_graph_parent(graph) != NULL) {
@@ -46,8 +46,7 @@ SBIT__FN void sbit__facts_deinit(sbit__facts *facts)
 
 SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id)
 {
-    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown
-                                                 : &facts->state->types[id.idx];
+    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : &facts->state->types[id.idx];
 }
 
 SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
@@ -113,11 +112,10 @@ static sbit_status sbit__apply_to_nodes(sbit__rewrite *rw, const sbit__rule *rul
     for (size_t i = 0; i < count; i++) {
         const int64_t before = rw->changes;
         for (size_t r = 0; r < rule_count && rw->changes == before; r++) {
-            const sbit_node *node =
-                sbit_graph_node_alive(rw->graph, ids[i]) ? sbit_graph_node(rw->graph, ids[i])
-                                                         : NULL;
-            if (node != NULL &&
-                (rules[r].op_type == NULL || sbit__is_op(node, rules[r].op_type))) {
+            const sbit_node *node = sbit_graph_node_alive(rw->graph, ids[i])
+                                        ? sbit_graph_node(rw->graph, ids[i])
+                                        : NULL;
+            if (node != NULL && (rules[r].op_type == NULL || sbit__is_op(node, rules[r].op_type))) {
                 SBIT__TRY(rules[r].apply(rw, node, error));
             }
         }
@@ -140,8 +138,8 @@ static bool sbit__rules_apply(const sbit_graph *graph, const sbit__rule *rules, 
 }
 
 SBIT__FN sbit_status sbit__apply_rules(sbit_graph *graph, const sbit_simplify_desc *desc,
-                                       const sbit__rule *rules, size_t rule_count,
-                                       int64_t *changes, sbit_error *error)
+                                       const sbit__rule *rules, size_t rule_count, int64_t *changes,
+                                       sbit_error *error)
 {
     sbit__rewrite rw;
     sbit_status status = SBIT_OK;
@@ -201,8 +199,8 @@ SBIT__FN bool sbit__sole_use(const sbit_graph *graph, sbit_value_id id)
 {
     const sbit_value_info *value = sbit_graph_value(graph, id);
     sbit_use use;
-    return value->use_count == 1 && !value->is_output &&
-           sbit_graph_uses(graph, id, &use, 1) == 1 && use.body == NULL && use.node.idx != 0;
+    return value->use_count == 1 && !value->is_output && sbit_graph_uses(graph, id, &use, 1) == 1 &&
+           use.body == NULL && use.node.idx != 0;
 }
 
 SBIT__FN const sbit_node *sbit__sole_producer(const sbit_graph *graph, sbit_value_id id,

@@ -16,8 +16,7 @@ typedef struct sbit__seq_items {
     int64_t count;
 } sbit__seq_items;
 
-static bool sbit__seq_insert(const sbit_graph *graph, const sbit_node *node,
-                             sbit__seq_items *items)
+static bool sbit__seq_insert(const sbit_graph *graph, const sbit_node *node, sbit__seq_items *items)
 {
     const sbit_tensor *position = sbit__const_in(graph, node, 2);
     int64_t at = items->count;
@@ -201,7 +200,8 @@ static sbit_status sbit__seq_add_split(sbit__rewrite *rw, const sbit_node *node,
         SBIT__TRY(sbit__add_ints(rw->graph, "split", sizes, items->count, &inputs[1], error));
     }
     for (int64_t i = 0; i < items->count; i++) {
-        SBIT__TRY(sbit_graph_add_value(rw->graph, sbit_graph_value(rw->graph, node->outputs[0])->name,
+        SBIT__TRY(sbit_graph_add_value(rw->graph,
+                                       sbit_graph_value(rw->graph, node->outputs[0])->name,
                                        &unknown, &items->ids[i], error));
     }
     desc.op_type = "Split";
@@ -239,8 +239,8 @@ static sbit_status sbit__seq_split(sbit__rewrite *rw, const sbit_node *node, sbi
     for (int64_t i = 0; sbit__node_in(node, 1).idx == 0 && i < items.count &&
                         sbit_node_int(node, "keepdims", 1) == 0;
          i++) {
-        SBIT__TRY(sbit__seq_axis_node(rw, node, "Squeeze", items.ids[i], axis, &items.ids[i],
-                                      error));
+        SBIT__TRY(
+            sbit__seq_axis_node(rw, node, "Squeeze", items.ids[i], axis, &items.ids[i], error));
     }
     SBIT__TRY(sbit__replace_node(rw->graph, node, "SequenceConstruct", items.ids,
                                  (size_t)items.count, NULL, 0, 1, error));
@@ -294,8 +294,8 @@ static sbit_status sbit__seq_run(sbit_graph *graph, const sbit_simplify_desc *de
                                  int64_t *changes, sbit_error *error)
 {
     static const sbit__rule rules[] = {
-        {"SplitToSequence", sbit__seq_split},     {"SequenceAt", sbit__seq_at},
-        {"SequenceLength", sbit__seq_length},     {"ConcatFromSequence", sbit__seq_concat},
+        {"SplitToSequence", sbit__seq_split}, {"SequenceAt", sbit__seq_at},
+        {"SequenceLength", sbit__seq_length}, {"ConcatFromSequence", sbit__seq_concat},
         {"Split", sbit__seq_one_piece},
     };
     return sbit__apply_rules(graph, desc, rules, SBIT__COUNT_OF(rules), changes, error);

@@ -11,7 +11,7 @@
 /* >>values that are known */
 
 static sbit_status sbit__shapes_fold_value(sbit__rewrite *rw, const sbit_node *node,
-                                          sbit_error *error)
+                                           sbit_error *error)
 {
     const sbit_tensor *known = NULL;
     bool ok = true;
@@ -37,7 +37,7 @@ static sbit_status sbit__shapes_fold_value(sbit__rewrite *rw, const sbit_node *n
 
 /* Replaces input 1 of a Reshape by a constant. Where it has a 0 that copies, allowzero goes. */
 static sbit_status sbit__shapes_set_target(sbit__rewrite *rw, const sbit_node *node,
-                                          const int64_t *target, int64_t count, sbit_error *error)
+                                           const int64_t *target, int64_t count, sbit_error *error)
 {
     char name[128];
     sbit_value_id id;
@@ -52,7 +52,7 @@ static sbit_status sbit__shapes_set_target(sbit__rewrite *rw, const sbit_node *n
 
 /* The target with 0 and -1 for what is unknown; false if that cannot say it. */
 static bool sbit__shapes_target(const sbit_type *data, const sbit_dim *elems, int64_t count,
-                               bool zero_is_zero, int64_t *target)
+                                bool zero_is_zero, int64_t *target)
 {
     int64_t unknown = 0;
     bool has_rest = false;
@@ -81,8 +81,7 @@ static bool sbit__shapes_is_flatten(const sbit_type *data, const sbit_type *out)
            sbit__dim_known(out->dims[1]) && out->dims[1].value == rest;
 }
 
-static sbit_status sbit__shapes_reshape(sbit__rewrite *rw, const sbit_node *node,
-                                       sbit_error *error)
+static sbit_status sbit__shapes_reshape(sbit__rewrite *rw, const sbit_node *node, sbit_error *error)
 {
     const sbit_value_id shape = sbit__node_in(node, 1), data_id = sbit__node_in(node, 0);
     const sbit_type *data = sbit__facts_type(&rw->facts, data_id);
@@ -115,11 +114,13 @@ static sbit_status sbit__shapes_slice(sbit__rewrite *rw, const sbit_node *node, 
     int64_t axes[SBIT_MAX_RANK], steps[SBIT_MAX_RANK], ends[SBIT_MAX_RANK];
     int64_t axis_count = 0, step_count = 0, count = 0;
     const sbit_dim *elems = sbit__facts_elems(&rw->facts, sbit__node_in(node, 2), &count);
-    const bool has_axes = sbit__node_in(node, 3).idx != 0, has_steps = sbit__node_in(node, 4).idx != 0;
+    const bool has_axes = sbit__node_in(node, 3).idx != 0,
+               has_steps = sbit__node_in(node, 4).idx != 0;
     sbit_value_id id;
     if (rw->opset < 10 || elems == NULL || count > SBIT_MAX_RANK || data->rank < 0 ||
         sbit__const_in(rw->graph, node, 2) != NULL ||
-        (has_axes && !sbit__node_ints(rw->graph, node, NULL, 3, axes, SBIT_MAX_RANK, &axis_count)) ||
+        (has_axes &&
+         !sbit__node_ints(rw->graph, node, NULL, 3, axes, SBIT_MAX_RANK, &axis_count)) ||
         (has_steps &&
          !sbit__node_ints(rw->graph, node, NULL, 4, steps, SBIT_MAX_RANK, &step_count))) {
         return SBIT_OK;
@@ -188,7 +189,8 @@ static bool sbit__shapes_any(const sbit_graph *graph)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
-        const sbit_value_id out = node->output_count > 0 ? node->outputs[0] : sbit__node_in(node, 0);
+        const sbit_value_id out =
+            node->output_count > 0 ? node->outputs[0] : sbit__node_in(node, 0);
         const sbit_dtype dtype =
             out.idx != 0 ? sbit_graph_value(graph, out)->type.dtype : SBIT_UNDEFINED;
         if (dtype == SBIT_I64 || dtype == SBIT_I32 || sbit__is_op(node, "Reshape")) {
@@ -199,7 +201,7 @@ static bool sbit__shapes_any(const sbit_graph *graph)
 }
 
 static sbit_status sbit__shapes_run(sbit_graph *graph, const sbit_simplify_desc *desc,
-                                   int64_t *changes, sbit_error *error)
+                                    int64_t *changes, sbit_error *error)
 {
     static const sbit__rule rules[] = {
         {NULL, sbit__shapes_fold_value},

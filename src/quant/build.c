@@ -11,7 +11,8 @@
 
 typedef struct sbit__build {
     sbit_quant *quant;
-    sbit_graph *graph; /* the clone being rewritten */
+    sbit_graph *root;  /* the clone being rewritten */
+    sbit_graph *graph; /* the root, or the body that is worked on */
 } sbit__build;
 
 static bool sbit__build_int4(const sbit_quant *quant, const sbit__site *site)
@@ -71,14 +72,15 @@ static sbit_status sbit__build_integers(sbit__build *b, const char *base, const 
     return status;
 }
 
+/* Stored in the float type of the tensor they belong to. */
 static sbit_status sbit__build_floats(sbit__build *b, const char *base, const char *suffix,
-                                      int32_t rank, int64_t count, const float *values,
-                                      sbit_value_id *out, sbit_error *error)
+                                      sbit_dtype dtype, int32_t rank, int64_t count,
+                                      const float *values, sbit_value_id *out, sbit_error *error)
 {
     sbit__text name;
     sbit_tensor tensor;
-    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, SBIT_F32, rank, &count, &tensor, error));
-    memcpy(tensor.data, values, (size_t)count * sizeof *values);
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, &count, &tensor, error));
+    sbit__convert(SBIT_F32, values, dtype, tensor.data, count);
     sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
     sbit__text_printf(&name, "%s%s", base, suffix);
     const sbit_status status =
@@ -95,8 +97,8 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
                                        sbit_error *error)
 {
     const int32_t rank = site->axis >= 0 ? 1 : 0;
-    SBIT__TRY(sbit__build_floats(b, name, "_scale", rank, site->channels, site->scale, scale,
-                                 error));
+    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels,
+                                 site->scale, scale, error));
     return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
                                 &site->channels, site->zero_point, zero_point, error);
 }
@@ -167,8 +169,8 @@ static sbit_status sbit__build_clip(sbit__build *b, const sbit__site *site, cons
     sbit_value_id inputs[3];
     sbit_node_id node;
     inputs[0] = *x;
-    SBIT__TRY(sbit__build_floats(b, name, "_lowest", 0, 1, &lo, &inputs[1], error));
-    SBIT__TRY(sbit__build_floats(b, name, "_highest", 0, 1, &hi, &inputs[2], error));
+    SBIT__TRY(sbit__build_floats(b, name, "_lowest", type->dtype, 0, 1, &lo, &inputs[1], error));
+    SBIT__TRY(sbit__build_floats(b, name, "_highest", type->dtype, 0, 1, &hi, &inputs[2], error));
     return sbit__build_node(b, "Clip", name, "_clipped", inputs, 3, -1, before, type, &node, x,
                             error);
 }
@@ -204,7 +206,7 @@ static sbit_status sbit__build_redirect_all(sbit__build *b, sbit_value_id from, 
 
 static sbit_status sbit__build_feature(sbit__build *b, const sbit__site *site, sbit_error *error)
 {
-    const sbit_value_info *value = sbit_graph_value(b->quant->graph, site->value);
+    const sbit_value_info *value = sbit__site_value(b->quant, site);
     const sbit_node_id before = sbit__build_place(b, site->value);
     sbit_type type = value->type;
     sbit_value_id q_inputs[3], dq_inputs[3], x = site->value, y;
@@ -222,7 +224,7 @@ static sbit_status sbit__build_feature(sbit__build *b, const sbit__site *site, s
     SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
     dq_inputs[1] = q_inputs[1];
     dq_inputs[2] = q_inputs[2];
-    type.dtype = SBIT_F32;
+    type.dtype = site->dtype;
     SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", dq_inputs, 3,
                                site->axis, before, &type, &node, &y, error));
     SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
@@ -280,9 +282,10 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
                                                sbit_value_id *out, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *value = sbit_graph_value(b->quant->graph, site->value);
-    const sbit_tensor *weight = &value->constant;
-    const size_t count = (size_t)sbit_tensor_count(weight);
+    const sbit_value_info *value = sbit__site_value(b->quant, site);
+    sbit_tensor weight;
+    SBIT__TRY(sbit__site_weight(b->quant, site, &weight, error));
+    const size_t count = (size_t)sbit_tensor_count(&weight);
     int32_t *q = (int32_t *)sbit__alloc(a, count * sizeof *q);
     float *effective = (float *)sbit__alloc(a, count * sizeof *effective);
     sbit_status status = SBIT_OK;
@@ -290,12 +293,12 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
         status = sbit__fail_oom(error, count * 8);
     }
     if (status == SBIT_OK) {
-        status = sbit__build_weight_values(b, site, weight, q, effective, error);
+        status = sbit__build_weight_values(b, site, &weight, q, effective, error);
     }
     if (status == SBIT_OK) {
         status = sbit__build_integers(b, value->name, "_quantized",
-                                      sbit__build_dtype(b->quant, site), weight->rank,
-                                      weight->dims, q, out, error);
+                                      sbit__build_dtype(b->quant, site), weight.rank,
+                                      weight.dims, q, out, error);
     }
     sbit__free(a, q, count * sizeof *q);
     sbit__free(a, effective, count * sizeof *effective);
@@ -337,8 +340,8 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                               bias->constant.rank, bias->constant.dims, q,
                                               &inputs[0], error);
     if (status == SBIT_OK) {
-        status = sbit__build_floats(b, bias->name, "_scale", rank, rank == 1 ? count : 1, scale,
-                                    &inputs[1], error);
+        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank,
+                                    rank == 1 ? count : 1, scale, &inputs[1], error);
     }
     sbit__free(a, scale, bytes);
     SBIT__TRY(status);
@@ -350,17 +353,21 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
                                       sbit_error *error)
 {
-    const sbit_value_info *value = sbit_graph_value(b->quant->graph, site->value);
+    const sbit_value_info *value = sbit__site_value(b->quant, site);
+    const sbit_node_id before = site->captured ? sbit_graph_first(b->graph) : site->uses->node;
     sbit_value_id inputs[3], y;
     sbit_node_id node;
     SBIT__TRY(sbit__build_weight_constant(b, site, &inputs[0], error));
     SBIT__TRY(sbit__build_qparams(b, site, value->name, &inputs[1], &inputs[2], error));
     SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 3,
-                               site->axis, site->uses->node, &value->type, &node, &y, error));
+                               site->axis, before, &value->type, &node, &y, error));
     SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
+    if (site->captured) {
+        return sbit_graph_replace_uses(b->graph, site->value, y, error);
+    }
     for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
         SBIT__TRY(sbit_graph_set_node_input(b->graph, use->node, use->input, y, error));
-        if (with_bias) {
+        if (with_bias && site->body == 0) {
             SBIT__TRY(sbit__build_bias(b, site, use->node, error));
         }
     }
@@ -399,11 +406,15 @@ static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features,
     for (size_t i = 0; weights && i < b->quant->site_count; i++) {
         sbit__site *site = &b->quant->sites[i];
         if (site->enabled && site->target == SBIT_TARGET_WEIGHT) {
+            b->graph = sbit__quant_body(b->root, site->body);
             SBIT__TRY(sbit__build_weight(b, site, features, error));
         }
     }
-    SBIT__TRY(sbit__build_drop_unused(b, error));
-    return sbit_graph_sort(b->graph, error);
+    for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
+        SBIT__TRY(sbit__build_drop_unused(b, error));
+        SBIT__TRY(sbit_graph_sort(b->graph, error));
+    }
+    return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
@@ -417,13 +428,14 @@ SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
     }
     b.quant = quant;
-    b.graph = NULL;
-    SBIT__TRY(sbit_graph_clone(quant->graph, &b.graph, error));
+    b.root = NULL;
+    SBIT__TRY(sbit_graph_clone(quant->graph, &b.root, error));
+    b.graph = b.root;
     const sbit_status status = sbit__build_into(&b, weights, activations, error);
     if (status != SBIT_OK) {
-        sbit_graph_destroy(b.graph);
+        sbit_graph_destroy(b.root);
         return status;
     }
-    *out = b.graph;
+    *out = b.root;
     return SBIT_OK;
 }

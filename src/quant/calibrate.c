@@ -44,7 +44,7 @@ SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const
 {
     sbit_quantizer_site s;
     s.ctx = quant->ctx;
-    s.name = sbit_graph_value(quant->graph, site->value)->name;
+    s.name = sbit__site_value(quant, site)->name;
     s.target = site->target;
     s.symmetric = site->settings.symmetric;
     s.bits = site->settings.bits;
@@ -99,18 +99,15 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     site->observer_state = site->quantizer_state = NULL;
 }
 
-SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
-                                        const sbit_tensor *tensor, sbit_error *error)
+/* Feeds float32 data laid out as `tensor`. */
+static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
+                                          const sbit_tensor *tensor, const float *data,
+                                          sbit_error *error)
 {
-    const char *name = sbit_graph_value(quant->graph, site->value)->name;
-    const int64_t count = sbit_tensor_count(tensor);
-    const float *data = (const float *)tensor->data;
+    const char *name = sbit__site_value(quant, site)->name;
     float min, max;
     bool finite = true;
-    if (count == 0) {
-        return SBIT_OK; /* says nothing */
-    }
-    sbit__kernels(quant->ctx)->f32_minmax(count, data, &min, &max, &finite);
+    sbit__kernels(quant->ctx)->f32_minmax(sbit_tensor_count(tensor), data, &min, &max, &finite);
     if (!finite) {
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
                           "tensor '%s' has values that are not finite (NaN or infinity); check the "
@@ -130,10 +127,57 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
+                                        const sbit_tensor *tensor, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const int64_t count = sbit_tensor_count(tensor);
+    if (count == 0) {
+        return SBIT_OK; /* says nothing */
+    }
+    if (tensor->dtype == SBIT_F32) {
+        return sbit__site_observe_f32(quant, site, tensor, (const float *)tensor->data, error);
+    }
+    const size_t bytes = (size_t)count * sizeof(float);
+    float *data = (float *)sbit__alloc(a, bytes);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    sbit__convert(tensor->dtype, tensor->data, SBIT_F32, data, count);
+    const sbit_status status = sbit__site_observe_f32(quant, site, tensor, data, error);
+    sbit__free(a, data, bytes);
+    return status;
+}
+
+SBIT__FN const sbit_value_info *sbit__site_value(const sbit_quant *quant, const sbit__site *site)
+{
+    return sbit_graph_value(sbit__quant_body(quant->graph, site->body), site->value);
+}
+
+SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
+                                       sbit_error *error)
+{
+    const sbit_tensor *constant = &sbit__site_value(quant, site)->constant;
+    *out = *constant;
+    if (constant->dtype == SBIT_F32) {
+        return SBIT_OK;
+    }
+    const size_t count = (size_t)sbit_tensor_count(constant);
+    if (site->weight == NULL) {
+        site->weight = (float *)sbit__arena_array(&quant->arena, count + 1, sizeof(float));
+        if (site->weight == NULL) {
+            return sbit__fail_oom(error, count * sizeof(float));
+        }
+        sbit__convert(constant->dtype, constant->data, SBIT_F32, site->weight, (int64_t)count);
+    }
+    out->dtype = SBIT_F32;
+    out->data = site->weight;
+    return SBIT_OK;
+}
+
 /* >>calibrate ranges */
 static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
-    const sbit_value_info *value = sbit_graph_value(quant->graph, site->value);
     const sbit_observer_site observer = sbit__site_observer(quant, site);
     if (site->fixed_range) {
         site->min[0] = site->fixed_min;
@@ -141,8 +185,10 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         return SBIT_OK;
     }
     if (site->target == SBIT_TARGET_WEIGHT) {
+        sbit_tensor weight;
         SBIT__TRY(sbit__site_prepare(quant, site, error));
-        SBIT__TRY(sbit__site_observe(quant, site, &value->constant, error));
+        SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+        SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
     }
     if (!site->observed) {
         site->enabled = site->target == SBIT_TARGET_WEIGHT;
@@ -253,13 +299,34 @@ static void sbit__calc_share(sbit_quant *quant)
 }
 
 /* >>calibrate scales */
+/* Scales of float16 and bfloat16 tensors are stored in that type: what is computed with must be
+ * what is stored, and must not vanish (2^-24 is the smallest float16). */
+static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
+{
+    float scale = site->scale[c];
+    if (site->dtype == SBIT_F32) {
+        return;
+    }
+    if (site->dtype == SBIT_F16) {
+        scale = scale > 5.9604645e-8f ? scale : 5.9604645e-8f;
+        scale = sbit_f16_to_f32(sbit_f32_to_f16(scale));
+    } else {
+        scale = sbit_bf16_to_f32(sbit_f32_to_bf16(scale));
+    }
+    site->scale[c] = scale;
+    site->zero_point[c] =
+        sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
+                                 site->settings.qmin, site->settings.qmax);
+}
+
 static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit__settings *s = &site->settings;
-    const char *name = sbit_graph_value(quant->graph, site->value)->name;
+    const char *name = sbit__site_value(quant, site)->name;
     for (int64_t c = 0; c < site->channels; c++) {
         SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->symmetric, s->qmin,
                                           s->qmax, &site->scale[c], &site->zero_point[c], error));
+        sbit__calc_fit_scale(site, c);
         if (s->power_of_two) {
             site->scale[c] = (float)exp2(ceil(log2((double)site->scale[c])));
             site->zero_point[c] = sbit__qparams_zero_point(site->min[c], site->scale[c],
@@ -269,12 +336,15 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     if (site->quantizer_state == NULL) {
         return SBIT_OK; /* a fixed range has no data to learn from */
     }
-    const sbit_value_info *value = sbit_graph_value(quant->graph, site->value);
     const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
-    const bool weight = site->target == SBIT_TARGET_WEIGHT;
-    const sbit_observation x = sbit__observation_of((const float *)value->constant.data,
-                                                    &value->constant, site->axis);
-    return s->quantizer->init(site->quantizer_state, &quantizer, weight ? &x : NULL, error);
+    if (site->target != SBIT_TARGET_WEIGHT) {
+        return s->quantizer->init(site->quantizer_state, &quantizer, NULL, error);
+    }
+    sbit_tensor weight;
+    SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+    const sbit_observation x =
+        sbit__observation_of((const float *)weight.data, &weight, site->axis);
+    return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
 }
 
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_node_id id)
@@ -335,7 +405,8 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         for (const sbit__site_use *use = site->uses;
-             site->enabled && site->target == SBIT_TARGET_WEIGHT && use != NULL;
+             site->enabled && site->target == SBIT_TARGET_WEIGHT && site->body == 0 &&
+             !site->captured && use != NULL;
              use = use->next) {
             sbit__calc_fit_bias(quant, site, use->node);
         }

@@ -47,7 +47,9 @@ static const sbit_value_info *sbit__place_value(const sbit_quant *quant, sbit_va
 
 static bool sbit__place_float(const sbit_value_info *value)
 {
-    return value != NULL && value->type.kind == SBIT_KIND_TENSOR && value->type.dtype == SBIT_F32;
+    const uint32_t floats = SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16);
+    return value != NULL && value->type.kind == SBIT_KIND_TENSOR &&
+           (SBIT_T(value->type.dtype) & floats) != 0;
 }
 
 /* True for an input that carries data of the network: float, present, not a constant. */
@@ -95,13 +97,14 @@ static bool sbit__place_same_settings(const sbit__settings *a, const sbit__setti
     return true;
 }
 
-static sbit_status sbit__place_new_site(sbit_quant *quant, sbit_value_id value, uint32_t target,
+static sbit_status sbit__place_new_site(sbit_quant *quant, const sbit_value_info *value,
+                                        uint32_t target, const sbit_graph *graph,
                                         sbit_node_id layer, const sbit__settings *settings,
                                         uint32_t *index, sbit_error *error)
 {
     void *sites = quant->sites;
     char name[256];
-    sbit_layer_name(quant->graph, layer, name, sizeof name);
+    sbit_layer_name(graph, layer, name, sizeof name);
     const char *layer_name = sbit__arena_strdup(&quant->arena, name, strlen(name));
     if (layer_name == NULL) {
         return sbit__fail_oom(error, sizeof name);
@@ -111,7 +114,8 @@ static sbit_status sbit__place_new_site(sbit_quant *quant, sbit_value_id value, 
     quant->sites = (sbit__site *)sites;
     sbit__site *site = &quant->sites[quant->site_count];
     memset(site, 0, sizeof *site);
-    site->value = value;
+    site->value = value->id;
+    site->dtype = value->type.dtype;
     site->target = target;
     site->layer = layer;
     site->layer_name = layer_name;
@@ -140,7 +144,8 @@ static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, s
             return SBIT_OK;
         }
     }
-    SBIT__TRY(sbit__place_new_site(quant, value, SBIT_TARGET_FEATURE, layer, &settings, index,
+    SBIT__TRY(sbit__place_new_site(quant, sbit_graph_value(quant->graph, value),
+                                   SBIT_TARGET_FEATURE, quant->graph, layer, &settings, index,
                                    error));
     sbit__site *site = &quant->sites[*index];
     const sbit_type *type = &sbit_graph_value(quant->graph, value)->type;
@@ -171,21 +176,77 @@ static sbit_status sbit__place_use(sbit_quant *quant, uint32_t index, sbit_node_
     return SBIT_OK;
 }
 
+/* The weight that input `input` of a node of graph `graph` (number `body`) names. */
+typedef struct sbit__place_found {
+    const sbit_value_info *value; /* NULL: no constant float weight to quantize */
+    uint32_t body;
+    bool captured;
+} sbit__place_found;
+
+/* True if every use of a constant of the root is a body's layer using it as its weight. */
+static bool sbit__place_only_weights(const sbit_quant *quant, const sbit_value_info *value)
+{
+    sbit_use uses[16], inner[16];
+    const size_t count = sbit_graph_uses(quant->graph, value->id, uses, SBIT__COUNT_OF(uses));
+    for (size_t i = 0; i < count; i++) {
+        if (count > SBIT__COUNT_OF(uses) || uses[i].body == NULL) {
+            return false;
+        }
+        const sbit_value_id id = {uses[i].index};
+        const size_t n = sbit_graph_uses(uses[i].body, id, inner, SBIT__COUNT_OF(inner));
+        for (size_t k = 0; k < n; k++) {
+            if (n > SBIT__COUNT_OF(inner) || inner[k].node.idx == 0 || inner[k].body != NULL) {
+                return false;
+            }
+            const sbit_node *node = sbit_graph_node(uses[i].body, inner[k].node);
+            const sbit_op_row *row = sbit__place_row(quant, node);
+            if (row == NULL || row->quant == NULL || row->quant->weight != (int)inner[k].index) {
+                return false;
+            }
+        }
+    }
+    return count > 0;
+}
+
+static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const sbit_graph *graph,
+                                                 uint32_t body, const sbit_node *node,
+                                                 int32_t input)
+{
+    sbit__place_found found = {NULL, body, false};
+    if ((size_t)input >= node->input_count || node->inputs[input].idx == 0) {
+        return found;
+    }
+    const sbit_value_info *value = sbit_graph_value(graph, node->inputs[input]);
+    while (value->outer.idx != 0) {
+        graph = sbit_graph_parent(graph);
+        value = sbit_graph_value(graph, value->outer);
+        found.captured = true;
+    }
+    found.body = found.captured ? 0 : body;
+    if (sbit__place_float(value) && value->is_constant && !value->is_output &&
+        (!found.captured || (sbit_graph_parent(graph) == NULL &&
+                             sbit__place_only_weights(quant, value)))) {
+        found.value = value;
+    }
+    return found;
+}
+
 /* The weight of one node: per channel on the row's output axis. Layers that share a constant and
  * its axis and settings share the site. */
-static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_node *node,
-                                      const sbit_op_quant *row, int32_t input, sbit_error *error)
+static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph, uint32_t body,
+                                      const sbit_node *node, const sbit_op_quant *row,
+                                      int32_t input, sbit_error *error)
 {
     sbit__settings settings;
     uint32_t index = 0;
-    if (!sbit__place_is_constant(quant, node, input)) {
+    const sbit__place_found w = sbit__place_find_weight(quant, graph, body, node, input);
+    if (w.value == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, quant->graph, node->id,
+    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, graph, node->id,
                                     &quant->arena, &settings, error));
-    const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[input]);
     const bool swap = row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
-    const int32_t rank = value->constant.rank;
+    const int32_t rank = w.value->constant.rank;
     int32_t axis = swap ? row->in_axis : row->out_axis;
     axis = axis < 0 ? axis + rank : axis;
     const bool per_channel = settings.per_channel && axis >= 0 && axis < rank;
@@ -193,31 +254,54 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_node *node,
     bool found = false;
     for (size_t i = 0; i < quant->site_count && !found; i++) {
         const sbit__site *site = &quant->sites[i];
-        found = site->value.idx == value->id.idx && site->target == SBIT_TARGET_WEIGHT &&
-                site->axis == axis && sbit__place_same_settings(&site->settings, &settings);
+        found = site->body == w.body && site->value.idx == w.value->id.idx &&
+                site->target == SBIT_TARGET_WEIGHT && site->axis == axis &&
+                sbit__place_same_settings(&site->settings, &settings);
         index = found ? (uint32_t)i : index;
     }
     if (!found) {
-        SBIT__TRY(sbit__place_new_site(quant, value->id, SBIT_TARGET_WEIGHT, node->id, &settings,
-                                       &index, error));
-        quant->sites[index].input = (uint32_t)input;
-        quant->sites[index].axis = axis;
-        quant->sites[index].channels = per_channel ? value->constant.dims[axis] : 1;
+        SBIT__TRY(sbit__place_new_site(quant, w.value, SBIT_TARGET_WEIGHT, graph, node->id,
+                                       &settings, &index, error));
+        sbit__site *site = &quant->sites[index];
+        site->body = w.body;
+        site->captured = w.captured;
+        site->axis = axis;
+        site->channels = per_channel ? w.value->constant.dims[axis] : 1;
     }
     return sbit__place_use(quant, index, node->id, (uint32_t)input, error);
 }
 
-static sbit_status sbit__place_weights(sbit_quant *quant, const sbit_node *node,
-                                       const sbit_op_quant *row, sbit_error *error)
+static sbit_status sbit__place_weights(sbit_quant *quant, const sbit_graph *graph, uint32_t body,
+                                       const sbit_node *node, const sbit_op_quant *row,
+                                       sbit_error *error)
 {
+    const int32_t inputs[2] = {row->weight, row->weight2};
     if ((row->flags & SBIT_QUANT_RECURRENT) != 0 && !quant->profile->recurrent_weights) {
         return SBIT_OK;
     }
-    if (row->weight >= 0) {
-        SBIT__TRY(sbit__place_weight(quant, node, row, row->weight, error));
+    for (size_t i = 0; i < SBIT__COUNT_OF(inputs); i++) {
+        if (inputs[i] >= 0) {
+            SBIT__TRY(sbit__place_weight(quant, graph, body, node, row, inputs[i], error));
+        }
     }
-    if (row->weight2 >= 0) {
-        SBIT__TRY(sbit__place_weight(quant, node, row, row->weight2, error));
+    return SBIT_OK;
+}
+
+/* Layers in the bodies of If, Loop and Scan get integer weights; their activations stay float,
+ * because a body's tensors are not seen by calibration. */
+static sbit_status sbit__place_bodies(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_graph *graph;
+    for (uint32_t body = 1; (graph = sbit__quant_body(quant->graph, body)) != NULL; body++) {
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+             id = sbit_graph_next(graph, id)) {
+            const sbit_node *node = sbit_graph_node(graph, id);
+            const sbit_op_row *row = sbit__place_row(quant, node);
+            if (row != NULL && row->quant != NULL &&
+                (row->quant->flags & SBIT_QUANT_KEEP_FLOAT) == 0) {
+                SBIT__TRY(sbit__place_weights(quant, graph, body, node, row->quant, error));
+            }
+        }
     }
     return SBIT_OK;
 }
@@ -253,7 +337,7 @@ static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *
     if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__place_weights(quant, node, row->quant, error));
+    SBIT__TRY(sbit__place_weights(quant, quant->graph, 0, node, row->quant, error));
     const char *fused = sbit__place_fused(quant, node);
     for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
         uint32_t index = 0;
@@ -499,7 +583,7 @@ static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *err
         const sbit_node *node = sbit_graph_node(quant->graph, p->order[n]);
         const sbit_op_quant *q = sbit__place_active(quant, node);
         if (q != NULL) {
-            SBIT__TRY(sbit__place_weights(quant, node, q, error));
+            SBIT__TRY(sbit__place_weights(quant, quant->graph, 0, node, q, error));
             SBIT__TRY(sbit__place_inputs(p, node, q, error));
         }
         SBIT__TRY(sbit__place_output(p, node, q, error));
@@ -546,6 +630,35 @@ static void sbit__place_warn_unmatched(const sbit_quant *quant, const sbit__qcon
     }
 }
 
+/* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
+static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
+{
+    if (*index == 0) {
+        return graph;
+    }
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        for (size_t i = 0; i < node->attr_count; i++) {
+            const sbit_attr *attr = &node->attrs[i];
+            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
+            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
+            for (size_t k = 0; k < count; k++) {
+                --*index;
+                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
+                if (found != NULL) {
+                    return found;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index)
+{
+    return sbit__place_body(root, &index);
+}
+
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
@@ -562,8 +675,11 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
          id = sbit_graph_next(quant->graph, id)) {
         order[p.count++] = id;
     }
-    const sbit_status status = sbit__place_with(&p, error);
+    sbit_status status = sbit__place_with(&p, error);
     sbit__free(a, order, limit * sizeof *order);
+    if (status == SBIT_OK) {
+        status = sbit__place_bodies(quant, error);
+    }
     if (status == SBIT_OK) {
         sbit__place_warn_unmatched(quant, &quant->config->weight, "W");
         sbit__place_warn_unmatched(quant, &quant->config->feature, "A");

@@ -6,9 +6,10 @@
 #include "quant_private.h"
 
 /* >>quant create */
-/* Per-channel Q/DQ needs opset 13; 16-bit and 4-bit storage needs 21. */
+/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage 21. */
 static int64_t sbit__quant_opset(const sbit_quant *quant)
 {
+    int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
         const int32_t bits = quant->sites[i].settings.bits;
         const bool int4 =
@@ -16,8 +17,9 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
         }
+        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
     }
-    return 13;
+    return opset;
 }
 
 static void sbit__quant_release_sites(sbit_quant *quant)
@@ -305,8 +307,8 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     const sbit__site *site = &quant->sites[index];
     memset(out, 0, sizeof *out);
     out->layer = site->layer_name;
-    out->tensor = sbit_graph_value(quant->graph, site->value)->name;
-    out->value = site->value;
+    out->tensor = sbit__site_value(quant, site)->name;
+    out->value.idx = site->body == 0 ? site->value.idx : 0;
     out->target = site->target;
     out->enabled = site->enabled;
     out->reason = site->reason;

@@ -11,6 +11,7 @@
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
 
+#include "../ops/ops_private.h"
 #include "../quantizers/quantizers_private.h"
 #include "quant_api.h"
 
@@ -70,17 +71,19 @@ typedef struct sbit__site_use {
     struct sbit__site_use *next;
 } sbit__site_use;
 
-/* A tensor with a quantizer. */
+/* A tensor with a quantizer. Features live in the root graph; weights also in bodies. */
 typedef struct sbit__site {
+    uint32_t body; /* the graph that `value` belongs to: see sbit__quant_body */
     sbit_value_id value;
+    sbit_dtype dtype; /* of the tensor: float32, float16 or bfloat16 */
     uint32_t target;
     sbit_node_id layer;  /* the node whose settings these are */
     const char *layer_name;
-    uint32_t input;      /* its input number, for weights */
     sbit__settings settings;
     int32_t axis;        /* of channels; -1: per tensor */
     int64_t channels;
     bool all_uses;       /* stands behind the producer: every use reads the quantized value */
+    bool captured;       /* a constant of the root that only bodies' layers use as their weight */
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool enabled;
     const char *reason;  /* why not */
@@ -90,6 +93,7 @@ typedef struct sbit__site {
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
     bool observed;
+    float *weight;            /* weights: the values as float32; see sbit__site_weight */
     float *min, *max, *scale; /* [channels] */
     int32_t *zero_point;
 } sbit__site;
@@ -109,6 +113,14 @@ struct sbit_quant {
 };
 
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
+/* Graph number `index` of a model: 0 the root, then the bodies depth first in node and attribute
+ * order; the same in every clone. NULL past the last. */
+SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
+/* The value of a site in its own graph. */
+SBIT__FN const sbit_value_info *sbit__site_value(const sbit_quant *quant, const sbit__site *site);
+/* The constant of a weight site as a float32 tensor, converted once if need be. */
+SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
+                                       sbit_error *error);
 
 SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
 SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);

@@ -23,6 +23,9 @@ I16, U16 = numpy.int16, numpy.uint16
 class Case(nn.Case):
     """Output types are whatever shape inference says."""
 
+    def __init__(self, op, inputs, **attributes):
+        super().__init__(op, [a if a is None else numpy.asarray(a) for a in inputs], **attributes)
+
     def model(self):
         model = super().model()
         for out in model.graph.output:
@@ -35,11 +38,11 @@ class Case(nn.Case):
 
 def values(dtype, shape, low=-20, high=20):
     if dtype == bool:
-        return rng.rand(*shape) < 0.5
+        return numpy.asarray(rng.rand(*shape) < 0.5)
     if numpy.issubdtype(dtype, numpy.floating):
-        return (rng.randn(*shape) * 3).astype(dtype)
+        return numpy.asarray(rng.randn(*shape) * 3).astype(dtype)
     low = 0 if numpy.issubdtype(dtype, numpy.unsignedinteger) else low
-    return rng.randint(low, high, shape).astype(dtype)
+    return numpy.asarray(rng.randint(low, high, shape)).astype(dtype)
 
 
 def shape(low=0, high=4, size=5):
@@ -297,7 +300,7 @@ def quantize():
     count = pick((), (full[axis],))
     kind = pick(U8, I8, U16, I16)
     x = (rng.randn(*full) * 40).astype(F32)
-    scale = (rng.rand(*count) + 0.05).astype(F32)
+    scale = numpy.asarray(rng.rand(*count) + 0.05).astype(F32)
     zero = values(kind, count)
     if rng.rand() < 0.5:
         return Case("DequantizeLinear", [values(kind, full), scale, zero], axis=axis,
