@@ -56,7 +56,8 @@ static const char *ops_of(const sbit_graph *graph, char *text, size_t size)
     return text;
 }
 
-/* ---- running: unknown dims of inputs become `size`, floats lie in -1..1, integers are 1 */
+/* ---- running: unknown dims of inputs become `size` (batches: at most 2), floats lie in -1..1,
+ * integers are 1 */
 
 enum {
     MAX_OUTPUTS = 16
@@ -72,7 +73,10 @@ static void feed(sbit_ctx *ctx, const sbit_value_info *input, int64_t size, sbit
     sbit_error error;
     int64_t dims[SBIT_MAX_RANK];
     for (int32_t i = 0; i < input->type.rank; i++) {
-        dims[i] = input->type.dims[i].symbol != 0 ? size : input->type.dims[i].value;
+        const bool batch = i == 0 || input->type.rank == 3;
+        dims[i] = input->type.dims[i].symbol == 0 ? input->type.dims[i].value
+                  : batch && size > 2             ? 2
+                                                  : size;
     }
     memset(&error, 0, sizeof error);
     CHECK_OK(sbit_tensor_alloc(ctx, input->type.dtype, input->type.rank, dims, out, &error), error);
@@ -1464,12 +1468,34 @@ TEST(zoo_models_are_simplified)
 {
     model_becomes("zoo/mnist_8", "Conv 2 Gemm 1 MaxPool 2 Relu 2 Reshape 1", 1, 1e-5);
     model_becomes("zoo/super_resolution_10", "Conv 4 Relu 3 Reshape 2 Transpose 1", 1, 1e-5);
-    model_becomes(
-        "zoo/ultraface_rfb320",
-        "Add 3 Concat 5 Conv 52 Div 1 Exp 1 Mul 4 Relu 37 Reshape 8 Slice 4 Softmax 1 Sub 1 "
-        "Transpose 8",
-        1, 1e-5);
+    model_becomes("zoo/ultraface_rfb320",
+                  "Add 3 Concat 5 Conv 52 Div 1 Exp 1 Mul 4 Relu 37 Reshape 8 Slice 4 Softmax 1 "
+                  "Sub 1 Transpose 8",
+                  1, 1e-5);
     model_becomes("zoo/yunet_n_dynamic",
                   "Add 2 Conv 59 MaxPool 4 Relu 18 Reshape 12 Resize 2 Sigmoid 6 Transpose 12", 64,
                   1e-5);
+    model_becomes("zoo/ppocr_cls",
+                  "Add 25 Clip 18 Conv 53 Div 18 Gemm 1 GlobalAveragePool 10 HardSigmoid 9 "
+                  "MaxPool 1 Mul 27 Relu 15 Reshape 1 Softmax 1",
+                  64, 1e-4);
+    model_becomes("zoo/ppocrv4_det",
+                  "Add 49 Clip 24 Concat 1 Conv 62 ConvTranspose 2 Div 24 GlobalAveragePool 10 "
+                  "HardSigmoid 10 Mul 48 Relu 12 Resize 6 Sigmoid 1",
+                  192, 1e-4);
+    model_becomes("zoo/ppocrv4_rec",
+                  "Add 67 AveragePool 1 Clip 28 Concat 1 Conv 38 Div 33 GlobalAveragePool 2 "
+                  "HardSigmoid 2 MatMul 13 Mul 60 Pow 5 ReduceMean 10 Relu 2 Reshape 6 Sigmoid 7 "
+                  "Slice 6 Softmax 3 Sqrt 5 Squeeze 7 Sub 5 Transpose 9",
+                  64, 1e-3);
+    model_becomes("zoo/silero_vad_v4",
+                  "Add 14 Concat 8 Conv 36 Equal 1 If 1 LSTM 4 Log 2 Mul 2 Neg 2 Pad 2 Pow 4 "
+                  "ReduceMean 6 Relu 26 Reshape 2 Sigmoid 2 Slice 20 Sqrt 2 Squeeze 8 Transpose 4 "
+                  "Unsqueeze 2",
+                  512, 1e-4);
+    model_becomes("zoo/silero_vad_v5",
+                  "Add 2 Concat 2 Conv 12 Equal 9 Gather 10 Identity 16 If 13 LSTM 2 Not 2 Pad 2 "
+                  "Pow 4 ReduceMean 2 Relu 10 Shape 8 Sigmoid 2 Size 2 Slice 4 Sqrt 2 Squeeze 12 "
+                  "Unsqueeze 22",
+                  256, 1e-4); /* at 8 kHz */
 }

@@ -9,7 +9,7 @@
 #include "conv_private.h"
 
 enum {
-    SBIT__CONV_DEPTHWISE_STRIP = 64 * 1024, /* input numbers */
+    SBIT__CONV_DEPTHWISE_STRIP = 8 * 1024, /* input numbers */
     SBIT__CONV_NARROW = 16                  /* rows below are computed together */
 };
 
@@ -20,7 +20,7 @@ SBIT__FN void sbit__conv_plan_depthwise(sbit__conv_job *job)
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t fit = SBIT__CONV_DEPTHWISE_STRIP / (sbit__larger(s->in[2], 1) * s->stride[1]);
-    job->by_rows.strip = sbit__larger(sbit__smaller(sbit__larger(fit, 32), s->out[1]), 1);
+    job->by_rows.strip = sbit__larger(sbit__smaller(sbit__larger(fit, 8), s->out[1]), 1);
     job->by_rows.strips = sbit__div_up(s->out[1], job->by_rows.strip);
     job->shared_bytes = sbit__cache_lines(s->in[2]); /* a row of zeros */
     job->units = s->batch * s->out_channels * s->out[0] * job->by_rows.strips;

@@ -1048,18 +1048,18 @@ typedef struct sbit__plane4 {
     bool edge;         /* some of its taps lie left or right of the image */
 } sbit__plane4;
 
-/* Columns at, at + stride ... of a line, zeros outside of the image. */
-SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at,
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
+SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
-    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
-    const float *from = line + at;
-    if (!edge || (at >= 0 && 3 * stride < end)) {
-        return sbit__v4_tap(from, stride);
+    (void)j;
+    if (!edge || (at >= 0 && at + 3 * stride < p->d->in_w)) {
+        return sbit__v4_tap(line + at, stride);
     }
     float lanes[4];
     for (int64_t i = 0; i < 4; i++) {
-        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+        const int64_t column = at + i * stride;
+        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return sbit__v4_load(lanes);
 }
@@ -1079,53 +1079,7 @@ SBIT__V4 void sbit__plane4_put(const sbit__plane4 *p, int64_t row, sbit__v4 v)
     sbit__v4_store_part(p->y + at, p->n, sbit__v4_clamp(v, p->lo, p->hi));
 }
 
-/* 3 x 3 without strides, `count` <= 4 output rows from `row` on: each of six input rows is loaded
- * once and used for up to three outputs. */
-#define SBIT__PLANE4_ADD(o, i)                                                                        s##o = sbit__v4_madd(w##i##0, a, s##o);                                                         s##o = sbit__v4_madd(w##i##1, b, s##o);                                                         s##o = sbit__v4_madd(w##i##2, c, s##o)
-#define SBIT__PLANE4_LOAD(r)                                                                          a = sbit__plane4_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane4_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane4_tap(p, lines[r], at + 2, 1, edge)
-
-SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, const float *const lines[6], int64_t row,
-                            int64_t count, bool edge)
-{
-    const float *w = p->weights;
-    const int64_t at = p->column - p->d->pad_w;
-    const sbit__v4 w00 = sbit__v4_set(w[0]), w01 = sbit__v4_set(w[1]), w02 = sbit__v4_set(w[2]);
-    const sbit__v4 w10 = sbit__v4_set(w[3]), w11 = sbit__v4_set(w[4]), w12 = sbit__v4_set(w[5]);
-    const sbit__v4 w20 = sbit__v4_set(w[6]), w21 = sbit__v4_set(w[7]), w22 = sbit__v4_set(w[8]);
-    sbit__v4 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
-    SBIT__PLANE4_LOAD(0);
-    SBIT__PLANE4_ADD(0, 0);
-    SBIT__PLANE4_LOAD(1);
-    SBIT__PLANE4_ADD(0, 1);
-    SBIT__PLANE4_ADD(1, 0);
-    SBIT__PLANE4_LOAD(2);
-    SBIT__PLANE4_ADD(0, 2);
-    SBIT__PLANE4_ADD(1, 1);
-    SBIT__PLANE4_ADD(2, 0);
-    SBIT__PLANE4_LOAD(3);
-    SBIT__PLANE4_ADD(1, 2);
-    SBIT__PLANE4_ADD(2, 1);
-    SBIT__PLANE4_ADD(3, 0);
-    SBIT__PLANE4_LOAD(4);
-    SBIT__PLANE4_ADD(2, 2);
-    SBIT__PLANE4_ADD(3, 1);
-    SBIT__PLANE4_LOAD(5);
-    SBIT__PLANE4_ADD(3, 2);
-    sbit__plane4_put(p, row, s0);
-    if (count > 1) {
-        sbit__plane4_put(p, row + 1, s1);
-    }
-    if (count > 2) {
-        sbit__plane4_put(p, row + 2, s2);
-    }
-    if (count > 3) {
-        sbit__plane4_put(p, row + 3, s3);
-    }
-}
-#undef SBIT__PLANE4_ADD
-#undef SBIT__PLANE4_LOAD
-
-/* The block at `column`: where it is, and whether its taps need care. */
+/* The block at `column`: where it is, and which lanes of its taps lie in the image. */
 SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
 {
     const sbit__depthwise *d = p->d;
@@ -1136,28 +1090,66 @@ SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
     p->edge = at < 0 || at + reach >= d->in_w;
 }
 
+/* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
+ * three outputs above. */
+SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, int64_t row0, int64_t row1, bool edge,
+                            int64_t n)
+{
+    const float *w = p->weights, *residual = p->residual;
+    const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
+    const int64_t below = p->d->in_h + p->d->pad_h; /* rows are counted from the padding's first */
+    const sbit__v4 w0 = sbit__v4_set(w[0]), w1 = sbit__v4_set(w[1]), w2 = sbit__v4_set(w[2]);
+    const sbit__v4 w3 = sbit__v4_set(w[3]), w4 = sbit__v4_set(w[4]), w5 = sbit__v4_set(w[5]);
+    const sbit__v4 w6 = sbit__v4_set(w[6]), w7 = sbit__v4_set(w[7]), w8 = sbit__v4_set(w[8]);
+    const sbit__v4 bias = p->bias, lo = p->lo, hi = p->hi;
+    sbit__v4 second = bias, first = bias; /* outputs that one or two rows are still missing */
+    int64_t place = (row0 - 2) * out_w + p->column;
+    for (int64_t row = row0, end; row < row1 + 2; row = end) {
+        const bool outside = row < p->d->pad_h || row >= below;
+        const float *line = outside ? p->d->zeros : p->x + (row - p->d->pad_h) * in_w;
+        end = row < p->d->pad_h ? p->d->pad_h : row < below ? below : row1 + 2;
+        end = sbit__smaller(end, row1 + 2);
+        for (; row < end; row++, line += outside ? 0 : in_w, place += out_w) {
+            const sbit__v4 a = sbit__plane4_tap(p, line, at, 0, 1, edge);
+            const sbit__v4 b = sbit__plane4_tap(p, line, at + 1, 1, 1, edge);
+            const sbit__v4 c = sbit__plane4_tap(p, line, at + 2, 2, 1, edge);
+            sbit__v4 done = sbit__v4_madd(w6, a, second);
+            second = sbit__v4_madd(w3, a, first);
+            first = sbit__v4_madd(w0, a, bias);
+            done = sbit__v4_madd(w7, b, done);
+            second = sbit__v4_madd(w4, b, second);
+            first = sbit__v4_madd(w1, b, first);
+            done = sbit__v4_madd(w8, c, done);
+            second = sbit__v4_madd(w5, c, second);
+            first = sbit__v4_madd(w2, c, first);
+            if (row < row0 + 2) {
+                continue;
+            }
+            if (residual != NULL) {
+                done = sbit__v4_add(done, sbit__v4_load_part(residual + place, n));
+            }
+            sbit__v4_store_part(p->y + place, n, sbit__v4_clamp(done, lo, hi));
+        }
+    }
+}
+
 SBIT__V4 void sbit__plane4_3x3_all(sbit__plane4 *p, int64_t row0, int64_t row1)
 {
-    for (int64_t row = row0; row < row1; row += 4) {
-        const int64_t count = sbit__smaller(row1 - row, 4);
-        const float *lines[6];
-        for (int64_t i = 0; i < 6; i++) {
-            lines[i] = sbit__plane4_line(p, i < count + 2 ? row + i - p->d->pad_h : -1);
-        }
-        for (int64_t column = 0; column < p->d->out_w; column += 4) {
-            sbit__plane4_move(p, column);
-            if (p->edge) {
-                sbit__plane4_3x3(p, lines, row, count, true);
-            } else {
-                sbit__plane4_3x3(p, lines, row, count, false);
-            }
+    for (int64_t column = 0; column < p->d->out_w; column += 4) {
+        sbit__plane4_move(p, column);
+        if (!p->edge && p->n == 4) {
+            sbit__plane4_3x3(p, row0, row1, false, 4);
+        } else if (p->n == 4) {
+            sbit__plane4_3x3(p, row0, row1, true, 4);
+        } else {
+            sbit__plane4_3x3(p, row0, row1, true, p->n);
         }
     }
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
 #define SBIT__PLANE4_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane4_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
 #define SBIT__PLANE4_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane4_put(p, row + (r), s##r);                                                 }
 #define SBIT__PLANE4_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
 

@@ -998,6 +998,10 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_row__avx2(int64_t out_w, int64_t
 }
 
 /* >>depthwise plane: blocks of 8 columns */
+enum {
+    SBIT__PLANE8_MASKS = 16 /* columns of a kernel */
+};
+
 typedef struct sbit__plane8 {
     const sbit__depthwise *d;
     const float *x, *weights, *residual;
@@ -1005,6 +1009,7 @@ typedef struct sbit__plane8 {
     float *y;
     int64_t column, n; /* the block's first output column; how many are stored */
     bool edge;         /* some of its taps lie left or right of the image */
+    __m256i mask[SBIT__PLANE8_MASKS], mask_high[SBIT__PLANE8_MASKS]; /* of taps at an edge */
 } sbit__plane8;
 
 /* Lanes begin <= i < end. */
@@ -1014,27 +1019,27 @@ SBIT__AVX2 __m256i sbit__span8(int64_t begin, int64_t end)
     return _mm256_andnot_si256(below, sbit__mask8(end));
 }
 
-/* Columns at, at + stride ... of a line, zeros outside of the image. stride 2: in the order of
- * sbit__tap8. */
-SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int64_t at,
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. stride 2: in the order
+ * of sbit__tap8. */
+SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
-    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
     const float *from = line + at;
     if (!edge) {
         return sbit__tap8(from, stride);
     }
-    if (stride == 1) {
-        return _mm256_maskload_ps(from, sbit__span8(-at, end));
-    }
-    if (stride == 2) {
-        const __m256 a = _mm256_maskload_ps(from, sbit__span8(-at, end));
-        const __m256 b = _mm256_maskload_ps(from + 7, sbit__span8(-at - 7, end - 7));
-        return _mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 2, 0));
+    if (stride <= 2 && j < SBIT__PLANE8_MASKS) {
+        const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
+        if (stride == 1) {
+            return a;
+        }
+        return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
+                                 _MM_SHUFFLE(3, 1, 2, 0));
     }
     float lanes[8];
     for (int64_t i = 0; i < 8; i++) {
-        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+        const int64_t column = at + (stride == 2 ? (i & 1) + (i >> 1 & 1) * 4 + (i >> 2) * 2 : i) * stride;
+        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return _mm256_loadu_ps(lanes);
 }
@@ -1054,53 +1059,7 @@ SBIT__AVX2 void sbit__plane8_put(const sbit__plane8 *p, int64_t row, __m256 v)
     sbit__store8(p->y + at, p->n, sbit__clamp8(v, p->lo, p->hi));
 }
 
-/* 3 x 3 without strides, `count` <= 4 output rows from `row` on: each of six input rows is loaded
- * once and used for up to three outputs. */
-#define SBIT__PLANE8_ADD(o, i)                                                                        s##o = _mm256_fmadd_ps(w##i##0, a, s##o);                                                         s##o = _mm256_fmadd_ps(w##i##1, b, s##o);                                                         s##o = _mm256_fmadd_ps(w##i##2, c, s##o)
-#define SBIT__PLANE8_LOAD(r)                                                                          a = sbit__plane8_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane8_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane8_tap(p, lines[r], at + 2, 1, edge)
-
-SBIT__AVX2 void sbit__plane8_3x3(const sbit__plane8 *p, const float *const lines[6], int64_t row,
-                            int64_t count, bool edge)
-{
-    const float *w = p->weights;
-    const int64_t at = p->column - p->d->pad_w;
-    const __m256 w00 = sbit__set8(w[0]), w01 = sbit__set8(w[1]), w02 = sbit__set8(w[2]);
-    const __m256 w10 = sbit__set8(w[3]), w11 = sbit__set8(w[4]), w12 = sbit__set8(w[5]);
-    const __m256 w20 = sbit__set8(w[6]), w21 = sbit__set8(w[7]), w22 = sbit__set8(w[8]);
-    __m256 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
-    SBIT__PLANE8_LOAD(0);
-    SBIT__PLANE8_ADD(0, 0);
-    SBIT__PLANE8_LOAD(1);
-    SBIT__PLANE8_ADD(0, 1);
-    SBIT__PLANE8_ADD(1, 0);
-    SBIT__PLANE8_LOAD(2);
-    SBIT__PLANE8_ADD(0, 2);
-    SBIT__PLANE8_ADD(1, 1);
-    SBIT__PLANE8_ADD(2, 0);
-    SBIT__PLANE8_LOAD(3);
-    SBIT__PLANE8_ADD(1, 2);
-    SBIT__PLANE8_ADD(2, 1);
-    SBIT__PLANE8_ADD(3, 0);
-    SBIT__PLANE8_LOAD(4);
-    SBIT__PLANE8_ADD(2, 2);
-    SBIT__PLANE8_ADD(3, 1);
-    SBIT__PLANE8_LOAD(5);
-    SBIT__PLANE8_ADD(3, 2);
-    sbit__plane8_put(p, row, s0);
-    if (count > 1) {
-        sbit__plane8_put(p, row + 1, s1);
-    }
-    if (count > 2) {
-        sbit__plane8_put(p, row + 2, s2);
-    }
-    if (count > 3) {
-        sbit__plane8_put(p, row + 3, s3);
-    }
-}
-#undef SBIT__PLANE8_ADD
-#undef SBIT__PLANE8_LOAD
-
-/* The block at `column`: where it is, and whether its taps need care. */
+/* The block at `column`: where it is, and which lanes of its taps lie in the image. */
 SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
 {
     const sbit__depthwise *d = p->d;
@@ -1109,30 +1068,73 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 8);
     p->edge = at < 0 || at + reach >= d->in_w;
+    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE8_MASKS && p->edge; j++) {
+        const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
+        p->mask[j] = sbit__span8(begin, end);
+        p->mask_high[j] = sbit__span8(begin - 7, end - 7);
+    }
+}
+
+/* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
+ * three outputs above. */
+SBIT__AVX2 void sbit__plane8_3x3(const sbit__plane8 *p, int64_t row0, int64_t row1, bool edge,
+                            int64_t n)
+{
+    const float *w = p->weights, *residual = p->residual;
+    const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
+    const int64_t below = p->d->in_h + p->d->pad_h; /* rows are counted from the padding's first */
+    const __m256 w0 = sbit__set8(w[0]), w1 = sbit__set8(w[1]), w2 = sbit__set8(w[2]);
+    const __m256 w3 = sbit__set8(w[3]), w4 = sbit__set8(w[4]), w5 = sbit__set8(w[5]);
+    const __m256 w6 = sbit__set8(w[6]), w7 = sbit__set8(w[7]), w8 = sbit__set8(w[8]);
+    const __m256 bias = p->bias, lo = p->lo, hi = p->hi;
+    __m256 second = bias, first = bias; /* outputs that one or two rows are still missing */
+    int64_t place = (row0 - 2) * out_w + p->column;
+    for (int64_t row = row0, end; row < row1 + 2; row = end) {
+        const bool outside = row < p->d->pad_h || row >= below;
+        const float *line = outside ? p->d->zeros : p->x + (row - p->d->pad_h) * in_w;
+        end = row < p->d->pad_h ? p->d->pad_h : row < below ? below : row1 + 2;
+        end = sbit__smaller(end, row1 + 2);
+        for (; row < end; row++, line += outside ? 0 : in_w, place += out_w) {
+            const __m256 a = sbit__plane8_tap(p, line, at, 0, 1, edge);
+            const __m256 b = sbit__plane8_tap(p, line, at + 1, 1, 1, edge);
+            const __m256 c = sbit__plane8_tap(p, line, at + 2, 2, 1, edge);
+            __m256 done = _mm256_fmadd_ps(w6, a, second);
+            second = _mm256_fmadd_ps(w3, a, first);
+            first = _mm256_fmadd_ps(w0, a, bias);
+            done = _mm256_fmadd_ps(w7, b, done);
+            second = _mm256_fmadd_ps(w4, b, second);
+            first = _mm256_fmadd_ps(w1, b, first);
+            done = _mm256_fmadd_ps(w8, c, done);
+            second = _mm256_fmadd_ps(w5, c, second);
+            first = _mm256_fmadd_ps(w2, c, first);
+            if (row < row0 + 2) {
+                continue;
+            }
+            if (residual != NULL) {
+                done = _mm256_add_ps(done, sbit__load8(residual + place, n));
+            }
+            sbit__store8(p->y + place, n, sbit__clamp8(done, lo, hi));
+        }
+    }
 }
 
 SBIT__AVX2 void sbit__plane8_3x3_all(sbit__plane8 *p, int64_t row0, int64_t row1)
 {
-    for (int64_t row = row0; row < row1; row += 4) {
-        const int64_t count = sbit__smaller(row1 - row, 4);
-        const float *lines[6];
-        for (int64_t i = 0; i < 6; i++) {
-            lines[i] = sbit__plane8_line(p, i < count + 2 ? row + i - p->d->pad_h : -1);
-        }
-        for (int64_t column = 0; column < p->d->out_w; column += 8) {
-            sbit__plane8_move(p, column);
-            if (p->edge) {
-                sbit__plane8_3x3(p, lines, row, count, true);
-            } else {
-                sbit__plane8_3x3(p, lines, row, count, false);
-            }
+    for (int64_t column = 0; column < p->d->out_w; column += 8) {
+        sbit__plane8_move(p, column);
+        if (!p->edge && p->n == 8) {
+            sbit__plane8_3x3(p, row0, row1, false, 8);
+        } else if (p->n == 8) {
+            sbit__plane8_3x3(p, row0, row1, true, 8);
+        } else {
+            sbit__plane8_3x3(p, row0, row1, true, p->n);
         }
     }
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
 #define SBIT__PLANE8_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane8_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE8_TAP(r) s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE8_TAP(r) s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
 #define SBIT__PLANE8_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                                                 }
 #define SBIT__PLANE8_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
 

@@ -901,6 +901,10 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(
 }
 
 /* >>depthwise plane: blocks of 16 columns */
+enum {
+    SBIT__PLANE16_MASKS = 16 /* columns of a kernel */
+};
+
 typedef struct sbit__plane16 {
     const sbit__depthwise *d;
     const float *x, *weights, *residual;
@@ -908,6 +912,7 @@ typedef struct sbit__plane16 {
     float *y;
     int64_t column, n; /* the block's first output column; how many are stored */
     bool edge;         /* some of its taps lie left or right of the image */
+    __mmask16 mask[SBIT__PLANE16_MASKS], mask_high[SBIT__PLANE16_MASKS]; /* of taps at an edge */
 } sbit__plane16;
 
 /* Lanes begin <= i < end. */
@@ -916,26 +921,25 @@ SBIT__AVX512 __mmask16 sbit__span16(int64_t begin, int64_t end)
     return (__mmask16)(sbit__mask16(end) & ~sbit__mask16(begin));
 }
 
-/* Columns at, at + stride ... of a line, zeros outside of the image. */
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
 SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line, int64_t at,
-                                      int64_t stride, bool edge)
+                                      int64_t j, int64_t stride, bool edge)
 {
-    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
     const float *from = line + at;
     if (!edge) {
         return sbit__tap16(from, stride, 16);
     }
-    if (stride == 1) {
-        return _mm512_maskz_loadu_ps(sbit__span16(-at, end), from);
-    }
-    if (stride == 2) {
-        const __m512 a = _mm512_maskz_loadu_ps(sbit__span16(-at, end), from);
-        const __m512 b = _mm512_maskz_loadu_ps(sbit__span16(-at - 15, end - 15), from + 15);
-        return sbit__every_second16(a, b);
+    if (stride <= 2 && j < SBIT__PLANE16_MASKS) {
+        const __m512 a = _mm512_maskz_loadu_ps(p->mask[j], from);
+        if (stride == 1) {
+            return a;
+        }
+        return sbit__every_second16(a, _mm512_maskz_loadu_ps(p->mask_high[j], from + 15));
     }
     float lanes[16];
     for (int64_t i = 0; i < 16; i++) {
-        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+        const int64_t column = at + i * stride;
+        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return _mm512_loadu_ps(lanes);
 }
@@ -955,53 +959,7 @@ SBIT__AVX512 void sbit__plane16_put(const sbit__plane16 *p, int64_t row, __m512 
     sbit__store16(p->y + at, p->n, sbit__clamp16(v, p->lo, p->hi));
 }
 
-/* 3 x 3 without strides, `count` <= 4 output rows from `row` on: each of six input rows is loaded
- * once and used for up to three outputs. */
-#define SBIT__PLANE16_ADD(o, i)                                                                        s##o = _mm512_fmadd_ps(w##i##0, a, s##o);                                                         s##o = _mm512_fmadd_ps(w##i##1, b, s##o);                                                         s##o = _mm512_fmadd_ps(w##i##2, c, s##o)
-#define SBIT__PLANE16_LOAD(r)                                                                          a = sbit__plane16_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane16_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane16_tap(p, lines[r], at + 2, 1, edge)
-
-SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, const float *const lines[6], int64_t row,
-                            int64_t count, bool edge)
-{
-    const float *w = p->weights;
-    const int64_t at = p->column - p->d->pad_w;
-    const __m512 w00 = sbit__set16(w[0]), w01 = sbit__set16(w[1]), w02 = sbit__set16(w[2]);
-    const __m512 w10 = sbit__set16(w[3]), w11 = sbit__set16(w[4]), w12 = sbit__set16(w[5]);
-    const __m512 w20 = sbit__set16(w[6]), w21 = sbit__set16(w[7]), w22 = sbit__set16(w[8]);
-    __m512 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
-    SBIT__PLANE16_LOAD(0);
-    SBIT__PLANE16_ADD(0, 0);
-    SBIT__PLANE16_LOAD(1);
-    SBIT__PLANE16_ADD(0, 1);
-    SBIT__PLANE16_ADD(1, 0);
-    SBIT__PLANE16_LOAD(2);
-    SBIT__PLANE16_ADD(0, 2);
-    SBIT__PLANE16_ADD(1, 1);
-    SBIT__PLANE16_ADD(2, 0);
-    SBIT__PLANE16_LOAD(3);
-    SBIT__PLANE16_ADD(1, 2);
-    SBIT__PLANE16_ADD(2, 1);
-    SBIT__PLANE16_ADD(3, 0);
-    SBIT__PLANE16_LOAD(4);
-    SBIT__PLANE16_ADD(2, 2);
-    SBIT__PLANE16_ADD(3, 1);
-    SBIT__PLANE16_LOAD(5);
-    SBIT__PLANE16_ADD(3, 2);
-    sbit__plane16_put(p, row, s0);
-    if (count > 1) {
-        sbit__plane16_put(p, row + 1, s1);
-    }
-    if (count > 2) {
-        sbit__plane16_put(p, row + 2, s2);
-    }
-    if (count > 3) {
-        sbit__plane16_put(p, row + 3, s3);
-    }
-}
-#undef SBIT__PLANE16_ADD
-#undef SBIT__PLANE16_LOAD
-
-/* The block at `column`: where it is, and whether its taps need care. */
+/* The block at `column`: where it is, and which lanes of its taps lie in the image. */
 SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
 {
     const sbit__depthwise *d = p->d;
@@ -1010,30 +968,73 @@ SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 16);
     p->edge = at < 0 || at + reach >= d->in_w;
+    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE16_MASKS && p->edge; j++) {
+        const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
+        p->mask[j] = sbit__span16(begin, end);
+        p->mask_high[j] = sbit__span16(begin - 15, end - 15);
+    }
+}
+
+/* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
+ * three outputs above. */
+SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, int64_t row0, int64_t row1, bool edge,
+                            int64_t n)
+{
+    const float *w = p->weights, *residual = p->residual;
+    const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
+    const int64_t below = p->d->in_h + p->d->pad_h; /* rows are counted from the padding's first */
+    const __m512 w0 = sbit__set16(w[0]), w1 = sbit__set16(w[1]), w2 = sbit__set16(w[2]);
+    const __m512 w3 = sbit__set16(w[3]), w4 = sbit__set16(w[4]), w5 = sbit__set16(w[5]);
+    const __m512 w6 = sbit__set16(w[6]), w7 = sbit__set16(w[7]), w8 = sbit__set16(w[8]);
+    const __m512 bias = p->bias, lo = p->lo, hi = p->hi;
+    __m512 second = bias, first = bias; /* outputs that one or two rows are still missing */
+    int64_t place = (row0 - 2) * out_w + p->column;
+    for (int64_t row = row0, end; row < row1 + 2; row = end) {
+        const bool outside = row < p->d->pad_h || row >= below;
+        const float *line = outside ? p->d->zeros : p->x + (row - p->d->pad_h) * in_w;
+        end = row < p->d->pad_h ? p->d->pad_h : row < below ? below : row1 + 2;
+        end = sbit__smaller(end, row1 + 2);
+        for (; row < end; row++, line += outside ? 0 : in_w, place += out_w) {
+            const __m512 a = sbit__plane16_tap(p, line, at, 0, 1, edge);
+            const __m512 b = sbit__plane16_tap(p, line, at + 1, 1, 1, edge);
+            const __m512 c = sbit__plane16_tap(p, line, at + 2, 2, 1, edge);
+            __m512 done = _mm512_fmadd_ps(w6, a, second);
+            second = _mm512_fmadd_ps(w3, a, first);
+            first = _mm512_fmadd_ps(w0, a, bias);
+            done = _mm512_fmadd_ps(w7, b, done);
+            second = _mm512_fmadd_ps(w4, b, second);
+            first = _mm512_fmadd_ps(w1, b, first);
+            done = _mm512_fmadd_ps(w8, c, done);
+            second = _mm512_fmadd_ps(w5, c, second);
+            first = _mm512_fmadd_ps(w2, c, first);
+            if (row < row0 + 2) {
+                continue;
+            }
+            if (residual != NULL) {
+                done = _mm512_add_ps(done, sbit__load16(residual + place, n));
+            }
+            sbit__store16(p->y + place, n, sbit__clamp16(done, lo, hi));
+        }
+    }
 }
 
 SBIT__AVX512 void sbit__plane16_3x3_all(sbit__plane16 *p, int64_t row0, int64_t row1)
 {
-    for (int64_t row = row0; row < row1; row += 4) {
-        const int64_t count = sbit__smaller(row1 - row, 4);
-        const float *lines[6];
-        for (int64_t i = 0; i < 6; i++) {
-            lines[i] = sbit__plane16_line(p, i < count + 2 ? row + i - p->d->pad_h : -1);
-        }
-        for (int64_t column = 0; column < p->d->out_w; column += 16) {
-            sbit__plane16_move(p, column);
-            if (p->edge) {
-                sbit__plane16_3x3(p, lines, row, count, true);
-            } else {
-                sbit__plane16_3x3(p, lines, row, count, false);
-            }
+    for (int64_t column = 0; column < p->d->out_w; column += 16) {
+        sbit__plane16_move(p, column);
+        if (!p->edge && p->n == 16) {
+            sbit__plane16_3x3(p, row0, row1, false, 16);
+        } else if (p->n == 16) {
+            sbit__plane16_3x3(p, row0, row1, true, 16);
+        } else {
+            sbit__plane16_3x3(p, row0, row1, true, p->n);
         }
     }
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
 #define SBIT__PLANE16_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane16_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
 #define SBIT__PLANE16_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane16_put(p, row + (r), s##r);                                                 }
 #define SBIT__PLANE16_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
 

@@ -5,7 +5,7 @@
  * Does: every element type; negative steps, negative pads, all padding modes; symbolic shapes, and
  * the elements of followed integer tensors.
  * How: one strided copy serves Transpose, Slice, Expand and Pad's middle: merged dims, rows of
- * memcpy where both sides are contiguous, 32x32 tiles where the contiguous dim changes. Padding by
+ * memcpy where both sides are contiguous, tiles where the contiguous dim changes. Padding by
  * reflection, edge or wrap, and Tile, map each output row to an input row.
  * Does not: places that data decides (gather.c).
  */
@@ -13,7 +13,8 @@
 
 /* >>strided copy */
 
-#define SBIT__MOVE_TILE 32
+#define SBIT__MOVE_TILE 64  /* indices of the dim that is contiguous in x */
+#define SBIT__MOVE_STRIP 8  /* of the dim that is contiguous in y */
 
 typedef struct sbit__move_task {
     sbit_dtype dtype;
@@ -72,14 +73,25 @@ static void sbit__move_rows(void *data, int64_t begin, int64_t end, int32_t work
     }
 }
 
+/* Strips of SBIT__MOVE_STRIP elements of y, each gathered from as many rows of x that are read on.
+ * Written out: the compiler leaves a loop over the strip as it is. */
 #define SBIT__MOVE_TILES(type)                                                                     \
-    for (int64_t i = 0; i < n; i += SBIT__MOVE_TILE) {                                             \
-        const int64_t stop = i + SBIT__MOVE_TILE < n ? i + SBIT__MOVE_TILE : n;                    \
-        for (int64_t j = 0; j < m; j++) {                                                          \
-            const type *x = (const type *)task->x + from + j;                                      \
-            type *y = (type *)task->y + to + j * sy;                                               \
-            for (int64_t k = i; k < stop; k++) {                                                   \
-                y[k] = x[k * sx];                                                                  \
+    for (int64_t i = 0; i < n; i += SBIT__MOVE_STRIP) {                                            \
+        const type *x = (const type *)task->x + from + i * sx;                                     \
+        type *y = (type *)task->y + to + i;                                                        \
+        for (int64_t j = 0; j < m && n - i >= SBIT__MOVE_STRIP; j++, y += sy) {                    \
+            y[0] = x[j];                                                                           \
+            y[1] = x[j + sx];                                                                      \
+            y[2] = x[j + 2 * sx];                                                                  \
+            y[3] = x[j + 3 * sx];                                                                  \
+            y[4] = x[j + 4 * sx];                                                                  \
+            y[5] = x[j + 5 * sx];                                                                  \
+            y[6] = x[j + 6 * sx];                                                                  \
+            y[7] = x[j + 7 * sx];                                                                  \
+        }                                                                                          \
+        for (int64_t j = 0; j < m && n - i < SBIT__MOVE_STRIP; j++, y += sy) {                     \
+            for (int64_t k = 0; k < n - i; k++) {                                                  \
+                y[k] = x[k * sx + j];                                                              \
             }                                                                                      \
         }                                                                                          \
     }
@@ -1378,6 +1390,7 @@ static const sbit_op_row sbit__move_rows_table[] = {
 #undef SBIT__MOVE_PAD
 #undef SBIT__MOVE_EXPAND
 #undef SBIT__MOVE_TILE
+#undef SBIT__MOVE_STRIP
 
 SBIT__FN const sbit_op_row *sbit__op_rows_move(size_t *count)
 {

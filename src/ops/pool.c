@@ -2,34 +2,38 @@
  *
  * Called by: infer, exec. Calls: kernels (rows of floats).
  * Layout: X [N, C, spatial...]; a plane is one channel of one image, and planes are independent.
- * float32 windows go by rows: the rows that a window sees are combined into one row by vector
- * kernels, then neighbours within that row. Elements outside of the input never take part;
- * AveragePool's count_include_pad counts padding that pads names, but not what ceil_mode adds
+ * float32 windows that lie inside of the input are combined for all positions of a plane, axis
+ * after axis, by vector kernels, and every stride-th result is taken; windows at the edges, and all
+ * of them if that is less work, are looked at one by one. Elements outside of the input never take
+ * part; AveragePool's count_include_pad counts padding that pads names, but not what ceil_mode adds
  * behind it. A window that sees nothing but padding (possible with dilations) gives 0.
  * MaxPool's Indices count elements of the whole X; the first of equal values wins.
  */
 #include "elements_private.h"
 #include "window_private.h"
 
-#include <math.h> /* pow, sqrt, fabs, fabsf, floorf, ceilf, roundf */
+#include <math.h> /* pow, sqrtf, fabs, floorf, ceilf, roundf */
 
-typedef enum sbit__pool_kind {
-    SBIT__POOL_MAX,
-    SBIT__POOL_AVERAGE,
-    SBIT__POOL_LP
-} sbit__pool_kind;
+typedef enum sbit__pooling_kind {
+    SBIT__POOLING_MAX,
+    SBIT__POOLING_AVERAGE,
+    SBIT__POOLING_LP
+} sbit__pooling_kind;
 
-typedef struct sbit__pool_plan {
-    sbit__pool_kind kind;
+typedef struct sbit__pooling_plan {
+    sbit__pooling_kind kind;
     int64_t planes, in_size, out_size;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
     bool count_pad, column_major;
     double p;
-} sbit__pool_plan;
+    bool slides;                            /* windows are combined at all positions */
+    int64_t strip;                          /* ... for so many rows of output at once; 0: all */
+    int64_t inside_begin[3], inside_end[3]; /* outputs whose windows lie inside of the input */
+} sbit__pooling_plan;
 
 /* ---- shapes */
 
-static sbit_status sbit__pool_infer(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__pooling_infer(const sbit_op_call *call, sbit_error *error)
 {
     int32_t rank = -1;
     sbit__window window;
@@ -54,7 +58,7 @@ static sbit_status sbit__pool_infer(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_p(const sbit_op_call *call, double *p, sbit_error *error)
+static sbit_status sbit__pooling_p(const sbit_op_call *call, double *p, sbit_error *error)
 {
     const sbit_attr *attr = sbit_node_attr(call->node, "p");
     *p = 2.0;
@@ -67,8 +71,8 @@ static sbit_status sbit__pool_p(const sbit_op_call *call, double *p, sbit_error 
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_plan_of(const sbit_op_call *call, sbit__pool_kind kind,
-                                      sbit__pool_plan *plan, sbit_error *error)
+static sbit_status sbit__pooling_plan_of(const sbit_op_call *call, sbit__pooling_kind kind,
+                                         sbit__pooling_plan *plan, sbit_error *error)
 {
     sbit__window window;
     const sbit_type *x = call->in_type[0];
@@ -95,46 +99,47 @@ static sbit_status sbit__pool_plan_of(const sbit_op_call *call, sbit__pool_kind 
         plan->in_size *= plan->in[i];
         plan->out_size *= plan->out[i];
     }
-    return kind == SBIT__POOL_LP ? sbit__pool_p(call, &plan->p, error) : SBIT_OK;
+    return kind == SBIT__POOLING_LP ? sbit__pooling_p(call, &plan->p, error) : SBIT_OK;
 }
 
 /* The taps begin..end-1 of window number `at` along an axis that lie inside of the input, and how
  * many lie inside of input and padding. */
-typedef struct sbit__pool_taps {
+typedef struct sbit__pooling_taps {
     int64_t start, begin, end, padded;
-} sbit__pool_taps;
+} sbit__pooling_taps;
 
 /* How many of n taps at start, start + step, ... are below `limit`. */
-static int64_t sbit__pool_below(int64_t start, int64_t step, int64_t n, int64_t limit)
+static int64_t sbit__pooling_below(int64_t start, int64_t step, int64_t n, int64_t limit)
 {
     const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
     return count < n ? count : n;
 }
 
-static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_plan *plan, int32_t axis, int64_t at)
+static sbit__pooling_taps sbit__pooling_taps_of(const sbit__pooling_plan *plan, int32_t axis,
+                                                int64_t at)
 {
     const int64_t step = plan->dilation[axis], n = plan->kernel[axis];
-    sbit__pool_taps taps;
+    sbit__pooling_taps taps;
     taps.start = at * plan->stride[axis] - plan->pad_begin[axis];
-    taps.begin = sbit__pool_below(taps.start, step, n, 0);
-    taps.end = sbit__pool_below(taps.start, step, n, plan->in[axis]);
-    taps.padded = sbit__pool_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
+    taps.begin = sbit__pooling_below(taps.start, step, n, 0);
+    taps.end = sbit__pooling_below(taps.start, step, n, plan->in[axis]);
+    taps.padded = sbit__pooling_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
     return taps;
 }
 
 /* ---- element by element: any type, with indices */
 
-typedef struct sbit__pool_task {
-    const sbit__pool_plan *plan;
+typedef struct sbit__pooling_task {
+    const sbit__pooling_plan *plan;
     const sbit_kernels *kernels;
     const void *x;
     void *y;
     int64_t *indices;   /* NULL: not wanted */
-    float *rows;        /* two rows of in[2] floats for each worker */
-    int64_t row_stride; /* floats between two workers' rows */
-} sbit__pool_task;
+    float *rows;        /* two planes for each worker, if the plan slides */
+    int64_t row_stride; /* floats between two workers' planes */
+} sbit__pooling_task;
 
-static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int64_t at)
+static int64_t sbit__pooling_index(const sbit__pooling_plan *plan, int64_t plane, int64_t at)
 {
     if (plan->column_major) { /* first spatial dim runs fastest */
         const int64_t x = at % plan->in[2], y = at / plan->in[2] % plan->in[1];
@@ -145,12 +150,14 @@ static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int6
 }
 
 /* Defines a task over planes for one type. */
-#define SBIT__POOL_MAX_OF(type, name)                                                              \
-    static int64_t name##_at(const sbit__pool_plan *plan, const type *x, int64_t o)                \
+#define SBIT__POOLING_MAX_OF(type, name)                                                           \
+    static int64_t name##_at(const sbit__pooling_plan *plan, const type *x, int64_t o)             \
     {                                                                                              \
-        const sbit__pool_taps tx = sbit__pool_taps_of(plan, 2, o % plan->out[2]);                  \
-        const sbit__pool_taps ty = sbit__pool_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);   \
-        const sbit__pool_taps tz = sbit__pool_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);   \
+        const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);            \
+        const sbit__pooling_taps ty =                                                              \
+            sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);                       \
+        const sbit__pooling_taps tz =                                                              \
+            sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);                       \
         int64_t best = -1;                                                                         \
         for (int64_t kz = tz.begin; kz < tz.end; kz++) {                                           \
             for (int64_t ky = ty.begin; ky < ty.end; ky++) {                                       \
@@ -168,8 +175,8 @@ static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int6
     }                                                                                              \
     static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
     {                                                                                              \
-        const sbit__pool_task *task = (const sbit__pool_task *)user;                               \
-        const sbit__pool_plan *plan = task->plan;                                                  \
+        const sbit__pooling_task *task = (const sbit__pooling_task *)user;                         \
+        const sbit__pooling_plan *plan = task->plan;                                               \
         (void)worker;                                                                              \
         for (int64_t plane = begin; plane < end; plane++) {                                        \
             const type *x = (const type *)task->x + plane * plan->in_size;                         \
@@ -178,177 +185,268 @@ static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int6
                 const int64_t to = plane * plan->out_size + o;                                     \
                 ((type *)task->y)[to] = best < 0 ? (type)0 : x[best];                              \
                 if (task->indices != NULL) {                                                       \
-                    task->indices[to] = best < 0 ? -1 : sbit__pool_index(plan, plane, best);       \
+                    task->indices[to] = best < 0 ? -1 : sbit__pooling_index(plan, plane, best);    \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
 
-SBIT__POOL_MAX_OF(float, sbit__pool_max_f32)
-SBIT__POOL_MAX_OF(double, sbit__pool_max_f64)
-SBIT__POOL_MAX_OF(int8_t, sbit__pool_max_i8)
-SBIT__POOL_MAX_OF(uint8_t, sbit__pool_max_u8)
+SBIT__POOLING_MAX_OF(float, sbit__pooling_max_f32)
+SBIT__POOLING_MAX_OF(double, sbit__pooling_max_f64)
+SBIT__POOLING_MAX_OF(int8_t, sbit__pooling_max_i8)
+SBIT__POOLING_MAX_OF(uint8_t, sbit__pooling_max_u8)
 
-/* ---- by rows: float32 */
-
-/* Combines the input rows that output row (oz, oy) sees; false if there are none. LP takes powers
- * first and adds. */
-static bool sbit__pool_gather(const sbit__pool_task *task, const float *x,
-                              const sbit__pool_taps *tz, const sbit__pool_taps *ty, float *row)
+/* |x|^p of LpPool. */
+static float sbit__pooling_power(const sbit__pooling_plan *plan, float x)
 {
-    const sbit__pool_plan *plan = task->plan;
-    const int64_t n = plan->in[2];
-    bool first = true;
-    for (int64_t kz = tz->begin; kz < tz->end; kz++) {
-        for (int64_t ky = ty->begin; ky < ty->end; ky++) {
-            const float *from = x + ((tz->start + kz * plan->dilation[0]) * plan->in[1] +
-                                     ty->start + ky * plan->dilation[1]) *
-                                        n;
-            if (plan->kind == SBIT__POOL_LP) {
-                for (int64_t i = 0; i < n; i++) {
-                    const double value = fabs((double)from[i]);
-                    const double power = plan->p == 2.0   ? value * value
-                                         : plan->p == 1.0 ? value
-                                                          : pow(value, plan->p);
-                    row[i] = (first ? 0.0f : row[i]) + (float)power;
-                }
-            } else if (first) {
-                memcpy(row, from, (size_t)n * sizeof *row);
-            } else {
-                task->kernels->f32_binary(plan->kind == SBIT__POOL_MAX ? SBIT__BINARY_MAX
-                                                                       : SBIT__BINARY_ADD,
-                                          n, row, 1, from, 1, row);
-            }
-            first = false;
-        }
+    const double value = fabs((double)x);
+    return (float)(plan->p == 2.0 ? value * value : plan->p == 1.0 ? value : pow(value, plan->p));
+}
+
+/* From the combination of a window's elements to the output. */
+static float sbit__pooling_finish(const sbit__pooling_plan *plan, float value, float count)
+{
+    if (plan->kind != SBIT__POOLING_LP) {
+        return plan->kind == SBIT__POOLING_AVERAGE ? value / count : value;
     }
-    return !first;
+    return plan->p == 2.0   ? sqrtf(value)
+           : plan->p == 1.0 ? value
+                            : (float)pow((double)value, 1.0 / plan->p);
 }
 
-static float sbit__pool_root(const sbit__pool_plan *plan, float sum)
+/* ---- float32: windows one by one, or whole planes at once */
+
+/* One row of taps within the input, at distance `step`, added to or compared with `value`. */
+static float sbit__pooling_taps_row(const sbit__pooling_task *task, const float *x, int64_t n,
+                                    int64_t step, float value)
 {
-    return plan->p == 2.0   ? sqrtf(sum)
-           : plan->p == 1.0 ? sum
-                            : (float)pow((double)sum, 1.0 / plan->p);
+    const sbit__pooling_plan *plan = task->plan;
+    if (plan->kind == SBIT__POOLING_LP) {
+        for (int64_t i = 0; i < n; i++) {
+            value += sbit__pooling_power(plan, x[i * step]);
+        }
+        return value;
+    }
+    if (step == 1 && n >= 16) { /* as when AveragePool stands for GlobalAveragePool */
+        const float more = plan->kind == SBIT__POOLING_MAX ? task->kernels->f32_max(n, x)
+                                                           : task->kernels->f32_sum(n, x);
+        return plan->kind != SBIT__POOLING_MAX ? value + more : more > value ? more : value;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const float next = x[i * step];
+        value = plan->kind != SBIT__POOLING_MAX ? value + next : next > value ? next : value;
+    }
+    return value;
 }
 
-/* One output from the combined row; `rows` and `rows_padded` count what the row is made of. */
-static float sbit__pool_across(const sbit__pool_plan *plan, const float *row, int64_t ox,
-                               int64_t rows, int64_t rows_padded)
+/* Output o of a plane by its definition. */
+static float sbit__pooling_window(const sbit__pooling_task *task, const float *x, int64_t o)
 {
-    const sbit__pool_taps tx = sbit__pool_taps_of(plan, 2, ox);
-    const float *from = row + tx.start;
-    if (tx.begin >= tx.end) {
+    const sbit__pooling_plan *plan = task->plan;
+    const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);
+    const sbit__pooling_taps ty = sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);
+    const sbit__pooling_taps tz = sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);
+    const int64_t n = tx.end - tx.begin;
+    const int64_t inside = n * (ty.end - ty.begin) * (tz.end - tz.begin);
+    float value = 0.0f;
+    if (n <= 0 || inside <= 0) {
         return 0.0f;
     }
-    float value = from[tx.begin * plan->dilation[2]];
-    for (int64_t k = tx.begin + 1; k < tx.end; k++) {
-        const float next = from[k * plan->dilation[2]];
-        value = plan->kind != SBIT__POOL_MAX ? value + next : next > value ? next : value;
+    if (plan->kind == SBIT__POOLING_MAX) {
+        value = x[((tz.start + tz.begin * plan->dilation[0]) * plan->in[1] + ty.start +
+                   ty.begin * plan->dilation[1]) *
+                      plan->in[2] +
+                  tx.start + tx.begin * plan->dilation[2]];
     }
-    if (plan->kind == SBIT__POOL_AVERAGE) {
-        const float count = plan->count_pad ? (float)tx.padded * (float)rows_padded
-                                            : (float)((tx.end - tx.begin) * rows);
-        return value / count;
-    }
-    return plan->kind == SBIT__POOL_LP ? sbit__pool_root(plan, value) : value;
-}
-
-/* Outputs begin..end-1 of a row, whose windows lie inside of the input: neighbours are combined at
- * every position by vector kernels (into `sums`), then every stride-th is taken. */
-static void sbit__pool_inside(const sbit__pool_task *task, const float *row, float *sums,
-                              int64_t begin, int64_t end, float count, float *y)
-{
-    const sbit__pool_plan *plan = task->plan;
-    const int64_t stride = plan->stride[2], step = plan->dilation[2];
-    const int64_t n = plan->in[2] - (plan->kernel[2] - 1) * step;
-    const bool is_max = plan->kind == SBIT__POOL_MAX;
-    if (plan->kernel[2] > 1 && begin < end) {
-        const sbit__binary op = is_max ? SBIT__BINARY_MAX : SBIT__BINARY_ADD;
-        task->kernels->f32_binary(op, n, row, 1, row + step, 1, sums);
-        for (int64_t k = 2; k < plan->kernel[2]; k++) {
-            task->kernels->f32_binary(op, n, sums, 1, row + k * step, 1, sums);
+    for (int64_t kz = tz.begin; kz < tz.end; kz++) {
+        for (int64_t ky = ty.begin; ky < ty.end; ky++) {
+            const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] + ty.start +
+                                 ky * plan->dilation[1]) *
+                                plan->in[2];
+            value = sbit__pooling_taps_row(task, x + row + tx.start + tx.begin * plan->dilation[2],
+                                           n, plan->dilation[2], value);
         }
-        row = sums;
     }
-    for (int64_t ox = begin; ox < end; ox++) {
-        const float value = row[ox * stride - plan->pad_begin[2]];
-        y[ox] = is_max ? value : value / count;
-    }
+    const float counted =
+        plan->count_pad ? (float)tx.padded * (float)ty.padded * (float)tz.padded : (float)inside;
+    return sbit__pooling_finish(plan, value, counted);
 }
 
-static void sbit__pool_row(const sbit__pool_task *task, const float *x, int64_t oz, int64_t oy,
-                           float *row, float *y)
+/* Combines the windows at every position of n elements (some rows, or a whole plane), axis after
+ * axis; the result lies at each window's first element and is right for windows that lie inside of
+ * the input. */
+static const float *sbit__pooling_slide(const sbit__pooling_task *task, const float *x, int64_t n,
+                                        float *a)
 {
-    const sbit__pool_plan *plan = task->plan;
-    const sbit__pool_taps tz = sbit__pool_taps_of(plan, 0, oz);
-    const sbit__pool_taps ty = sbit__pool_taps_of(plan, 1, oy);
-    const int64_t out_w = plan->out[2], stride = plan->stride[2];
-    if (!sbit__pool_gather(task, x, &tz, &ty, row)) {
-        for (int64_t ox = 0; ox < out_w; ox++) {
-            y[ox] = 0.0f;
+    float *b = a + task->row_stride / 2;
+    const sbit__pooling_plan *plan = task->plan;
+    const sbit__binary op = plan->kind == SBIT__POOLING_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_ADD;
+    int64_t distance = 1;
+    if (plan->kind == SBIT__POOLING_LP) {
+        for (int64_t i = 0; i < n; i++) {
+            b[i] = sbit__pooling_power(plan, x[i]);
+        }
+        x = b;
+    }
+    for (int32_t axis = 2; axis >= 0; axis--) {
+        const int64_t step = plan->dilation[axis] * distance;
+        float *to = x == a ? b : a;
+        distance *= plan->in[axis];
+        if (plan->kernel[axis] == 1) {
+            continue;
+        }
+        n -= (plan->kernel[axis] - 1) * step;
+        task->kernels->f32_binary(op, n, x, 1, x + step, 1, to);
+        for (int64_t k = 2; k < plan->kernel[axis]; k++) {
+            task->kernels->f32_binary(op, n, to, 1, x + k * step, 1, to);
+        }
+        x = to;
+    }
+    return x;
+}
+
+/* One row of outputs, of which begin..end-1 have windows inside; `from`: the first one's window. */
+static void sbit__pooling_pick(const sbit__pooling_task *task, const float *from, int64_t begin,
+                               int64_t end, float *y)
+{
+    const sbit__pooling_plan *plan = task->plan;
+    const int64_t stride = plan->stride[2];
+    const float count = (float)plan->kernel[0] * (float)plan->kernel[1] * (float)plan->kernel[2];
+    if (plan->kind == SBIT__POOLING_MAX) {
+        for (int64_t ox = begin; ox < end; ox++) {
+            y[ox] = from[ox * stride];
         }
         return;
     }
-    const int64_t rows = (tz.end - tz.begin) * (ty.end - ty.begin);
-    const int64_t rows_padded = tz.padded * ty.padded;
-    const int64_t extent = (plan->kernel[2] - 1) * plan->dilation[2] + 1;
-    const int64_t room = plan->in[2] + plan->pad_begin[2] - extent;
-    int64_t begin = plan->pad_begin[2] > 0 ? (plan->pad_begin[2] + stride - 1) / stride : 0;
-    int64_t end = room >= 0 ? room / stride + 1 : 0;
-    end = end < out_w ? end : out_w;
-    if (plan->kind == SBIT__POOL_LP || begin > end) {
-        begin = end = 0;
+    for (int64_t ox = begin; ox < end; ox++) {
+        y[ox] = sbit__pooling_finish(plan, from[ox * stride], count);
     }
-    const float count = (float)plan->kernel[2] * (float)(plan->count_pad ? rows_padded : rows);
-    sbit__pool_inside(task, row, row + task->row_stride / 2, begin, end, count, y);
-    for (int64_t ox = 0; ox < out_w; ox++) {
+}
+
+/* The outputs of row r outside of begin..end-1. */
+static void sbit__pooling_edges(const sbit__pooling_task *task, const float *x, int64_t r,
+                                int64_t begin, int64_t end, float *y)
+{
+    const int64_t n = task->plan->out[2];
+    for (int64_t ox = 0; ox < n; ox++) {
         if (ox == begin && begin < end) {
             ox = end;
         }
-        if (ox < out_w) {
-            y[ox] = sbit__pool_across(plan, row, ox, rows, rows_padded);
+        if (ox < n) {
+            y[r * n + ox] = sbit__pooling_window(task, x, r * n + ox);
         }
     }
 }
 
-static void sbit__pool_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+static void sbit__pooling_plane(const sbit__pooling_task *task, const float *x, float *a, float *y)
 {
-    const sbit__pool_task *task = (const sbit__pool_task *)user;
-    const sbit__pool_plan *plan = task->plan;
-    float *row = task->rows + worker * task->row_stride;
+    const sbit__pooling_plan *plan = task->plan;
+    const int64_t *begin = plan->inside_begin, *end = plan->inside_end;
+    const int64_t extent = (plan->kernel[1] - 1) * plan->dilation[1] + 1;
+    const float *slid = NULL;
+    int64_t base = 0, strip_end = 0; /* `slid` is of x[base..], for outputs before strip_end */
+    for (int64_t r = 0; r < plan->out[0] * plan->out[1]; r++) {
+        const int64_t oz = r / plan->out[1], oy = r % plan->out[1];
+        if (oz < begin[0] || oz >= end[0] || oy < begin[1] || oy >= end[1]) {
+            sbit__pooling_edges(task, x, r, 0, 0, y);
+            continue;
+        }
+        const int64_t z = oz * plan->stride[0] - plan->pad_begin[0];
+        const int64_t row = z * plan->in[1] + oy * plan->stride[1] - plan->pad_begin[1];
+        if (slid == NULL || (plan->strip > 0 && r >= strip_end)) {
+            int64_t n = plan->in_size;
+            if (plan->strip > 0) {
+                const int64_t rows = end[1] - oy < plan->strip ? end[1] - oy : plan->strip;
+                base = row * plan->in[2];
+                n = ((rows - 1) * plan->stride[1] + extent) * plan->in[2];
+                strip_end = r + rows;
+            }
+            slid = sbit__pooling_slide(task, x + base, n, a);
+        }
+        sbit__pooling_pick(task, slid + row * plan->in[2] - base - plan->pad_begin[2], begin[2],
+                           end[2], y + r * plan->out[2]);
+        sbit__pooling_edges(task, x, r, begin[2], end[2], y);
+    }
+}
+
+static void sbit__pooling_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pooling_task *task = (const sbit__pooling_task *)user;
+    const sbit__pooling_plan *plan = task->plan;
     for (int64_t plane = begin; plane < end; plane++) {
         const float *x = (const float *)task->x + plane * plan->in_size;
         float *y = (float *)task->y + plane * plan->out_size;
-        for (int64_t r = 0; r < plan->out[0] * plan->out[1]; r++, y += plan->out[2]) {
-            sbit__pool_row(task, x, r / plan->out[1], r % plan->out[1], row, y);
+        if (plan->slides) {
+            sbit__pooling_plane(task, x, task->rows + worker * task->row_stride, y);
+            continue;
+        }
+        for (int64_t o = 0; o < plan->out_size; o++) {
+            y[o] = sbit__pooling_window(task, x, o);
         }
     }
 }
 
-static int64_t sbit__pool_row_floats(const sbit_type *x)
+/* Floats of a worker's two planes. */
+static int64_t sbit__pooling_floats(const sbit__pooling_plan *plan)
 {
-    return x->rank > 2 ? 2 * ((x->dims[x->rank - 1].value + 15) / 16 * 16) : 0;
+    return plan->slides ? 2 * ((plan->in_size + 15) / 16 * 16) : 0;
 }
 
-static sbit_status sbit__pool_prepare(const sbit_op_call *call, sbit_error *error)
+/* Which outputs have windows inside of the input, and whether sliding over all positions is less
+ * work than looking at every tap of every window. */
+static void sbit__pooling_choose(sbit__pooling_plan *plan)
 {
-    const sbit_type *x = call->in_type[0];
+    double window = 1.0, slide = 0.0;
+    bool any = true;
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int64_t stride = plan->stride[i];
+        const int64_t room =
+            plan->in[i] + plan->pad_begin[i] - ((plan->kernel[i] - 1) * plan->dilation[i] + 1);
+        const int64_t first =
+            plan->pad_begin[i] > 0 ? (plan->pad_begin[i] + stride - 1) / stride : 0;
+        const int64_t last = room >= 0 ? room / stride + 1 : 0;
+        plan->inside_begin[i] = first;
+        plan->inside_end[i] = last < plan->out[i] ? last : plan->out[i];
+        any = any && plan->inside_begin[i] < plan->inside_end[i];
+        window *= (double)plan->kernel[i];
+        slide += (double)(plan->kernel[i] - 1);
+    }
+    /* Strips of 16 KiB stay in the first cache; neighbours share extent - stride rows of input. */
+    const int64_t extent = (plan->kernel[1] - 1) * plan->dilation[1] + 1;
+    const int64_t rows = plan->in[2] > 0 ? 4096 / plan->in[2] / plan->stride[1] : 0;
+    plan->strip = plan->in[0] > 1 ? 0 : rows > 4 * extent ? rows : 4 * extent;
+    /* A step of a vector kernel counts a quarter of a tap. */
+    plan->slides = any && (double)plan->in_size * slide / 4.0 < (double)plan->out_size * window;
+}
+
+static sbit__pooling_kind sbit__pooling_kind_of(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "MaxPool")       ? SBIT__POOLING_MAX
+           : sbit__streq(call->row->op_type, "AveragePool") ? SBIT__POOLING_AVERAGE
+                                                            : SBIT__POOLING_LP;
+}
+
+static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__pooling_plan plan;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
-    if (sbit__type_static(x)) {
-        *call->scratch_bytes =
-            sbit__op_as_f32_scratch(call) +
-            (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pool_row_floats(x) * sizeof(float);
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
     }
+    SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), &plan, error));
+    sbit__pooling_choose(&plan);
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + (size_t)sbit_ctx_threads(call->ctx) *
+                                                               (size_t)sbit__pooling_floats(&plan) *
+                                                               sizeof(float);
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_task_of(const sbit_op_call *call, sbit__pool_kind kind,
-                                      sbit__pool_plan *plan, sbit__pool_task *task,
-                                      sbit_error *error)
+static sbit_status sbit__pooling_task_of(const sbit_op_call *call, sbit__pooling_plan *plan,
+                                         sbit__pooling_task *task, sbit_error *error)
 {
-    SBIT__TRY(sbit__pool_plan_of(call, kind, plan, error));
+    SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), plan, error));
+    sbit__pooling_choose(plan);
     memset(task, 0, sizeof *task);
     task->plan = plan;
     task->kernels = call->kernels;
@@ -356,69 +454,43 @@ static sbit_status sbit__pool_task_of(const sbit_op_call *call, sbit__pool_kind 
     task->y = call->out[0]->data;
     task->indices = sbit__out(call, 1) != NULL ? (int64_t *)call->out[1]->data : NULL;
     task->rows = (float *)call->scratch;
-    task->row_stride = sbit__pool_row_floats(call->in_type[0]);
+    task->row_stride = sbit__pooling_floats(plan);
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_run_rows(const sbit_op_call *call, sbit__pool_kind kind,
-                                       sbit_error *error)
+static sbit_status sbit__pooling_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__pool_plan plan;
-    sbit__pool_task task;
-    SBIT__TRY(sbit__pool_task_of(call, kind, &plan, &task, error));
+    sbit__pooling_plan plan;
+    sbit__pooling_task task;
+    SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
     if (plan.out_size > 0) {
-        sbit__parallel_range(call->ctx, plan.planes, 1, sbit__pool_planes, &task);
+        sbit__parallel_range(call->ctx, plan.planes, 1,
+                             task.indices != NULL ? sbit__pooling_max_f32 : sbit__pooling_planes,
+                             &task);
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__maxpool_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__pooling_run(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__pool_plan plan;
-    sbit__pool_task task;
-    if (sbit__out(call, 1) == NULL) {
-        return sbit__pool_run_rows(call, SBIT__POOL_MAX, error);
-    }
-    SBIT__TRY(sbit__pool_task_of(call, SBIT__POOL_MAX, &plan, &task, error));
-    sbit__parallel_range(call->ctx, plan.planes, 1, sbit__pool_max_f32, &task);
-    return SBIT_OK;
+    return sbit__op_as_f32(call, sbit__pooling_run32, error);
 }
 
 static sbit_status sbit__maxpool_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_dtype dtype = call->in[0]->dtype;
-    sbit__pool_plan plan;
-    sbit__pool_task task;
+    sbit__pooling_plan plan;
+    sbit__pooling_task task;
     if (dtype != SBIT_F64 && dtype != SBIT_I8 && dtype != SBIT_U8) {
-        return sbit__op_as_f32(call, sbit__maxpool_run32, error);
+        return sbit__pooling_run(call, error);
     }
-    SBIT__TRY(sbit__pool_task_of(call, SBIT__POOL_MAX, &plan, &task, error));
+    SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
     sbit__parallel_range(call->ctx, plan.planes, 1,
-                         dtype == SBIT_F64  ? sbit__pool_max_f64
-                         : dtype == SBIT_I8 ? sbit__pool_max_i8
-                                            : sbit__pool_max_u8,
+                         dtype == SBIT_F64  ? sbit__pooling_max_f64
+                         : dtype == SBIT_I8 ? sbit__pooling_max_i8
+                                            : sbit__pooling_max_u8,
                          &task);
     return SBIT_OK;
-}
-
-static sbit_status sbit__avgpool_run32(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__pool_run_rows(call, SBIT__POOL_AVERAGE, error);
-}
-
-static sbit_status sbit__avgpool_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_as_f32(call, sbit__avgpool_run32, error);
-}
-
-static sbit_status sbit__lppool_run32(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__pool_run_rows(call, SBIT__POOL_LP, error);
-}
-
-static sbit_status sbit__lppool_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_as_f32(call, sbit__lppool_run32, error);
 }
 
 /* ---- global pools: any rank from 2 */
@@ -440,7 +512,7 @@ static sbit_status sbit__gpool_infer(const sbit_op_call *call, sbit_error *error
 }
 
 typedef struct sbit__gpool_task {
-    sbit__pool_kind kind;
+    sbit__pooling_kind kind;
     const sbit_kernels *kernels;
     const sbit_tensor *x;
     sbit_tensor *y;
@@ -454,17 +526,17 @@ static double sbit__gpool_plane(const sbit__gpool_task *task, int64_t plane)
     double sum = 0.0;
     for (int64_t i = 0; i < task->size; i++) {
         const double value = sbit__tensor_f64_at(task->x, plane * task->size + i);
-        if (task->kind == SBIT__POOL_MAX) {
+        if (task->kind == SBIT__POOLING_MAX) {
             sum = i == 0 || value > sum ? value : sum;
-        } else if (task->kind == SBIT__POOL_AVERAGE) {
+        } else if (task->kind == SBIT__POOLING_AVERAGE) {
             sum += value;
         } else {
             sum += pow(fabs(value), task->p);
         }
     }
-    return task->kind == SBIT__POOL_MAX       ? sum
-           : task->kind == SBIT__POOL_AVERAGE ? sum / (double)task->size
-                                              : pow(sum, 1.0 / task->p);
+    return task->kind == SBIT__POOLING_MAX       ? sum
+           : task->kind == SBIT__POOLING_AVERAGE ? sum / (double)task->size
+                                                 : pow(sum, 1.0 / task->p);
 }
 
 static void sbit__gpool_planes(void *user, int64_t begin, int64_t end, int32_t worker)
@@ -474,19 +546,19 @@ static void sbit__gpool_planes(void *user, int64_t begin, int64_t end, int32_t w
     for (int64_t plane = begin; plane < end; plane++) {
         if (task->size == 0) {
             sbit__tensor_set_f64(task->y, plane, 0.0);
-        } else if (task->x->dtype != SBIT_F32 || task->kind == SBIT__POOL_LP) {
+        } else if (task->x->dtype != SBIT_F32 || task->kind == SBIT__POOLING_LP) {
             sbit__tensor_set_f64(task->y, plane, sbit__gpool_plane(task, plane));
         } else {
             const float *x = (const float *)task->x->data + plane * task->size;
             ((float *)task->y->data)[plane] =
-                task->kind == SBIT__POOL_MAX
+                task->kind == SBIT__POOLING_MAX
                     ? task->kernels->f32_max(task->size, x)
                     : task->kernels->f32_sum(task->size, x) / (float)task->size;
         }
     }
 }
 
-static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kind kind,
+static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pooling_kind kind,
                                         sbit_error *error)
 {
     sbit__gpool_task task;
@@ -496,8 +568,8 @@ static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kin
     task.x = call->in[0];
     task.y = call->out[0];
     task.size = sbit__tensor_span(task.x, 2, task.x->rank);
-    if (kind == SBIT__POOL_LP) {
-        SBIT__TRY(sbit__pool_p(call, &task.p, error));
+    if (kind == SBIT__POOLING_LP) {
+        SBIT__TRY(sbit__pooling_p(call, &task.p, error));
     }
     sbit__parallel_range(call->ctx, sbit_tensor_count(task.y), 16, sbit__gpool_planes, &task);
     return SBIT_OK;
@@ -505,17 +577,17 @@ static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kin
 
 static sbit_status sbit__gpool_average(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__gpool_run_kind(call, SBIT__POOL_AVERAGE, error);
+    return sbit__gpool_run_kind(call, SBIT__POOLING_AVERAGE, error);
 }
 
 static sbit_status sbit__gpool_max(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__gpool_run_kind(call, SBIT__POOL_MAX, error);
+    return sbit__gpool_run_kind(call, SBIT__POOLING_MAX, error);
 }
 
 static sbit_status sbit__gpool_lp(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__gpool_run_kind(call, SBIT__POOL_LP, error);
+    return sbit__gpool_run_kind(call, SBIT__POOLING_LP, error);
 }
 
 static sbit_status sbit__gpool_average_run(const sbit_op_call *call, sbit_error *error)
@@ -944,43 +1016,43 @@ static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *erro
 
 /* ---- rows */
 
-static const sbit_op_quant sbit__pool_quant_pass = {
+static const sbit_op_quant sbit__pooling_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_quant sbit__pool_quant_average = {
+static const sbit_op_quant sbit__pooling_quant_average = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_quant sbit__pool_quant_lp = {
+static const sbit_op_quant sbit__pooling_quant_lp = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 
-#define SBIT__POOL_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
-#define SBIT__POOL_ROW(name, version, types, infer, prepare, run, quant)                           \
+#define SBIT__POOLING_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
+#define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, quant)                        \
     {                                                                                              \
         "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, quant,                    \
-            &sbit__pool_channel, NULL                                                              \
+            &sbit__pooling_channel, NULL                                                           \
     }
 #define SBIT__MAXPOOL_ROW(version, types)                                                          \
-    SBIT__POOL_ROW("MaxPool", version, types, sbit__pool_infer, sbit__pool_prepare,                \
-                   sbit__maxpool_run, &sbit__pool_quant_pass)
+    SBIT__POOLING_ROW("MaxPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,       \
+                      sbit__maxpool_run, &sbit__pooling_quant_pass)
 #define SBIT__AVGPOOL_ROW(version, types)                                                          \
-    SBIT__POOL_ROW("AveragePool", version, types, sbit__pool_infer, sbit__pool_prepare,            \
-                   sbit__avgpool_run, &sbit__pool_quant_average)
+    SBIT__POOLING_ROW("AveragePool", version, types, sbit__pooling_infer, sbit__pooling_prepare,   \
+                      sbit__pooling_run, &sbit__pooling_quant_average)
 #define SBIT__LPPOOL_ROW(version, types)                                                           \
-    SBIT__POOL_ROW("LpPool", version, types, sbit__pool_infer, sbit__pool_prepare,                 \
-                   sbit__lppool_run, &sbit__pool_quant_lp)
+    SBIT__POOLING_ROW("LpPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,        \
+                      sbit__pooling_run, &sbit__pooling_quant_lp)
 #define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
-    SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
+    SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
 #define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
     {                                                                                              \
         "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
     }
 
-static const sbit_op_row sbit__pool_rows[] = {
+static const sbit_op_row sbit__pooling_rows[] = {
     SBIT__MAXPOOL_ROW(1, SBIT__T_FLOATS1),
     SBIT__MAXPOOL_ROW(8, SBIT__T_FLOATS1),
     SBIT__MAXPOOL_ROW(10, SBIT__T_FLOATS1),
     SBIT__MAXPOOL_ROW(11, SBIT__T_FLOATS1),
-    SBIT__MAXPOOL_ROW(12, SBIT__POOL_T12),
-    SBIT__MAXPOOL_ROW(22, SBIT__POOL_T12 | SBIT_T(SBIT_BF16)),
+    SBIT__MAXPOOL_ROW(12, SBIT__POOLING_T12),
+    SBIT__MAXPOOL_ROW(22, SBIT__POOLING_T12 | SBIT_T(SBIT_BF16)),
     SBIT__AVGPOOL_ROW(1, SBIT__T_FLOATS1),
     SBIT__AVGPOOL_ROW(7, SBIT__T_FLOATS1),
     SBIT__AVGPOOL_ROW(10, SBIT__T_FLOATS1),
@@ -993,16 +1065,18 @@ static const sbit_op_row sbit__pool_rows[] = {
     SBIT__LPPOOL_ROW(18, SBIT__T_FLOATS1),
     SBIT__LPPOOL_ROW(22, SBIT_T_FLOATS),
     SBIT__GPOOL_ROW("GlobalAveragePool", 1, SBIT__T_FLOATS1, sbit__gpool_average_run,
-                    &sbit__pool_quant_average),
+                    &sbit__pooling_quant_average),
     SBIT__GPOOL_ROW("GlobalAveragePool", 22, SBIT_T_FLOATS, sbit__gpool_average_run,
-                    &sbit__pool_quant_average),
+                    &sbit__pooling_quant_average),
     SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run,
-                    &sbit__pool_quant_pass),
+                    &sbit__pooling_quant_pass),
     SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run,
-                    &sbit__pool_quant_pass),
-    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pool_quant_lp),
+                    &sbit__pooling_quant_pass),
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pooling_quant_lp),
     SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
     SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
@@ -1021,9 +1095,9 @@ static const sbit_op_row sbit__pool_rows[] = {
                   sbit__roialign_run),
 };
 
-#undef SBIT__POOL_MAX_OF
-#undef SBIT__POOL_T12
-#undef SBIT__POOL_ROW
+#undef SBIT__POOLING_MAX_OF
+#undef SBIT__POOLING_T12
+#undef SBIT__POOLING_ROW
 #undef SBIT__MAXPOOL_ROW
 #undef SBIT__AVGPOOL_ROW
 #undef SBIT__LPPOOL_ROW
@@ -1032,6 +1106,6 @@ static const sbit_op_row sbit__pool_rows[] = {
 
 SBIT__FN const sbit_op_row *sbit__op_rows_pool(size_t *count)
 {
-    *count = SBIT__COUNT_OF(sbit__pool_rows);
-    return sbit__pool_rows;
+    *count = SBIT__COUNT_OF(sbit__pooling_rows);
+    return sbit__pooling_rows;
 }

@@ -406,6 +406,38 @@ static bool sbit__reduce_store_f32(const sbit__reduce_task *task, int64_t base, 
     return true;
 }
 
+/* A float32 chunk that is kept: float32 rows are taken in one by one. */
+static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t base, int64_t n,
+                                        int64_t to)
+{
+    const sbit__reduce_op op = task->op;
+    const bool sum = op == SBIT__REDUCE_SUM || op == SBIT__REDUCE_MEAN;
+    const bool most = op == SBIT__REDUCE_MAX || op == SBIT__REDUCE_MIN;
+    double acc[SBIT__REDUCE_CHUNK];
+    float *y = (float *)task->y->data + to;
+    if (task->x->dtype != SBIT_F32 || !task->row_kept || task->set == 0 || (!sum && !most)) {
+        return false;
+    }
+    memset(acc, 0, (size_t)n * sizeof acc[0]);
+    for (int64_t r = 0; r < task->reduced.total; r++) {
+        const float *row =
+            (const float *)task->x->data + base + sbit__reduce_offset(&task->reduced, r);
+        if (most && r == 0) {
+            memcpy(y, row, (size_t)n * sizeof *y);
+        } else if (most) {
+            task->kernels->f32_binary(
+                op == SBIT__REDUCE_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_MIN, n, row, 1, y, 1, y);
+        }
+        for (int64_t i = 0; sum && i < n; i++) {
+            acc[i] += (double)row[i];
+        }
+    }
+    for (int64_t i = 0; sum && i < n; i++) {
+        y[i] = (float)sbit__reduce_end_f64(op, acc[i], task->set, 0.0);
+    }
+    return true;
+}
+
 static void sbit__reduce_range(void *data, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__reduce_task *task = (const sbit__reduce_task *)data;
@@ -419,7 +451,8 @@ static void sbit__reduce_range(void *data, int64_t begin, int64_t end, int32_t w
         const int64_t to = task->row_kept ? outer * task->row + first : outer;
         if (task->integers) {
             sbit__reduce_store_i64(task, base, n, to);
-        } else if (!sbit__reduce_store_f32(task, base, to)) {
+        } else if (!sbit__reduce_store_f32(task, base, to) &&
+                   !sbit__reduce_store_kept_f32(task, base, n, to)) {
             sbit__reduce_store_f64(task, base, n, to);
         }
     }
