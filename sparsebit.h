@@ -487,6 +487,9 @@ SPARSEBIT_API sbit_status sbit_graph_set_op(sbit_graph *graph, sbit_node_id id, 
 SPARSEBIT_API sbit_status sbit_graph_add_node_metadata(sbit_graph *graph, sbit_node_id id,
                                                        const char *key, const char *value,
                                                        sbit_error *error);
+/* Drops the node's metadata whose key begins with `prefix`. */
+SPARSEBIT_API sbit_status sbit_graph_drop_node_metadata(sbit_graph *graph, sbit_node_id id,
+                                                        const char *prefix, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_graph_add_metadata(sbit_graph *graph, const char *key,
                                                   const char *value, sbit_error *error);
 /* All uses of `from` (nodes, outputs, captures) become uses of `to`. A graph output keeps its
@@ -4884,6 +4887,31 @@ SPARSEBIT_API sbit_status sbit_graph_add_node_metadata(sbit_graph *graph, sbit_n
     sbit__graph_node *node = graph->nodes[id.idx];
     return sbit__graph_put_metadata(graph, &node->metadata, &node->metadata_count, key, value,
                                     error);
+}
+
+SPARSEBIT_API sbit_status sbit_graph_drop_node_metadata(sbit_graph *graph, sbit_node_id id,
+                                                        const char *prefix, sbit_error *error)
+{
+    SBIT__TRY(sbit__edit_need_node(graph, id, error));
+    sbit__graph_node *node = graph->nodes[id.idx];
+    void *block = NULL;
+    size_t kept = 0;
+    if (node->metadata_count == 0) {
+        return SBIT_OK;
+    }
+    /* a new list, because this one may be the document's */
+    SBIT__TRY(sbit__graph_alloc(graph, node->metadata_count, sizeof(*node->metadata), &block,
+                                error));
+    sbit_onnx_string_entry *entries = (sbit_onnx_string_entry *)block;
+    for (size_t i = 0; i < node->metadata_count; i++) {
+        const char *key = node->metadata[i].key.data;
+        if (key == NULL || strncmp(key, prefix, strlen(prefix)) != 0) {
+            entries[kept++] = node->metadata[i];
+        }
+    }
+    node->metadata = entries;
+    node->metadata_count = kept;
+    return SBIT_OK;
 }
 
 /* >>the model */
@@ -9523,18 +9551,18 @@ typedef struct sbit__plane4 {
     bool edge;         /* some of its taps lie left or right of the image */
 } sbit__plane4;
 
-/* Columns at, at + stride ... of a line, zeros outside of the image. */
-SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at,
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
+SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
-    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
-    const float *from = line + at;
-    if (!edge || (at >= 0 && 3 * stride < end)) {
-        return sbit__v4_tap(from, stride);
+    (void)j;
+    if (!edge || (at >= 0 && at + 3 * stride < p->d->in_w)) {
+        return sbit__v4_tap(line + at, stride);
     }
     float lanes[4];
     for (int64_t i = 0; i < 4; i++) {
-        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+        const int64_t column = at + i * stride;
+        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return sbit__v4_load(lanes);
 }
@@ -9554,47 +9582,7 @@ SBIT__V4 void sbit__plane4_put(const sbit__plane4 *p, int64_t row, sbit__v4 v)
     sbit__v4_store_part(p->y + at, p->n, sbit__v4_clamp(v, p->lo, p->hi));
 }
 
-/* 3 x 3 without strides, 4 output rows from `row` on: each of six input rows is loaded once and used
- * for up to three outputs. */
-#define SBIT__PLANE4_ADD(o, i)                                                                        s##o = sbit__v4_madd(w##i##0, a, s##o);                                                         s##o = sbit__v4_madd(w##i##1, b, s##o);                                                         s##o = sbit__v4_madd(w##i##2, c, s##o)
-#define SBIT__PLANE4_LOAD(r)                                                                          a = sbit__plane4_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane4_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane4_tap(p, lines[r], at + 2, 1, edge)
-
-SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, const float *const lines[6], int64_t row,
-                            bool edge)
-{
-    const float *w = p->weights;
-    const int64_t at = p->column - p->d->pad_w;
-    const sbit__v4 w00 = sbit__v4_set(w[0]), w01 = sbit__v4_set(w[1]), w02 = sbit__v4_set(w[2]);
-    const sbit__v4 w10 = sbit__v4_set(w[3]), w11 = sbit__v4_set(w[4]), w12 = sbit__v4_set(w[5]);
-    const sbit__v4 w20 = sbit__v4_set(w[6]), w21 = sbit__v4_set(w[7]), w22 = sbit__v4_set(w[8]);
-    sbit__v4 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
-    SBIT__PLANE4_LOAD(0);
-    SBIT__PLANE4_ADD(0, 0);
-    SBIT__PLANE4_LOAD(1);
-    SBIT__PLANE4_ADD(0, 1);
-    SBIT__PLANE4_ADD(1, 0);
-    SBIT__PLANE4_LOAD(2);
-    SBIT__PLANE4_ADD(0, 2);
-    SBIT__PLANE4_ADD(1, 1);
-    SBIT__PLANE4_ADD(2, 0);
-    SBIT__PLANE4_LOAD(3);
-    SBIT__PLANE4_ADD(1, 2);
-    SBIT__PLANE4_ADD(2, 1);
-    SBIT__PLANE4_ADD(3, 0);
-    SBIT__PLANE4_LOAD(4);
-    SBIT__PLANE4_ADD(2, 2);
-    SBIT__PLANE4_ADD(3, 1);
-    SBIT__PLANE4_LOAD(5);
-    SBIT__PLANE4_ADD(3, 2);
-    sbit__plane4_put(p, row, s0);
-    sbit__plane4_put(p, row + 1, s1);
-    sbit__plane4_put(p, row + 2, s2);
-    sbit__plane4_put(p, row + 3, s3);
-}
-#undef SBIT__PLANE4_ADD
-#undef SBIT__PLANE4_LOAD
-
-/* The block at `column`: where it is, and whether its taps need care. */
+/* The block at `column`: where it is, and which lanes of its taps lie in the image. */
 SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
 {
     const sbit__depthwise *d = p->d;
@@ -9605,29 +9593,66 @@ SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
     p->edge = at < 0 || at + reach >= d->in_w;
 }
 
-/* At least 4 rows; the last 4 overlap those before where they are not a multiple. */
+/* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
+ * three outputs above. */
+SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, int64_t row0, int64_t row1, bool edge,
+                            int64_t n)
+{
+    const float *w = p->weights, *residual = p->residual;
+    const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
+    const int64_t below = p->d->in_h + p->d->pad_h; /* rows are counted from the padding's first */
+    const sbit__v4 w0 = sbit__v4_set(w[0]), w1 = sbit__v4_set(w[1]), w2 = sbit__v4_set(w[2]);
+    const sbit__v4 w3 = sbit__v4_set(w[3]), w4 = sbit__v4_set(w[4]), w5 = sbit__v4_set(w[5]);
+    const sbit__v4 w6 = sbit__v4_set(w[6]), w7 = sbit__v4_set(w[7]), w8 = sbit__v4_set(w[8]);
+    const sbit__v4 bias = p->bias, lo = p->lo, hi = p->hi;
+    sbit__v4 second = bias, first = bias; /* outputs that one or two rows are still missing */
+    int64_t place = (row0 - 2) * out_w + p->column;
+    for (int64_t row = row0, end; row < row1 + 2; row = end) {
+        const bool outside = row < p->d->pad_h || row >= below;
+        const float *line = outside ? p->d->zeros : p->x + (row - p->d->pad_h) * in_w;
+        end = row < p->d->pad_h ? p->d->pad_h : row < below ? below : row1 + 2;
+        end = sbit__smaller(end, row1 + 2);
+        for (; row < end; row++, line += outside ? 0 : in_w, place += out_w) {
+            const sbit__v4 a = sbit__plane4_tap(p, line, at, 0, 1, edge);
+            const sbit__v4 b = sbit__plane4_tap(p, line, at + 1, 1, 1, edge);
+            const sbit__v4 c = sbit__plane4_tap(p, line, at + 2, 2, 1, edge);
+            sbit__v4 done = sbit__v4_madd(w6, a, second);
+            second = sbit__v4_madd(w3, a, first);
+            first = sbit__v4_madd(w0, a, bias);
+            done = sbit__v4_madd(w7, b, done);
+            second = sbit__v4_madd(w4, b, second);
+            first = sbit__v4_madd(w1, b, first);
+            done = sbit__v4_madd(w8, c, done);
+            second = sbit__v4_madd(w5, c, second);
+            first = sbit__v4_madd(w2, c, first);
+            if (row < row0 + 2) {
+                continue;
+            }
+            if (residual != NULL) {
+                done = sbit__v4_add(done, sbit__v4_load_part(residual + place, n));
+            }
+            sbit__v4_store_part(p->y + place, n, sbit__v4_clamp(done, lo, hi));
+        }
+    }
+}
+
 SBIT__V4 void sbit__plane4_3x3_all(sbit__plane4 *p, int64_t row0, int64_t row1)
 {
-    for (int64_t next = row0; next < row1; next += 4) {
-        const int64_t row = sbit__smaller(next, row1 - 4);
-        const float *lines[6];
-        for (int64_t i = 0; i < 6; i++) {
-            lines[i] = sbit__plane4_line(p, row + i - p->d->pad_h);
-        }
-        for (int64_t column = 0; column < p->d->out_w; column += 4) {
-            sbit__plane4_move(p, column);
-            if (p->edge) {
-                sbit__plane4_3x3(p, lines, row, true);
-            } else {
-                sbit__plane4_3x3(p, lines, row, false);
-            }
+    for (int64_t column = 0; column < p->d->out_w; column += 4) {
+        sbit__plane4_move(p, column);
+        if (!p->edge && p->n == 4) {
+            sbit__plane4_3x3(p, row0, row1, false, 4);
+        } else if (p->n == 4) {
+            sbit__plane4_3x3(p, row0, row1, true, 4);
+        } else {
+            sbit__plane4_3x3(p, row0, row1, true, p->n);
         }
     }
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
 #define SBIT__PLANE4_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane4_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
 #define SBIT__PLANE4_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane4_put(p, row + (r), s##r);                                                 }
 #define SBIT__PLANE4_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
 
@@ -9686,7 +9711,7 @@ SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(
     p.hi = clamp ? sbit__v4_set(ep->hi) : inf;
     p.y = y;
     if (d->kh == 3 && d->kw == 3 && d->stride_h == 1 && d->stride_w == 1 && d->dilation_h == 1 &&
-        d->dilation_w == 1 && row1 - row0 >= 4) {
+        d->dilation_w == 1) {
         sbit__plane4_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane4_all(&p, row0, row1, 1);
@@ -10706,6 +10731,10 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_row__avx2(int64_t out_w, int64_t
 }
 
 /* >>depthwise plane: blocks of 8 columns */
+enum {
+    SBIT__PLANE8_MASKS = 16 /* columns of a kernel */
+};
+
 typedef struct sbit__plane8 {
     const sbit__depthwise *d;
     const float *x, *weights, *residual;
@@ -10713,6 +10742,7 @@ typedef struct sbit__plane8 {
     float *y;
     int64_t column, n; /* the block's first output column; how many are stored */
     bool edge;         /* some of its taps lie left or right of the image */
+    __m256i mask[SBIT__PLANE8_MASKS], mask_high[SBIT__PLANE8_MASKS]; /* of taps at an edge */
 } sbit__plane8;
 
 /* Lanes begin <= i < end. */
@@ -10722,27 +10752,27 @@ SBIT__AVX2 __m256i sbit__span8(int64_t begin, int64_t end)
     return _mm256_andnot_si256(below, sbit__mask8(end));
 }
 
-/* Columns at, at + stride ... of a line, zeros outside of the image. stride 2: in the order of
- * sbit__tap8. */
-SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int64_t at,
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. stride 2: in the order
+ * of sbit__tap8. */
+SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
-    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
     const float *from = line + at;
     if (!edge) {
         return sbit__tap8(from, stride);
     }
-    if (stride == 1) {
-        return _mm256_maskload_ps(from, sbit__span8(-at, end));
-    }
-    if (stride == 2) {
-        const __m256 a = _mm256_maskload_ps(from, sbit__span8(-at, end));
-        const __m256 b = _mm256_maskload_ps(from + 7, sbit__span8(-at - 7, end - 7));
-        return _mm256_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 2, 0));
+    if (stride <= 2 && j < SBIT__PLANE8_MASKS) {
+        const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
+        if (stride == 1) {
+            return a;
+        }
+        return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
+                                 _MM_SHUFFLE(3, 1, 2, 0));
     }
     float lanes[8];
     for (int64_t i = 0; i < 8; i++) {
-        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+        const int64_t column = at + (stride == 2 ? (i & 1) + (i >> 1 & 1) * 4 + (i >> 2) * 2 : i) * stride;
+        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return _mm256_loadu_ps(lanes);
 }
@@ -10762,47 +10792,7 @@ SBIT__AVX2 void sbit__plane8_put(const sbit__plane8 *p, int64_t row, __m256 v)
     sbit__store8(p->y + at, p->n, sbit__clamp8(v, p->lo, p->hi));
 }
 
-/* 3 x 3 without strides, 4 output rows from `row` on: each of six input rows is loaded once and used
- * for up to three outputs. */
-#define SBIT__PLANE8_ADD(o, i)                                                                        s##o = _mm256_fmadd_ps(w##i##0, a, s##o);                                                         s##o = _mm256_fmadd_ps(w##i##1, b, s##o);                                                         s##o = _mm256_fmadd_ps(w##i##2, c, s##o)
-#define SBIT__PLANE8_LOAD(r)                                                                          a = sbit__plane8_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane8_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane8_tap(p, lines[r], at + 2, 1, edge)
-
-SBIT__AVX2 void sbit__plane8_3x3(const sbit__plane8 *p, const float *const lines[6], int64_t row,
-                            bool edge)
-{
-    const float *w = p->weights;
-    const int64_t at = p->column - p->d->pad_w;
-    const __m256 w00 = sbit__set8(w[0]), w01 = sbit__set8(w[1]), w02 = sbit__set8(w[2]);
-    const __m256 w10 = sbit__set8(w[3]), w11 = sbit__set8(w[4]), w12 = sbit__set8(w[5]);
-    const __m256 w20 = sbit__set8(w[6]), w21 = sbit__set8(w[7]), w22 = sbit__set8(w[8]);
-    __m256 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
-    SBIT__PLANE8_LOAD(0);
-    SBIT__PLANE8_ADD(0, 0);
-    SBIT__PLANE8_LOAD(1);
-    SBIT__PLANE8_ADD(0, 1);
-    SBIT__PLANE8_ADD(1, 0);
-    SBIT__PLANE8_LOAD(2);
-    SBIT__PLANE8_ADD(0, 2);
-    SBIT__PLANE8_ADD(1, 1);
-    SBIT__PLANE8_ADD(2, 0);
-    SBIT__PLANE8_LOAD(3);
-    SBIT__PLANE8_ADD(1, 2);
-    SBIT__PLANE8_ADD(2, 1);
-    SBIT__PLANE8_ADD(3, 0);
-    SBIT__PLANE8_LOAD(4);
-    SBIT__PLANE8_ADD(2, 2);
-    SBIT__PLANE8_ADD(3, 1);
-    SBIT__PLANE8_LOAD(5);
-    SBIT__PLANE8_ADD(3, 2);
-    sbit__plane8_put(p, row, s0);
-    sbit__plane8_put(p, row + 1, s1);
-    sbit__plane8_put(p, row + 2, s2);
-    sbit__plane8_put(p, row + 3, s3);
-}
-#undef SBIT__PLANE8_ADD
-#undef SBIT__PLANE8_LOAD
-
-/* The block at `column`: where it is, and whether its taps need care. */
+/* The block at `column`: where it is, and which lanes of its taps lie in the image. */
 SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
 {
     const sbit__depthwise *d = p->d;
@@ -10811,31 +10801,73 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 8);
     p->edge = at < 0 || at + reach >= d->in_w;
+    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE8_MASKS && p->edge; j++) {
+        const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
+        p->mask[j] = sbit__span8(begin, end);
+        p->mask_high[j] = sbit__span8(begin - 7, end - 7);
+    }
 }
 
-/* At least 4 rows; the last 4 overlap those before where they are not a multiple. */
+/* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
+ * three outputs above. */
+SBIT__AVX2 void sbit__plane8_3x3(const sbit__plane8 *p, int64_t row0, int64_t row1, bool edge,
+                            int64_t n)
+{
+    const float *w = p->weights, *residual = p->residual;
+    const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
+    const int64_t below = p->d->in_h + p->d->pad_h; /* rows are counted from the padding's first */
+    const __m256 w0 = sbit__set8(w[0]), w1 = sbit__set8(w[1]), w2 = sbit__set8(w[2]);
+    const __m256 w3 = sbit__set8(w[3]), w4 = sbit__set8(w[4]), w5 = sbit__set8(w[5]);
+    const __m256 w6 = sbit__set8(w[6]), w7 = sbit__set8(w[7]), w8 = sbit__set8(w[8]);
+    const __m256 bias = p->bias, lo = p->lo, hi = p->hi;
+    __m256 second = bias, first = bias; /* outputs that one or two rows are still missing */
+    int64_t place = (row0 - 2) * out_w + p->column;
+    for (int64_t row = row0, end; row < row1 + 2; row = end) {
+        const bool outside = row < p->d->pad_h || row >= below;
+        const float *line = outside ? p->d->zeros : p->x + (row - p->d->pad_h) * in_w;
+        end = row < p->d->pad_h ? p->d->pad_h : row < below ? below : row1 + 2;
+        end = sbit__smaller(end, row1 + 2);
+        for (; row < end; row++, line += outside ? 0 : in_w, place += out_w) {
+            const __m256 a = sbit__plane8_tap(p, line, at, 0, 1, edge);
+            const __m256 b = sbit__plane8_tap(p, line, at + 1, 1, 1, edge);
+            const __m256 c = sbit__plane8_tap(p, line, at + 2, 2, 1, edge);
+            __m256 done = _mm256_fmadd_ps(w6, a, second);
+            second = _mm256_fmadd_ps(w3, a, first);
+            first = _mm256_fmadd_ps(w0, a, bias);
+            done = _mm256_fmadd_ps(w7, b, done);
+            second = _mm256_fmadd_ps(w4, b, second);
+            first = _mm256_fmadd_ps(w1, b, first);
+            done = _mm256_fmadd_ps(w8, c, done);
+            second = _mm256_fmadd_ps(w5, c, second);
+            first = _mm256_fmadd_ps(w2, c, first);
+            if (row < row0 + 2) {
+                continue;
+            }
+            if (residual != NULL) {
+                done = _mm256_add_ps(done, sbit__load8(residual + place, n));
+            }
+            sbit__store8(p->y + place, n, sbit__clamp8(done, lo, hi));
+        }
+    }
+}
+
 SBIT__AVX2 void sbit__plane8_3x3_all(sbit__plane8 *p, int64_t row0, int64_t row1)
 {
-    for (int64_t next = row0; next < row1; next += 4) {
-        const int64_t row = sbit__smaller(next, row1 - 4);
-        const float *lines[6];
-        for (int64_t i = 0; i < 6; i++) {
-            lines[i] = sbit__plane8_line(p, row + i - p->d->pad_h);
-        }
-        for (int64_t column = 0; column < p->d->out_w; column += 8) {
-            sbit__plane8_move(p, column);
-            if (p->edge) {
-                sbit__plane8_3x3(p, lines, row, true);
-            } else {
-                sbit__plane8_3x3(p, lines, row, false);
-            }
+    for (int64_t column = 0; column < p->d->out_w; column += 8) {
+        sbit__plane8_move(p, column);
+        if (!p->edge && p->n == 8) {
+            sbit__plane8_3x3(p, row0, row1, false, 8);
+        } else if (p->n == 8) {
+            sbit__plane8_3x3(p, row0, row1, true, 8);
+        } else {
+            sbit__plane8_3x3(p, row0, row1, true, p->n);
         }
     }
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
 #define SBIT__PLANE8_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane8_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE8_TAP(r) s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE8_TAP(r) s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
 #define SBIT__PLANE8_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                                                 }
 #define SBIT__PLANE8_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
 
@@ -10894,7 +10926,7 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(
     p.hi = clamp ? sbit__set8(ep->hi) : inf;
     p.y = y;
     if (d->kh == 3 && d->kw == 3 && d->stride_h == 1 && d->stride_w == 1 && d->dilation_h == 1 &&
-        d->dilation_w == 1 && row1 - row0 >= 4) {
+        d->dilation_w == 1) {
         sbit__plane8_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane8_all(&p, row0, row1, 1);
@@ -11817,6 +11849,10 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(
 }
 
 /* >>depthwise plane: blocks of 16 columns */
+enum {
+    SBIT__PLANE16_MASKS = 16 /* columns of a kernel */
+};
+
 typedef struct sbit__plane16 {
     const sbit__depthwise *d;
     const float *x, *weights, *residual;
@@ -11824,6 +11860,7 @@ typedef struct sbit__plane16 {
     float *y;
     int64_t column, n; /* the block's first output column; how many are stored */
     bool edge;         /* some of its taps lie left or right of the image */
+    __mmask16 mask[SBIT__PLANE16_MASKS], mask_high[SBIT__PLANE16_MASKS]; /* of taps at an edge */
 } sbit__plane16;
 
 /* Lanes begin <= i < end. */
@@ -11832,26 +11869,25 @@ SBIT__AVX512 __mmask16 sbit__span16(int64_t begin, int64_t end)
     return (__mmask16)(sbit__mask16(end) & ~sbit__mask16(begin));
 }
 
-/* Columns at, at + stride ... of a line, zeros outside of the image. */
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
 SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line, int64_t at,
-                                      int64_t stride, bool edge)
+                                      int64_t j, int64_t stride, bool edge)
 {
-    const int64_t end = p->d->in_w - at; /* of the line, counted from `at` */
     const float *from = line + at;
     if (!edge) {
         return sbit__tap16(from, stride, 16);
     }
-    if (stride == 1) {
-        return _mm512_maskz_loadu_ps(sbit__span16(-at, end), from);
-    }
-    if (stride == 2) {
-        const __m512 a = _mm512_maskz_loadu_ps(sbit__span16(-at, end), from);
-        const __m512 b = _mm512_maskz_loadu_ps(sbit__span16(-at - 15, end - 15), from + 15);
-        return sbit__every_second16(a, b);
+    if (stride <= 2 && j < SBIT__PLANE16_MASKS) {
+        const __m512 a = _mm512_maskz_loadu_ps(p->mask[j], from);
+        if (stride == 1) {
+            return a;
+        }
+        return sbit__every_second16(a, _mm512_maskz_loadu_ps(p->mask_high[j], from + 15));
     }
     float lanes[16];
     for (int64_t i = 0; i < 16; i++) {
-        lanes[i] = at + i * stride >= 0 && i * stride < end ? from[i * stride] : 0.0f;
+        const int64_t column = at + i * stride;
+        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return _mm512_loadu_ps(lanes);
 }
@@ -11871,47 +11907,7 @@ SBIT__AVX512 void sbit__plane16_put(const sbit__plane16 *p, int64_t row, __m512 
     sbit__store16(p->y + at, p->n, sbit__clamp16(v, p->lo, p->hi));
 }
 
-/* 3 x 3 without strides, 4 output rows from `row` on: each of six input rows is loaded once and used
- * for up to three outputs. */
-#define SBIT__PLANE16_ADD(o, i)                                                                        s##o = _mm512_fmadd_ps(w##i##0, a, s##o);                                                         s##o = _mm512_fmadd_ps(w##i##1, b, s##o);                                                         s##o = _mm512_fmadd_ps(w##i##2, c, s##o)
-#define SBIT__PLANE16_LOAD(r)                                                                          a = sbit__plane16_tap(p, lines[r], at, 1, edge);                                                   b = sbit__plane16_tap(p, lines[r], at + 1, 1, edge);                                               c = sbit__plane16_tap(p, lines[r], at + 2, 1, edge)
-
-SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, const float *const lines[6], int64_t row,
-                            bool edge)
-{
-    const float *w = p->weights;
-    const int64_t at = p->column - p->d->pad_w;
-    const __m512 w00 = sbit__set16(w[0]), w01 = sbit__set16(w[1]), w02 = sbit__set16(w[2]);
-    const __m512 w10 = sbit__set16(w[3]), w11 = sbit__set16(w[4]), w12 = sbit__set16(w[5]);
-    const __m512 w20 = sbit__set16(w[6]), w21 = sbit__set16(w[7]), w22 = sbit__set16(w[8]);
-    __m512 s0 = p->bias, s1 = s0, s2 = s0, s3 = s0, a, b, c;
-    SBIT__PLANE16_LOAD(0);
-    SBIT__PLANE16_ADD(0, 0);
-    SBIT__PLANE16_LOAD(1);
-    SBIT__PLANE16_ADD(0, 1);
-    SBIT__PLANE16_ADD(1, 0);
-    SBIT__PLANE16_LOAD(2);
-    SBIT__PLANE16_ADD(0, 2);
-    SBIT__PLANE16_ADD(1, 1);
-    SBIT__PLANE16_ADD(2, 0);
-    SBIT__PLANE16_LOAD(3);
-    SBIT__PLANE16_ADD(1, 2);
-    SBIT__PLANE16_ADD(2, 1);
-    SBIT__PLANE16_ADD(3, 0);
-    SBIT__PLANE16_LOAD(4);
-    SBIT__PLANE16_ADD(2, 2);
-    SBIT__PLANE16_ADD(3, 1);
-    SBIT__PLANE16_LOAD(5);
-    SBIT__PLANE16_ADD(3, 2);
-    sbit__plane16_put(p, row, s0);
-    sbit__plane16_put(p, row + 1, s1);
-    sbit__plane16_put(p, row + 2, s2);
-    sbit__plane16_put(p, row + 3, s3);
-}
-#undef SBIT__PLANE16_ADD
-#undef SBIT__PLANE16_LOAD
-
-/* The block at `column`: where it is, and whether its taps need care. */
+/* The block at `column`: where it is, and which lanes of its taps lie in the image. */
 SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
 {
     const sbit__depthwise *d = p->d;
@@ -11920,31 +11916,73 @@ SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 16);
     p->edge = at < 0 || at + reach >= d->in_w;
+    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE16_MASKS && p->edge; j++) {
+        const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
+        p->mask[j] = sbit__span16(begin, end);
+        p->mask_high[j] = sbit__span16(begin - 15, end - 15);
+    }
 }
 
-/* At least 4 rows; the last 4 overlap those before where they are not a multiple. */
+/* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
+ * three outputs above. */
+SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, int64_t row0, int64_t row1, bool edge,
+                            int64_t n)
+{
+    const float *w = p->weights, *residual = p->residual;
+    const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
+    const int64_t below = p->d->in_h + p->d->pad_h; /* rows are counted from the padding's first */
+    const __m512 w0 = sbit__set16(w[0]), w1 = sbit__set16(w[1]), w2 = sbit__set16(w[2]);
+    const __m512 w3 = sbit__set16(w[3]), w4 = sbit__set16(w[4]), w5 = sbit__set16(w[5]);
+    const __m512 w6 = sbit__set16(w[6]), w7 = sbit__set16(w[7]), w8 = sbit__set16(w[8]);
+    const __m512 bias = p->bias, lo = p->lo, hi = p->hi;
+    __m512 second = bias, first = bias; /* outputs that one or two rows are still missing */
+    int64_t place = (row0 - 2) * out_w + p->column;
+    for (int64_t row = row0, end; row < row1 + 2; row = end) {
+        const bool outside = row < p->d->pad_h || row >= below;
+        const float *line = outside ? p->d->zeros : p->x + (row - p->d->pad_h) * in_w;
+        end = row < p->d->pad_h ? p->d->pad_h : row < below ? below : row1 + 2;
+        end = sbit__smaller(end, row1 + 2);
+        for (; row < end; row++, line += outside ? 0 : in_w, place += out_w) {
+            const __m512 a = sbit__plane16_tap(p, line, at, 0, 1, edge);
+            const __m512 b = sbit__plane16_tap(p, line, at + 1, 1, 1, edge);
+            const __m512 c = sbit__plane16_tap(p, line, at + 2, 2, 1, edge);
+            __m512 done = _mm512_fmadd_ps(w6, a, second);
+            second = _mm512_fmadd_ps(w3, a, first);
+            first = _mm512_fmadd_ps(w0, a, bias);
+            done = _mm512_fmadd_ps(w7, b, done);
+            second = _mm512_fmadd_ps(w4, b, second);
+            first = _mm512_fmadd_ps(w1, b, first);
+            done = _mm512_fmadd_ps(w8, c, done);
+            second = _mm512_fmadd_ps(w5, c, second);
+            first = _mm512_fmadd_ps(w2, c, first);
+            if (row < row0 + 2) {
+                continue;
+            }
+            if (residual != NULL) {
+                done = _mm512_add_ps(done, sbit__load16(residual + place, n));
+            }
+            sbit__store16(p->y + place, n, sbit__clamp16(done, lo, hi));
+        }
+    }
+}
+
 SBIT__AVX512 void sbit__plane16_3x3_all(sbit__plane16 *p, int64_t row0, int64_t row1)
 {
-    for (int64_t next = row0; next < row1; next += 4) {
-        const int64_t row = sbit__smaller(next, row1 - 4);
-        const float *lines[6];
-        for (int64_t i = 0; i < 6; i++) {
-            lines[i] = sbit__plane16_line(p, row + i - p->d->pad_h);
-        }
-        for (int64_t column = 0; column < p->d->out_w; column += 16) {
-            sbit__plane16_move(p, column);
-            if (p->edge) {
-                sbit__plane16_3x3(p, lines, row, true);
-            } else {
-                sbit__plane16_3x3(p, lines, row, false);
-            }
+    for (int64_t column = 0; column < p->d->out_w; column += 16) {
+        sbit__plane16_move(p, column);
+        if (!p->edge && p->n == 16) {
+            sbit__plane16_3x3(p, row0, row1, false, 16);
+        } else if (p->n == 16) {
+            sbit__plane16_3x3(p, row0, row1, true, 16);
+        } else {
+            sbit__plane16_3x3(p, row0, row1, true, p->n);
         }
     }
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
 #define SBIT__PLANE16_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane16_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, stride, edge), s##r)
+#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
 #define SBIT__PLANE16_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane16_put(p, row + (r), s##r);                                                 }
 #define SBIT__PLANE16_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
 
@@ -12003,7 +12041,7 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(
     p.hi = clamp ? sbit__set16(ep->hi) : inf;
     p.y = y;
     if (d->kh == 3 && d->kw == 3 && d->stride_h == 1 && d->stride_w == 1 && d->dilation_h == 1 &&
-        d->dilation_w == 1 && row1 - row0 >= 4) {
+        d->dilation_w == 1) {
         sbit__plane16_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane16_all(&p, row0, row1, 1);
@@ -12668,11 +12706,11 @@ SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
     job->matrix.panel_bytes = sbit__cache_lines(job->matrix.block_rows * kw * tile_n);
     job->matrix.tile_bytes = sbit__cache_lines(tile_m * tile_n);
     /* Weights beyond L2: as many columns as L2 holds share each pass over them. Else as many as L1
-     * holds; but pointwise input is read at least four tiles at a time. */
+     * holds; but pointwise input is read at least eight tiles at a time. */
     const int64_t weight_bytes = job->panels * tile_m * job->matrix.block_rows * kw * 4;
     const bool huge = weight_bytes > SBIT__CONV_L2_BYTES;
     const int64_t room = huge ? SBIT__CONV_L2_BYTES : SBIT__CONV_L1_BYTES;
-    const int64_t least = job->algorithm == SBIT__CONV_POINTWISE ? 4 : 1;
+    const int64_t least = job->algorithm == SBIT__CONV_POINTWISE ? 8 : 1;
     job->matrix.block_tiles = sbit__larger(room / (int64_t)job->matrix.panel_bytes, least);
     job->matrix.block_tiles = sbit__smaller(job->matrix.block_tiles, SBIT__CONV_MOST_TILES);
     job->matrix.block_tiles = sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
@@ -13320,7 +13358,7 @@ SBIT__FN void sbit__conv_patch_range(void *task, int64_t begin, int64_t end, int
  */
 
 enum {
-    SBIT__CONV_DEPTHWISE_STRIP = 64 * 1024, /* input numbers */
+    SBIT__CONV_DEPTHWISE_STRIP = 8 * 1024, /* input numbers */
     SBIT__CONV_NARROW = 16                  /* rows below are computed together */
 };
 
@@ -13331,7 +13369,7 @@ SBIT__FN void sbit__conv_plan_depthwise(sbit__conv_job *job)
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t fit = SBIT__CONV_DEPTHWISE_STRIP / (sbit__larger(s->in[2], 1) * s->stride[1]);
-    job->by_rows.strip = sbit__larger(sbit__smaller(sbit__larger(fit, 32), s->out[1]), 1);
+    job->by_rows.strip = sbit__larger(sbit__smaller(sbit__larger(fit, 8), s->out[1]), 1);
     job->by_rows.strips = sbit__div_up(s->out[1], job->by_rows.strip);
     job->shared_bytes = sbit__cache_lines(s->in[2]); /* a row of zeros */
     job->units = s->batch * s->out_channels * s->out[0] * job->by_rows.strips;
@@ -17110,30 +17148,34 @@ SBIT__FN const sbit_op_row *sbit__op_rows_matmul(size_t *count)
  *
  * Called by: infer, exec. Calls: kernels (rows of floats).
  * Layout: X [N, C, spatial...]; a plane is one channel of one image, and planes are independent.
- * float32 windows go by rows: the rows that a window sees are combined into one row by vector
- * kernels, then neighbours within that row. Elements outside of the input never take part;
- * AveragePool's count_include_pad counts padding that pads names, but not what ceil_mode adds
+ * float32 windows that lie inside of the input are combined for all positions of a plane, axis
+ * after axis, by vector kernels, and every stride-th result is taken; windows at the edges, and all
+ * of them if that is less work, are looked at one by one. Elements outside of the input never take
+ * part; AveragePool's count_include_pad counts padding that pads names, but not what ceil_mode adds
  * behind it. A window that sees nothing but padding (possible with dilations) gives 0.
  * MaxPool's Indices count elements of the whole X; the first of equal values wins.
  */
 
-typedef enum sbit__pool_kind {
-    SBIT__POOL_MAX,
-    SBIT__POOL_AVERAGE,
-    SBIT__POOL_LP
-} sbit__pool_kind;
+typedef enum sbit__pooling_kind {
+    SBIT__POOLING_MAX,
+    SBIT__POOLING_AVERAGE,
+    SBIT__POOLING_LP
+} sbit__pooling_kind;
 
-typedef struct sbit__pool_plan {
-    sbit__pool_kind kind;
+typedef struct sbit__pooling_plan {
+    sbit__pooling_kind kind;
     int64_t planes, in_size, out_size;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
     bool count_pad, column_major;
     double p;
-} sbit__pool_plan;
+    bool slides;                            /* windows are combined at all positions */
+    int64_t strip;                          /* ... for so many rows of output at once; 0: all */
+    int64_t inside_begin[3], inside_end[3]; /* outputs whose windows lie inside of the input */
+} sbit__pooling_plan;
 
 /* ---- shapes */
 
-static sbit_status sbit__pool_infer(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__pooling_infer(const sbit_op_call *call, sbit_error *error)
 {
     int32_t rank = -1;
     sbit__window window;
@@ -17158,7 +17200,7 @@ static sbit_status sbit__pool_infer(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_p(const sbit_op_call *call, double *p, sbit_error *error)
+static sbit_status sbit__pooling_p(const sbit_op_call *call, double *p, sbit_error *error)
 {
     const sbit_attr *attr = sbit_node_attr(call->node, "p");
     *p = 2.0;
@@ -17171,8 +17213,8 @@ static sbit_status sbit__pool_p(const sbit_op_call *call, double *p, sbit_error 
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_plan_of(const sbit_op_call *call, sbit__pool_kind kind,
-                                      sbit__pool_plan *plan, sbit_error *error)
+static sbit_status sbit__pooling_plan_of(const sbit_op_call *call, sbit__pooling_kind kind,
+                                         sbit__pooling_plan *plan, sbit_error *error)
 {
     sbit__window window;
     const sbit_type *x = call->in_type[0];
@@ -17199,46 +17241,47 @@ static sbit_status sbit__pool_plan_of(const sbit_op_call *call, sbit__pool_kind 
         plan->in_size *= plan->in[i];
         plan->out_size *= plan->out[i];
     }
-    return kind == SBIT__POOL_LP ? sbit__pool_p(call, &plan->p, error) : SBIT_OK;
+    return kind == SBIT__POOLING_LP ? sbit__pooling_p(call, &plan->p, error) : SBIT_OK;
 }
 
 /* The taps begin..end-1 of window number `at` along an axis that lie inside of the input, and how
  * many lie inside of input and padding. */
-typedef struct sbit__pool_taps {
+typedef struct sbit__pooling_taps {
     int64_t start, begin, end, padded;
-} sbit__pool_taps;
+} sbit__pooling_taps;
 
 /* How many of n taps at start, start + step, ... are below `limit`. */
-static int64_t sbit__pool_below(int64_t start, int64_t step, int64_t n, int64_t limit)
+static int64_t sbit__pooling_below(int64_t start, int64_t step, int64_t n, int64_t limit)
 {
     const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
     return count < n ? count : n;
 }
 
-static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_plan *plan, int32_t axis, int64_t at)
+static sbit__pooling_taps sbit__pooling_taps_of(const sbit__pooling_plan *plan, int32_t axis,
+                                                int64_t at)
 {
     const int64_t step = plan->dilation[axis], n = plan->kernel[axis];
-    sbit__pool_taps taps;
+    sbit__pooling_taps taps;
     taps.start = at * plan->stride[axis] - plan->pad_begin[axis];
-    taps.begin = sbit__pool_below(taps.start, step, n, 0);
-    taps.end = sbit__pool_below(taps.start, step, n, plan->in[axis]);
-    taps.padded = sbit__pool_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
+    taps.begin = sbit__pooling_below(taps.start, step, n, 0);
+    taps.end = sbit__pooling_below(taps.start, step, n, plan->in[axis]);
+    taps.padded = sbit__pooling_below(taps.start, step, n, plan->in[axis] + plan->pad_end[axis]);
     return taps;
 }
 
 /* ---- element by element: any type, with indices */
 
-typedef struct sbit__pool_task {
-    const sbit__pool_plan *plan;
+typedef struct sbit__pooling_task {
+    const sbit__pooling_plan *plan;
     const sbit_kernels *kernels;
     const void *x;
     void *y;
     int64_t *indices;   /* NULL: not wanted */
-    float *rows;        /* two rows of in[2] floats for each worker */
-    int64_t row_stride; /* floats between two workers' rows */
-} sbit__pool_task;
+    float *rows;        /* two planes for each worker, if the plan slides */
+    int64_t row_stride; /* floats between two workers' planes */
+} sbit__pooling_task;
 
-static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int64_t at)
+static int64_t sbit__pooling_index(const sbit__pooling_plan *plan, int64_t plane, int64_t at)
 {
     if (plan->column_major) { /* first spatial dim runs fastest */
         const int64_t x = at % plan->in[2], y = at / plan->in[2] % plan->in[1];
@@ -17249,12 +17292,14 @@ static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int6
 }
 
 /* Defines a task over planes for one type. */
-#define SBIT__POOL_MAX_OF(type, name)                                                              \
-    static int64_t name##_at(const sbit__pool_plan *plan, const type *x, int64_t o)                \
+#define SBIT__POOLING_MAX_OF(type, name)                                                           \
+    static int64_t name##_at(const sbit__pooling_plan *plan, const type *x, int64_t o)             \
     {                                                                                              \
-        const sbit__pool_taps tx = sbit__pool_taps_of(plan, 2, o % plan->out[2]);                  \
-        const sbit__pool_taps ty = sbit__pool_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);   \
-        const sbit__pool_taps tz = sbit__pool_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);   \
+        const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);            \
+        const sbit__pooling_taps ty =                                                              \
+            sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);                       \
+        const sbit__pooling_taps tz =                                                              \
+            sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);                       \
         int64_t best = -1;                                                                         \
         for (int64_t kz = tz.begin; kz < tz.end; kz++) {                                           \
             for (int64_t ky = ty.begin; ky < ty.end; ky++) {                                       \
@@ -17272,8 +17317,8 @@ static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int6
     }                                                                                              \
     static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
     {                                                                                              \
-        const sbit__pool_task *task = (const sbit__pool_task *)user;                               \
-        const sbit__pool_plan *plan = task->plan;                                                  \
+        const sbit__pooling_task *task = (const sbit__pooling_task *)user;                         \
+        const sbit__pooling_plan *plan = task->plan;                                               \
         (void)worker;                                                                              \
         for (int64_t plane = begin; plane < end; plane++) {                                        \
             const type *x = (const type *)task->x + plane * plan->in_size;                         \
@@ -17282,177 +17327,268 @@ static int64_t sbit__pool_index(const sbit__pool_plan *plan, int64_t plane, int6
                 const int64_t to = plane * plan->out_size + o;                                     \
                 ((type *)task->y)[to] = best < 0 ? (type)0 : x[best];                              \
                 if (task->indices != NULL) {                                                       \
-                    task->indices[to] = best < 0 ? -1 : sbit__pool_index(plan, plane, best);       \
+                    task->indices[to] = best < 0 ? -1 : sbit__pooling_index(plan, plane, best);    \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
 
-SBIT__POOL_MAX_OF(float, sbit__pool_max_f32)
-SBIT__POOL_MAX_OF(double, sbit__pool_max_f64)
-SBIT__POOL_MAX_OF(int8_t, sbit__pool_max_i8)
-SBIT__POOL_MAX_OF(uint8_t, sbit__pool_max_u8)
+SBIT__POOLING_MAX_OF(float, sbit__pooling_max_f32)
+SBIT__POOLING_MAX_OF(double, sbit__pooling_max_f64)
+SBIT__POOLING_MAX_OF(int8_t, sbit__pooling_max_i8)
+SBIT__POOLING_MAX_OF(uint8_t, sbit__pooling_max_u8)
 
-/* ---- by rows: float32 */
-
-/* Combines the input rows that output row (oz, oy) sees; false if there are none. LP takes powers
- * first and adds. */
-static bool sbit__pool_gather(const sbit__pool_task *task, const float *x,
-                              const sbit__pool_taps *tz, const sbit__pool_taps *ty, float *row)
+/* |x|^p of LpPool. */
+static float sbit__pooling_power(const sbit__pooling_plan *plan, float x)
 {
-    const sbit__pool_plan *plan = task->plan;
-    const int64_t n = plan->in[2];
-    bool first = true;
-    for (int64_t kz = tz->begin; kz < tz->end; kz++) {
-        for (int64_t ky = ty->begin; ky < ty->end; ky++) {
-            const float *from = x + ((tz->start + kz * plan->dilation[0]) * plan->in[1] +
-                                     ty->start + ky * plan->dilation[1]) *
-                                        n;
-            if (plan->kind == SBIT__POOL_LP) {
-                for (int64_t i = 0; i < n; i++) {
-                    const double value = fabs((double)from[i]);
-                    const double power = plan->p == 2.0   ? value * value
-                                         : plan->p == 1.0 ? value
-                                                          : pow(value, plan->p);
-                    row[i] = (first ? 0.0f : row[i]) + (float)power;
-                }
-            } else if (first) {
-                memcpy(row, from, (size_t)n * sizeof *row);
-            } else {
-                task->kernels->f32_binary(plan->kind == SBIT__POOL_MAX ? SBIT__BINARY_MAX
-                                                                       : SBIT__BINARY_ADD,
-                                          n, row, 1, from, 1, row);
-            }
-            first = false;
-        }
+    const double value = fabs((double)x);
+    return (float)(plan->p == 2.0 ? value * value : plan->p == 1.0 ? value : pow(value, plan->p));
+}
+
+/* From the combination of a window's elements to the output. */
+static float sbit__pooling_finish(const sbit__pooling_plan *plan, float value, float count)
+{
+    if (plan->kind != SBIT__POOLING_LP) {
+        return plan->kind == SBIT__POOLING_AVERAGE ? value / count : value;
     }
-    return !first;
+    return plan->p == 2.0   ? sqrtf(value)
+           : plan->p == 1.0 ? value
+                            : (float)pow((double)value, 1.0 / plan->p);
 }
 
-static float sbit__pool_root(const sbit__pool_plan *plan, float sum)
+/* ---- float32: windows one by one, or whole planes at once */
+
+/* One row of taps within the input, at distance `step`, added to or compared with `value`. */
+static float sbit__pooling_taps_row(const sbit__pooling_task *task, const float *x, int64_t n,
+                                    int64_t step, float value)
 {
-    return plan->p == 2.0   ? sqrtf(sum)
-           : plan->p == 1.0 ? sum
-                            : (float)pow((double)sum, 1.0 / plan->p);
+    const sbit__pooling_plan *plan = task->plan;
+    if (plan->kind == SBIT__POOLING_LP) {
+        for (int64_t i = 0; i < n; i++) {
+            value += sbit__pooling_power(plan, x[i * step]);
+        }
+        return value;
+    }
+    if (step == 1 && n >= 16) { /* as when AveragePool stands for GlobalAveragePool */
+        const float more = plan->kind == SBIT__POOLING_MAX ? task->kernels->f32_max(n, x)
+                                                           : task->kernels->f32_sum(n, x);
+        return plan->kind != SBIT__POOLING_MAX ? value + more : more > value ? more : value;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const float next = x[i * step];
+        value = plan->kind != SBIT__POOLING_MAX ? value + next : next > value ? next : value;
+    }
+    return value;
 }
 
-/* One output from the combined row; `rows` and `rows_padded` count what the row is made of. */
-static float sbit__pool_across(const sbit__pool_plan *plan, const float *row, int64_t ox,
-                               int64_t rows, int64_t rows_padded)
+/* Output o of a plane by its definition. */
+static float sbit__pooling_window(const sbit__pooling_task *task, const float *x, int64_t o)
 {
-    const sbit__pool_taps tx = sbit__pool_taps_of(plan, 2, ox);
-    const float *from = row + tx.start;
-    if (tx.begin >= tx.end) {
+    const sbit__pooling_plan *plan = task->plan;
+    const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);
+    const sbit__pooling_taps ty = sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);
+    const sbit__pooling_taps tz = sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);
+    const int64_t n = tx.end - tx.begin;
+    const int64_t inside = n * (ty.end - ty.begin) * (tz.end - tz.begin);
+    float value = 0.0f;
+    if (n <= 0 || inside <= 0) {
         return 0.0f;
     }
-    float value = from[tx.begin * plan->dilation[2]];
-    for (int64_t k = tx.begin + 1; k < tx.end; k++) {
-        const float next = from[k * plan->dilation[2]];
-        value = plan->kind != SBIT__POOL_MAX ? value + next : next > value ? next : value;
+    if (plan->kind == SBIT__POOLING_MAX) {
+        value = x[((tz.start + tz.begin * plan->dilation[0]) * plan->in[1] + ty.start +
+                   ty.begin * plan->dilation[1]) *
+                      plan->in[2] +
+                  tx.start + tx.begin * plan->dilation[2]];
     }
-    if (plan->kind == SBIT__POOL_AVERAGE) {
-        const float count = plan->count_pad ? (float)tx.padded * (float)rows_padded
-                                            : (float)((tx.end - tx.begin) * rows);
-        return value / count;
-    }
-    return plan->kind == SBIT__POOL_LP ? sbit__pool_root(plan, value) : value;
-}
-
-/* Outputs begin..end-1 of a row, whose windows lie inside of the input: neighbours are combined at
- * every position by vector kernels (into `sums`), then every stride-th is taken. */
-static void sbit__pool_inside(const sbit__pool_task *task, const float *row, float *sums,
-                              int64_t begin, int64_t end, float count, float *y)
-{
-    const sbit__pool_plan *plan = task->plan;
-    const int64_t stride = plan->stride[2], step = plan->dilation[2];
-    const int64_t n = plan->in[2] - (plan->kernel[2] - 1) * step;
-    const bool is_max = plan->kind == SBIT__POOL_MAX;
-    if (plan->kernel[2] > 1 && begin < end) {
-        const sbit__binary op = is_max ? SBIT__BINARY_MAX : SBIT__BINARY_ADD;
-        task->kernels->f32_binary(op, n, row, 1, row + step, 1, sums);
-        for (int64_t k = 2; k < plan->kernel[2]; k++) {
-            task->kernels->f32_binary(op, n, sums, 1, row + k * step, 1, sums);
+    for (int64_t kz = tz.begin; kz < tz.end; kz++) {
+        for (int64_t ky = ty.begin; ky < ty.end; ky++) {
+            const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] + ty.start +
+                                 ky * plan->dilation[1]) *
+                                plan->in[2];
+            value = sbit__pooling_taps_row(task, x + row + tx.start + tx.begin * plan->dilation[2],
+                                           n, plan->dilation[2], value);
         }
-        row = sums;
     }
-    for (int64_t ox = begin; ox < end; ox++) {
-        const float value = row[ox * stride - plan->pad_begin[2]];
-        y[ox] = is_max ? value : value / count;
-    }
+    const float counted =
+        plan->count_pad ? (float)tx.padded * (float)ty.padded * (float)tz.padded : (float)inside;
+    return sbit__pooling_finish(plan, value, counted);
 }
 
-static void sbit__pool_row(const sbit__pool_task *task, const float *x, int64_t oz, int64_t oy,
-                           float *row, float *y)
+/* Combines the windows at every position of n elements (some rows, or a whole plane), axis after
+ * axis; the result lies at each window's first element and is right for windows that lie inside of
+ * the input. */
+static const float *sbit__pooling_slide(const sbit__pooling_task *task, const float *x, int64_t n,
+                                        float *a)
 {
-    const sbit__pool_plan *plan = task->plan;
-    const sbit__pool_taps tz = sbit__pool_taps_of(plan, 0, oz);
-    const sbit__pool_taps ty = sbit__pool_taps_of(plan, 1, oy);
-    const int64_t out_w = plan->out[2], stride = plan->stride[2];
-    if (!sbit__pool_gather(task, x, &tz, &ty, row)) {
-        for (int64_t ox = 0; ox < out_w; ox++) {
-            y[ox] = 0.0f;
+    float *b = a + task->row_stride / 2;
+    const sbit__pooling_plan *plan = task->plan;
+    const sbit__binary op = plan->kind == SBIT__POOLING_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_ADD;
+    int64_t distance = 1;
+    if (plan->kind == SBIT__POOLING_LP) {
+        for (int64_t i = 0; i < n; i++) {
+            b[i] = sbit__pooling_power(plan, x[i]);
+        }
+        x = b;
+    }
+    for (int32_t axis = 2; axis >= 0; axis--) {
+        const int64_t step = plan->dilation[axis] * distance;
+        float *to = x == a ? b : a;
+        distance *= plan->in[axis];
+        if (plan->kernel[axis] == 1) {
+            continue;
+        }
+        n -= (plan->kernel[axis] - 1) * step;
+        task->kernels->f32_binary(op, n, x, 1, x + step, 1, to);
+        for (int64_t k = 2; k < plan->kernel[axis]; k++) {
+            task->kernels->f32_binary(op, n, to, 1, x + k * step, 1, to);
+        }
+        x = to;
+    }
+    return x;
+}
+
+/* One row of outputs, of which begin..end-1 have windows inside; `from`: the first one's window. */
+static void sbit__pooling_pick(const sbit__pooling_task *task, const float *from, int64_t begin,
+                               int64_t end, float *y)
+{
+    const sbit__pooling_plan *plan = task->plan;
+    const int64_t stride = plan->stride[2];
+    const float count = (float)plan->kernel[0] * (float)plan->kernel[1] * (float)plan->kernel[2];
+    if (plan->kind == SBIT__POOLING_MAX) {
+        for (int64_t ox = begin; ox < end; ox++) {
+            y[ox] = from[ox * stride];
         }
         return;
     }
-    const int64_t rows = (tz.end - tz.begin) * (ty.end - ty.begin);
-    const int64_t rows_padded = tz.padded * ty.padded;
-    const int64_t extent = (plan->kernel[2] - 1) * plan->dilation[2] + 1;
-    const int64_t room = plan->in[2] + plan->pad_begin[2] - extent;
-    int64_t begin = plan->pad_begin[2] > 0 ? (plan->pad_begin[2] + stride - 1) / stride : 0;
-    int64_t end = room >= 0 ? room / stride + 1 : 0;
-    end = end < out_w ? end : out_w;
-    if (plan->kind == SBIT__POOL_LP || begin > end) {
-        begin = end = 0;
+    for (int64_t ox = begin; ox < end; ox++) {
+        y[ox] = sbit__pooling_finish(plan, from[ox * stride], count);
     }
-    const float count = (float)plan->kernel[2] * (float)(plan->count_pad ? rows_padded : rows);
-    sbit__pool_inside(task, row, row + task->row_stride / 2, begin, end, count, y);
-    for (int64_t ox = 0; ox < out_w; ox++) {
+}
+
+/* The outputs of row r outside of begin..end-1. */
+static void sbit__pooling_edges(const sbit__pooling_task *task, const float *x, int64_t r,
+                                int64_t begin, int64_t end, float *y)
+{
+    const int64_t n = task->plan->out[2];
+    for (int64_t ox = 0; ox < n; ox++) {
         if (ox == begin && begin < end) {
             ox = end;
         }
-        if (ox < out_w) {
-            y[ox] = sbit__pool_across(plan, row, ox, rows, rows_padded);
+        if (ox < n) {
+            y[r * n + ox] = sbit__pooling_window(task, x, r * n + ox);
         }
     }
 }
 
-static void sbit__pool_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+static void sbit__pooling_plane(const sbit__pooling_task *task, const float *x, float *a, float *y)
 {
-    const sbit__pool_task *task = (const sbit__pool_task *)user;
-    const sbit__pool_plan *plan = task->plan;
-    float *row = task->rows + worker * task->row_stride;
+    const sbit__pooling_plan *plan = task->plan;
+    const int64_t *begin = plan->inside_begin, *end = plan->inside_end;
+    const int64_t extent = (plan->kernel[1] - 1) * plan->dilation[1] + 1;
+    const float *slid = NULL;
+    int64_t base = 0, strip_end = 0; /* `slid` is of x[base..], for outputs before strip_end */
+    for (int64_t r = 0; r < plan->out[0] * plan->out[1]; r++) {
+        const int64_t oz = r / plan->out[1], oy = r % plan->out[1];
+        if (oz < begin[0] || oz >= end[0] || oy < begin[1] || oy >= end[1]) {
+            sbit__pooling_edges(task, x, r, 0, 0, y);
+            continue;
+        }
+        const int64_t z = oz * plan->stride[0] - plan->pad_begin[0];
+        const int64_t row = z * plan->in[1] + oy * plan->stride[1] - plan->pad_begin[1];
+        if (slid == NULL || (plan->strip > 0 && r >= strip_end)) {
+            int64_t n = plan->in_size;
+            if (plan->strip > 0) {
+                const int64_t rows = end[1] - oy < plan->strip ? end[1] - oy : plan->strip;
+                base = row * plan->in[2];
+                n = ((rows - 1) * plan->stride[1] + extent) * plan->in[2];
+                strip_end = r + rows;
+            }
+            slid = sbit__pooling_slide(task, x + base, n, a);
+        }
+        sbit__pooling_pick(task, slid + row * plan->in[2] - base - plan->pad_begin[2], begin[2],
+                           end[2], y + r * plan->out[2]);
+        sbit__pooling_edges(task, x, r, begin[2], end[2], y);
+    }
+}
+
+static void sbit__pooling_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pooling_task *task = (const sbit__pooling_task *)user;
+    const sbit__pooling_plan *plan = task->plan;
     for (int64_t plane = begin; plane < end; plane++) {
         const float *x = (const float *)task->x + plane * plan->in_size;
         float *y = (float *)task->y + plane * plan->out_size;
-        for (int64_t r = 0; r < plan->out[0] * plan->out[1]; r++, y += plan->out[2]) {
-            sbit__pool_row(task, x, r / plan->out[1], r % plan->out[1], row, y);
+        if (plan->slides) {
+            sbit__pooling_plane(task, x, task->rows + worker * task->row_stride, y);
+            continue;
+        }
+        for (int64_t o = 0; o < plan->out_size; o++) {
+            y[o] = sbit__pooling_window(task, x, o);
         }
     }
 }
 
-static int64_t sbit__pool_row_floats(const sbit_type *x)
+/* Floats of a worker's two planes. */
+static int64_t sbit__pooling_floats(const sbit__pooling_plan *plan)
 {
-    return x->rank > 2 ? 2 * ((x->dims[x->rank - 1].value + 15) / 16 * 16) : 0;
+    return plan->slides ? 2 * ((plan->in_size + 15) / 16 * 16) : 0;
 }
 
-static sbit_status sbit__pool_prepare(const sbit_op_call *call, sbit_error *error)
+/* Which outputs have windows inside of the input, and whether sliding over all positions is less
+ * work than looking at every tap of every window. */
+static void sbit__pooling_choose(sbit__pooling_plan *plan)
 {
-    const sbit_type *x = call->in_type[0];
+    double window = 1.0, slide = 0.0;
+    bool any = true;
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int64_t stride = plan->stride[i];
+        const int64_t room =
+            plan->in[i] + plan->pad_begin[i] - ((plan->kernel[i] - 1) * plan->dilation[i] + 1);
+        const int64_t first =
+            plan->pad_begin[i] > 0 ? (plan->pad_begin[i] + stride - 1) / stride : 0;
+        const int64_t last = room >= 0 ? room / stride + 1 : 0;
+        plan->inside_begin[i] = first;
+        plan->inside_end[i] = last < plan->out[i] ? last : plan->out[i];
+        any = any && plan->inside_begin[i] < plan->inside_end[i];
+        window *= (double)plan->kernel[i];
+        slide += (double)(plan->kernel[i] - 1);
+    }
+    /* Strips of 16 KiB stay in the first cache; neighbours share extent - stride rows of input. */
+    const int64_t extent = (plan->kernel[1] - 1) * plan->dilation[1] + 1;
+    const int64_t rows = plan->in[2] > 0 ? 4096 / plan->in[2] / plan->stride[1] : 0;
+    plan->strip = plan->in[0] > 1 ? 0 : rows > 4 * extent ? rows : 4 * extent;
+    /* A step of a vector kernel counts a quarter of a tap. */
+    plan->slides = any && (double)plan->in_size * slide / 4.0 < (double)plan->out_size * window;
+}
+
+static sbit__pooling_kind sbit__pooling_kind_of(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "MaxPool")       ? SBIT__POOLING_MAX
+           : sbit__streq(call->row->op_type, "AveragePool") ? SBIT__POOLING_AVERAGE
+                                                            : SBIT__POOLING_LP;
+}
+
+static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__pooling_plan plan;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
-    if (sbit__type_static(x)) {
-        *call->scratch_bytes =
-            sbit__op_as_f32_scratch(call) +
-            (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pool_row_floats(x) * sizeof(float);
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
     }
+    SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), &plan, error));
+    sbit__pooling_choose(&plan);
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + (size_t)sbit_ctx_threads(call->ctx) *
+                                                               (size_t)sbit__pooling_floats(&plan) *
+                                                               sizeof(float);
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_task_of(const sbit_op_call *call, sbit__pool_kind kind,
-                                      sbit__pool_plan *plan, sbit__pool_task *task,
-                                      sbit_error *error)
+static sbit_status sbit__pooling_task_of(const sbit_op_call *call, sbit__pooling_plan *plan,
+                                         sbit__pooling_task *task, sbit_error *error)
 {
-    SBIT__TRY(sbit__pool_plan_of(call, kind, plan, error));
+    SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), plan, error));
+    sbit__pooling_choose(plan);
     memset(task, 0, sizeof *task);
     task->plan = plan;
     task->kernels = call->kernels;
@@ -17460,69 +17596,43 @@ static sbit_status sbit__pool_task_of(const sbit_op_call *call, sbit__pool_kind 
     task->y = call->out[0]->data;
     task->indices = sbit__out(call, 1) != NULL ? (int64_t *)call->out[1]->data : NULL;
     task->rows = (float *)call->scratch;
-    task->row_stride = sbit__pool_row_floats(call->in_type[0]);
+    task->row_stride = sbit__pooling_floats(plan);
     return SBIT_OK;
 }
 
-static sbit_status sbit__pool_run_rows(const sbit_op_call *call, sbit__pool_kind kind,
-                                       sbit_error *error)
+static sbit_status sbit__pooling_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__pool_plan plan;
-    sbit__pool_task task;
-    SBIT__TRY(sbit__pool_task_of(call, kind, &plan, &task, error));
+    sbit__pooling_plan plan;
+    sbit__pooling_task task;
+    SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
     if (plan.out_size > 0) {
-        sbit__parallel_range(call->ctx, plan.planes, 1, sbit__pool_planes, &task);
+        sbit__parallel_range(call->ctx, plan.planes, 1,
+                             task.indices != NULL ? sbit__pooling_max_f32 : sbit__pooling_planes,
+                             &task);
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__maxpool_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__pooling_run(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__pool_plan plan;
-    sbit__pool_task task;
-    if (sbit__out(call, 1) == NULL) {
-        return sbit__pool_run_rows(call, SBIT__POOL_MAX, error);
-    }
-    SBIT__TRY(sbit__pool_task_of(call, SBIT__POOL_MAX, &plan, &task, error));
-    sbit__parallel_range(call->ctx, plan.planes, 1, sbit__pool_max_f32, &task);
-    return SBIT_OK;
+    return sbit__op_as_f32(call, sbit__pooling_run32, error);
 }
 
 static sbit_status sbit__maxpool_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_dtype dtype = call->in[0]->dtype;
-    sbit__pool_plan plan;
-    sbit__pool_task task;
+    sbit__pooling_plan plan;
+    sbit__pooling_task task;
     if (dtype != SBIT_F64 && dtype != SBIT_I8 && dtype != SBIT_U8) {
-        return sbit__op_as_f32(call, sbit__maxpool_run32, error);
+        return sbit__pooling_run(call, error);
     }
-    SBIT__TRY(sbit__pool_task_of(call, SBIT__POOL_MAX, &plan, &task, error));
+    SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
     sbit__parallel_range(call->ctx, plan.planes, 1,
-                         dtype == SBIT_F64  ? sbit__pool_max_f64
-                         : dtype == SBIT_I8 ? sbit__pool_max_i8
-                                            : sbit__pool_max_u8,
+                         dtype == SBIT_F64  ? sbit__pooling_max_f64
+                         : dtype == SBIT_I8 ? sbit__pooling_max_i8
+                                            : sbit__pooling_max_u8,
                          &task);
     return SBIT_OK;
-}
-
-static sbit_status sbit__avgpool_run32(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__pool_run_rows(call, SBIT__POOL_AVERAGE, error);
-}
-
-static sbit_status sbit__avgpool_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_as_f32(call, sbit__avgpool_run32, error);
-}
-
-static sbit_status sbit__lppool_run32(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__pool_run_rows(call, SBIT__POOL_LP, error);
-}
-
-static sbit_status sbit__lppool_run(const sbit_op_call *call, sbit_error *error)
-{
-    return sbit__op_as_f32(call, sbit__lppool_run32, error);
 }
 
 /* ---- global pools: any rank from 2 */
@@ -17544,7 +17654,7 @@ static sbit_status sbit__gpool_infer(const sbit_op_call *call, sbit_error *error
 }
 
 typedef struct sbit__gpool_task {
-    sbit__pool_kind kind;
+    sbit__pooling_kind kind;
     const sbit_kernels *kernels;
     const sbit_tensor *x;
     sbit_tensor *y;
@@ -17558,17 +17668,17 @@ static double sbit__gpool_plane(const sbit__gpool_task *task, int64_t plane)
     double sum = 0.0;
     for (int64_t i = 0; i < task->size; i++) {
         const double value = sbit__tensor_f64_at(task->x, plane * task->size + i);
-        if (task->kind == SBIT__POOL_MAX) {
+        if (task->kind == SBIT__POOLING_MAX) {
             sum = i == 0 || value > sum ? value : sum;
-        } else if (task->kind == SBIT__POOL_AVERAGE) {
+        } else if (task->kind == SBIT__POOLING_AVERAGE) {
             sum += value;
         } else {
             sum += pow(fabs(value), task->p);
         }
     }
-    return task->kind == SBIT__POOL_MAX       ? sum
-           : task->kind == SBIT__POOL_AVERAGE ? sum / (double)task->size
-                                              : pow(sum, 1.0 / task->p);
+    return task->kind == SBIT__POOLING_MAX       ? sum
+           : task->kind == SBIT__POOLING_AVERAGE ? sum / (double)task->size
+                                                 : pow(sum, 1.0 / task->p);
 }
 
 static void sbit__gpool_planes(void *user, int64_t begin, int64_t end, int32_t worker)
@@ -17578,19 +17688,19 @@ static void sbit__gpool_planes(void *user, int64_t begin, int64_t end, int32_t w
     for (int64_t plane = begin; plane < end; plane++) {
         if (task->size == 0) {
             sbit__tensor_set_f64(task->y, plane, 0.0);
-        } else if (task->x->dtype != SBIT_F32 || task->kind == SBIT__POOL_LP) {
+        } else if (task->x->dtype != SBIT_F32 || task->kind == SBIT__POOLING_LP) {
             sbit__tensor_set_f64(task->y, plane, sbit__gpool_plane(task, plane));
         } else {
             const float *x = (const float *)task->x->data + plane * task->size;
             ((float *)task->y->data)[plane] =
-                task->kind == SBIT__POOL_MAX
+                task->kind == SBIT__POOLING_MAX
                     ? task->kernels->f32_max(task->size, x)
                     : task->kernels->f32_sum(task->size, x) / (float)task->size;
         }
     }
 }
 
-static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kind kind,
+static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pooling_kind kind,
                                         sbit_error *error)
 {
     sbit__gpool_task task;
@@ -17600,8 +17710,8 @@ static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kin
     task.x = call->in[0];
     task.y = call->out[0];
     task.size = sbit__tensor_span(task.x, 2, task.x->rank);
-    if (kind == SBIT__POOL_LP) {
-        SBIT__TRY(sbit__pool_p(call, &task.p, error));
+    if (kind == SBIT__POOLING_LP) {
+        SBIT__TRY(sbit__pooling_p(call, &task.p, error));
     }
     sbit__parallel_range(call->ctx, sbit_tensor_count(task.y), 16, sbit__gpool_planes, &task);
     return SBIT_OK;
@@ -17609,17 +17719,17 @@ static sbit_status sbit__gpool_run_kind(const sbit_op_call *call, sbit__pool_kin
 
 static sbit_status sbit__gpool_average(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__gpool_run_kind(call, SBIT__POOL_AVERAGE, error);
+    return sbit__gpool_run_kind(call, SBIT__POOLING_AVERAGE, error);
 }
 
 static sbit_status sbit__gpool_max(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__gpool_run_kind(call, SBIT__POOL_MAX, error);
+    return sbit__gpool_run_kind(call, SBIT__POOLING_MAX, error);
 }
 
 static sbit_status sbit__gpool_lp(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__gpool_run_kind(call, SBIT__POOL_LP, error);
+    return sbit__gpool_run_kind(call, SBIT__POOLING_LP, error);
 }
 
 static sbit_status sbit__gpool_average_run(const sbit_op_call *call, sbit_error *error)
@@ -18048,43 +18158,43 @@ static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *erro
 
 /* ---- rows */
 
-static const sbit_op_quant sbit__pool_quant_pass = {
+static const sbit_op_quant sbit__pooling_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_quant sbit__pool_quant_average = {
+static const sbit_op_quant sbit__pooling_quant_average = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_quant sbit__pool_quant_lp = {
+static const sbit_op_quant sbit__pooling_quant_lp = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__pool_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 
-#define SBIT__POOL_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
-#define SBIT__POOL_ROW(name, version, types, infer, prepare, run, quant)                           \
+#define SBIT__POOLING_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
+#define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, quant)                        \
     {                                                                                              \
         "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, quant,                    \
-            &sbit__pool_channel, NULL                                                              \
+            &sbit__pooling_channel, NULL                                                           \
     }
 #define SBIT__MAXPOOL_ROW(version, types)                                                          \
-    SBIT__POOL_ROW("MaxPool", version, types, sbit__pool_infer, sbit__pool_prepare,                \
-                   sbit__maxpool_run, &sbit__pool_quant_pass)
+    SBIT__POOLING_ROW("MaxPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,       \
+                      sbit__maxpool_run, &sbit__pooling_quant_pass)
 #define SBIT__AVGPOOL_ROW(version, types)                                                          \
-    SBIT__POOL_ROW("AveragePool", version, types, sbit__pool_infer, sbit__pool_prepare,            \
-                   sbit__avgpool_run, &sbit__pool_quant_average)
+    SBIT__POOLING_ROW("AveragePool", version, types, sbit__pooling_infer, sbit__pooling_prepare,   \
+                      sbit__pooling_run, &sbit__pooling_quant_average)
 #define SBIT__LPPOOL_ROW(version, types)                                                           \
-    SBIT__POOL_ROW("LpPool", version, types, sbit__pool_infer, sbit__pool_prepare,                 \
-                   sbit__lppool_run, &sbit__pool_quant_lp)
+    SBIT__POOLING_ROW("LpPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,        \
+                      sbit__pooling_run, &sbit__pooling_quant_lp)
 #define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
-    SBIT__POOL_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
+    SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
 #define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
     {                                                                                              \
         "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
     }
 
-static const sbit_op_row sbit__pool_rows[] = {
+static const sbit_op_row sbit__pooling_rows[] = {
     SBIT__MAXPOOL_ROW(1, SBIT__T_FLOATS1),
     SBIT__MAXPOOL_ROW(8, SBIT__T_FLOATS1),
     SBIT__MAXPOOL_ROW(10, SBIT__T_FLOATS1),
     SBIT__MAXPOOL_ROW(11, SBIT__T_FLOATS1),
-    SBIT__MAXPOOL_ROW(12, SBIT__POOL_T12),
-    SBIT__MAXPOOL_ROW(22, SBIT__POOL_T12 | SBIT_T(SBIT_BF16)),
+    SBIT__MAXPOOL_ROW(12, SBIT__POOLING_T12),
+    SBIT__MAXPOOL_ROW(22, SBIT__POOLING_T12 | SBIT_T(SBIT_BF16)),
     SBIT__AVGPOOL_ROW(1, SBIT__T_FLOATS1),
     SBIT__AVGPOOL_ROW(7, SBIT__T_FLOATS1),
     SBIT__AVGPOOL_ROW(10, SBIT__T_FLOATS1),
@@ -18097,16 +18207,18 @@ static const sbit_op_row sbit__pool_rows[] = {
     SBIT__LPPOOL_ROW(18, SBIT__T_FLOATS1),
     SBIT__LPPOOL_ROW(22, SBIT_T_FLOATS),
     SBIT__GPOOL_ROW("GlobalAveragePool", 1, SBIT__T_FLOATS1, sbit__gpool_average_run,
-                    &sbit__pool_quant_average),
+                    &sbit__pooling_quant_average),
     SBIT__GPOOL_ROW("GlobalAveragePool", 22, SBIT_T_FLOATS, sbit__gpool_average_run,
-                    &sbit__pool_quant_average),
+                    &sbit__pooling_quant_average),
     SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run,
-                    &sbit__pool_quant_pass),
+                    &sbit__pooling_quant_pass),
     SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run,
-                    &sbit__pool_quant_pass),
-    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, &sbit__pool_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pool_quant_lp),
+                    &sbit__pooling_quant_pass),
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pooling_quant_lp),
     SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
     SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
@@ -18125,9 +18237,9 @@ static const sbit_op_row sbit__pool_rows[] = {
                   sbit__roialign_run),
 };
 
-#undef SBIT__POOL_MAX_OF
-#undef SBIT__POOL_T12
-#undef SBIT__POOL_ROW
+#undef SBIT__POOLING_MAX_OF
+#undef SBIT__POOLING_T12
+#undef SBIT__POOLING_ROW
 #undef SBIT__MAXPOOL_ROW
 #undef SBIT__AVGPOOL_ROW
 #undef SBIT__LPPOOL_ROW
@@ -18136,8 +18248,8 @@ static const sbit_op_row sbit__pool_rows[] = {
 
 SBIT__FN const sbit_op_row *sbit__op_rows_pool(size_t *count)
 {
-    *count = SBIT__COUNT_OF(sbit__pool_rows);
-    return sbit__pool_rows;
+    *count = SBIT__COUNT_OF(sbit__pooling_rows);
+    return sbit__pooling_rows;
 }
 /* ---- end src/ops/pool.c ---- */
 
@@ -25106,17 +25218,16 @@ static void sbit__move_rows(void *data, int64_t begin, int64_t end, int32_t work
 #define SBIT__MOVE_TILES(type)                                                                     \
     for (int64_t i = 0; i < n; i += SBIT__MOVE_STRIP) {                                            \
         const type *x = (const type *)task->x + from + i * sx;                                     \
-        const type *x4 = x + 4 * sx;                                                               \
         type *y = (type *)task->y + to + i;                                                        \
         for (int64_t j = 0; j < m && n - i >= SBIT__MOVE_STRIP; j++, y += sy) {                    \
             y[0] = x[j];                                                                           \
             y[1] = x[j + sx];                                                                      \
             y[2] = x[j + 2 * sx];                                                                  \
             y[3] = x[j + 3 * sx];                                                                  \
-            y[4] = x4[j];                                                                          \
-            y[5] = x4[j + sx];                                                                     \
-            y[6] = x4[j + 2 * sx];                                                                 \
-            y[7] = x4[j + 3 * sx];                                                                 \
+            y[4] = x[j + 4 * sx];                                                                  \
+            y[5] = x[j + 5 * sx];                                                                  \
+            y[6] = x[j + 6 * sx];                                                                  \
+            y[7] = x[j + 7 * sx];                                                                  \
         }                                                                                          \
         for (int64_t j = 0; j < m && n - i < SBIT__MOVE_STRIP; j++, y += sy) {                     \
             for (int64_t k = 0; k < n - i; k++) {                                                  \
@@ -43994,6 +44105,38 @@ static sbit_status sbit__build_drop_unused(sbit__build *b, sbit_error *error)
     return SBIT_OK;
 }
 
+/* >>build description */
+static void sbit__build_to_text(const char *text, size_t size, void *user)
+{
+    sbit__text_append((sbit__text *)user, text, size);
+}
+
+/* How the model was made; and PyTorch's notes for debugging its exporter (stack traces, a fifth of
+ * a small quantized file) are left behind. */
+static sbit_status sbit__build_describe(sbit__build *b, sbit_error *error)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(b->quant->ctx));
+    sbit_qconfig_print(b->quant->config, true, sbit__build_to_text, &text);
+    sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
+    if (status == SBIT_OK) {
+        status = sbit_graph_add_metadata(b->root, "sparsebit.qconfig", text.data, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit_graph_add_metadata(b->root, "sparsebit.version", SPARSEBIT_VERSION, error);
+    }
+    sbit__text_deinit(&text);
+    return status;
+}
+
+static sbit_status sbit__build_drop_notes(sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        SBIT__TRY(sbit_graph_drop_node_metadata(graph, id, "pkg.torch.onnx.", error));
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features, sbit_error *error)
 {
     for (size_t i = 0; features && i < b->quant->site_count; i++) {
@@ -44011,9 +44154,10 @@ static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features,
     }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
         SBIT__TRY(sbit__build_drop_unused(b, error));
+        SBIT__TRY(sbit__build_drop_notes(b->graph, error));
         SBIT__TRY(sbit_graph_sort(b->graph, error));
     }
-    return SBIT_OK;
+    return sbit__build_describe(b, error);
 }
 
 SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
@@ -44291,38 +44435,13 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
 }
 
 /* >>quant export */
-static void sbit__quant_to_text(const char *text, size_t size, void *user)
-{
-    sbit__text_append((sbit__text *)user, text, size);
-}
-
-static sbit_status sbit__quant_describe(const sbit_quant *quant, sbit_graph *graph,
-                                        sbit_error *error)
-{
-    sbit__text text;
-    sbit__text_init(&text, sbit_ctx_allocator(quant->ctx));
-    sbit_qconfig_print(quant->config, true, sbit__quant_to_text, &text);
-    sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
-    if (status == SBIT_OK) {
-        status = sbit_graph_add_metadata(graph, "sparsebit.qconfig", text.data, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit_graph_add_metadata(graph, "sparsebit.version", SPARSEBIT_VERSION, error);
-    }
-    sbit__text_deinit(&text);
-    return status;
-}
-
 SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
                                                  const sbit_onnx_write_desc *desc,
                                                  sbit_error *error)
 {
     sbit_graph *graph = NULL;
     SBIT__TRY(sbit_quant_build(quant, true, true, &graph, error));
-    sbit_status status = sbit__quant_describe(quant, graph, error);
-    if (status == SBIT_OK) {
-        status = sbit_graph_validate(graph, error);
-    }
+    sbit_status status = sbit_graph_validate(graph, error);
     if (status == SBIT_OK) {
         status = sbit_graph_save(graph, path, desc, error);
     }

@@ -498,7 +498,7 @@ TEST(cli_out_of_memory_is_an_error)
         return; /* sanitizers take more address space than there would be */
     }
     make_net_files();
-    CHECK_EQ_I64(cli_run_in("ulimit -v 150000;", "run %s --shape x=90000x3x8x8 --threads 1", NET),
+    CHECK_EQ_I64(cli_run_in("ulimit -v 150000;", "run %s --shape x=150000x3x8x8 --threads 1", NET),
                  1);
     CHECK_CONTAINS(cli.err, "memory");
 }

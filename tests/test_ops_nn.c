@@ -917,6 +917,49 @@ TEST(depth_to_space_and_back)
     nn_expect_failure(&t, "divide");
 }
 
+/* ---- shapes with symbols */
+
+static void shape_case(const char *op, const char *x_dims, const char *w_dims,
+                       const sbit_attr *attrs, size_t attr_count, const char *wanted)
+{
+    static float data[4096];
+    char text[96];
+    nn t;
+    nn_begin(&t, 17);
+    t.in[0] = build_input(&t.b, "x0", SBIT_F32, x_dims);
+    t.in_count = 1;
+    for (int i = 0; w_dims != NULL && i < (strcmp(op, "LSTM") == 0 ? 2 : 1); i++) {
+        nn_constant(&t, SBIT_F32, w_dims, data);
+    }
+    nn_node(&t, op, attrs, attr_count, 1);
+    if (CHECK_OK(sbit_infer(t.b.graph, &t.b.error), t.b.error)) {
+        CHECK_STR(build_type_text(&t.b, t.out[0], text, sizeof text), wanted);
+    }
+    nn_end(&t);
+}
+
+TEST(symbols_pass_through)
+{
+    const int64_t ones[4] = {1, 1, 1, 1}, twos[2] = {2, 2}, threes[2] = {3, 3};
+    const sbit_attr pads = build_ints("pads", ones, 4);
+    const sbit_attr strided[] = {build_ints("strides", twos, 2), build_ints("pads", ones, 4)};
+    const sbit_attr same[] = {nn_string("auto_pad", "SAME_UPPER"),
+                              build_ints("kernel_shape", threes, 2)};
+    const sbit_attr block = build_int("blocksize", 2), trans = build_int("transB", 1);
+    shape_case("Conv", "N,3,H,W", "8,3,3,3", &pads, 1, "float32[N,8,H,W]");
+    shape_case("Conv", "N,3,H,W", "8,3,3,3", strided, 2, "float32[N,8,?,?]");
+    shape_case("Conv", "N,3,32,W", "8,3,3,3", strided, 2, "float32[N,8,16,?]");
+    shape_case("ConvTranspose", "N,8,H,4", "8,3,2,2", strided, 1, "float32[N,3,?,8]");
+    shape_case("MaxPool", "N,C,H,W", NULL, same, 2, "float32[N,C,H,W]");
+    shape_case("GlobalAveragePool", "N,C,H,W", NULL, NULL, 0, "float32[N,C,1,1]");
+    shape_case("MatMul", "N,T,16", "16,5", NULL, 0, "float32[N,T,5]");
+    shape_case("Gemm", "N,16", "5,16", &trans, 1, "float32[N,5]");
+    shape_case("LSTM", "T,N,2", "1,8,2", NULL, 0, "float32[T,1,N,2]");
+    shape_case("Softmax", "N,?", NULL, NULL, 0, "float32[N,?]");
+    shape_case("DepthToSpace", "N,8,H,3", NULL, &block, 1, "float32[N,2,?,6]");
+    shape_case("Conv", "?,?,?", "4,1,5", NULL, 0, "float32[?,4,?]");
+}
+
 /* ---- einsum */
 
 TEST(einsum_by_hand)

@@ -675,6 +675,31 @@ SPARSEBIT_API sbit_status sbit_graph_add_node_metadata(sbit_graph *graph, sbit_n
                                     error);
 }
 
+SPARSEBIT_API sbit_status sbit_graph_drop_node_metadata(sbit_graph *graph, sbit_node_id id,
+                                                        const char *prefix, sbit_error *error)
+{
+    SBIT__TRY(sbit__edit_need_node(graph, id, error));
+    sbit__graph_node *node = graph->nodes[id.idx];
+    void *block = NULL;
+    size_t kept = 0;
+    if (node->metadata_count == 0) {
+        return SBIT_OK;
+    }
+    /* a new list, because this one may be the document's */
+    SBIT__TRY(sbit__graph_alloc(graph, node->metadata_count, sizeof(*node->metadata), &block,
+                                error));
+    sbit_onnx_string_entry *entries = (sbit_onnx_string_entry *)block;
+    for (size_t i = 0; i < node->metadata_count; i++) {
+        const char *key = node->metadata[i].key.data;
+        if (key == NULL || strncmp(key, prefix, strlen(prefix)) != 0) {
+            entries[kept++] = node->metadata[i];
+        }
+    }
+    node->metadata = entries;
+    node->metadata_count = kept;
+    return SBIT_OK;
+}
+
 /* >>the model */
 SPARSEBIT_API sbit_status sbit_graph_add_metadata(sbit_graph *graph, const char *key,
                                                   const char *value, sbit_error *error)

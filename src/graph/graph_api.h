@@ -222,6 +222,9 @@ SPARSEBIT_API sbit_status sbit_graph_set_op(sbit_graph *graph, sbit_node_id id, 
 SPARSEBIT_API sbit_status sbit_graph_add_node_metadata(sbit_graph *graph, sbit_node_id id,
                                                        const char *key, const char *value,
                                                        sbit_error *error);
+/* Drops the node's metadata whose key begins with `prefix`. */
+SPARSEBIT_API sbit_status sbit_graph_drop_node_metadata(sbit_graph *graph, sbit_node_id id,
+                                                        const char *prefix, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_graph_add_metadata(sbit_graph *graph, const char *key,
                                                   const char *value, sbit_error *error);
 /* All uses of `from` (nodes, outputs, captures) become uses of `to`. A graph output keeps its

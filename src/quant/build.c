@@ -395,6 +395,38 @@ static sbit_status sbit__build_drop_unused(sbit__build *b, sbit_error *error)
     return SBIT_OK;
 }
 
+/* >>build description */
+static void sbit__build_to_text(const char *text, size_t size, void *user)
+{
+    sbit__text_append((sbit__text *)user, text, size);
+}
+
+/* How the model was made; and PyTorch's notes for debugging its exporter (stack traces, a fifth of
+ * a small quantized file) are left behind. */
+static sbit_status sbit__build_describe(sbit__build *b, sbit_error *error)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(b->quant->ctx));
+    sbit_qconfig_print(b->quant->config, true, sbit__build_to_text, &text);
+    sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
+    if (status == SBIT_OK) {
+        status = sbit_graph_add_metadata(b->root, "sparsebit.qconfig", text.data, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit_graph_add_metadata(b->root, "sparsebit.version", SPARSEBIT_VERSION, error);
+    }
+    sbit__text_deinit(&text);
+    return status;
+}
+
+static sbit_status sbit__build_drop_notes(sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        SBIT__TRY(sbit_graph_drop_node_metadata(graph, id, "pkg.torch.onnx.", error));
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features, sbit_error *error)
 {
     for (size_t i = 0; features && i < b->quant->site_count; i++) {
@@ -412,9 +444,10 @@ static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features,
     }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
         SBIT__TRY(sbit__build_drop_unused(b, error));
+        SBIT__TRY(sbit__build_drop_notes(b->graph, error));
         SBIT__TRY(sbit_graph_sort(b->graph, error));
     }
-    return SBIT_OK;
+    return sbit__build_describe(b, error);
 }
 
 SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,

@@ -249,38 +249,13 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
 }
 
 /* >>quant export */
-static void sbit__quant_to_text(const char *text, size_t size, void *user)
-{
-    sbit__text_append((sbit__text *)user, text, size);
-}
-
-static sbit_status sbit__quant_describe(const sbit_quant *quant, sbit_graph *graph,
-                                        sbit_error *error)
-{
-    sbit__text text;
-    sbit__text_init(&text, sbit_ctx_allocator(quant->ctx));
-    sbit_qconfig_print(quant->config, true, sbit__quant_to_text, &text);
-    sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;
-    if (status == SBIT_OK) {
-        status = sbit_graph_add_metadata(graph, "sparsebit.qconfig", text.data, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit_graph_add_metadata(graph, "sparsebit.version", SPARSEBIT_VERSION, error);
-    }
-    sbit__text_deinit(&text);
-    return status;
-}
-
 SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
                                                  const sbit_onnx_write_desc *desc,
                                                  sbit_error *error)
 {
     sbit_graph *graph = NULL;
     SBIT__TRY(sbit_quant_build(quant, true, true, &graph, error));
-    sbit_status status = sbit__quant_describe(quant, graph, error);
-    if (status == SBIT_OK) {
-        status = sbit_graph_validate(graph, error);
-    }
+    sbit_status status = sbit_graph_validate(graph, error);
     if (status == SBIT_OK) {
         status = sbit_graph_save(graph, path, desc, error);
     }
