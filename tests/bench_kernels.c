@@ -2,8 +2,9 @@
 /* bench_kernels.c: speed of the matrix and convolution drivers and of elementwise kernels, one
  * thread, as GFLOP/s and as a fraction of what a loop of multiply-adds in registers reaches in the
  * same run. Rounds are interleaved; the best and the median are shown, because other work on the
- * machine slows whole spans of time (the sibling of a hyperthread costs more than half). `bench_kernels part` runs the cases whose name contains `part`;
- * SPARSEBIT_FORCE_ISA and SPARSEBIT_TEST_THREADS as for the tests. */
+ * machine slows whole spans of time (the sibling of a hyperthread costs more than half).
+ * `bench_kernels part` runs the cases whose name contains `part`; SPARSEBIT_FORCE_ISA and
+ * SPARSEBIT_TEST_THREADS as for the tests. */
 #include "../src/kernels/kernels_private.h"
 
 #define SBIT_TEST_NO_MAIN
@@ -79,7 +80,14 @@ static double peak(const sbit_kernels *kernels, int64_t loops)
 
 /* ---- cases */
 
-typedef enum bench_kind { GEMM, CONV, UNARY, QUANTIZE, FAKE, SOFTMAX } bench_kind;
+typedef enum bench_kind {
+    GEMM,
+    CONV,
+    UNARY,
+    QUANTIZE,
+    FAKE,
+    SOFTMAX
+} bench_kind;
 
 /* GEMM: m n k packed_b. CONV: groups, channels in and out, batch, size, kernel, stride.
  * Others: n, unary operation. */
@@ -189,7 +197,8 @@ static void prepare_conv(bench_state *s)
         shape.stride[d] = d > 0 ? p[6] : 1;
         shape.dilation[d] = 1;
         shape.pad_begin[d] = shape.kernel[d] / 2;
-        shape.out[d] = (shape.in[d] + 2 * shape.pad_begin[d] - shape.kernel[d]) / shape.stride[d] + 1;
+        shape.out[d] =
+            (shape.in[d] + 2 * shape.pad_begin[d] - shape.kernel[d]) / shape.stride[d] + 1;
     }
     const int64_t pixels = shape.batch * shape.out[1] * shape.out[2];
     sbit__conv_plan(s->ctx, &shape, &s->conv);

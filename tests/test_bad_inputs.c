@@ -8,6 +8,7 @@
  *
  *   SBIT_BAD_STRIDE   every how many-th damage of the ONNX backend's models is tried (default 61)
  *   SBIT_BAD_MODELS   only backend models whose path contains this
+ *   SBIT_BAD_DAMAGE   only this damage, and in this process: for a debugger
  *   SPARSEBIT_CLI     another tool (such as one with sanitizers) than ../tools/sparsebit
  */
 #ifndef _XOPEN_SOURCE
@@ -153,25 +154,31 @@ static bool bad_tensor(bad_work *work, const sbit_type *type, sbit_tensor *out)
     return true;
 }
 
-/* Feeds every input; the tensors are in `tensors` until the runs are over. */
-static sbit_status bad_feed(bad_work *work, sbit_session *session, sbit_tensor *tensors,
-                            size_t limit)
+enum { BAD_INPUTS = 16 };
+
+typedef struct bad_inputs { /* what is fed, until the runs are over */
+    sbit_tensor tensors[BAD_INPUTS];
+    sbit_value items[BAD_INPUTS]; /* of sequences and optionals: one each */
+} bad_inputs;
+
+static sbit_status bad_feed(bad_work *work, sbit_session *session, bad_inputs *inputs)
 {
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
         const sbit_value_info *info = sbit_session_input(session, i);
-        sbit_value value, item;
-        if (i >= limit || !bad_tensor(work, &info->type, &tensors[i])) {
-            memset(&work->error, 0, sizeof work->error);
+        sbit_value value;
+        if (i >= BAD_INPUTS || !bad_tensor(work, &info->type, &inputs->tensors[i])) {
             snprintf(work->error.message, sizeof work->error.message, "too large for this test");
             return SBIT_ERR_LIMIT;
         }
         memset(&value, 0, sizeof value);
-        memset(&item, 0, sizeof item);
         value.kind = info->type.kind;
-        value.tensor = tensors[i];
+        value.tensor = inputs->tensors[i];
         if (value.kind == SBIT_KIND_SEQUENCE || value.kind == SBIT_KIND_OPTIONAL) {
-            item.tensor = tensors[i];
-            value.items = &item;
+            inputs->items[i].tensor = inputs->tensors[i];
+            inputs->items[i].kind = info->type.kind == SBIT_KIND_OPTIONAL ? info->type.of
+                                                                          : SBIT_KIND_TENSOR;
+            memset(&value.tensor, 0, sizeof value.tensor);
+            value.items = &inputs->items[i];
             value.item_count = 1;
         }
         const sbit_status status =
@@ -179,37 +186,31 @@ static sbit_status bad_feed(bad_work *work, sbit_session *session, sbit_tensor *
         if (status != SBIT_OK) {
             return status;
         }
-        if (value.kind == SBIT_KIND_SEQUENCE || value.kind == SBIT_KIND_OPTIONAL) {
-            snprintf(work->error.message, sizeof work->error.message, "a sequence is lent once");
-            return sbit_session_run(session, &work->error) == SBIT_OK ? SBIT_ERR_LIMIT
-                                                                      : SBIT_ERR_LIMIT;
-        }
     }
     return SBIT_OK;
 }
 
 static bad_outcome bad_execute(bad_work *work, sbit_graph *graph)
 {
-    enum { MOST = 16 };
-    sbit_tensor tensors[MOST];
+    bad_inputs inputs;
     sbit_session *session = NULL;
     sbit_session_desc desc;
     bad_outcome outcome = BAD_NONE;
-    memset(tensors, 0, sizeof tensors);
+    memset(&inputs, 0, sizeof inputs);
     memset(&desc, 0, sizeof desc);
     desc.max_bytes = (size_t)BAD_BYTES;
     if (sbit_session_create(graph, &desc, &session, &work->error) != SBIT_OK) {
         return BAD_SESSION;
     }
-    if (bad_feed(work, session, tensors, MOST) != SBIT_OK) {
+    if (bad_feed(work, session, &inputs) != SBIT_OK) {
         outcome = BAD_FEED;
     } else if (sbit_session_run(session, &work->error) != SBIT_OK ||
                sbit_session_run(session, &work->error) != SBIT_OK) {
         outcome = BAD_RUN;
     }
     sbit_session_destroy(session);
-    for (size_t i = 0; i < MOST; i++) {
-        sbit_tensor_free(work->ctx, &tensors[i]);
+    for (size_t i = 0; i < BAD_INPUTS; i++) {
+        sbit_tensor_free(work->ctx, &inputs.tensors[i]);
     }
     return outcome;
 }
@@ -283,13 +284,10 @@ static bad_outcome bad_pipeline(bad_work *work, const void *bytes, size_t size)
         outcome = sbit_simplify(graph, NULL, NULL, &work->error) == SBIT_OK ? BAD_NONE
                                                                             : BAD_SIMPLIFY;
     }
+    const sbit_error first = work->error;
     bad_export(work, graph); /* whatever happened, the graph is valid */
-    memset(&work->error, 0, sizeof work->error);
-    if (outcome == BAD_NONE) {
-        outcome = bad_execute(work, graph);
-    } else {
-        snprintf(work->error.message, sizeof work->error.message, "infer or simplify");
-    }
+    work->error = first;
+    outcome = outcome == BAD_NONE ? bad_execute(work, graph) : outcome;
     sbit_graph_destroy(graph);
     return outcome;
 }
@@ -314,6 +312,7 @@ static void bad_child(bad_shared *shared, const unsigned char *bytes, size_t siz
     bad_work work;
     struct itimerval timer;
     memset(&timer, 0, sizeof timer);
+    test_state.checks_failed = 0; /* the parent's */
     if (!bad_begin(&work, shared, quantize)) {
         _exit(9);
     }
@@ -355,6 +354,10 @@ static void bad_sweep(bad_totals *totals, const char *name, const unsigned char 
         return;
     }
     shared->at = first;
+    if (getenv("SBIT_BAD_DAMAGE") != NULL) {
+        shared->at = atoi(getenv("SBIT_BAD_DAMAGE"));
+        bad_child(shared, bytes, size, INT32_MAX, quantize);
+    }
     while (shared->at < (int64_t)size * 9) {
         int status = 0;
         fflush(stdout);
@@ -372,7 +375,7 @@ static void bad_sweep(bad_totals *totals, const char *name, const unsigned char 
         totals->hangs += hang;
         totals->crashes += !hang;
         CHECK_MSG(false, "%s, damage %lld of %lld: %s %d", name, (long long)shared->at,
-                  (long long)size * 9, hang ? "hangs" : "crash, status",
+                  (long long)size * 9, WIFSIGNALED(status) ? "signal" : "exit status",
                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         shared->at += stride;
     }
@@ -400,4 +403,149 @@ static void bad_print(const char *what, const bad_totals *totals)
                (long long)totals->outcomes[i]);
     }
     printf(", quantized and ran %lld\n", (long long)totals->quantized);
+}
+
+/* The bytes of a graph; free() them. */
+static unsigned char *bad_bytes(build *b, size_t *size)
+{
+    sbit_onnx_doc *doc = NULL;
+    unsigned char *bytes = NULL;
+    *size = 0;
+    if (!b->failed && build_do(b, sbit_graph_export(b->graph, &doc, &b->error), "export")) {
+        *size = (size_t)sbit_onnx_measure(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc));
+        bytes = (unsigned char *)malloc(*size);
+        CHECK_OK(sbit_onnx_write(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc), bytes, *size, size,
+                                 &b->error),
+                 b->error);
+    }
+    sbit_onnx_destroy(doc);
+    return bytes;
+}
+
+/* Convolutions, a residual sum, pooling, a classifier. */
+static unsigned char *bad_make_images(build *b, size_t *size)
+{
+    static const int64_t pads[4] = {1, 1, 1, 1}, two[2] = {2, 2};
+    const sbit_attr conv = build_ints("pads", pads, 4);
+    const sbit_attr pool[2] = {build_ints("kernel_shape", two, 2), build_ints("strides", two, 2)};
+    sbit_value_id in[5];
+    build_begin(b, 13);
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,2,5,5");
+    in[0] = x;
+    in[1] = build_weights(b, "c.weight", "2,2,3,3", 1);
+    in[2] = build_weights(b, "c.bias", "2", 2);
+    in[0] = build_node(b, "Conv", "c", in, 3, &conv, 1);
+    in[1] = build_weights(b, "gamma", "2", 3);
+    in[2] = build_weights(b, "beta", "2", 4);
+    in[3] = build_weights(b, "mean", "2", 5);
+    in[4] = build_constant(b, "var", SBIT_F32, "2", "\0\0\x80\x3f\0\0\0\x40");
+    in[0] = build_unary(b, "Relu", "r", build_node(b, "BatchNormalization", "bn", in, 5, NULL, 0));
+    in[0] = build_binary(b, "Add", "a", in[0], x);
+    in[0] = build_node(b, "MaxPool", "p", in, 1, pool, 2);
+    in[0] = build_unary(b, "Flatten", "f", in[0]);
+    in[0] = build_binary(b, "Gemm", "g", in[0], build_weights(b, "w", "8,3", 6));
+    build_output(b, build_unary(b, "Softmax", "s", in[0]));
+    return bad_bytes(b, size);
+}
+
+/* A recurrent layer, shape arithmetic, a concatenation. */
+static unsigned char *bad_make_sequence(build *b, size_t *size)
+{
+    static const int64_t zero = 0, minus_one = -1;
+    const sbit_attr hidden = build_int("hidden_size", 2), axis = build_int("axis", 0);
+    const sbit_attr last = build_int("axis", 2);
+    sbit_value_id in[3], out[2];
+    build_begin(b, 14);
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "T,1,3");
+    in[0] = x;
+    in[1] = build_weights(b, "W", "1,8,3", 1);
+    in[2] = build_weights(b, "R", "1,8,2", 2);
+    build_node_outputs(b, "", "LSTM", "l", in, 3, &hidden, 1, out, 2);
+    const sbit_value_id parts[2] = {build_unary(b, "Tanh", "t", out[1]), out[1]};
+    const sbit_value_id joined = build_node(b, "Concat", "j", parts, 2, &last, 1);
+    in[0] = build_unary(b, "Shape", "sh", x);
+    in[1] = build_constant(b, "i", SBIT_I64, "1", &zero);
+    in[0] = build_node(b, "Gather", "ga", in, 2, &axis, 1);
+    const sbit_value_id shape[2] = {build_constant(b, "m", SBIT_I64, "1", &minus_one), in[1]};
+    in[1] = build_node(b, "Concat", "sc", shape, 2, &axis, 1);
+    build_output(b, build_binary(b, "Reshape", "y", joined, in[1]));
+    build_output(b, build_binary(b, "Add", "n", in[0], in[0]));
+    return bad_bytes(b, size);
+}
+
+static void bad_sweep_made(bad_totals *totals, const char *name,
+                           unsigned char *(*make)(build *b, size_t *size), int64_t stride)
+{
+    build b;
+    bad_work work;
+    bad_shared shared;
+    size_t size = 0;
+    unsigned char *bytes = make(&b, &size);
+    build_end(&b);
+    memset(&shared, 0, sizeof shared);
+    if (bytes != NULL && bad_begin(&work, &shared, true)) { /* undamaged it runs */
+        CHECK_MSG(bad_pipeline(&work, bytes, size) == BAD_NONE, "%s: %s", name,
+                  work.error.message);
+        CHECK_EQ_I64(shared.quantized, 1);
+        sbit_ctx_destroy(work.ctx);
+        CHECK_EQ_I64(work.heap.live_bytes, 0);
+        bad_sweep(totals, name, bytes, size, 0, stride, true);
+    }
+    free(bytes);
+}
+
+TEST(damaged_models_made_here)
+{
+    const char *text = getenv("SBIT_BAD_STRIDE");
+    const int64_t stride = text != NULL && atoi(text) > 0 ? atoi(text) : 1;
+    bad_totals totals;
+    memset(&totals, 0, sizeof totals);
+    bad_sweep_made(&totals, "images", bad_make_images, stride);
+    bad_sweep_made(&totals, "sequence", bad_make_sequence, stride);
+    bad_print("made here", &totals);
+    CHECK(totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0);
+}
+
+static void bad_sweep_folder(bad_totals *totals, const char *folder, int64_t stride)
+{
+    const char *only = getenv("SBIT_BAD_MODELS");
+    DIR *dir = opendir(folder);
+    for (struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
+        char path[1200];
+        size_t size = 0;
+        snprintf(path, sizeof path, "%s/%s/model.onnx", folder, e->d_name);
+        if (e->d_name[0] == '.' || (only != NULL && strstr(path, only) == NULL)) {
+            continue;
+        }
+        unsigned char *bytes = test_read_file(path, &size);
+        if (bytes != NULL && size <= 4096) { /* the name decides which damages are tried */
+            const int64_t first = (int64_t)((size_t)e->d_name[strlen(e->d_name) - 1] + size);
+            bad_sweep(totals, e->d_name, bytes, size, first % stride, stride, false);
+        }
+        free(bytes);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
+TEST(damaged_models_of_every_operator)
+{
+    static const char *const folders[] = {"node", "pytorch-converted", "pytorch-operator",
+                                          "simple"};
+    const char *text = getenv("SBIT_BAD_STRIDE");
+    const int64_t stride = text != NULL && atoi(text) > 0 ? atoi(text) : 61;
+    char path[1000];
+    bad_totals totals;
+    memset(&totals, 0, sizeof totals);
+    if (!test_backend("node/test_add/model.onnx", path, sizeof path)) {
+        SBIT_TEST_SKIP("no ONNX backend data");
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", SBIT_TEST_BACKEND, folders[i]);
+        bad_sweep_folder(&totals, path, stride);
+    }
+    bad_print("ONNX backend", &totals);
+    CHECK(totals.models > 1000 || getenv("SBIT_BAD_MODELS") != NULL);
+    CHECK(totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0);
 }

@@ -104,8 +104,8 @@ static bool isa_tested(int isa)
 
 #define EACH_ISA(isa, kernels)                                                                     \
     for (int isa = 1; isa < SBIT_ISA_COUNT; isa++)                                                 \
-        for (const sbit_kernels *kernels =                                                         \
-                 isa_tested(isa) ? sbit__kernels_of((sbit_isa)isa) : NULL;                         \
+        for (const sbit_kernels *kernels = isa_tested(isa) ? sbit__kernels_of((sbit_isa)isa)       \
+                                                           : NULL;                                 \
              kernels != NULL; kernels = NULL)
 
 static sbit_ctx *ctx_of(int isa, int threads)
@@ -227,8 +227,8 @@ TEST(gemm_tile)
     }
 }
 
-static void check_conv_tile(const sbit_kernels *kernels, int64_t m, int64_t n_left,
-                            int64_t n_right, int64_t k, int64_t turn)
+static void check_conv_tile(const sbit_kernels *kernels, int64_t m, int64_t n_left, int64_t n_right,
+                            int64_t k, int64_t turn)
 {
     const int64_t tm = kernels->tile_m, half = kernels->tile_n / 2, ldc = 2 * half + turn % 4;
     const int64_t b_size = 200 + half, c_size = m * ldc;
@@ -242,8 +242,8 @@ static void check_conv_tile(const sbit_kernels *kernels, int64_t m, int64_t n_le
         offsets[p] = (int32_t)random_below(101);
     }
     /* left and right begin anywhere in b, and change places in c */
-    const int64_t at[2] = {random_below(101), 100}, to[2] = {turn % 5 < 2 ? 0 : n_right,
-                                                            turn % 5 < 2 ? n_left : 0};
+    const int64_t at[2] = {random_below(101), 100},
+                  to[2] = {turn % 5 < 2 ? 0 : n_right, turn % 5 < 2 ? n_left : 0};
     const int64_t n[2] = {n_left, n_right};
     const sbit__epilogue ep = epilogue_number(turn, turn % 7 < 3 ? residual + to[0] : NULL);
     const sbit__epilogue *used = turn % 11 != 0 ? &ep : NULL;
@@ -257,8 +257,8 @@ static void check_conv_tile(const sbit_kernels *kernels, int64_t m, int64_t n_le
             const int side = j >= to[0] && j < to[0] + n[0] ? 0 : 1;
             double sum = add ? (double)before[i * ldc + j] : 0.0, size = 1.0;
             for (int64_t p = 0; p < k; p++) {
-                const double term = (double)a[p * tm + i] *
-                                    (double)b[at[side] + offsets[p] + j - to[side]];
+                const double term =
+                    (double)a[p * tm + i] * (double)b[at[side] + offsets[p] + j - to[side]];
                 sum += term;
                 size += fabs(term);
             }
@@ -354,12 +354,16 @@ static bool unary_close(sbit__unary op, double x, float got, double wanted)
 
 TEST(unary_functions)
 {
-    enum { COUNT = 60000 };
+    enum {
+        COUNT = 60000
+    };
     static const float special[] = {
-        0.0f,     -0.0f,    1.0f,     -1.0f,     0.5f,    1.5f,   2.5f,    -2.5f,   1e-40f, -1e-40f,
-        88.0f,    -88.0f,   89.5f,    -104.5f,   -87.5f,  -95.0f, 0.625f,  0.9f,    -0.9f,  3.4e38f,
-        -3.4e38f, INFINITY, -INFINITY, NAN,      8388609.0f, 8388607.5f, -8388607.5f, 4194303.5f,
-        2147483648.0f, -2147483648.0f, 3e9f, 1.17549435e-38f, 20.0f, -20.0f, 100.0f};
+        0.0f,       -0.0f,           1.0f,        -1.0f,      0.5f,          1.5f,
+        2.5f,       -2.5f,           1e-40f,      -1e-40f,    88.0f,         -88.0f,
+        89.5f,      -104.5f,         -87.5f,      -95.0f,     0.625f,        0.9f,
+        -0.9f,      3.4e38f,         -3.4e38f,    INFINITY,   -INFINITY,     NAN,
+        8388609.0f, 8388607.5f,      -8388607.5f, 4194303.5f, 2147483648.0f, -2147483648.0f,
+        3e9f,       1.17549435e-38f, 20.0f,       -20.0f,     100.0f};
     float *x = fenced_floats(0, COUNT), *y = fenced_floats(1, COUNT);
     for (int i = 0; i < COUNT; i++) { /* all exponents, then where the functions bend */
         x[i] = i < COUNT / 2 ? bits_float((uint32_t)i * 143165u) : random_float() * 12.0f;
@@ -503,8 +507,8 @@ TEST(scale_add)
 
 TEST(reductions)
 {
-    static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 1023, 1025,
-                                    5000};
+    static const int64_t sizes[] = {0,  1,  2,  3,  7,  8,  9,    15,   16,
+                                    17, 31, 32, 33, 63, 65, 1023, 1025, 5000};
     EACH_ISA(isa, kernels)
     {
         for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
@@ -554,7 +558,9 @@ TEST(reductions_meet_nan_and_infinity)
 
 TEST(sum_is_accurate) /* a plain float loop is off by more than 1 here */
 {
-    enum { COUNT = 1000000 };
+    enum {
+        COUNT = 1000000
+    };
     float *x = fenced_floats(0, COUNT);
     for (int i = 0; i < COUNT; i++) {
         x[i] = 0.1f;
@@ -616,8 +622,7 @@ TEST(depthwise_row)
                 for (int64_t x = 0; x < out_w; x++) {
                     double sum = 0.25 + (turn % 5 != 0 && turn % 4 < 2 ? (double)residual[x] : 0.0);
                     for (int64_t i = 0; i < kh * kw; i++) {
-                        sum += (double)w[i] *
-                               (double)rows[i / kw][x * stride + i % kw * dilation];
+                        sum += (double)w[i] * (double)rows[i / kw][x * stride + i % kw * dilation];
                     }
                     CHECK_NEAR((double)y[x], activate(sum, turn % 5 != 0 ? &ep : NULL), 1e-5);
                 }
@@ -665,8 +670,10 @@ TEST(depthwise_plane)
             for (int64_t at = 0; at < out_h * d.out_w; at++) {
                 double sum = 0.25 + (used != NULL && turn % 4 < 2 ? (double)residual[at] : 0.0);
                 for (int64_t t = 0; t < d.kh * d.kw; t++) {
-                    const int64_t iy = at / d.out_w * d.stride_h - d.pad_h + t / d.kw * d.dilation_h;
-                    const int64_t ix = at % d.out_w * d.stride_w - d.pad_w + t % d.kw * d.dilation_w;
+                    const int64_t iy =
+                        at / d.out_w * d.stride_h - d.pad_h + t / d.kw * d.dilation_h;
+                    const int64_t ix =
+                        at % d.out_w * d.stride_w - d.pad_w + t % d.kw * d.dilation_w;
                     if (iy >= 0 && iy < d.in_h && ix >= 0 && ix < d.in_w) {
                         sum += (double)w[t] * (double)x[iy * d.in_w + ix];
                     }
@@ -727,8 +734,8 @@ TEST(quantize_all_ties)
 
 TEST(quantize_beyond_numbers)
 {
-    static const float x[] = {NAN, INFINITY, -INFINITY, 1e30f, -1e30f, 3e9f, -3e9f, 2147483648.0f,
-                              -2147483648.0f, -0.0f, 1e-45f, -NAN};
+    static const float x[] = {NAN,   INFINITY,      -INFINITY,      1e30f, -1e30f, 3e9f,
+                              -3e9f, 2147483648.0f, -2147483648.0f, -0.0f, 1e-45f, -NAN};
     static const uint8_t wanted[] = {7, 250, 3, 250, 3, 250, 3, 250, 3, 7, 7, 7};
     EACH_ISA(isa, kernels)
     {
@@ -756,8 +763,8 @@ TEST(quantize_sizes_and_bits)
             const int32_t zp = (int32_t)random_below(256), wide = (int32_t)random_below(60000);
             float *x = random_floats(0, n), *f = fenced_floats(4, n), *g = fenced_floats(5, n);
             for (int64_t i = 0; i < n; i++) {
-                x[i] = n % 2 != 0 ? x[i] * 20.0f
-                                  : ((float)random_below(300) - 150.0f) * 0.5f * scale;
+                x[i] =
+                    n % 2 != 0 ? x[i] * 20.0f : ((float)random_below(300) - 150.0f) * 0.5f * scale;
             }
             uint8_t *u = (uint8_t *)fenced(1, (size_t)n, false), u0[150];
             int8_t *s = (int8_t *)fenced(2, (size_t)n, false), s0[150];
@@ -943,9 +950,9 @@ static void check_gemm(int isa, const gemm_case *t)
 TEST(gemm_driver)
 {
     static const int64_t sizes[][3] = {
-        {1, 1, 1},     {0, 5, 3},      {5, 0, 3},     {3, 5, 0},     {1, 10, 64},   {1, 1000, 37},
-        {2, 33, 300},  {4, 17, 600},   {5, 100, 20},  {6, 16, 272},  {7, 17, 273},  {12, 32, 100},
-        {13, 33, 180}, {24, 48, 500},  {25, 50, 90},  {64, 64, 64},  {145, 20, 30}, {150, 530, 40},
+        {1, 1, 1},     {0, 5, 3},      {5, 0, 3},     {3, 5, 0},    {1, 10, 64},   {1, 1000, 37},
+        {2, 33, 300},  {4, 17, 600},   {5, 100, 20},  {6, 16, 272}, {7, 17, 273},  {12, 32, 100},
+        {13, 33, 180}, {24, 48, 500},  {25, 50, 90},  {64, 64, 64}, {145, 20, 30}, {150, 530, 40},
         {30, 600, 20}, {70, 70, 1100}, {1, 300, 3000}};
     EACH_ISA(isa, kernels)
     {
@@ -1067,24 +1074,24 @@ static void check_conv(int isa, const sbit__conv_shape *s, int64_t turn)
 /* groups, channels of a group in and out, batch, then in, kernel, stride, dilation, begin and end
  * padding of height and width */
 static const int64_t conv_shapes[][14] = {
-    {1, 3, 16, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 16, 16, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},
-    {1, 8, 12, 2, 16, 16, 3, 3, 2, 2, 1, 1, 1, 1},   {1, 40, 20, 3, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1},
-    {1, 64, 30, 5, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1},    {1, 20, 30, 3, 7, 7, 3, 3, 1, 1, 1, 1, 1, 1},
-    {1, 30, 24, 1, 14, 14, 1, 1, 1, 1, 1, 1, 0, 0},  {1, 30, 24, 3, 7, 7, 1, 1, 1, 1, 1, 1, 0, 0},
-    {1, 300, 13, 4, 4, 4, 1, 1, 1, 1, 1, 1, 0, 0},   {1, 30, 24, 2, 16, 16, 1, 1, 1, 1, 1, 1, 0, 0},
-    {1, 20, 14, 2, 16, 16, 1, 1, 2, 2, 1, 1, 0, 0},  {1, 300, 300, 2, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0},
-    {1, 64, 200, 1, 7, 7, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 5, 7, 2, 11, 13, 5, 3, 1, 2, 2, 1, 2, 1},
-    {1, 2, 9, 1, 20, 20, 7, 7, 2, 2, 1, 1, 3, 3},    {1, 4, 4, 2, 9, 9, 2, 2, 1, 1, 1, 1, 0, 1},
-    {32, 1, 1, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},   {16, 1, 1, 2, 16, 16, 3, 3, 2, 2, 1, 1, 1, 1},
-    {16, 1, 1, 3, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1},     {16, 1, 1, 2, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1},
-    {16, 1, 1, 2, 8, 8, 3, 3, 2, 2, 1, 1, 1, 1},     {5, 1, 1, 2, 14, 14, 5, 5, 1, 1, 1, 1, 2, 2},
-    {5, 1, 1, 1, 14, 14, 5, 5, 2, 2, 1, 1, 2, 2},    {7, 1, 1, 1, 50, 70, 3, 3, 1, 1, 1, 1, 1, 1},
-    {6, 1, 1, 1, 20, 23, 3, 3, 1, 2, 2, 1, 0, 1},    {4, 1, 2, 2, 12, 12, 3, 3, 1, 1, 1, 1, 1, 1},
-    {8, 4, 4, 2, 14, 14, 3, 3, 1, 1, 1, 1, 1, 1},    {2, 6, 10, 2, 10, 10, 3, 3, 1, 1, 1, 1, 1, 1},
-    {3, 1, 1, 2, 1, 40, 1, 5, 1, 2, 1, 1, 0, 2},     {1, 6, 8, 2, 1, 100, 1, 9, 1, 1, 1, 2, 0, 8},
-    {2, 2, 3, 1, 5, 4, 3, 3, 3, 3, 1, 1, 1, 1},      {1, 2, 2, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},
-    {3, 1, 1, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},      {1, 1, 6, 1, 28, 28, 5, 5, 1, 1, 1, 1, 0, 0},
-    {4, 1, 1, 1, 100, 5, 3, 3, 1, 1, 1, 1, 1, 1},    {1, 7, 5, 9, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}};
+    {1, 3, 16, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},  {1, 16, 16, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},
+    {1, 8, 12, 2, 16, 16, 3, 3, 2, 2, 1, 1, 1, 1},  {1, 40, 20, 3, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1},
+    {1, 64, 30, 5, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 20, 30, 3, 7, 7, 3, 3, 1, 1, 1, 1, 1, 1},
+    {1, 30, 24, 1, 14, 14, 1, 1, 1, 1, 1, 1, 0, 0}, {1, 30, 24, 3, 7, 7, 1, 1, 1, 1, 1, 1, 0, 0},
+    {1, 300, 13, 4, 4, 4, 1, 1, 1, 1, 1, 1, 0, 0},  {1, 30, 24, 2, 16, 16, 1, 1, 1, 1, 1, 1, 0, 0},
+    {1, 20, 14, 2, 16, 16, 1, 1, 2, 2, 1, 1, 0, 0}, {1, 300, 300, 2, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0},
+    {1, 64, 200, 1, 7, 7, 3, 3, 1, 1, 1, 1, 1, 1},  {1, 5, 7, 2, 11, 13, 5, 3, 1, 2, 2, 1, 2, 1},
+    {1, 2, 9, 1, 20, 20, 7, 7, 2, 2, 1, 1, 3, 3},   {1, 4, 4, 2, 9, 9, 2, 2, 1, 1, 1, 1, 0, 1},
+    {32, 1, 1, 2, 32, 32, 3, 3, 1, 1, 1, 1, 1, 1},  {16, 1, 1, 2, 16, 16, 3, 3, 2, 2, 1, 1, 1, 1},
+    {16, 1, 1, 3, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1},    {16, 1, 1, 2, 4, 4, 3, 3, 1, 1, 1, 1, 1, 1},
+    {16, 1, 1, 2, 8, 8, 3, 3, 2, 2, 1, 1, 1, 1},    {5, 1, 1, 2, 14, 14, 5, 5, 1, 1, 1, 1, 2, 2},
+    {5, 1, 1, 1, 14, 14, 5, 5, 2, 2, 1, 1, 2, 2},   {7, 1, 1, 1, 50, 70, 3, 3, 1, 1, 1, 1, 1, 1},
+    {6, 1, 1, 1, 20, 23, 3, 3, 1, 2, 2, 1, 0, 1},   {4, 1, 2, 2, 12, 12, 3, 3, 1, 1, 1, 1, 1, 1},
+    {8, 4, 4, 2, 14, 14, 3, 3, 1, 1, 1, 1, 1, 1},   {2, 6, 10, 2, 10, 10, 3, 3, 1, 1, 1, 1, 1, 1},
+    {3, 1, 1, 2, 1, 40, 1, 5, 1, 2, 1, 1, 0, 2},    {1, 6, 8, 2, 1, 100, 1, 9, 1, 1, 1, 2, 0, 8},
+    {2, 2, 3, 1, 5, 4, 3, 3, 3, 3, 1, 1, 1, 1},     {1, 2, 2, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},
+    {3, 1, 1, 1, 2, 2, 5, 5, 1, 1, 1, 1, 2, 2},     {1, 1, 6, 1, 28, 28, 5, 5, 1, 1, 1, 1, 0, 0},
+    {4, 1, 1, 1, 100, 5, 3, 3, 1, 1, 1, 1, 1, 1},   {1, 7, 5, 9, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}};
 
 TEST(conv_driver)
 {
@@ -1135,8 +1142,8 @@ TEST(conv_driver_random)
                 s.dilation[d] = used ? 1 + random_below(2) : 1;
                 s.pad_begin[d] = used ? random_below(4) : 0;
                 const int64_t pad_end = used ? random_below(4) : 0;
-                possible = possible && s.in[d] + s.pad_begin[d] + pad_end >
-                                           (s.kernel[d] - 1) * s.dilation[d];
+                possible = possible &&
+                           s.in[d] + s.pad_begin[d] + pad_end > (s.kernel[d] - 1) * s.dilation[d];
                 s.out[d] = out_size(&s, d, pad_end);
             }
             if (possible) {

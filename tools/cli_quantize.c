@@ -185,24 +185,9 @@ static int cli_calibrate(cli_job *job)
 static sbit_status cli_describe(cli_job *job, sbit_error *error)
 {
     char text[4096], key[300];
-    cli_growing config;
     const cli_data *data = &job->calib;
-    memset(&config, 0, sizeof config);
-    sbit_qconfig_print(job->config, true, cli_growing_put, &config);
-    if (config.failed) {
-        free(config.text);
-        return SBIT_ERR_OUT_OF_MEMORY;
-    }
-    sbit_status status = sbit_graph_add_metadata(job->built, "sparsebit.qconfig",
-                                                 config.text != NULL ? config.text : "", error);
-    free(config.text);
-    if (status == SBIT_OK) {
-        status = sbit_graph_add_metadata(job->built, "sparsebit.version", SPARSEBIT_VERSION, error);
-    }
-    if (status == SBIT_OK) {
-        cli_data_prep_text(data, text, sizeof text);
-        status = sbit_graph_add_metadata(job->built, CLI_KEY_PREP, text, error);
-    }
+    cli_data_prep_text(data, text, sizeof text);
+    sbit_status status = sbit_graph_add_metadata(job->built, CLI_KEY_PREP, text, error);
     if (status == SBIT_OK) {
         snprintf(text, sizeof text, "samples=%lld data=%s:%s", (long long)data->count,
                  data->source->name, cli_base_name(data->path));

@@ -49,7 +49,7 @@ static const char *cli_advice(sbit_status status)
 {
     switch (status) {
     case SBIT_ERR_OUT_OF_MEMORY:
-        return "use a smaller --batch, or a machine with more memory";
+        return "use a smaller --batch or --shape, or a machine with more memory";
     case SBIT_ERR_PARSE:
         return "the file is damaged or not of this format; export or download it again";
     case SBIT_ERR_INVALID_MODEL:

@@ -7,8 +7,8 @@
 
 enum {
     SBIT__CONV_DEPTHWISE_CHANNELS = 4,
-    SBIT__CONV_DIRECT_CHANNELS = 2, /* out of a group, at most, for the row form */
-    SBIT__CONV_DIRECT_ROWS = 1024,  /* rows that an output row depends on, at most */
+    SBIT__CONV_DIRECT_CHANNELS = 2,       /* out of a group, at most, for the row form */
+    SBIT__CONV_DIRECT_ROWS = 1024,        /* rows that an output row depends on, at most */
     SBIT__CONV_WORTH_A_THREAD = 64 * 1024 /* multiplications */
 };
 
@@ -88,9 +88,8 @@ SBIT__FN void sbit__conv_plan(const sbit_ctx *ctx, const sbit__conv_shape *shape
     out->algorithm = sbit__conv_choose(shape);
     sbit__conv_job job;
     sbit__conv_job_init(&job, ctx, out);
-    const int64_t channels = sbit__conv_by_rows(out->algorithm)
-                                 ? job.out_group
-                                 : job.panels * job.kernels->tile_m;
+    const int64_t channels =
+        sbit__conv_by_rows(out->algorithm) ? job.out_group : job.panels * job.kernels->tile_m;
     out->packed_bytes = sbit__cache_lines(shape->groups * channels * job.k);
     out->scratch_bytes = job.shared_bytes + job.worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
@@ -114,8 +113,8 @@ SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const
 
 /* >>run */
 SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float *x,
-                             const float *packed, const float *bias,
-                             const sbit__epilogue *epilogue, float *y, void *scratch)
+                             const float *packed, const float *bias, const sbit__epilogue *epilogue,
+                             float *y, void *scratch)
 {
     sbit__conv_job job;
     sbit__conv_job_init(&job, ctx, conv);

@@ -19,8 +19,7 @@ enum {
 static bool sbit__conv_must_gather(const sbit__conv_job *job)
 {
     const int64_t apart = job->in_pixels * (int64_t)sizeof(float);
-    return job->algorithm != SBIT__CONV_POINTWISE ||
-           job->panels > SBIT__CONV_DIRECT_PANELS ||
+    return job->algorithm != SBIT__CONV_POINTWISE || job->panels > SBIT__CONV_DIRECT_PANELS ||
            (apart % 1024 == 0 && job->k > 16 && job->panels > 2);
 }
 
@@ -42,8 +41,10 @@ SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
     const int64_t least = job->algorithm == SBIT__CONV_POINTWISE ? 8 : 1;
     job->matrix.block_tiles = sbit__larger(room / (int64_t)job->matrix.panel_bytes, least);
     job->matrix.block_tiles = sbit__smaller(job->matrix.block_tiles, SBIT__CONV_MOST_TILES);
-    job->matrix.block_tiles = sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
-    job->weights_outside = huge || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
+    job->matrix.block_tiles =
+        sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
+    job->weights_outside =
+        huge || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
     job->blocks = sbit__div_up(job->matrix.tiles, job->matrix.block_tiles);
     job->panel_parts = sbit__conv_panel_parts(job, threads);
     job->units = job->s.groups * job->blocks * job->panel_parts;
@@ -129,8 +130,9 @@ SBIT__INLINE void sbit__conv_pick(float *to, const float *from, int64_t piece, i
     }
 }
 
-/* Columns `piece` to twice `piece` of them: two pieces that may overlap; what lies left and right of
- * the image is copied too. All kernel columns of a row at once: they read the same cache lines. */
+/* Columns `piece` to twice `piece` of them: two pieces that may overlap; what lies left and right
+ * of the image is copied too. All kernel columns of a row at once: they read the same cache lines.
+ */
 SBIT__INLINE void sbit__conv_gather_pieces(const sbit__conv_strand *s, int64_t piece,
                                            int64_t stride)
 {
@@ -203,8 +205,7 @@ static void sbit__conv_gather_strand(const sbit__conv_strand *s)
     }
 }
 
-static void sbit__conv_gather_span(const sbit__conv_job *job, const sbit__conv_strand *s,
-                                   int64_t x)
+static void sbit__conv_gather_span(const sbit__conv_job *job, const sbit__conv_strand *s, int64_t x)
 {
     const int64_t x_size = job->s.batch * job->s.in_channels * job->in_pixels;
     const int64_t width = job->s.in[2], reach = (s->kw - 1) * s->dilation;
@@ -239,8 +240,7 @@ static void sbit__conv_gather(const sbit__conv_job *job, int64_t group, int64_t 
     s.depth = (uint64_t)job->s.in[0];
     s.height = (uint64_t)job->s.in[1];
     for (int64_t column = 0; column < count; column += s.n) {
-        const sbit__conv_span span =
-            sbit__conv_span_at(job, group, pixel + column, count - column);
+        const sbit__conv_span span = sbit__conv_span_at(job, group, pixel + column, count - column);
         s.n = span.count;
         s.z = span.z;
         s.y = span.y;
@@ -283,15 +283,15 @@ static void sbit__conv_collect(const sbit__conv_job *job, const float *from, int
 
 /* Where the columns of a tile come from and go to. */
 typedef struct sbit__conv_columns {
-    int64_t pixel, n;   /* the first, counted through all images; how many */
-    int64_t place;      /* of the first in channel 0 of its image in y */
-    bool split;         /* they reach into the next image */
+    int64_t pixel, n; /* the first, counted through all images; how many */
+    int64_t place;    /* of the first in channel 0 of its image in y */
+    bool split;       /* they reach into the next image */
     const float *b;
     int64_t ldb;
 } sbit__conv_columns;
 
-static sbit__conv_columns sbit__conv_columns_of(const sbit__conv_job *job,
-                                                const sbit__conv_unit *u, int64_t tile)
+static sbit__conv_columns sbit__conv_columns_of(const sbit__conv_job *job, const sbit__conv_unit *u,
+                                                int64_t tile)
 {
     const int64_t tile_n = job->kernels->tile_n;
     sbit__conv_columns t;

@@ -22,11 +22,14 @@ typedef struct sbit__conv_half {
 
 /* >>plan */
 
-/* Columns that are computed but not needed cost as much as gathering; see conv_matrix.c. The unit is
- * the time of one multiply-add with a column tile. */
+/* Columns that are computed but not needed cost as much as gathering; see conv_matrix.c. The unit
+ * is the time of one multiply-add with a column tile. */
 static bool sbit__conv_patch_pays(const sbit__conv_job *job, int64_t half, int64_t halves)
 {
-    enum { GATHER = 10, OFFSETS_PERCENT = 5 };
+    enum {
+        GATHER = 10,
+        OFFSETS_PERCENT = 5
+    };
     if (job->algorithm != SBIT__CONV_IM2COL || job->taps == 1) {
         return false;
     }
@@ -156,8 +159,7 @@ typedef struct sbit__conv_patch_unit {
 static void sbit__conv_patch_copy(const sbit__conv_job *job, const sbit__conv_patch_unit *u)
 {
     const sbit__conv_shape *s = &job->s;
-    const int64_t rows =
-        (u->out_rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
+    const int64_t rows = (u->out_rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
     const int64_t y = u->oy * s->stride[1] - s->pad_begin[1];
     for (int64_t plane = 0; plane < u->planes; plane++) {
         const int64_t image = (u->plane0 + plane) / s->out[0];
@@ -185,7 +187,8 @@ static void sbit__conv_patch_halves(const sbit__conv_job *job, sbit__conv_patch_
         for (int64_t row = 0; row < u->out_rows; row++) {
             const int64_t c = image * s->out_channels * job->out_pixels +
                               (oz * s->out[1] + u->oy + row) * s->out[2];
-            const int64_t b = plane * job->patch.plane_stride + row * s->stride[1] * job->patch.pitch;
+            const int64_t b =
+                plane * job->patch.plane_stride + row * s->stride[1] * job->patch.pitch;
             for (int64_t x = 0; x < s->out[2]; x += job->patch.half, half++) {
                 half->c = c + x;
                 half->b = (int32_t)(b + x);
@@ -210,8 +213,8 @@ static void sbit__conv_patch_tile(const sbit__conv_job *job, const sbit__conv_pa
         ep = *job->epilogue;
         ep.residual = ep.residual != NULL ? ep.residual + place + left->c : NULL;
     }
-    const float *a = job->packed + ((u->group * job->panels + panel) * job->k +
-                                    u->c0 * job->taps) * tile_m;
+    const float *a =
+        job->packed + ((u->group * job->panels + panel) * job->k + u->c0 * job->taps) * tile_m;
     job->kernels->f32_conv_tile(
         sbit__smaller(job->out_group - panel * tile_m, tile_m), (u->c1 - u->c0) * job->taps, a,
         (const int32_t *)(const void *)job->scratch, u->patch + left->b, u->patch + right->b,

@@ -8,7 +8,8 @@
  * The first two of these compute, for each group,
  *     y[out_channel][pixel] = w[out_channel][k] * columns[k][pixel],  k = (channel, kz, ky, kx)
  * from the same packed weights. Which is faster depends on the image, so each run chooses anew.
- * Neither threads nor blocks change the order in which a sum's terms are added; nor does the choice.
+ * Neither threads nor blocks change the order in which a sum's terms are added; nor does the
+ * choice.
  */
 #ifndef SBIT_CONV_PRIVATE_H
 #define SBIT_CONV_PRIVATE_H

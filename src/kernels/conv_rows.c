@@ -10,7 +10,7 @@
 
 enum {
     SBIT__CONV_DEPTHWISE_STRIP = 8 * 1024, /* input numbers */
-    SBIT__CONV_NARROW = 16                  /* rows below are computed together */
+    SBIT__CONV_NARROW = 16                 /* rows below are computed together */
 };
 
 /* >>depthwise */
@@ -85,7 +85,8 @@ SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job)
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t reach = (s->kernel[1] - 1) * s->dilation[1] + 1;
-    job->by_rows.pad_width = (s->out[2] - 1) * s->stride[2] + (s->kernel[2] - 1) * s->dilation[2] + 1;
+    job->by_rows.pad_width =
+        (s->out[2] - 1) * s->stride[2] + (s->kernel[2] - 1) * s->dilation[2] + 1;
     const int64_t row_bytes = job->in_group * s->kernel[0] * job->by_rows.pad_width * 4;
     /* As many rows as L1 holds, but enough to make the overlap of strips small. */
     const int64_t room = SBIT__CONV_L1_BYTES / sbit__larger(row_bytes, 1) - reach;
@@ -93,9 +94,8 @@ SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job)
     job->by_rows.strip = sbit__larger(sbit__smaller(job->by_rows.strip, s->out[1]), 1);
     job->by_rows.strips = sbit__div_up(s->out[1], job->by_rows.strip);
     job->by_rows.pad_rows = (job->by_rows.strip - 1) * s->stride[1] + reach;
-    job->by_rows.strip_bytes =
-        sbit__cache_lines(job->in_group * s->kernel[0] * job->by_rows.pad_rows *
-                          job->by_rows.pad_width);
+    job->by_rows.strip_bytes = sbit__cache_lines(job->in_group * s->kernel[0] *
+                                                 job->by_rows.pad_rows * job->by_rows.pad_width);
     job->by_rows.narrow_bytes = sbit__cache_lines(job->by_rows.strip * job->by_rows.pad_width);
     const int64_t pointer_bytes = job->rows * (int64_t)sizeof(const float *);
     job->worker_bytes = job->by_rows.strip_bytes + job->by_rows.narrow_bytes +
@@ -128,16 +128,14 @@ static void sbit__conv_copy_strip(const sbit__conv_job *job, const sbit__conv_st
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t y0 = strip->oy * s->stride[1] - s->pad_begin[1];
-    const int64_t rows =
-        (strip->rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
+    const int64_t rows = (strip->rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
     const int64_t channel = strip->image * s->in_channels + strip->group * job->in_group;
     float *to = strip->input;
     for (int64_t c = 0; c < job->in_group; c++) {
         const float *volume = job->x + (channel + c) * job->in_pixels;
         for (int64_t kz = 0; kz < s->kernel[0]; kz++) {
             const int64_t z = strip->oz * s->stride[0] - s->pad_begin[0] + kz * s->dilation[0];
-            const float *plane =
-                z >= 0 && z < s->in[0] ? volume + z * s->in[1] * s->in[2] : NULL;
+            const float *plane = z >= 0 && z < s->in[0] ? volume + z * s->in[1] * s->in[2] : NULL;
             for (int64_t y = 0; y < rows; y++) {
                 sbit__conv_copy_row(job, plane, y0 + y, to + y * job->by_rows.pad_width);
             }
@@ -229,7 +227,8 @@ SBIT__FN void sbit__conv_rows_range(void *task, int64_t begin, int64_t end, int3
     sbit__conv_strip strip;
     strip.input = (float *)(void *)scratch;
     strip.narrow = (float *)(void *)(scratch + job->by_rows.strip_bytes);
-    strip.pointers = (const float **)(void *)(scratch + job->by_rows.strip_bytes + job->by_rows.narrow_bytes);
+    strip.pointers =
+        (const float **)(void *)(scratch + job->by_rows.strip_bytes + job->by_rows.narrow_bytes);
     for (int64_t index = begin; index < end; index++) {
         int64_t rest = index;
         strip.oy = rest % job->by_rows.strips * job->by_rows.strip;

@@ -6,9 +6,8 @@
 #include "rows_private.h"
 
 #define SBIT__ROW_REF(type, name, params) sbit__##name##__ref,
-static const sbit_kernels sbit__kernels_scalar = {SBIT_ISA_SCALAR, SBIT__REF_TILE_M,
-                                                  SBIT__REF_TILE_N,
-                                                  SBIT__KERNEL_LIST(SBIT__ROW_REF)};
+static const sbit_kernels sbit__kernels_scalar = {
+    SBIT_ISA_SCALAR, SBIT__REF_TILE_M, SBIT__REF_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_REF)};
 #undef SBIT__ROW_REF
 
 #if SBIT__X86
@@ -19,9 +18,8 @@ static const sbit_kernels sbit__kernels_sse2 = {SBIT_ISA_SSE2, SBIT__128_TILE_M,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_SSE2)};
 static const sbit_kernels sbit__kernels_avx2 = {SBIT_ISA_AVX2, SBIT__AVX2_TILE_M, SBIT__AVX2_TILE_N,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
-static const sbit_kernels sbit__kernels_avx512 = {SBIT_ISA_AVX512, SBIT__AVX512_TILE_M,
-                                                  SBIT__AVX512_TILE_N,
-                                                  SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
+static const sbit_kernels sbit__kernels_avx512 = {
+    SBIT_ISA_AVX512, SBIT__AVX512_TILE_M, SBIT__AVX512_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
 /* VNNI is for integer kernels: nothing of its own yet. */
 static const sbit_kernels sbit__kernels_avx512vnni = {SBIT_ISA_AVX512VNNI, SBIT__AVX512_TILE_M,
                                                       SBIT__AVX512_TILE_N,

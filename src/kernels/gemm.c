@@ -189,8 +189,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.pack_a = g->packed_a == NULL || g->alpha != 1.0f;
     job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
-    job.worker_bytes =
-        job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
+    job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
     sbit__gemm_split(&job, sbit_ctx_threads(ctx));
     return job;
 }

@@ -78,10 +78,10 @@ typedef struct sbit__depthwise {
     X(void, f32_gemm_tile,                                                                         \
       (int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c,     \
        int64_t ldc, bool add, const float *bias, bool bias_rows, const sbit__epilogue *ep))        \
-    /* The same over gathered columns: row p of b begins at offsets[p] from b_left and b_right, for  \
-     * columns that go to c_left and c_right (n_left, n_right <= tile_n / 2, n_right may be 0; b may \
-     * be read as if they were tile_n / 2). ep->residual belongs to c_left, that of c_right is as    \
-     * far away. bias per row. */                                                                  \
+    /* The same with columns in two halves: row p of b begins at offsets[p] from b_left and from   \
+     * b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2 (n_right  \
+     * may be 0), but b must be readable for tile_n / 2. ep->residual belongs to c_left, that of   \
+     * c_right is as far away from it. bias per row. */                                            \
     X(void, f32_conv_tile,                                                                         \
       (int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,          \
        const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,       \
@@ -98,12 +98,12 @@ typedef struct sbit__depthwise {
     X(float, f32_dot, (int64_t n, const float *a, const float *b))                                 \
     X(float, f32_max, (int64_t n, const float *x))                                                 \
     X(void, f32_softmax, (int64_t n, const float *x, float *y)) /* in place ok */                  \
-    /* one output row of a depthwise convolution; see driver */                                    \
+    /* an output row of a convolution from any `kh` rows; reads no more than it needs */           \
     X(void, f32_depthwise_row,                                                                     \
       (int64_t out_w, int64_t kh, int64_t kw, int64_t stride_w, int64_t dilation_w,                \
        const float *const *rows, const float *weights, float bias, float *y,                       \
        const sbit__epilogue *ep))                                                                  \
-    /* rows row0..row1 of a depthwise convolution of one plane: x[in_h][in_w], y[.][out_w] */        \
+    /* rows row0..row1 of a depthwise convolution of one plane: x[in_h][in_w], y[.][out_w] */      \
     X(void, f32_depthwise_plane,                                                                   \
       (const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights, \
        float bias, float *y, const sbit__epilogue *ep))                                            \

@@ -404,10 +404,9 @@ SBIT__V4 sbit__v4 sbit__v4_log(sbit__v4 x)
         sbit__v4_select(small, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
     const sbit__i4 bits = sbit__v4_bits(v);
     const sbit__i4 e = sbit__i4_unshift23(sbit__i4_sub(bits, sbit__i4_set(0x3f3504f3)));
-    const sbit__v4 f = sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))),
-                                    sbit__v4_set(1.0f));
-    const sbit__v4 n =
-        sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
+    const sbit__v4 f =
+        sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))), sbit__v4_set(1.0f));
+    const sbit__v4 n = sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
     sbit__v4 p = sbit__v4_set(-0.0763449296f);
     p = sbit__v4_madd(p, f, sbit__v4_set(0.127615750f));
     p = sbit__v4_madd(p, f, sbit__v4_set(-0.131601825f));
@@ -444,8 +443,7 @@ SBIT__V4 sbit__v4 sbit__v4_tanh(sbit__v4 x)
     p = sbit__v4_madd(p, x2, sbit__v4_set(-0.333332807f));
     p = sbit__v4_madd(sbit__v4_mul(p, x2), x, x);
     const sbit__v4 e = sbit__v4_exp(sbit__v4_add(ax, ax));
-    const sbit__v4 far =
-        sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
+    const sbit__v4 far = sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
     return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.625f)), p,
                            sbit__v4_or(far, sbit__v4_sign(x)));
 }
@@ -506,8 +504,7 @@ SBIT__V4 sbit__v4 sbit__v4_softplus(sbit__v4 x)
     const sbit__v4 e = sbit__v4_exp(sbit__v4_or(x, sbit__v4_set(-0.0f)));
     const sbit__v4 u = sbit__v4_add(one, e); /* log1p: what 1 + e lost is added again */
     const sbit__v4 lost = sbit__v4_div(sbit__v4_sub(e, sbit__v4_sub(u, one)), u);
-    return sbit__v4_add(sbit__v4_most(sbit__v4_set(0.0f), x),
-                        sbit__v4_add(sbit__v4_log(u), lost));
+    return sbit__v4_add(sbit__v4_most(sbit__v4_set(0.0f), x), sbit__v4_add(sbit__v4_log(u), lost));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_mish(sbit__v4 x) /* tanh(log(1 + w)) = n / (n + 2), n = w (w + 2) */
@@ -527,8 +524,7 @@ SBIT__V4 sbit__v4 sbit__v4_floor(sbit__v4 x)
 SBIT__V4 sbit__v4 sbit__v4_ceil(sbit__v4 x)
 {
     const sbit__v4 r = sbit__v4_round(x), one = sbit__v4_set(1.0f);
-    return sbit__v4_or(sbit__v4_add(r, sbit__v4_and(sbit__v4_less(r, x), one)),
-                       sbit__v4_sign(x));
+    return sbit__v4_or(sbit__v4_add(r, sbit__v4_and(sbit__v4_less(r, x), one)), sbit__v4_sign(x));
 }
 
 /* >>elementwise */
@@ -844,8 +840,7 @@ SBIT__V4_FN void SBIT__128(f32_dequantize_u8)(int64_t n, const uint8_t *x, float
 SBIT__V4_FN void SBIT__128(f32_dequantize_s8)(int64_t n, const int8_t *x, float scale,
                                               int32_t zero_point, float *y)
 {
-    const int64_t i =
-        sbit__dequantize4(n, (const unsigned char *)x, true, scale, zero_point, y);
+    const int64_t i = sbit__dequantize4(n, (const unsigned char *)x, true, scale, zero_point, y);
     sbit__f32_dequantize_s8__ref(n - i, x + i, scale, zero_point, y + i);
 }
 
@@ -1093,7 +1088,7 @@ SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
 /* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
  * three outputs above. */
 SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, int64_t row0, int64_t row1, bool edge,
-                            int64_t n)
+                               int64_t n)
 {
     const float *w = p->weights, *residual = p->residual;
     const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
@@ -1148,13 +1143,27 @@ SBIT__V4 void sbit__plane4_3x3_all(sbit__plane4 *p, int64_t row0, int64_t row1)
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
-#define SBIT__PLANE4_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane4_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE4_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane4_put(p, row + (r), s##r);                                                 }
-#define SBIT__PLANE4_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+#define SBIT__PLANE4_LINE(r)                                                                       \
+    const float *x##r =                                                                            \
+        inside ? x + (r)*step : sbit__plane4_line(p, r < count ? iy + (r)*d->stride_h : -1)
+#define SBIT__PLANE4_TAP(r)                                                                        \
+    s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
+#define SBIT__PLANE4_PUT(r)                                                                        \
+    if (r < count) {                                                                               \
+        sbit__plane4_put(p, row + (r), s##r);                                                      \
+    }
+#define SBIT__PLANE4_8(what)                                                                       \
+    what(0);                                                                                       \
+    what(1);                                                                                       \
+    what(2);                                                                                       \
+    what(3);                                                                                       \
+    what(4);                                                                                       \
+    what(5);                                                                                       \
+    what(6);                                                                                       \
+    what(7)
 
 SBIT__V4 void sbit__plane4_rows(const sbit__plane4 *p, int64_t row, int64_t count, int64_t stride,
-                             bool edge)
+                                bool edge)
 {
     const sbit__depthwise *d = p->d;
     const float *w = p->weights;
@@ -1192,9 +1201,9 @@ SBIT__V4 void sbit__plane4_all(sbit__plane4 *p, int64_t row0, int64_t row1, int6
     }
 }
 
-SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(
-    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
-    float bias, float *y, const sbit__epilogue *ep)
+SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(const sbit__depthwise *d, int64_t row0,
+                                                int64_t row1, const float *x, const float *weights,
+                                                float bias, float *y, const sbit__epilogue *ep)
 {
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const sbit__v4 inf = sbit__v4_infinity();

@@ -106,10 +106,9 @@ SBIT__AVX2 __m256 sbit__exp8(__m256 x)
     p = _mm256_add_ps(p, sbit__set8(1.0f));
     const __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1);
     const __m256i bias = _mm256_set1_epi32(127), rest = _mm256_sub_epi32(i, half);
-    p = _mm256_mul_ps(
-        p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)));
-    return _mm256_mul_ps(
-        p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23)));
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)));
+    return _mm256_mul_ps(p,
+                         _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23)));
 }
 
 SBIT__AVX2 __m256 sbit__log8(__m256 x)
@@ -119,13 +118,11 @@ SBIT__AVX2 __m256 sbit__log8(__m256 x)
     const __m256 v =
         _mm256_blendv_ps(x, _mm256_mul_ps(x, sbit__set8(8388608.0f)), small); /* 2^23 */
     const __m256i bits = _mm256_castps_si256(v);
-    const __m256i e = _mm256_srai_epi32(
-        _mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)), 23); /* over sqrt 1/2 */
-    const __m256 f =
-        _mm256_sub_ps(_mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23))),
-                      sbit__set8(1.0f));
-    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e),
-                                   _mm256_and_ps(small, sbit__set8(23.0f)));
+    const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)),
+                                        23); /* over sqrt 1/2 */
+    const __m256 f = _mm256_sub_ps(
+        _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23))), sbit__set8(1.0f));
+    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e), _mm256_and_ps(small, sbit__set8(23.0f)));
     __m256 p = sbit__set8(-0.0763449296f);
     p = _mm256_fmadd_ps(p, f, sbit__set8(0.127615750f));
     p = _mm256_fmadd_ps(p, f, sbit__set8(-0.131601825f));
@@ -164,8 +161,7 @@ SBIT__AVX2 __m256 sbit__tanh8(__m256 x)
     p = _mm256_fmadd_ps(p, x2, sbit__set8(-0.333332807f));
     p = _mm256_fmadd_ps(_mm256_mul_ps(p, x2), x, x);
     const __m256 e = sbit__exp8(_mm256_add_ps(ax, ax));
-    const __m256 far = _mm256_sub_ps(
-        one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
+    const __m256 far = _mm256_sub_ps(one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
     return _mm256_blendv_ps(sbit__sign8(far, x), p,
                             _mm256_cmp_ps(ax, sbit__set8(0.625f), _CMP_LT_OQ));
 }
@@ -225,8 +221,7 @@ SBIT__AVX2 __m256 sbit__softplus8(__m256 x)
     const __m256 e = sbit__exp8(_mm256_or_ps(x, sbit__set8(-0.0f)));
     const __m256 u = _mm256_add_ps(one, e); /* log1p: what 1 + e lost is added again */
     const __m256 lost = _mm256_div_ps(_mm256_sub_ps(e, _mm256_sub_ps(u, one)), u);
-    return _mm256_add_ps(_mm256_max_ps(_mm256_setzero_ps(), x),
-                         _mm256_add_ps(sbit__log8(u), lost));
+    return _mm256_add_ps(_mm256_max_ps(_mm256_setzero_ps(), x), _mm256_add_ps(sbit__log8(u), lost));
 }
 
 SBIT__AVX2 __m256 sbit__mish8(__m256 x) /* tanh(log(1 + w)) = n / (n + 2), n = w (w + 2) */
@@ -651,8 +646,8 @@ SBIT__AVX2 __m256 sbit__load8_if(const float *x, __m256i mask, bool edge)
     SBIT__AVX2_FMA(5)
 #define SBIT__AVX2_STEP(rows, p)                                                                   \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX2_TILE_M;                                           \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX2_TILE_M;                                             \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m256 b0 = sbit__load8_if(left + at, mask0, edge);                                  \
         const __m256 b1 = sbit__load8_if(right + at, mask1, edge);                                 \
         __m256 w;                                                                                  \
@@ -728,8 +723,8 @@ SBIT__AVX2 void sbit__tile2x16(int64_t k, const float *a, const sbit__columns8 *
 #define SBIT__AVX2_FMA(i) s##i = _mm256_fmadd_ps(_mm256_broadcast_ss(from + (i)), b0, s##i)
 #define SBIT__AVX2_STEP(rows, p)                                                                   \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX2_TILE_M;                                           \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX2_TILE_M;                                             \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m256 b0 = sbit__load8_if(left + at, mask0, edge);                                  \
         rows;                                                                                      \
     } while (0)
@@ -860,10 +855,12 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
     sbit__tile_put8(m, tile, &out);
 }
 
-SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(
-    int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,
-    const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,
-    int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep)
+SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(int64_t m, int64_t k, const float *a,
+                                                      const int32_t *offsets, const float *b_left,
+                                                      const float *b_right, float *c_left,
+                                                      int64_t n_left, float *c_right,
+                                                      int64_t n_right, int64_t ldc, bool add,
+                                                      const float *bias, const sbit__epilogue *ep)
 {
     __m256 tile[SBIT__AVX2_TILE_M][2];
     const __m256i none = _mm256_setzero_si256();
@@ -1038,7 +1035,8 @@ SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int
     }
     float lanes[8];
     for (int64_t i = 0; i < 8; i++) {
-        const int64_t column = at + (stride == 2 ? (i & 1) + (i >> 1 & 1) * 4 + (i >> 2) * 2 : i) * stride;
+        const int64_t column =
+            at + (stride == 2 ? (i & 1) + (i >> 1 & 1) * 4 + (i >> 2) * 2 : i) * stride;
         lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
     }
     return _mm256_loadu_ps(lanes);
@@ -1078,7 +1076,7 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
 /* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
  * three outputs above. */
 SBIT__AVX2 void sbit__plane8_3x3(const sbit__plane8 *p, int64_t row0, int64_t row1, bool edge,
-                            int64_t n)
+                                 int64_t n)
 {
     const float *w = p->weights, *residual = p->residual;
     const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
@@ -1133,13 +1131,27 @@ SBIT__AVX2 void sbit__plane8_3x3_all(sbit__plane8 *p, int64_t row0, int64_t row1
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
-#define SBIT__PLANE8_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane8_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE8_TAP(r) s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE8_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                                                 }
-#define SBIT__PLANE8_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+#define SBIT__PLANE8_LINE(r)                                                                       \
+    const float *x##r =                                                                            \
+        inside ? x + (r)*step : sbit__plane8_line(p, r < count ? iy + (r)*d->stride_h : -1)
+#define SBIT__PLANE8_TAP(r)                                                                        \
+    s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
+#define SBIT__PLANE8_PUT(r)                                                                        \
+    if (r < count) {                                                                               \
+        sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                              \
+    }
+#define SBIT__PLANE8_8(what)                                                                       \
+    what(0);                                                                                       \
+    what(1);                                                                                       \
+    what(2);                                                                                       \
+    what(3);                                                                                       \
+    what(4);                                                                                       \
+    what(5);                                                                                       \
+    what(6);                                                                                       \
+    what(7)
 
 SBIT__AVX2 void sbit__plane8_rows(const sbit__plane8 *p, int64_t row, int64_t count, int64_t stride,
-                             bool edge)
+                                  bool edge)
 {
     const sbit__depthwise *d = p->d;
     const float *w = p->weights;
@@ -1177,9 +1189,10 @@ SBIT__AVX2 void sbit__plane8_all(sbit__plane8 *p, int64_t row0, int64_t row1, in
     }
 }
 
-SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(
-    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
-    float bias, float *y, const sbit__epilogue *ep)
+SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(const sbit__depthwise *d, int64_t row0,
+                                                            int64_t row1, const float *x,
+                                                            const float *weights, float bias,
+                                                            float *y, const sbit__epilogue *ep)
 {
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));

@@ -96,11 +96,10 @@ SBIT__AVX512 __m512 sbit__log16(__m512 x)
     const __mmask16 small = _mm512_cmp_ps_mask(x, sbit__set16(1.17549435e-38f), _CMP_LT_OQ);
     const __m512 v = _mm512_mask_mul_ps(x, small, x, sbit__set16(8388608.0f)); /* 2^23 */
     const __m512i bits = _mm512_castps_si512(v);
-    const __m512i e = _mm512_srai_epi32(
-        _mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)), 23); /* over sqrt 1/2 */
-    const __m512 f =
-        _mm512_sub_ps(_mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23))),
-                      sbit__set16(1.0f));
+    const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)),
+                                        23); /* over sqrt 1/2 */
+    const __m512 f = _mm512_sub_ps(
+        _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23))), sbit__set16(1.0f));
     __m512 n = _mm512_cvtepi32_ps(e);
     n = _mm512_mask_sub_ps(n, small, n, sbit__set16(23.0f));
     __m512 p = sbit__set16(-0.0763449296f);
@@ -117,8 +116,7 @@ SBIT__AVX512 __m512 sbit__log16(__m512 x)
     p = _mm512_fnmadd_ps(f2, sbit__set16(0.5f), p);
     p = _mm512_fmadd_ps(n, sbit__set16(0.693359375f), _mm512_add_ps(f, p));
     /* +inf and NaN are their own logarithms; 0 gives -inf, below is no number. */
-    p = _mm512_mask_mov_ps(
-        p, _mm512_cmp_ps_mask(x, sbit__set16(3.40282347e38f), _CMP_NLE_UQ), x);
+    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, sbit__set16(3.40282347e38f), _CMP_NLE_UQ), x);
     p = _mm512_mask_sub_ps(p, _mm512_cmp_ps_mask(x, zero, _CMP_EQ_OQ), zero, sbit__infinity16());
     return _mm512_mask_sub_ps(p, _mm512_cmp_ps_mask(x, zero, _CMP_LT_OQ), sbit__infinity16(),
                               sbit__infinity16());
@@ -141,8 +139,7 @@ SBIT__AVX512 __m512 sbit__tanh16(__m512 x)
     p = _mm512_fmadd_ps(p, x2, sbit__set16(-0.333332807f));
     p = _mm512_fmadd_ps(_mm512_mul_ps(p, x2), x, x);
     const __m512 e = sbit__exp16(_mm512_add_ps(ax, ax));
-    const __m512 far =
-        _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
+    const __m512 far = _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
     return _mm512_mask_mov_ps(sbit__sign16(far, x),
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.625f), _CMP_LT_OQ), p);
 }
@@ -181,8 +178,7 @@ SBIT__AVX512 __m512 sbit__gelu16(__m512 x)
     const __m512 half = _mm512_mul_ps(x, sbit__set16(0.5f));
     const __m512 c = sbit__erfc16(_mm512_mul_ps(sbit__abs16(x), sbit__set16(0.707106781f)));
     const __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return _mm512_mul_ps(
-        half, _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c));
+    return _mm512_mul_ps(half, _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c));
 }
 
 SBIT__AVX512 __m512 sbit__gelu_tanh16(__m512 x)
@@ -579,8 +575,8 @@ SBIT__AVX512 __m512 sbit__load16_if(const float *x, __mmask16 mask, bool edge)
     SBIT__AVX512_4(SBIT__AVX512_FMA, 8, 9, 10, 11)
 #define SBIT__AVX512_STEP(rows, p)                                                                 \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX512_TILE_M;                                         \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX512_TILE_M;                                           \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m512 b0 = sbit__load16_if(left + at, mask0, edge);                                 \
         const __m512 b1 = sbit__load16_if(right + at, mask1, edge);                                \
         __m512 w;                                                                                  \
@@ -606,7 +602,7 @@ SBIT__AVX512 __m512 sbit__load16_if(const float *x, __mmask16 mask, bool edge)
     _mm512_store_ps(tile + 32 * (i) + 16, s##i##1)
 
 SBIT__AVX512 void sbit__tile12x32(int64_t k, const float *a, const sbit__columns16 *columns,
-                                 bool indirect, bool edge, float *tile)
+                                  bool indirect, bool edge, float *tile)
 {
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 4, 5, 6, 7);
@@ -645,8 +641,8 @@ SBIT__AVX512 void sbit__tile4x32(int64_t k, const float *a, const sbit__columns1
 #define SBIT__AVX512_FMA(i) s##i = _mm512_fmadd_ps(_mm512_set1_ps(from[i]), b0, s##i)
 #define SBIT__AVX512_STEP(rows, p)                                                                 \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX512_TILE_M;                                         \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX512_TILE_M;                                           \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m512 b0 = sbit__load16_if(left + at, mask0, edge);                                 \
         rows;                                                                                      \
     } while (0)
@@ -773,10 +769,11 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_tile__avx512(int64_t m, int64_t n, 
     sbit__tile_put16(m, tile, &out);
 }
 
-SBIT__AVX512_FN SBIT__FN void sbit__f32_conv_tile__avx512(
-    int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,
-    const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,
-    int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep)
+SBIT__AVX512_FN SBIT__FN void
+sbit__f32_conv_tile__avx512(int64_t m, int64_t k, const float *a, const int32_t *offsets,
+                            const float *b_left, const float *b_right, float *c_left,
+                            int64_t n_left, float *c_right, int64_t n_right, int64_t ldc, bool add,
+                            const float *bias, const sbit__epilogue *ep)
 {
     __m512 tile[SBIT__AVX512_TILE_M][2];
     const sbit__columns16 columns = {b_left, b_right, offsets, 0, 0, 0};
@@ -807,8 +804,7 @@ SBIT__AVX512 __m512 sbit__tap16(const float *p, int64_t stride, int64_t n)
         const __m512 b = n > 8 ? sbit__load16(p + 15, 2 * n - 16) : a;
         return sbit__every_second16(a, b);
     }
-    const __m512i lanes =
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i places = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)stride));
     return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), sbit__mask16(n), places, p, 4);
 }
@@ -871,9 +867,11 @@ SBIT__AVX512 void sbit__row16_all(const sbit__row16 *r, int64_t out_w, int64_t s
     }
 }
 
-SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(
-    int64_t out_w, int64_t kh, int64_t kw, int64_t stride_w, int64_t dilation_w,
-    const float *const *rows, const float *weights, float bias, float *y, const sbit__epilogue *ep)
+SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(int64_t out_w, int64_t kh, int64_t kw,
+                                                              int64_t stride_w, int64_t dilation_w,
+                                                              const float *const *rows,
+                                                              const float *weights, float bias,
+                                                              float *y, const sbit__epilogue *ep)
 {
     const float inf = _mm512_cvtss_f32(sbit__infinity16());
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
@@ -978,7 +976,7 @@ SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
 /* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
  * three outputs above. */
 SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, int64_t row0, int64_t row1, bool edge,
-                            int64_t n)
+                                    int64_t n)
 {
     const float *w = p->weights, *residual = p->residual;
     const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
@@ -1033,13 +1031,27 @@ SBIT__AVX512 void sbit__plane16_3x3_all(sbit__plane16 *p, int64_t row0, int64_t 
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
-#define SBIT__PLANE16_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane16_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE16_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane16_put(p, row + (r), s##r);                                                 }
-#define SBIT__PLANE16_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+#define SBIT__PLANE16_LINE(r)                                                                      \
+    const float *x##r =                                                                            \
+        inside ? x + (r)*step : sbit__plane16_line(p, r < count ? iy + (r)*d->stride_h : -1)
+#define SBIT__PLANE16_TAP(r)                                                                       \
+    s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
+#define SBIT__PLANE16_PUT(r)                                                                       \
+    if (r < count) {                                                                               \
+        sbit__plane16_put(p, row + (r), s##r);                                                     \
+    }
+#define SBIT__PLANE16_8(what)                                                                      \
+    what(0);                                                                                       \
+    what(1);                                                                                       \
+    what(2);                                                                                       \
+    what(3);                                                                                       \
+    what(4);                                                                                       \
+    what(5);                                                                                       \
+    what(6);                                                                                       \
+    what(7)
 
-SBIT__AVX512 void sbit__plane16_rows(const sbit__plane16 *p, int64_t row, int64_t count, int64_t stride,
-                             bool edge)
+SBIT__AVX512 void sbit__plane16_rows(const sbit__plane16 *p, int64_t row, int64_t count,
+                                     int64_t stride, bool edge)
 {
     const sbit__depthwise *d = p->d;
     const float *w = p->weights;
@@ -1077,9 +1089,11 @@ SBIT__AVX512 void sbit__plane16_all(sbit__plane16 *p, int64_t row0, int64_t row1
     }
 }
 
-SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(
-    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
-    float bias, float *y, const sbit__epilogue *ep)
+SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(const sbit__depthwise *d,
+                                                                int64_t row0, int64_t row1,
+                                                                const float *x,
+                                                                const float *weights, float bias,
+                                                                float *y, const sbit__epilogue *ep)
 {
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const __m512 inf = sbit__infinity16();

@@ -264,6 +264,10 @@ static void sbit__convert_load_int(sbit_dtype dtype, const void *src, int64_t be
         break;
     default:
         for (int64_t i = 0; i < n; i++) {
+            if (bits != 2 && bits != 4) { /* text, complex: no number */
+                v[i] = 0;
+                continue;
+            }
             const int64_t raw = (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
             const bool negative = (dtype == SBIT_I4 || dtype == SBIT_I2) && raw >> (bits - 1) != 0;
             v[i] = negative ? raw - ((int64_t)1 << bits) : raw;

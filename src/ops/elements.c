@@ -92,6 +92,10 @@ SBIT__FN sbit_status sbit__op_scalar(const sbit_op_call *call, int32_t i, int64_
     if (sbit_tensor_count(tensor) != 1) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d must be one number", (int)i);
     }
+    if ((SBIT_T(tensor->dtype) & (SBIT_T_INTS | SBIT_T_FLOATS | SBIT_T(SBIT_BOOL))) == 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d must be a number, not %s",
+                            (int)i, sbit_dtype_name((int32_t)tensor->dtype));
+    }
     *out = sbit__tensor_i64_at(tensor, 0);
     return SBIT_OK;
 }

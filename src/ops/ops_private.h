@@ -17,6 +17,7 @@ extern "C" {
 
 #define SBIT__OP_FAMILIES(X)                                                                       \
     X(conv)        /* Conv, ConvTranspose */                                                       \
+    X(deform)      /* DeformConv */                                                                \
     X(matmul)      /* Gemm, MatMul */                                                              \
     X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \

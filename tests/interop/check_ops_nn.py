@@ -266,8 +266,34 @@ def grid_sample():
                 padding_mode=pick("zeros", "border", "reflection"), mode=pick(*modes))
 
 
-KINDS = [conv, conv_transpose, pool, global_pool, gemm, matmul, recurrent, resize, softmax, norm,
-         einsum, grid_sample]
+def regions():
+    x = normal(2, 3, 9, 11)
+    corner = rng.rand(4, 2) * 6
+    boxes = numpy.concatenate([corner, corner + rng.rand(4, 2) * 8], 1).astype(numpy.float32)
+    batch = rng.randint(0, 2, 4)
+    if rng.rand() < 0.5:
+        rois = numpy.concatenate([batch[:, None], boxes], 1).astype(numpy.float32)
+        return Case("MaxRoiPool", [x, rois], pooled_shape=ints(1, 4, 2),
+                    spatial_scale=pick(1.0, 0.5))
+    return Case("RoiAlign", [x, boxes, batch.astype(numpy.int64)], opset=pick(10, 16),
+                output_height=pick(1, 3), output_width=pick(1, 2), sampling_ratio=pick(0, 2),
+                spatial_scale=pick(1.0, 0.5))
+
+
+def deform_conv():
+    kernel, group, offset_group = ints(1, 3, 2), pick(1, 2), pick(1, 2)
+    size, out = ints(4, 8, 2), []
+    for s, k in zip(size, kernel):
+        out.append(s + 2 - k + 1)
+    taps = offset_group * kernel[0] * kernel[1]
+    offset = (normal(2, 2 * taps, *out) * 2)
+    return Case("DeformConv", [normal(2, 4, *size), normal(6, 4 // group, *kernel), offset,
+                               pick(None, normal(6)), pick(None, normal(2, taps, *out))], opset=19,
+                group=group, offset_group=offset_group, pads=[1] * 4, kernel_shape=kernel)
+
+
+KINDS = [conv, conv_transpose, deform_conv, pool, global_pool, gemm, matmul, recurrent, resize, softmax, norm,
+         einsum, grid_sample, regions]
 
 
 def write(folder, model, case, outputs):

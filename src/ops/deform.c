@@ -1,0 +1,328 @@
+/* deform.c: DeformConv with 1 to 3 spatial dimensions. >>deform
+ *
+ * Called by: infer, exec. Calls: kernels (gemm driver, threads).
+ * A convolution whose taps are moved by `offset` and weighted by `mask`, both given for each output
+ * position. As Conv by columns: per image and group, columns [Cin/g * K][out] are sampled from X
+ * (linear between neighbours, 0 outside), then Y = W [Cout/g][Cin/g * K] * columns. Layout:
+ *   X [N, Cin, in...]  W [Cout, Cin/g, k...]  offset [N, og * K * S, out...]  mask [N, og * K,
+ * out...] with S spatial dimensions, K kernel elements and og offset groups; channel c has the
+ * offsets of group c / (Cin / og), and offset channel (group * K + k) * S + axis moves tap k along
+ * `axis`.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+#include <math.h> /* floorf */
+
+typedef struct sbit__deform {
+    sbit__window window;
+    int64_t batch, groups, offset_groups, in_channels, out_channels; /* channels of all groups */
+    int64_t in[SBIT__MAX_SPATIAL], out[SBIT__MAX_SPATIAL];
+    int64_t in_size, out_size, kernel_size;
+} sbit__deform;
+
+static sbit_status sbit__deform_bad(const sbit_op_call *call, const char *what, sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
+}
+
+static bool sbit__deform_differ(sbit_dim a, sbit_dim b)
+{
+    return sbit__dim_known(a) && sbit__dim_known(b) && a.value != b.value;
+}
+
+/* Ranks, channels and groups. *rank -1: unknown. */
+static sbit_status sbit__deform_check(const sbit_op_call *call, int32_t *rank, sbit_error *error)
+{
+    static const int32_t optional[] = {1, 2, 4};
+    const int64_t groups = sbit_node_int(call->node, "group", 1);
+    const int64_t offset_groups = sbit_node_int(call->node, "offset_group", 1);
+    int32_t bias_rank = -1;
+    SBIT__TRY(sbit__op_inputs(call, 3, 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x1e, 0, error));
+    SBIT__TRY(sbit__op_rank(call, 0, rank, error));
+    SBIT__TRY(sbit__op_rank(call, 3, &bias_rank, error));
+    for (size_t i = 0; i < SBIT__COUNT_OF(optional); i++) {
+        int32_t other = -1;
+        SBIT__TRY(sbit__op_rank(call, optional[i], &other, error));
+        if (*rank < 0) {
+            *rank = other;
+        } else if (other >= 0 && other != *rank) {
+            return sbit__deform_bad(call, "input, weight, offset and mask have different ranks",
+                                    error);
+        }
+    }
+    if (groups < 1 || groups > INT32_MAX || offset_groups < 1 || offset_groups > INT32_MAX ||
+        (bias_rank >= 0 && bias_rank != 1)) {
+        return sbit__deform_bad(call, "group and offset_group are at least 1, the bias is a vector",
+                                error);
+    }
+    if (call->in_type[0]->rank < 3 || call->in_type[1]->rank < 3) {
+        return *rank >= 0 && *rank < 3 ? sbit__deform_bad(call, "its rank is at least 3", error)
+                                       : SBIT_OK;
+    }
+    const sbit_dim *x = call->in_type[0]->dims, *w = call->in_type[1]->dims;
+    if (sbit__dim_known(x[1]) && (x[1].value % offset_groups != 0 || x[1].value % groups != 0 ||
+                                  sbit__deform_differ(sbit__dim(x[1].value / groups), w[1]))) {
+        return sbit__deform_bad(call, "channels do not fit weight, group and offset_group", error);
+    }
+    if (sbit__dim_known(w[0]) && (w[0].value % groups != 0 || w[0].value < 1)) {
+        return sbit__deform_bad(call, "the weight's channels do not divide into groups", error);
+    }
+    return bias_rank == 1 && sbit__deform_differ(call->in_type[3]->dims[0], w[0])
+               ? sbit__deform_bad(call, "the bias has one entry for each output channel", error)
+               : SBIT_OK;
+}
+
+static sbit_status sbit__deform_read(const sbit_op_call *call, int32_t rank, sbit__window *window,
+                                     sbit_error *error)
+{
+    sbit_dim kernel[SBIT__MAX_SPATIAL];
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const sbit_type *w = call->in_type[1];
+        kernel[i] = i + 2 < w->rank ? w->dims[i + 2] : sbit__dim_any();
+    }
+    return sbit__window_read(call, rank - 2, kernel, window, error);
+}
+
+/* Input i (offset or mask) has the batch, `channels` and the output's lengths. */
+static sbit_status sbit__deform_field(const sbit_op_call *call, int32_t i, int64_t channels,
+                                      const sbit_dim *out, int32_t rank, sbit_error *error)
+{
+    if (!sbit__op_has(call, i) || call->in_type[i]->rank != rank) {
+        return SBIT_OK;
+    }
+    const sbit_dim *have = call->in_type[i]->dims;
+    bool differs = sbit__deform_differ(have[0], out[0]) ||
+                   (channels > 0 && sbit__deform_differ(have[1], sbit__dim(channels)));
+    for (int32_t k = 2; k < rank; k++) {
+        differs = differs || sbit__deform_differ(have[k], out[k]);
+    }
+    return differs ? sbit__deform_bad(call,
+                                      i == 2 ? "the offset's shape does not fit the output"
+                                             : "the mask's shape does not fit the output",
+                                      error)
+                   : SBIT_OK;
+}
+
+static sbit_status sbit__deform_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t offset_groups = sbit_node_int(call->node, "offset_group", 1);
+    int32_t rank = -1;
+    sbit__window window;
+    int64_t taps = 1;
+    SBIT__TRY(sbit__deform_check(call, &rank, error));
+    sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, rank);
+    if (rank < 0 || out == NULL) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__deform_read(call, rank, &window, error));
+    if (call->in_type[1]->rank == rank) {
+        out->dims[1] = call->in_type[1]->dims[0];
+    }
+    if (call->in_type[0]->rank == rank) {
+        out->dims[0] = call->in_type[0]->dims[0];
+        SBIT__TRY(
+            sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error));
+    }
+    for (int32_t i = 0; i < window.spatial; i++) {
+        taps = sbit__saturating_mul(taps, window.kernel[i]);
+    }
+    taps = sbit__saturating_mul(taps, offset_groups);
+    SBIT__TRY(sbit__deform_field(call, 2, sbit__saturating_mul(taps, window.spatial), out->dims,
+                                 rank, error));
+    return sbit__deform_field(call, 4, taps, out->dims, rank, error);
+}
+
+static sbit_status sbit__deform_of(const sbit_op_call *call, sbit__deform *deform,
+                                   sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    int64_t floats = 0;
+    memset(deform, 0, sizeof *deform);
+    SBIT__TRY(sbit__deform_read(call, x->rank, &deform->window, error));
+    deform->batch = x->dims[0].value;
+    deform->groups = sbit_node_int(call->node, "group", 1);
+    deform->offset_groups = sbit_node_int(call->node, "offset_group", 1);
+    deform->in_channels = x->dims[1].value;
+    deform->out_channels = call->in_type[1]->dims[0].value;
+    deform->in_size = deform->out_size = deform->kernel_size = 1;
+    for (int32_t i = 0; i < deform->window.spatial; i++) {
+        deform->in[i] = x->dims[i + 2].value;
+        SBIT__TRY(
+            sbit__window_length(call, &deform->window, i, deform->in[i], &deform->out[i], error));
+        deform->in_size *= deform->in[i];
+        deform->out_size *= deform->out[i];
+        deform->kernel_size *= deform->window.kernel[i];
+    }
+    if (!sbit__mul_i64(deform->kernel_size, deform->in_channels, &floats) ||
+        !sbit__mul_i64(floats, deform->out_size, &floats) || floats > INT64_MAX / 64) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    return SBIT_OK;
+}
+
+static void sbit__deform_gemm(const sbit__deform *deform, sbit__gemm *gemm)
+{
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = deform->out_channels / deform->groups;
+    gemm->k = deform->in_channels / deform->groups * deform->kernel_size;
+    gemm->n = deform->out_size;
+    gemm->lda = gemm->k;
+    gemm->ldb = gemm->ldc = gemm->n;
+    gemm->alpha = 1.0f;
+    gemm->bias_rows = true;
+}
+
+static size_t sbit__deform_column_bytes(const sbit__gemm *gemm)
+{
+    return sbit__align64((size_t)(gemm->k * gemm->n) * sizeof(float));
+}
+
+static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__deform deform;
+    sbit__gemm gemm;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0]) || !sbit__type_static(call->in_type[1])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__deform_of(call, &deform, error));
+    sbit__deform_gemm(&deform, &gemm);
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__deform_column_bytes(&gemm) +
+                           sbit__gemm_scratch_bytes(call->ctx, &gemm);
+    return SBIT_OK;
+}
+
+typedef struct sbit__deform_task {
+    const sbit__deform *deform;
+    const float *x, *offset, *mask; /* of one image; mask may be NULL */
+    float *columns;
+    int64_t first_channel; /* of the group */
+} sbit__deform_task;
+
+/* Linear between the cells around `at`, 0 outside. */
+static float sbit__deform_sample(const sbit__deform *deform, const float *x, const float *at)
+{
+    float sum = 0.0f;
+    for (int32_t corner = 0; corner < 1 << deform->window.spatial; corner++) {
+        float weight = 1.0f;
+        int64_t offset = 0;
+        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0f; i++) {
+            const float low = floorf(at[i]);
+            const float cell = (corner >> i & 1) != 0 ? low + 1.0f : low;
+            const float part = at[i] - low;
+            /* Not outside, so that what is no number is no cell either. */
+            const bool inside = cell >= 0.0f && cell < (float)deform->in[i];
+            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0f - part) : 0.0f;
+            offset = offset * deform->in[i] + (inside ? (int64_t)cell : 0);
+        }
+        sum += weight != 0.0f ? weight * x[offset] : 0.0f;
+    }
+    return sum;
+}
+
+/* Rows of the columns: row = channel of the group * K + kernel element. */
+static void sbit__deform_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__deform_task *task = (const sbit__deform_task *)user;
+    const sbit__deform *deform = task->deform;
+    const int32_t spatial = deform->window.spatial;
+    const int64_t n = deform->out_size;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t k = row % deform->kernel_size;
+        const int64_t channel = task->first_channel + row / deform->kernel_size;
+        const int64_t tap =
+            channel / (deform->in_channels / deform->offset_groups) * deform->kernel_size + k;
+        for (int64_t o = 0; o < n; o++) {
+            float at[SBIT__MAX_SPATIAL];
+            int64_t rest = o, rest_k = k;
+            for (int32_t i = spatial - 1; i >= 0; i--) {
+                const int64_t start =
+                    rest % deform->out[i] * deform->window.stride[i] - deform->window.pad_begin[i] +
+                    rest_k % deform->window.kernel[i] * deform->window.dilation[i];
+                at[i] = (float)start + task->offset[(tap * spatial + i) * n + o];
+                rest /= deform->out[i];
+                rest_k /= deform->window.kernel[i];
+            }
+            const float value =
+                sbit__deform_sample(deform, task->x + channel * deform->in_size, at);
+            task->columns[row * n + o] =
+                task->mask != NULL ? value * task->mask[tap * n + o] : value;
+        }
+    }
+}
+
+static sbit_status sbit__deform_run32(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *bias = sbit__in(call, 3), *mask = sbit__in(call, 4);
+    sbit__deform deform;
+    sbit__deform_task task;
+    sbit__gemm gemm;
+    SBIT__TRY(sbit__deform_of(call, &deform, error));
+    sbit__deform_gemm(&deform, &gemm);
+    if (sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (gemm.k == 0) {
+        return sbit__deform_bad(call, "it has no input channels", error);
+    }
+    const int64_t taps = deform.offset_groups * deform.kernel_size;
+    memset(&task, 0, sizeof task);
+    task.deform = &deform;
+    task.columns = (float *)call->scratch;
+    for (int64_t i = 0; i < deform.batch * deform.groups; i++) {
+        const int64_t n = i / deform.groups, g = i % deform.groups;
+        task.x = (const float *)call->in[0]->data + n * deform.in_channels * deform.in_size;
+        task.offset =
+            (const float *)call->in[2]->data + n * taps * deform.window.spatial * deform.out_size;
+        task.mask = mask != NULL ? (const float *)mask->data + n * taps * deform.out_size : NULL;
+        task.first_channel = g * (deform.in_channels / deform.groups);
+        sbit__parallel_range(call->ctx, gemm.k, 1, sbit__deform_rows, &task);
+        gemm.a = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
+        gemm.b = task.columns;
+        gemm.bias = bias != NULL ? (const float *)bias->data + g * gemm.m : NULL;
+        gemm.c = (float *)call->out[0]->data + i * gemm.m * gemm.n;
+        sbit__gemm_run(call->ctx, &gemm, (char *)call->scratch + sbit__deform_column_bytes(&gemm));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__deform_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__deform_run32, error);
+}
+
+static int64_t sbit__deform_macs(const sbit_op_call *call)
+{
+    const sbit_type *w = call->in_type[1];
+    int64_t per_output = 1;
+    for (int32_t i = 1; i < w->rank; i++) {
+        per_output =
+            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
+    }
+    return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
+}
+
+/* ---- rows: not quantized, since offsets need their precision; all channels stay */
+
+#define SBIT__DEFORM_ROW(version, types)                                                           \
+    {                                                                                              \
+        "", "DeformConv", version, types, 0, 0, sbit__deform_infer, sbit__deform_prepare,          \
+            sbit__deform_run, NULL, NULL, NULL, NULL, sbit__deform_macs                            \
+    }
+
+static const sbit_op_row sbit__deform_table[] = {
+    SBIT__DEFORM_ROW(19, SBIT__T_FLOATS1),
+    SBIT__DEFORM_ROW(22, SBIT_T_FLOATS),
+};
+
+#undef SBIT__DEFORM_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_deform(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__deform_table);
+    return sbit__deform_table;
+}
