@@ -92,8 +92,8 @@ TEST(quantize_mobilenetv2)
     snprintf(spec, sizeof spec, "cifar10:%s", data);
     test_tmp_path("accept.log", log, sizeof log);
     test_tmp_path("accept-q.onnx", out, sizeof out);
-    const char *const args[] = {"quantize", model, "--data", spec, "--calib", "256", "-o", out,
-                                CIFAR_FLAGS, NULL};
+    const char *const args[] = {"quantize", model, "--data", spec,        "--calib",
+                                "256",      "-o",  out,      CIFAR_FLAGS, NULL};
     const accept_run run = accept_tool(args, log);
     CHECK_EQ_I64(run.exit_code, 0);
     CHECK(test_accept("quantize mobilenetv2 time", run.seconds, 4.0, run.seconds <= 4.0, "s"));

@@ -19,7 +19,9 @@ static void config_put(const char *text, size_t size, void *user)
 static void config_dump(const sbit_yaml *y)
 {
     switch (y->kind) {
-    case SBIT_YAML_NULL: config_put("~", 1, NULL); break;
+    case SBIT_YAML_NULL:
+        config_put("~", 1, NULL);
+        break;
     case SBIT_YAML_SCALAR:
         config_put("'", y->quoted ? 1 : 0, NULL);
         config_put(y->text, strlen(y->text), NULL);
@@ -48,7 +50,9 @@ TEST(yaml_reads_what_people_write)
         {"", "~"},
         {"# nothing\n\n", "~"},
         {"---\na: 1\n", "{a=1}"},
-        {"\xef\xbb\xbf" "a: 1\r\nb: two words # comment\r\n", "{a=1,b=two words}"},
+        {"\xef\xbb\xbf"
+         "a: 1\r\nb: two words # comment\r\n",
+         "{a=1,b=two words}"},
         {"a:\n  b:\n    c: 1\n  d: 2\ne: 3\n", "{a={b={c=1},d=2},e=3}"},
         {"a:\n- 1\n- 2\nb:\n  - x\n  -\n  - y\n", "{a=[1,2],b=[x,~,y]}"},
         {"- a: 1\n  b: 2\n- c\n- - d\n  - e\n", "[{a=1,b=2},c,[d,e]]"},
@@ -59,7 +63,8 @@ TEST(yaml_reads_what_people_write)
         {"\"a b\": 1\n'c': 2\n", "{a b=1,c=2}"},
         {"SPECIFIC: [{ \"conv*\": [\"QUANTIZER.BIT\", 8] }]\n",
          "{SPECIFIC=[{conv*=['QUANTIZER.BIT',8]}]}"},
-        {"a: \"\\u00e9\\x41\"\n", "{a='\xc3\xa9" "A'}"},
+        {"a: \"\\u00e9\\x41\"\n", "{a='\xc3\xa9"
+                                  "A'}"},
         {"[{a: 1}, b]\n", "[{a=1},b]"},
         {"- [a: , b]\n", NULL},
         {"plain scalar\n", "plain scalar"},
@@ -198,7 +203,8 @@ TEST(qconfig_reads_sparsebit_files)
     static const char full[] =
         "BACKEND: virtual\nDEVICE: cuda\nSKIP_TRACE_MODULES: ['head*', \"neck\"]\n"
         "SCHEDULE:\n  FUSE_BN: True\n  BN_TUNING: no\n  DISABLE_UNNECESSARY_QUANT: on\n"
-        "W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    TYPE: UNIFORM\n    DISABLE: False\n"
+        "W:\n  QSCHEME: per-channel-symmetric\n  QUANTIZER:\n    TYPE: UNIFORM\n    DISABLE: "
+        "False\n"
         "    BIT: 4\n  OBSERVER:\n    TYPE: MinMax\n"
         "  SPECIFIC: [{\n    \"conv1\": [\"QUANTIZER.BIT\", 8],\n    \"fc\": [QUANTIZER.BIT, 8, "
         "QUANTIZER.DISABLE, True]\n  }]\n"
@@ -228,7 +234,7 @@ TEST(qconfig_reads_sparsebit_files)
 TEST(qconfig_errors_name_path_and_place)
 {
     static const struct {
-        const char *line;    /* appended to the minimal file, at the top or below A */
+        const char *line; /* appended to the minimal file, at the top or below A */
         const char *where;
         const char *part, *part2;
     } cases[] = {

@@ -38,8 +38,7 @@ TEST(qparams_of_known_ranges)
         sbit_error error;
         memset(&error, 0, sizeof error);
         CHECK_OK(sbit_qparams_from_range("x", cases[i].min, cases[i].max, cases[i].symmetric,
-                                         cases[i].qmin, cases[i].qmax, &scale, &zero_point,
-                                         &error),
+                                         cases[i].qmin, cases[i].qmax, &scale, &zero_point, &error),
                  error);
         CHECK_NEAR(scale, cases[i].scale, cases[i].scale * 1.2e-7);
         CHECK_EQ_I64(zero_point, cases[i].zero_point);
@@ -57,9 +56,9 @@ TEST(qparams_refuse_what_is_not_finite)
                                              &zero_point, &error),
                      SBIT_ERR_NUMERIC, error);
         CHECK_CONTAINS(error.message, "conv1.weight");
-        CHECK_STATUS(sbit_qparams_from_range("x", 0.0f, bad[i], false, 0, 255, &scale, &zero_point,
-                                             &error),
-                     SBIT_ERR_NUMERIC, error);
+        CHECK_STATUS(
+            sbit_qparams_from_range("x", 0.0f, bad[i], false, 0, 255, &scale, &zero_point, &error),
+            SBIT_ERR_NUMERIC, error);
         CHECK(scale == 7.0f && zero_point == 7); /* untouched */
     }
 }
@@ -363,8 +362,7 @@ TEST(concat_shares_only_alike_ranges)
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
         sbit_value_id c = quant_conv(&b, "cb", x, 3, 4, false);
         if (wide) {
-            c = build_binary(&b, "Mul", "scaled", c,
-                             build_constant(&b, "k", SBIT_F32, "", factor));
+            c = build_binary(&b, "Mul", "scaled", c, build_constant(&b, "k", SBIT_F32, "", factor));
         }
         in[0] = build_unary(&b, "Relu", "a", quant_conv(&b, "ca", x, 3, 4, false));
         in[1] = build_unary(&b, "Relu", "b", c);
@@ -389,8 +387,8 @@ TEST(bit_widths_clip_and_order)
     double last = 0.0;
     static const char *const widths[] = {"16", "8", "6", "4", "2"};
     for (size_t i = 0; i < 5; i++) {
-        const char *set[][2] = {{"A.QUANTIZER.BIT", widths[i]}, {"W.QUANTIZER.BIT", "16"},
-                                {NULL, NULL}};
+        const char *set[][2] = {
+            {"A.QUANTIZER.BIT", widths[i]}, {"W.QUANTIZER.BIT", "16"}, {NULL, NULL}};
         build b;
         build_begin(&b, 13);
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
@@ -413,14 +411,17 @@ TEST(bit_widths_clip_and_order)
     }
 }
 
-/* EXPORT.INT4: packed types, a quarter of the bytes of int8 pairs, the same numbers as with Clip. */
+/* EXPORT.INT4: packed types, a quarter of the bytes of int8 pairs, the same numbers as with Clip.
+ */
 TEST(int4_types_hold_the_same_numbers)
 {
     size_t n[2] = {0, 0};
     float *y[2] = {NULL, NULL};
     for (int int4 = 0; int4 < 2; int4++) {
-        const char *set[][2] = {{"A.QUANTIZER.BIT", "4"}, {"W.QUANTIZER.BIT", "4"},
-                                {"EXPORT.INT4", int4 ? "true" : "false"}, {NULL, NULL}};
+        const char *set[][2] = {{"A.QUANTIZER.BIT", "4"},
+                                {"W.QUANTIZER.BIT", "4"},
+                                {"EXPORT.INT4", int4 ? "true" : "false"},
+                                {NULL, NULL}};
         build b;
         build_begin(&b, 13);
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
@@ -560,8 +561,19 @@ static const sbit_key half_keys[] = {
     {"HALF.FACTOR", SBIT_KEY_FLOAT, "0.5", 0.0, 1.0, NULL, "part of the range to keep"},
 };
 static const sbit_observer_row half_row = {
-    "half", "half the range", SBIT_TARGET_FEATURE, half_keys, 1, half_state_bytes, half_init,
-    half_observe, NULL, half_range, NULL, NULL, NULL,
+    "half",
+    "half the range",
+    SBIT_TARGET_FEATURE,
+    half_keys,
+    1,
+    half_state_bytes,
+    half_init,
+    half_observe,
+    NULL,
+    half_range,
+    NULL,
+    NULL,
+    NULL,
 };
 
 TEST(observer_registered_from_outside)

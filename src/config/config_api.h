@@ -18,17 +18,21 @@ extern "C" {
 /* >>yaml: block and flow maps and lists, plain, '...' and "..." scalars, comments, multi-line
  * flow, document start '---'. Anchors, aliases, tags, tabs in indentation, block scalars (| >),
  * duplicate keys and a second document are errors with "line:column" in error->where. */
-typedef enum sbit_yaml_kind { SBIT_YAML_NULL, SBIT_YAML_SCALAR, SBIT_YAML_LIST, SBIT_YAML_MAP }
-    sbit_yaml_kind;
+typedef enum sbit_yaml_kind {
+    SBIT_YAML_NULL,
+    SBIT_YAML_SCALAR,
+    SBIT_YAML_LIST,
+    SBIT_YAML_MAP
+} sbit_yaml_kind;
 
 typedef struct sbit_yaml {
     sbit_yaml_kind kind;
-    int32_t line, column;   /* 1-based, of the first character */
-    const char *text;       /* SCALAR: decoded */
-    bool quoted;            /* SCALAR: never a number, bool or null */
-    const char *key;        /* of an entry of a map */
+    int32_t line, column; /* 1-based, of the first character */
+    const char *text;     /* SCALAR: decoded */
+    bool quoted;          /* SCALAR: never a number, bool or null */
+    const char *key;      /* of an entry of a map */
     int32_t key_line, key_column;
-    size_t count;           /* LIST, MAP */
+    size_t count; /* LIST, MAP */
     const struct sbit_yaml *items;
 } sbit_yaml;
 
@@ -51,7 +55,7 @@ typedef enum sbit_key_type {
 } sbit_key_type;
 
 typedef struct sbit_key {
-    const char *path;      /* "QUANTIZER.BIT": below the table's own place */
+    const char *path; /* "QUANTIZER.BIT": below the table's own place */
     sbit_key_type type;
     const char *otherwise; /* default as it would be written; NULL: must be set */
     double min, max;       /* of numbers; both 0: no limits */
@@ -66,11 +70,11 @@ typedef struct sbit_option {
     bool b;
     int64_t i;
     double f;
-    const char *s;            /* STRING, CHOICE */
-    const char *const *list;  /* STRINGS */
+    const char *s;           /* STRING, CHOICE */
+    const char *const *list; /* STRINGS */
     size_t list_count;
-    const sbit_yaml *yaml;    /* YAML, borrowed from the document; NULL if not set */
-    int32_t line, column;     /* where it was set; 0: default */
+    const sbit_yaml *yaml; /* YAML, borrowed from the document; NULL if not set */
+    int32_t line, column;  /* where it was set; 0: default */
 } sbit_option;
 
 /* Values of all keys of the tables it was made from. */

@@ -47,8 +47,7 @@ SBIT__FN sbit_status sbit__options_init(sbit__arena *arena, const sbit__key_tabl
  * position, and the nearest known key. A key given twice, a wrong type, a value out of range or
  * an unknown choice: likewise. */
 SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *options,
-                                        const sbit_yaml *map, const char *place,
-                                        sbit_error *error);
+                                        const sbit_yaml *map, const char *place, sbit_error *error);
 /* Sets one key from text or a YAML value (flat SPECIFIC lists, command line flags). */
 SBIT__FN sbit_status sbit__options_set(sbit__arena *arena, sbit_options *options, const char *path,
                                        const sbit_yaml *value, const char *place,

@@ -137,8 +137,8 @@ static sbit_status sbit__keys_strings(sbit__arena *arena, sbit_option *option,
     return SBIT_OK;
 }
 
-static sbit_status sbit__keys_value(sbit__arena *arena, sbit_option *option,
-                                    const sbit_yaml *value, const char *path, sbit_error *error)
+static sbit_status sbit__keys_value(sbit__arena *arena, sbit_option *option, const sbit_yaml *value,
+                                    const char *path, sbit_error *error)
 {
     if (option->key->type == SBIT_KEY_YAML) {
         option->yaml = value;
@@ -151,11 +151,15 @@ static sbit_status sbit__keys_value(sbit__arena *arena, sbit_option *option,
         return sbit__keys_fail(error, value, false, path, "a single value is expected");
     }
     switch (option->key->type) {
-    case SBIT_KEY_BOOL: return sbit__keys_bool(option, value, path, error);
+    case SBIT_KEY_BOOL:
+        return sbit__keys_bool(option, value, path, error);
     case SBIT_KEY_INT:
-    case SBIT_KEY_FLOAT: return sbit__keys_number(option, value, path, error);
-    case SBIT_KEY_CHOICE: return sbit__keys_choice(arena, option, value, path, error);
-    default: break;
+    case SBIT_KEY_FLOAT:
+        return sbit__keys_number(option, value, path, error);
+    case SBIT_KEY_CHOICE:
+        return sbit__keys_choice(arena, option, value, path, error);
+    default:
+        break;
     }
     option->s = sbit__arena_strdup(arena, value->text, strlen(value->text));
     return option->s != NULL ? SBIT_OK : sbit__fail_oom(error, strlen(value->text) + 1);
@@ -222,8 +226,7 @@ static sbit_status sbit__options_unknown(const sbit_options *options, const char
 }
 
 SBIT__FN sbit_status sbit__options_set(sbit__arena *arena, sbit_options *options, const char *path,
-                                       const sbit_yaml *value, const char *place,
-                                       sbit_error *error)
+                                       const sbit_yaml *value, const char *place, sbit_error *error)
 {
     char full[192];
     sbit_option *option = sbit__options_at(options, path);
@@ -264,8 +267,7 @@ static sbit_status sbit__options_read_map(sbit__arena *arena, sbit_options *opti
 }
 
 SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *options,
-                                        const sbit_yaml *map, const char *place,
-                                        sbit_error *error)
+                                        const sbit_yaml *map, const char *place, sbit_error *error)
 {
     if (map->kind == SBIT_YAML_NULL) {
         return SBIT_OK;
@@ -278,8 +280,7 @@ SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *option
 }
 
 /* The default of a key, parsed as if it had been written. */
-static sbit_status sbit__options_default(sbit__arena *arena, sbit_option *option,
-                                         sbit_error *error)
+static sbit_status sbit__options_default(sbit__arena *arena, sbit_option *option, sbit_error *error)
 {
     sbit_yaml value;
     memset(&value, 0, sizeof value);
@@ -345,8 +346,7 @@ SBIT__FN sbit_status sbit__options_complete(const sbit_options *options, const c
 SBIT__FN sbit_status sbit__options_copy(sbit__arena *arena, const sbit_options *from,
                                         sbit_options *to, sbit_error *error)
 {
-    sbit_option *items =
-        (sbit_option *)sbit__arena_array(arena, from->count + 1, sizeof *items);
+    sbit_option *items = (sbit_option *)sbit__arena_array(arena, from->count + 1, sizeof *items);
     if (items == NULL) {
         return sbit__fail_oom(error, from->count * sizeof *items);
     }

@@ -48,9 +48,8 @@ static bool sbit__layer_weight_name(const sbit_graph *graph, const sbit_node *no
                                     size_t size)
 {
     static const char suffix[] = ".weight";
-    const sbit_op_row *row = sbit_lookup_operator(sbit_graph_ctx(graph), node->domain,
-                                                  node->op_type,
-                                                  sbit_graph_opset(graph, node->domain));
+    const sbit_op_row *row = sbit_lookup_operator(
+        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
     const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
     if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return false;
@@ -81,8 +80,7 @@ SPARSEBIT_API void sbit_layer_name(const sbit_graph *graph, sbit_node_id id, cha
     }
 }
 
-SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id,
-                                      const char *pattern)
+SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, const char *pattern)
 {
     char name[SBIT__LAYER_NAME_BYTES];
     const sbit_node *node = sbit_graph_node(graph, id);
@@ -97,7 +95,9 @@ SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id,
 SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,
                                       size_t size)
 {
-    enum { SBIT__LAYER_SUGGESTIONS = 3 };
+    enum {
+        SBIT__LAYER_SUGGESTIONS = 3
+    };
     char best[SBIT__LAYER_SUGGESTIONS][SBIT__LAYER_NAME_BYTES];
     size_t distance[SBIT__LAYER_SUGGESTIONS];
     size_t count = 0;

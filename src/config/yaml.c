@@ -297,16 +297,24 @@ static bool sbit__yaml_flow_mark(char ch)
 static const char *sbit__yaml_reserved(const sbit__yaml_cursor *c)
 {
     switch (sbit__yaml_peek(c, 0)) {
-    case '&': return "anchors (&) are not supported";
-    case '*': return "aliases (*) are not supported; put a pattern with * in quotes";
-    case '!': return "tags (!) are not supported";
+    case '&':
+        return "anchors (&) are not supported";
+    case '*':
+        return "aliases (*) are not supported; put a pattern with * in quotes";
+    case '!':
+        return "tags (!) are not supported";
     case '|':
-    case '>': return "block scalars (| and >) are not supported; use quotes";
-    case '%': return "directives (%) are not supported";
+    case '>':
+        return "block scalars (| and >) are not supported; use quotes";
+    case '%':
+        return "directives (%) are not supported";
     case '@':
-    case '`': return "this character is reserved; use quotes";
-    case '\t': return "a tab stands where a value should begin";
-    default: break;
+    case '`':
+        return "this character is reserved; use quotes";
+    case '\t':
+        return "a tab stands where a value should begin";
+    default:
+        break;
     }
     if (sbit__yaml_peek(c, 0) == '?' && sbit__yaml_blank_at(c, 1)) {
         return "complex keys (?) are not supported";
@@ -421,8 +429,7 @@ static sbit_status sbit__yaml_flow_items(sbit__yaml_cursor *c, bool is_map, sbit
         sbit_yaml node;
         memset(&node, 0, sizeof node);
         SBIT__TRY(sbit__yaml_flow_entry(c, is_map, &node));
-        SBIT__TRY(is_map ? sbit__yaml_push_entry(c, list, &node)
-                         : sbit__yaml_push(c, list, &node));
+        SBIT__TRY(is_map ? sbit__yaml_push_entry(c, list, &node) : sbit__yaml_push(c, list, &node));
         SBIT__TRY(sbit__yaml_next_token(c));
         if (sbit__yaml_peek(c, 0) == ',') {
             c->at++;
@@ -545,8 +552,7 @@ static sbit_status sbit__yaml_block_list(sbit__yaml_cursor *c, int32_t column,
     return SBIT_OK;
 }
 
-static sbit_status sbit__yaml_block_map(sbit__yaml_cursor *c, int32_t column,
-                                        sbit__yaml_list *list)
+static sbit_status sbit__yaml_block_map(sbit__yaml_cursor *c, int32_t column, sbit__yaml_list *list)
 {
     while (!sbit__yaml_at_end(c) && sbit__yaml_column(c) == column && !sbit__yaml_at_dash(c) &&
            !sbit__yaml_at_marker(c, "---") && !sbit__yaml_at_marker(c, "...")) {

@@ -30,11 +30,11 @@ typedef struct sbit_loss_row {
 /* One update of one parameter tensor of `count` elements. */
 typedef struct sbit_optimizer_site {
     sbit_ctx *ctx;
-    const char *name;       /* of the parameter, for messages */
+    const char *name; /* of the parameter, for messages */
     const sbit_options *options;
-    int64_t count, step;    /* step counts from 1 */
+    int64_t count, step; /* step counts from 1 */
     float learning_rate, weight_decay;
-    const uint8_t *mask;    /* NULL, or 0 where the parameter is pruned and stays 0 */
+    const uint8_t *mask; /* NULL, or 0 where the parameter is pruned and stays 0 */
 } sbit_optimizer_site;
 
 typedef struct sbit_optimizer_row {

@@ -1043,7 +1043,17 @@ typedef struct sbit__plane4 {
     bool edge;         /* some of its taps lie left or right of the image */
 } sbit__plane4;
 
-/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
+/* Columns at, at + stride ... of a line, zeros outside of the image. */
+static void sbit__plane4_lanes(const sbit__depthwise *d, const float *line, int64_t at,
+                               int64_t stride, float lanes[4])
+{
+    for (int64_t i = 0; i < 4; i++) {
+        const int64_t column = at + i * stride;
+        lanes[i] = column >= 0 && column < d->in_w ? line[column] : 0.0f;
+    }
+}
+
+/* Tap j. The stride is 1 or 2. */
 SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
@@ -1052,10 +1062,7 @@ SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int
         return sbit__v4_tap(line + at, stride);
     }
     float lanes[4];
-    for (int64_t i = 0; i < 4; i++) {
-        const int64_t column = at + i * stride;
-        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
-    }
+    sbit__plane4_lanes(p->d, line, at, stride, lanes);
     return sbit__v4_load(lanes);
 }
 
@@ -1205,6 +1212,10 @@ SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(const sbit__depthwise *d, int64_
                                                 int64_t row1, const float *x, const float *weights,
                                                 float bias, float *y, const sbit__epilogue *ep)
 {
+    if (d->stride_w > 2) {
+        sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
+        return;
+    }
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const sbit__v4 inf = sbit__v4_infinity();
     sbit__plane4 p;
@@ -1221,10 +1232,8 @@ SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(const sbit__depthwise *d, int64_
         sbit__plane4_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane4_all(&p, row0, row1, 1);
-    } else if (d->stride_w == 2) {
-        sbit__plane4_all(&p, row0, row1, 2);
     } else {
-        sbit__plane4_all(&p, row0, row1, d->stride_w);
+        sbit__plane4_all(&p, row0, row1, 2);
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         SBIT__128(f32_activate)((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);

@@ -996,7 +996,7 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_row__avx2(int64_t out_w, int64_t
 
 /* >>depthwise plane: blocks of 8 columns */
 enum {
-    SBIT__PLANE8_MASKS = 16 /* columns of a kernel */
+    SBIT__PLANE8_MASKS = 32 /* columns of a kernel */
 };
 
 typedef struct sbit__plane8 {
@@ -1016,8 +1016,8 @@ SBIT__AVX2 __m256i sbit__span8(int64_t begin, int64_t end)
     return _mm256_andnot_si256(below, sbit__mask8(end));
 }
 
-/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. stride 2: in the order
- * of sbit__tap8. */
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. The stride is 1, or 2:
+ * in the order of sbit__tap8. */
 SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
@@ -1025,21 +1025,12 @@ SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int
     if (!edge) {
         return sbit__tap8(from, stride);
     }
-    if (stride <= 2 && j < SBIT__PLANE8_MASKS) {
-        const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
-        if (stride == 1) {
-            return a;
-        }
-        return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
-                                 _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
+    if (stride == 1) {
+        return a;
     }
-    float lanes[8];
-    for (int64_t i = 0; i < 8; i++) {
-        const int64_t column =
-            at + (stride == 2 ? (i & 1) + (i >> 1 & 1) * 4 + (i >> 2) * 2 : i) * stride;
-        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
-    }
-    return _mm256_loadu_ps(lanes);
+    return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
+                             _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /* Row iy of the image, or zeros. */
@@ -1066,7 +1057,7 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 8);
     p->edge = at < 0 || at + reach >= d->in_w;
-    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE8_MASKS && p->edge; j++) {
+    for (int64_t j = 0; j < d->kw && p->edge; j++) {
         const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
         p->mask[j] = sbit__span8(begin, end);
         p->mask_high[j] = sbit__span8(begin - 7, end - 7);
@@ -1194,6 +1185,10 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(const sbit__depthwis
                                                             const float *weights, float bias,
                                                             float *y, const sbit__epilogue *ep)
 {
+    if (d->stride_w > 2 || d->kw > SBIT__PLANE8_MASKS) {
+        sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
+        return;
+    }
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
     sbit__plane8 p;
@@ -1210,10 +1205,8 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(const sbit__depthwis
         sbit__plane8_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane8_all(&p, row0, row1, 1);
-    } else if (d->stride_w == 2) {
-        sbit__plane8_all(&p, row0, row1, 2);
     } else {
-        sbit__plane8_all(&p, row0, row1, d->stride_w);
+        sbit__plane8_all(&p, row0, row1, 2);
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         sbit__f32_activate__avx2((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);

@@ -900,7 +900,7 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(int64_t out_w, int
 
 /* >>depthwise plane: blocks of 16 columns */
 enum {
-    SBIT__PLANE16_MASKS = 16 /* columns of a kernel */
+    SBIT__PLANE16_MASKS = 32 /* columns of a kernel */
 };
 
 typedef struct sbit__plane16 {
@@ -919,7 +919,8 @@ SBIT__AVX512 __mmask16 sbit__span16(int64_t begin, int64_t end)
     return (__mmask16)(sbit__mask16(end) & ~sbit__mask16(begin));
 }
 
-/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. The stride is 1 or 2.
+ */
 SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line, int64_t at,
                                       int64_t j, int64_t stride, bool edge)
 {
@@ -927,19 +928,11 @@ SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line,
     if (!edge) {
         return sbit__tap16(from, stride, 16);
     }
-    if (stride <= 2 && j < SBIT__PLANE16_MASKS) {
-        const __m512 a = _mm512_maskz_loadu_ps(p->mask[j], from);
-        if (stride == 1) {
-            return a;
-        }
-        return sbit__every_second16(a, _mm512_maskz_loadu_ps(p->mask_high[j], from + 15));
+    const __m512 a = _mm512_maskz_loadu_ps(p->mask[j], from);
+    if (stride == 1) {
+        return a;
     }
-    float lanes[16];
-    for (int64_t i = 0; i < 16; i++) {
-        const int64_t column = at + i * stride;
-        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
-    }
-    return _mm512_loadu_ps(lanes);
+    return sbit__every_second16(a, _mm512_maskz_loadu_ps(p->mask_high[j], from + 15));
 }
 
 /* Row iy of the image, or zeros. */
@@ -966,7 +959,7 @@ SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 16);
     p->edge = at < 0 || at + reach >= d->in_w;
-    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE16_MASKS && p->edge; j++) {
+    for (int64_t j = 0; j < d->kw && p->edge; j++) {
         const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
         p->mask[j] = sbit__span16(begin, end);
         p->mask_high[j] = sbit__span16(begin - 15, end - 15);
@@ -1095,6 +1088,10 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(const sbit__dept
                                                                 const float *weights, float bias,
                                                                 float *y, const sbit__epilogue *ep)
 {
+    if (d->stride_w > 2 || d->kw > SBIT__PLANE16_MASKS) {
+        sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
+        return;
+    }
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const __m512 inf = sbit__infinity16();
     sbit__plane16 p;
@@ -1111,10 +1108,8 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(const sbit__dept
         sbit__plane16_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane16_all(&p, row0, row1, 1);
-    } else if (d->stride_w == 2) {
-        sbit__plane16_all(&p, row0, row1, 2);
     } else {
-        sbit__plane16_all(&p, row0, row1, d->stride_w);
+        sbit__plane16_all(&p, row0, row1, 2);
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         sbit__f32_activate__avx512((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);

@@ -40,8 +40,7 @@ SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbi
     }
 }
 
-static sbit_status sbit__minmax_init(void *state, const sbit_observer_site *site,
-                                     sbit_error *error)
+static sbit_status sbit__minmax_init(void *state, const sbit_observer_site *site, sbit_error *error)
 {
     (void)state; /* zeroed memory is right */
     (void)site;
@@ -79,8 +78,8 @@ static sbit_status sbit__minmax_merge(void *state, const void *other,
     return SBIT_OK;
 }
 
-static sbit_status sbit__minmax_range(const void *state, const sbit_observer_site *site,
-                                      float *min, float *max, sbit_error *error)
+static sbit_status sbit__minmax_range(const void *state, const sbit_observer_site *site, float *min,
+                                      float *max, sbit_error *error)
 {
     const float *values = (const float *)(const void *)((const char *)state + sizeof(float));
     (void)error;
@@ -99,8 +98,8 @@ static size_t sbit__minmax_save(const void *state, const sbit_observer_site *sit
     return size;
 }
 
-static sbit_status sbit__minmax_load(void *state, const sbit_observer_site *site,
-                                     const void *bytes, size_t size, sbit_error *error)
+static sbit_status sbit__minmax_load(void *state, const sbit_observer_site *site, const void *bytes,
+                                     size_t size, sbit_error *error)
 {
     if (size != sbit__minmax_state_bytes(site)) {
         return sbit__fail(error, SBIT_ERR_PARSE, "minmax", "saved statistics have another size");

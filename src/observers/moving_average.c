@@ -37,7 +37,8 @@ static sbit_status sbit__moving_average_observe(void *state, const sbit_observer
                                                 const sbit_observation *x, sbit_error *error)
 {
     sbit__moving_average *s = (sbit__moving_average *)state;
-    const float keep = (float)sbit_options_float(site->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
+    const float keep =
+        (float)sbit_options_float(site->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
     (void)error;
     for (int64_t i = 0; i < x->samples; i++) {
         sbit_observation sample = *x;

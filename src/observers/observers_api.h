@@ -14,15 +14,18 @@
 extern "C" {
 #endif
 
-enum { SBIT_TARGET_WEIGHT = 1, SBIT_TARGET_FEATURE = 2 };
+enum {
+    SBIT_TARGET_WEIGHT = 1,
+    SBIT_TARGET_FEATURE = 2
+};
 
 /* What is observed: fixed when the observer is made. */
 typedef struct sbit_observer_site {
     sbit_ctx *ctx;
-    uint32_t target;      /* one of SBIT_TARGET_* */
+    uint32_t target; /* one of SBIT_TARGET_* */
     bool symmetric;
     int32_t bits, qmin, qmax;
-    int64_t channels;     /* 1: per tensor */
+    int64_t channels;            /* 1: per tensor */
     const sbit_options *options; /* with the row's keys, below "OBSERVER." */
 } sbit_observer_site;
 
@@ -42,8 +45,8 @@ typedef struct sbit_observer_row {
     size_t (*state_bytes)(const sbit_observer_site *site); /* zeroed memory is handed to init */
     sbit_status (*init)(void *state, const sbit_observer_site *site, sbit_error *error);
     /* All elements are finite: the caller checks and names the tensor. */
-    sbit_status (*observe)(void *state, const sbit_observer_site *site,
-                           const sbit_observation *x, sbit_error *error);
+    sbit_status (*observe)(void *state, const sbit_observer_site *site, const sbit_observation *x,
+                           sbit_error *error);
     /* optional: adds what `other` saw after what `state` saw */
     sbit_status (*merge)(void *state, const void *other, const sbit_observer_site *site,
                          sbit_error *error);
@@ -53,10 +56,9 @@ typedef struct sbit_observer_row {
     /* optional: frees what observe allocated from ctx beyond the state itself */
     void (*deinit)(void *state, const sbit_observer_site *site);
     /* optional: statistics to and from bytes, for calibration files; save with NULL measures */
-    size_t (*save)(const void *state, const sbit_observer_site *site, void *bytes,
-                   size_t capacity);
-    sbit_status (*load)(void *state, const sbit_observer_site *site, const void *bytes,
-                        size_t size, sbit_error *error);
+    size_t (*save)(const void *state, const sbit_observer_site *site, void *bytes, size_t capacity);
+    sbit_status (*load)(void *state, const sbit_observer_site *site, const void *bytes, size_t size,
+                        sbit_error *error);
 } sbit_observer_row;
 
 SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,

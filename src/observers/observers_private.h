@@ -18,8 +18,7 @@ extern "C" {
     X(minmax)                                                                                      \
     X(moving_average)
 
-#define SBIT__OBSERVER_DECLARE(name)                                                               \
-    SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
+#define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
 #undef SBIT__OBSERVER_DECLARE
 

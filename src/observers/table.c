@@ -28,8 +28,8 @@ SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx,
 SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error)
 {
-    const bool complete = row->state_bytes != NULL && row->init != NULL && row->observe != NULL &&
-                          row->range != NULL;
+    const bool complete =
+        row->state_bytes != NULL && row->init != NULL && row->observe != NULL && row->range != NULL;
     return sbit__strategy_register(ctx, SBIT__REG_OBSERVER, "observer", row,
                                    sbit_lookup_observer(ctx, row->name) != NULL, complete, error);
 }

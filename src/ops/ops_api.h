@@ -41,7 +41,9 @@ enum {
     SBIT_QUANT_CLASSIC = 64,      /* Sparsebit quantizes the input (its operator list) */
     SBIT_QUANT_CLASSIC_ADD = 128, /* Sparsebit quantizes both inputs under QADD */
     SBIT_QUANT_RECURRENT = 256,   /* weights per gate row through DequantizeLinear */
-    SBIT_QUANT_KEEP_FLOAT = 512   /* never between quantizers: LayerNormalization ... */
+    SBIT_QUANT_KEEP_FLOAT = 512,  /* never between quantizers: LayerNormalization ... */
+    SBIT_QUANT_PASS_NEAREST = 1024 /* only passes values through if attribute mode is nearest (the
+                                      default), else as the other flags say: Resize */
 };
 
 typedef struct sbit_op_quant {

@@ -888,7 +888,7 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
 static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC,
+                                                     SBIT_QUANT_PASS_NEAREST | SBIT_QUANT_CLASSIC,
                                                  1,
                                                  -1,
                                                  -1,

@@ -46,8 +46,12 @@ static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t c
             *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
             break;
         }
-        case SBIT_I32: memcpy((char *)out + 4 * i, &values[i], 4); break;
-        default: ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i]; break;
+        case SBIT_I32:
+            memcpy((char *)out + 4 * i, &values[i], 4);
+            break;
+        default:
+            ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i];
+            break;
         }
     }
 }
@@ -97,8 +101,8 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
                                        sbit_error *error)
 {
     const int32_t rank = site->axis >= 0 ? 1 : 0;
-    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels,
-                                 site->scale, scale, error));
+    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels, site->scale,
+                                 scale, error));
     return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
                                 &site->channels, site->zero_point, zero_point, error);
 }
@@ -107,8 +111,8 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
 static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const char *base,
                                     const char *suffix, const sbit_value_id *inputs,
                                     size_t input_count, int32_t axis, sbit_node_id before,
-                                    const sbit_type *type, sbit_node_id *node,
-                                    sbit_value_id *out, sbit_error *error)
+                                    const sbit_type *type, sbit_node_id *node, sbit_value_id *out,
+                                    sbit_error *error)
 {
     sbit__text name;
     sbit_attr attr;
@@ -265,8 +269,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
                                              const sbit_tensor *weight, int32_t *q,
                                              float *effective, sbit_error *error)
 {
-    sbit_observation x =
-        sbit__observation_of((const float *)weight->data, weight, site->axis);
+    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
     const sbit_quantizer_row *row = site->settings.quantizer;
     if (row->finish != NULL) {
         const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
@@ -278,8 +281,8 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     return SBIT_OK;
 }
 
-static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
-                                               sbit_value_id *out, sbit_error *error)
+static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
+                                               sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
     const sbit_value_info *value = sbit__site_value(b->quant, site);
@@ -296,9 +299,9 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
         status = sbit__build_weight_values(b, site, &weight, q, effective, error);
     }
     if (status == SBIT_OK) {
-        status = sbit__build_integers(b, value->name, "_quantized",
-                                      sbit__build_dtype(b->quant, site), weight.rank,
-                                      weight.dims, q, out, error);
+        status =
+            sbit__build_integers(b, value->name, "_quantized", sbit__build_dtype(b->quant, site),
+                                 weight.rank, weight.dims, q, out, error);
     }
     sbit__free(a, q, count * sizeof *q);
     sbit__free(a, effective, count * sizeof *effective);
@@ -336,12 +339,12 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     const sbit_node *before = sbit_graph_node(b->graph, layer);
     const sbit_op_row *row = sbit_lookup_operator(b->quant->ctx, before->domain, before->op_type,
                                                   sbit_graph_opset(b->graph, before->domain));
-    sbit_status status = sbit__build_integers(b, bias->name, "_quantized", SBIT_I32,
-                                              bias->constant.rank, bias->constant.dims, q,
-                                              &inputs[0], error);
+    sbit_status status =
+        sbit__build_integers(b, bias->name, "_quantized", SBIT_I32, bias->constant.rank,
+                             bias->constant.dims, q, &inputs[0], error);
     if (status == SBIT_OK) {
-        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank,
-                                    rank == 1 ? count : 1, scale, &inputs[1], error);
+        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank, rank == 1 ? count : 1,
+                                    scale, &inputs[1], error);
     }
     sbit__free(a, scale, bytes);
     SBIT__TRY(status);

@@ -114,8 +114,8 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                           "data and its preprocessing",
                           name);
     }
-    if (site->axis >= 0 && (site->axis >= tensor->rank ||
-                            tensor->dims[site->axis] != site->channels)) {
+    if (site->axis >= 0 &&
+        (site->axis >= tensor->rank || tensor->dims[site->axis] != site->channels)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, name,
                           "tensor '%s': the channel axis has not %lld entries as planned", name,
                           (long long)site->channels);
@@ -236,8 +236,8 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE &&
-            site->enabled && site->axis == -1) {
+        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE && site->enabled &&
+            site->axis == -1) {
             return site;
         }
     }
@@ -288,9 +288,8 @@ static void sbit__calc_share(sbit_quant *quant)
     for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
-        const sbit_op_row *row =
-            sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                 sbit_graph_opset(quant->graph, node->domain));
+        const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                                      sbit_graph_opset(quant->graph, node->domain));
         if (row != NULL && row->quant != NULL && node->output_count > 0 &&
             (row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
             sbit__calc_share_node(quant, node);
@@ -314,9 +313,8 @@ static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
         scale = sbit_bf16_to_f32(sbit_f32_to_bf16(scale));
     }
     site->scale[c] = scale;
-    site->zero_point[c] =
-        sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
-                                 site->settings.qmin, site->settings.qmax);
+    site->zero_point[c] = sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
+                                                   site->settings.qmin, site->settings.qmax);
 }
 
 static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
@@ -358,10 +356,9 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_n
         return NULL;
     }
     const sbit_value_info *bias = sbit_graph_value(quant->graph, node->inputs[input]);
-    const bool row_vector = bias->is_constant && bias->constant.dtype == SBIT_F32 &&
-                            bias->constant.rank >= 1 &&
-                            bias->constant.dims[bias->constant.rank - 1] ==
-                                sbit_tensor_count(&bias->constant);
+    const bool row_vector =
+        bias->is_constant && bias->constant.dtype == SBIT_F32 && bias->constant.rank >= 1 &&
+        bias->constant.dims[bias->constant.rank - 1] == sbit_tensor_count(&bias->constant);
     return row_vector ? bias : NULL;
 }
 
@@ -389,8 +386,8 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        SBIT__TRY(sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count,
-                                 error));
+        SBIT__TRY(
+            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
         if (site->enabled) {
             SBIT__TRY(sbit__calc_range(quant, site, error));
         }

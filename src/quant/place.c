@@ -79,6 +79,17 @@ static bool sbit__place_skipped(const sbit_quant *quant, sbit_node_id node)
     return false;
 }
 
+/* The row's flags for this node: Resize copies values only in one of its modes. */
+static uint32_t sbit__place_flags(const sbit_node *node, const sbit_op_quant *q)
+{
+    const uint32_t flags = q->flags & ~(uint32_t)SBIT_QUANT_PASS_NEAREST;
+    if ((q->flags & SBIT_QUANT_PASS_NEAREST) == 0 ||
+        !sbit__streq(sbit_node_string(node, "mode", "nearest"), "nearest")) {
+        return flags;
+    }
+    return SBIT_QUANT_PASS_SCALE;
+}
+
 /* >>place sites */
 static bool sbit__place_same_settings(const sbit__settings *a, const sbit__settings *b)
 {
@@ -88,9 +99,8 @@ static bool sbit__place_same_settings(const sbit__settings *a, const sbit__setti
     for (size_t i = 0; i < a->options.count; i++) {
         const sbit_option *x = &a->options.items[i];
         const sbit_option *y = &b->options.items[i];
-        if (x->key->type != SBIT_KEY_YAML &&
-            (x->b != y->b || x->i != y->i || x->f < y->f || x->f > y->f ||
-             !sbit__streq(x->s, y->s))) {
+        if (x->key->type != SBIT_KEY_YAML && (x->b != y->b || x->i != y->i || x->f < y->f ||
+                                              x->f > y->f || !sbit__streq(x->s, y->s))) {
             return false;
         }
     }
@@ -224,8 +234,8 @@ static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const 
     }
     found.body = found.captured ? 0 : body;
     if (sbit__place_float(value) && value->is_constant && !value->is_output &&
-        (!found.captured || (sbit_graph_parent(graph) == NULL &&
-                             sbit__place_only_weights(quant, value)))) {
+        (!found.captured ||
+         (sbit_graph_parent(graph) == NULL && sbit__place_only_weights(quant, value)))) {
         found.value = value;
     }
     return found;
@@ -245,7 +255,8 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
     }
     SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, graph, node->id,
                                     &quant->arena, &settings, error));
-    const bool swap = row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
+    const bool swap =
+        row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
     const int32_t rank = w.value->constant.rank;
     int32_t axis = swap ? row->in_axis : row->out_axis;
     axis = axis < 0 ? axis + rank : axis;
@@ -331,7 +342,7 @@ static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *
     if (row == NULL || row->quant == NULL || sbit__place_skipped(quant, node->id)) {
         return SBIT_OK;
     }
-    const uint32_t flags = row->quant->flags;
+    const uint32_t flags = sbit__place_flags(node, row->quant);
     const bool add = sbit_options_bool(&quant->config->feature.options, "QADD.ENABLE_QUANT") &&
                      (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
     if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
@@ -386,9 +397,9 @@ static const sbit_op_quant *sbit__place_active(const sbit_quant *quant, const sb
     return q;
 }
 
-static bool sbit__place_reads(const sbit_op_quant *q, size_t input)
+static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, size_t input)
 {
-    return (q->flags & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+    return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
 
@@ -397,13 +408,13 @@ static void sbit__place_mark_wanted(const sbit__placement *p)
     for (size_t n = p->count; n-- > 0;) {
         const sbit_node *node = sbit_graph_node(p->quant->graph, p->order[n]);
         const sbit_op_quant *q = sbit__place_active(p->quant, node);
-        const bool pass = q != NULL && (q->flags & SBIT_QUANT_PASS_SCALE) != 0;
+        const bool pass = q != NULL && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0;
         bool out_wanted = false;
         for (size_t i = 0; pass && i < node->output_count; i++) {
             out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
         }
         for (size_t i = 0; q != NULL && i < node->input_count; i++) {
-            if (sbit__place_reads(q, i) || (pass && i == 0 && out_wanted)) {
+            if (sbit__place_reads(node, q, i) || (pass && i == 0 && out_wanted)) {
                 p->wanted[node->inputs[i].idx] = true;
             }
         }
@@ -419,7 +430,8 @@ static bool sbit__place_clamped(const sbit_quant *quant, const sbit_value_info *
         use.node.idx == 0 || use.body != NULL || use.index != 0) {
         return false;
     }
-    return sbit__place_in_list(sbit__place_clamps, sbit_graph_node(quant->graph, use.node)->op_type);
+    return sbit__place_in_list(sbit__place_clamps,
+                               sbit_graph_node(quant->graph, use.node)->op_type);
 }
 
 /* The layer whose settings a tensor gets: the operator that makes it if that is quantized, else
@@ -432,7 +444,8 @@ static sbit_node_id sbit__place_layer_of(const sbit_quant *quant, const sbit_val
     }
     const sbit_node *producer = sbit_graph_node(quant->graph, value->producer);
     const sbit_op_quant *q = sbit__place_active(quant, producer);
-    return q != NULL && (q->flags & SBIT_QUANT_OUTPUT) != 0 ? producer->id : reader;
+    return q != NULL && (sbit__place_flags(producer, q) & SBIT_QUANT_OUTPUT) != 0 ? producer->id
+                                                                                  : reader;
 }
 
 /* TensorRT: of an elementwise sum only the branch that does not come straight from a layer. */
@@ -462,7 +475,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(q, i) || !sbit__place_is_feature(quant, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_feature(quant, node, i)) {
             continue;
         }
         if (quant->profile->residual_inputs && elementwise &&
@@ -470,9 +483,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
             continue;
         }
         const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_feature(quant, value->id,
-                                      sbit__place_layer_of(quant, value, node->id), true, &index,
-                                      error));
+        SBIT__TRY(sbit__place_feature(
+            quant, value->id, sbit__place_layer_of(quant, value, node->id), true, &index, error));
         SBIT__TRY(sbit__place_use(quant, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -497,7 +509,7 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
         return joins && (p->wanted[value->id.idx] || b->weight >= 0);
     }
-    if (q == NULL || (q->flags & SBIT_QUANT_OUTPUT) == 0 ||
+    if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
         sbit__place_clamped(p->quant, value)) {
         return false;
     }
@@ -527,7 +539,8 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 static sbit__site *sbit__place_site_of(sbit_quant *quant, sbit_value_id value)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].value.idx == value.idx && quant->sites[i].target == SBIT_TARGET_FEATURE) {
+        if (quant->sites[i].value.idx == value.idx &&
+            quant->sites[i].target == SBIT_TARGET_FEATURE) {
             return &quant->sites[i];
         }
     }
@@ -556,8 +569,9 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
                                     const sbit_op_quant *q, sbit_error *error)
 {
     sbit_quant *quant = p->quant;
-    if (q == NULL || (q->flags & SBIT_QUANT_PASS_SCALE) == 0 || !quant->profile->outputs ||
-        node->input_count == 0 || sbit__place_site_of(quant, node->inputs[0]) == NULL) {
+    if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) == 0 ||
+        !quant->profile->outputs || node->input_count == 0 ||
+        sbit__place_site_of(quant, node->inputs[0]) == NULL) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < node->output_count; i++) {
@@ -569,8 +583,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
         const sbit_node_id layer = sbit__place_site_of(quant, node->inputs[0])->layer;
         SBIT__TRY(sbit__place_feature(quant, value->id, layer, true, &index, error));
         quant->sites[index].all_uses = true;
-        sbit__place_join(quant, sbit__place_site_of(quant, node->inputs[0]),
-                         &quant->sites[index]);
+        sbit__place_join(quant, sbit__place_site_of(quant, node->inputs[0]), &quant->sites[index]);
     }
     return SBIT_OK;
 }
@@ -610,8 +623,8 @@ static sbit_status sbit__place_with(sbit__placement *p, sbit_error *error)
         return status;
     }
     for (size_t n = 0; n < p->count; n++) {
-        SBIT__TRY(sbit__place_classic_node(p->quant,
-                                           sbit_graph_node(p->quant->graph, p->order[n]), error));
+        SBIT__TRY(sbit__place_classic_node(p->quant, sbit_graph_node(p->quant->graph, p->order[n]),
+                                           error));
     }
     return SBIT_OK;
 }

@@ -118,9 +118,9 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             const bool observer = keys[i].path[0] == 'O';
-            keys[i].choices = sbit__qconfig_choices(
-                config->ctx, &config->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
-                target);
+            keys[i].choices =
+                sbit__qconfig_choices(config->ctx, &config->arena,
+                                      observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
             if (keys[i].choices == NULL) {
                 return sbit__fail_oom(error, 0);
             }
@@ -132,8 +132,7 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
                                 SBIT__COUNT_OF(sbit__qconfig_feature_keys));
     }
     const void *row;
-    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_OBSERVER, i)) != NULL;
-         i++) {
+    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
         const sbit_observer_row *observer = (const sbit_observer_row *)row;
         sbit__qconfig_add_table(&t, "OBSERVER.", observer->keys,
                                 (observer->targets & target) != 0 ? observer->key_count : 0);
@@ -233,8 +232,8 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
     size_t total = 0;
     for (size_t m = 0; m < map_count; m++) {
         if (maps[m].kind != SBIT_YAML_MAP) {
-            return sbit__qconfig_specific_fail(&maps[m], place, "[{\"glob\": [KEY, value]}] is expected",
-                                               error);
+            return sbit__qconfig_specific_fail(&maps[m], place,
+                                               "[{\"glob\": [KEY, value]}] is expected", error);
         }
         total += maps[m].count;
     }
@@ -250,8 +249,8 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
             specific->pattern = entry->key;
             specific->list = entry;
             if (entry->kind != SBIT_YAML_LIST || entry->count % 2 != 0) {
-                return sbit__qconfig_specific_fail(entry, place, "a list [KEY, value, ...] is expected",
-                                                   error);
+                return sbit__qconfig_specific_fail(entry, place,
+                                                   "a list [KEY, value, ...] is expected", error);
             }
         }
     }
@@ -260,8 +259,7 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
 
 /* Applies a flat list [KEY, value, ...] to options. */
 static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific *specific,
-                                       const char *place, sbit_options *options,
-                                       sbit_error *error)
+                                       const char *place, sbit_options *options, sbit_error *error)
 {
     for (size_t i = 0; i + 1 < specific->list->count; i += 2) {
         const sbit_yaml *key = &specific->list->items[i];
@@ -273,8 +271,8 @@ static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific 
         }
         /* an unknown key is reported where it stands, a wrong value where that stands */
         const bool known = sbit_options_find(options, key->text) != NULL;
-        SBIT__TRY(sbit__options_set(arena, options, key->text, known ? key + 1 : key, place,
-                                    error));
+        SBIT__TRY(
+            sbit__options_set(arena, options, key->text, known ? key + 1 : key, place, error));
     }
     return SBIT_OK;
 }
@@ -376,10 +374,14 @@ SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbi
 static const char *sbit__qscheme_name(sbit_qscheme scheme)
 {
     switch (scheme) {
-    case SBIT_QSCHEME_PER_TENSOR_SYMMETRIC: return "per-tensor-symmetric";
-    case SBIT_QSCHEME_PER_TENSOR_AFFINE: return "per-tensor-affine";
-    case SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC: return "per-channel-symmetric";
-    default: return "per-channel-affine";
+    case SBIT_QSCHEME_PER_TENSOR_SYMMETRIC:
+        return "per-tensor-symmetric";
+    case SBIT_QSCHEME_PER_TENSOR_AFFINE:
+        return "per-tensor-affine";
+    case SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC:
+        return "per-channel-symmetric";
+    default:
+        return "per-channel-affine";
     }
 }
 
@@ -416,8 +418,8 @@ static sbit_status sbit__qconfig_set_value(sbit_qconfig *config, const char *pat
 {
     const sbit_yaml *parsed = NULL;
     SBIT__TRY(sbit__qconfig_parse(config, value, strlen(value), &parsed, error));
-    const bool side = (path[0] == 'W' || path[0] == 'A' || path[0] == 'w' || path[0] == 'a') &&
-                      path[1] == '.';
+    const bool side =
+        (path[0] == 'W' || path[0] == 'A' || path[0] == 'w' || path[0] == 'a') && path[1] == '.';
     if (!side) {
         return sbit__options_set(&config->arena, &config->top, path, parsed, "", error);
     }
@@ -514,8 +516,8 @@ static void sbit__settings_range(sbit__settings *s, bool signed_affine, bool nar
     }
 }
 
-static const sbit__specific *sbit__qconfig_match(sbit__qconfig_side *side,
-                                                 const sbit_graph *graph, sbit_node_id node)
+static const sbit__specific *sbit__qconfig_match(sbit__qconfig_side *side, const sbit_graph *graph,
+                                                 sbit_node_id node)
 {
     for (size_t i = 0; i < side->specific_count; i++) {
         if (sbit_layer_matches(graph, node, side->specific[i].pattern)) {
@@ -548,10 +550,10 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.bits = s.bits == 0 ? 8 : s.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.feature_axis = sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
-    s.observer = sbit_lookup_observer(config->ctx,
-                                      sbit_options_string(&s.options, "OBSERVER.TYPE"));
-    s.quantizer = sbit_lookup_quantizer(config->ctx,
-                                        sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+    s.observer =
+        sbit_lookup_observer(config->ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+    s.quantizer =
+        sbit_lookup_quantizer(config->ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     sbit__settings_range(&s, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
     *out = s;
@@ -610,7 +612,9 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
 {
     char number[40];
     switch (option->key->type) {
-    case SBIT_KEY_BOOL: sbit__qconfig_put(p, option->b ? "true" : "false"); break;
+    case SBIT_KEY_BOOL:
+        sbit__qconfig_put(p, option->b ? "true" : "false");
+        break;
     case SBIT_KEY_INT:
         snprintf(number, sizeof number, "%lld", (long long)option->i);
         sbit__qconfig_put(p, number);
@@ -627,7 +631,9 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
         }
         sbit__qconfig_put(p, "]");
         break;
-    case SBIT_KEY_STRING: sbit__qconfig_put_quoted(p, option->s); break;
+    case SBIT_KEY_STRING:
+        sbit__qconfig_put_quoted(p, option->s);
+        break;
     case SBIT_KEY_YAML:
         if (option->yaml != NULL) {
             sbit__qconfig_put_yaml(p, option->yaml);
@@ -635,7 +641,9 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
             sbit__qconfig_put(p, "[]");
         }
         break;
-    default: sbit__qconfig_put(p, option->s != NULL ? option->s : ""); break;
+    default:
+        sbit__qconfig_put(p, option->s != NULL ? option->s : "");
+        break;
     }
 }
 
@@ -705,9 +713,9 @@ SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfi
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(config->ctx));
     sbit_qconfig_print(config, true, sbit__qconfig_to_text, &text);
-    const sbit_status status = text.failed
-                                   ? sbit__fail_oom(error, text.size)
-                                   : sbit_qconfig_read(config->ctx, text.data, text.size, out, error);
+    const sbit_status status =
+        text.failed ? sbit__fail_oom(error, text.size)
+                    : sbit_qconfig_read(config->ctx, text.data, text.size, out, error);
     sbit__text_deinit(&text);
     return status;
 }

@@ -26,14 +26,14 @@ typedef enum sbit_qscheme {
 typedef struct sbit_profile_row {
     const char *name;
     const char *doc;
-    bool classic;             /* Sparsebit's operator list, inputs only */
-    bool outputs;             /* quantize outputs too */
-    bool residual_inputs;     /* TensorRT: the residual input of Add, no output before Add */
-    bool int32_bias;          /* bias through DequantizeLinear; else float */
-    bool recurrent_weights;   /* LSTM, GRU, RNN weights as int8 */
-    bool symmetric_only;      /* no zero points: affine schemes are refused */
-    bool signed_affine;       /* affine activations as int8 -128..127 instead of uint8 */
-    bool weight_affine;       /* allows affine weights */
+    bool classic;           /* Sparsebit's operator list, inputs only */
+    bool outputs;           /* quantize outputs too */
+    bool residual_inputs;   /* TensorRT: the residual input of Add, no output before Add */
+    bool int32_bias;        /* bias through DequantizeLinear; else float */
+    bool recurrent_weights; /* LSTM, GRU, RNN weights as int8 */
+    bool symmetric_only;    /* no zero points: affine schemes are refused */
+    bool signed_affine;     /* affine activations as int8 -128..127 instead of uint8 */
+    bool weight_affine;     /* allows affine weights */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
 } sbit_profile_row;
 SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,

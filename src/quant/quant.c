@@ -12,8 +12,7 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
         const int32_t bits = quant->sites[i].settings.bits;
-        const bool int4 =
-            bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
         }
@@ -189,8 +188,7 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                           (unsigned)sbit_session_input_count(quant->session));
     }
     for (size_t i = 0; i < input_count; i++) {
-        const char *name =
-            names != NULL ? names[i] : sbit_session_input(quant->session, 0)->name;
+        const char *name = names != NULL ? names[i] : sbit_session_input(quant->session, 0)->name;
         SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
     }
     SBIT__TRY(sbit_session_run(quant->session, error));

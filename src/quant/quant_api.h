@@ -71,12 +71,12 @@ SPARSEBIT_API const sbit_graph *sbit_quant_graph(const sbit_quant *quant);
 
 /* >>sites */
 typedef struct sbit_site {
-    const char *layer;  /* shown name of the layer whose settings it has */
-    const char *tensor; /* name of the value */
+    const char *layer;   /* shown name of the layer whose settings it has */
+    const char *tensor;  /* name of the value */
     sbit_value_id value; /* of the root graph; none for a body's weight */
-    uint32_t target;    /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
-    bool enabled;       /* false: stays float, because of `reason` */
-    const char *reason; /* "" if enabled */
+    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
+    bool enabled;        /* false: stays float, because of `reason` */
+    const char *reason;  /* "" if enabled */
     const char *observer, *quantizer;
     bool symmetric;
     sbit_qparams qparams; /* count 0 before calc_qparams */

@@ -52,7 +52,7 @@ typedef struct sbit__settings {
     const sbit_quantizer_row *quantizer;
     bool symmetric, per_channel, disabled, power_of_two;
     int32_t bits, qmin, qmax;
-    sbit_dtype dtype; /* storage */
+    sbit_dtype dtype;     /* storage */
     int32_t feature_axis; /* channel axis of features (LAYOUT) */
 } sbit__settings;
 
@@ -77,19 +77,19 @@ typedef struct sbit__site {
     sbit_value_id value;
     sbit_dtype dtype; /* of the tensor: float32, float16 or bfloat16 */
     uint32_t target;
-    sbit_node_id layer;  /* the node whose settings these are */
+    sbit_node_id layer; /* the node whose settings these are */
     const char *layer_name;
     sbit__settings settings;
-    int32_t axis;        /* of channels; -1: per tensor */
+    int32_t axis; /* of channels; -1: per tensor */
     int64_t channels;
-    bool all_uses;       /* stands behind the producer: every use reads the quantized value */
-    bool captured;       /* a constant of the root that only bodies' layers use as their weight */
+    bool all_uses;        /* stands behind the producer: every use reads the quantized value */
+    bool captured;        /* a constant of the root that only bodies' layers use as their weight */
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool enabled;
-    const char *reason;  /* why not */
+    const char *reason; /* why not */
     bool fixed_range;
     float fixed_min, fixed_max;
-    uint32_t group;      /* sites with one number share scale and zero point */
+    uint32_t group; /* sites with one number share scale and zero point */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
     bool observed;

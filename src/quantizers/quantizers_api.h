@@ -18,14 +18,14 @@ extern "C" {
 /* A quantizer at work on one tensor. */
 typedef struct sbit_quantizer_site {
     sbit_ctx *ctx;
-    const char *name;     /* of the tensor, for messages */
-    uint32_t target;      /* SBIT_TARGET_* */
+    const char *name; /* of the tensor, for messages */
+    uint32_t target;  /* SBIT_TARGET_* */
     bool symmetric;
     int32_t bits, qmin, qmax;
-    int64_t channels;     /* 1: per tensor */
+    int64_t channels; /* 1: per tensor */
     const sbit_options *options;
-    float *scale;         /* [channels], in and out */
-    int32_t *zero_point;  /* [channels] */
+    float *scale;        /* [channels], in and out */
+    int32_t *zero_point; /* [channels] */
 } sbit_quantizer_site;
 
 typedef struct sbit_quantizer_row {
@@ -43,15 +43,14 @@ typedef struct sbit_quantizer_row {
     sbit_status (*init)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
                         sbit_error *error);
     /* y = fake-quantized x; y may be x */
-    sbit_status (*forward)(void *state, const sbit_quantizer_site *site,
-                           const sbit_observation *x, float *y, sbit_error *error);
+    sbit_status (*forward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+                           float *y, sbit_error *error);
     /* optional: straight-through gradients: dx[i], and into the parameters' gradients */
-    sbit_status (*backward)(void *state, const sbit_quantizer_site *site,
-                            const sbit_observation *x, const float *dy, float *dx,
-                            sbit_error *error);
+    sbit_status (*backward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+                            const float *dy, float *dx, sbit_error *error);
     /* optional: parameter `index` with its gradient, same length; false past the last */
-    bool (*parameter)(void *state, const sbit_quantizer_site *site, size_t index,
-                      const char **name, float **value, float **gradient, int64_t *count);
+    bool (*parameter)(void *state, const sbit_quantizer_site *site, size_t index, const char **name,
+                      float **value, float **gradient, int64_t *count);
     /* optional: final scale, zero_point, and for weights the float values to be stored (NULL: as
      * they are) */
     sbit_status (*finish)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,

@@ -15,7 +15,11 @@ extern "C" {
 #endif
 
 /* What a sparser looks at; the sparse layer runs the model with taps to provide it. */
-enum { SBIT_NEEDS_WEIGHT = 1, SBIT_NEEDS_ACTIVATION = 2, SBIT_NEEDS_GRADIENT = 4 };
+enum {
+    SBIT_NEEDS_WEIGHT = 1,
+    SBIT_NEEDS_ACTIVATION = 2,
+    SBIT_NEEDS_GRADIENT = 4
+};
 
 /* What one mask bit stands for; rows say which they can score. */
 enum {
@@ -28,8 +32,8 @@ enum {
 
 typedef struct sbit_sparser_site {
     sbit_ctx *ctx;
-    const char *name;          /* of the layer, for messages */
-    uint32_t granularity;      /* one of the above */
+    const char *name;     /* of the layer, for messages */
+    uint32_t granularity; /* one of the above */
     const sbit_options *options;
     const sbit_tensor *weight; /* float32 */
     int32_t out_axis, in_axis; /* of the weight */
