@@ -556,7 +556,9 @@ enum {
     SBIT_QUANT_CLASSIC = 64,      /* Sparsebit quantizes the input (its operator list) */
     SBIT_QUANT_CLASSIC_ADD = 128, /* Sparsebit quantizes both inputs under QADD */
     SBIT_QUANT_RECURRENT = 256,   /* weights per gate row through DequantizeLinear */
-    SBIT_QUANT_KEEP_FLOAT = 512   /* never between quantizers: LayerNormalization ... */
+    SBIT_QUANT_KEEP_FLOAT = 512,  /* never between quantizers: LayerNormalization ... */
+    SBIT_QUANT_PASS_NEAREST = 1024 /* only passes values through if attribute mode is nearest (the
+                                      default), else as the other flags say: Resize */
 };
 
 typedef struct sbit_op_quant {
@@ -606,7 +608,9 @@ enum {
     SBIT_OP_DYNAMIC = 4,     /* output shapes depend on data: run() calls alloc_output */
     SBIT_OP_RANDOM = 8,      /* never folded, never merged with an equal node */
     SBIT_OP_SHAPE_ONLY = 16, /* looks at input 0's shape, not its data: Shape, Size */
-    SBIT_OP_BODY = 32        /* has bodies: If, Loop, Scan */
+    SBIT_OP_BODY = 32,       /* has bodies: If, Loop, Scan */
+    SBIT_OP_KINDS = 64       /* takes sequences or optionals, as rows with bodies do; others are
+                                never run on them */
 };
 
 /* >>call: what a row's function is given. One struct for all phases; members that a phase does not
@@ -886,17 +890,21 @@ extern "C" {
 /* >>yaml: block and flow maps and lists, plain, '...' and "..." scalars, comments, multi-line
  * flow, document start '---'. Anchors, aliases, tags, tabs in indentation, block scalars (| >),
  * duplicate keys and a second document are errors with "line:column" in error->where. */
-typedef enum sbit_yaml_kind { SBIT_YAML_NULL, SBIT_YAML_SCALAR, SBIT_YAML_LIST, SBIT_YAML_MAP }
-    sbit_yaml_kind;
+typedef enum sbit_yaml_kind {
+    SBIT_YAML_NULL,
+    SBIT_YAML_SCALAR,
+    SBIT_YAML_LIST,
+    SBIT_YAML_MAP
+} sbit_yaml_kind;
 
 typedef struct sbit_yaml {
     sbit_yaml_kind kind;
-    int32_t line, column;   /* 1-based, of the first character */
-    const char *text;       /* SCALAR: decoded */
-    bool quoted;            /* SCALAR: never a number, bool or null */
-    const char *key;        /* of an entry of a map */
+    int32_t line, column; /* 1-based, of the first character */
+    const char *text;     /* SCALAR: decoded */
+    bool quoted;          /* SCALAR: never a number, bool or null */
+    const char *key;      /* of an entry of a map */
     int32_t key_line, key_column;
-    size_t count;           /* LIST, MAP */
+    size_t count; /* LIST, MAP */
     const struct sbit_yaml *items;
 } sbit_yaml;
 
@@ -919,7 +927,7 @@ typedef enum sbit_key_type {
 } sbit_key_type;
 
 typedef struct sbit_key {
-    const char *path;      /* "QUANTIZER.BIT": below the table's own place */
+    const char *path; /* "QUANTIZER.BIT": below the table's own place */
     sbit_key_type type;
     const char *otherwise; /* default as it would be written; NULL: must be set */
     double min, max;       /* of numbers; both 0: no limits */
@@ -934,11 +942,11 @@ typedef struct sbit_option {
     bool b;
     int64_t i;
     double f;
-    const char *s;            /* STRING, CHOICE */
-    const char *const *list;  /* STRINGS */
+    const char *s;           /* STRING, CHOICE */
+    const char *const *list; /* STRINGS */
     size_t list_count;
-    const sbit_yaml *yaml;    /* YAML, borrowed from the document; NULL if not set */
-    int32_t line, column;     /* where it was set; 0: default */
+    const sbit_yaml *yaml; /* YAML, borrowed from the document; NULL if not set */
+    int32_t line, column;  /* where it was set; 0: default */
 } sbit_option;
 
 /* Values of all keys of the tables it was made from. */
@@ -1069,11 +1077,11 @@ typedef struct sbit_loss_row {
 /* One update of one parameter tensor of `count` elements. */
 typedef struct sbit_optimizer_site {
     sbit_ctx *ctx;
-    const char *name;       /* of the parameter, for messages */
+    const char *name; /* of the parameter, for messages */
     const sbit_options *options;
-    int64_t count, step;    /* step counts from 1 */
+    int64_t count, step; /* step counts from 1 */
     float learning_rate, weight_decay;
-    const uint8_t *mask;    /* NULL, or 0 where the parameter is pruned and stays 0 */
+    const uint8_t *mask; /* NULL, or 0 where the parameter is pruned and stays 0 */
 } sbit_optimizer_site;
 
 typedef struct sbit_optimizer_row {
@@ -1108,15 +1116,18 @@ typedef struct sbit_optimizer_row {
 extern "C" {
 #endif
 
-enum { SBIT_TARGET_WEIGHT = 1, SBIT_TARGET_FEATURE = 2 };
+enum {
+    SBIT_TARGET_WEIGHT = 1,
+    SBIT_TARGET_FEATURE = 2
+};
 
 /* What is observed: fixed when the observer is made. */
 typedef struct sbit_observer_site {
     sbit_ctx *ctx;
-    uint32_t target;      /* one of SBIT_TARGET_* */
+    uint32_t target; /* one of SBIT_TARGET_* */
     bool symmetric;
     int32_t bits, qmin, qmax;
-    int64_t channels;     /* 1: per tensor */
+    int64_t channels;            /* 1: per tensor */
     const sbit_options *options; /* with the row's keys, below "OBSERVER." */
 } sbit_observer_site;
 
@@ -1136,8 +1147,8 @@ typedef struct sbit_observer_row {
     size_t (*state_bytes)(const sbit_observer_site *site); /* zeroed memory is handed to init */
     sbit_status (*init)(void *state, const sbit_observer_site *site, sbit_error *error);
     /* All elements are finite: the caller checks and names the tensor. */
-    sbit_status (*observe)(void *state, const sbit_observer_site *site,
-                           const sbit_observation *x, sbit_error *error);
+    sbit_status (*observe)(void *state, const sbit_observer_site *site, const sbit_observation *x,
+                           sbit_error *error);
     /* optional: adds what `other` saw after what `state` saw */
     sbit_status (*merge)(void *state, const void *other, const sbit_observer_site *site,
                          sbit_error *error);
@@ -1147,10 +1158,9 @@ typedef struct sbit_observer_row {
     /* optional: frees what observe allocated from ctx beyond the state itself */
     void (*deinit)(void *state, const sbit_observer_site *site);
     /* optional: statistics to and from bytes, for calibration files; save with NULL measures */
-    size_t (*save)(const void *state, const sbit_observer_site *site, void *bytes,
-                   size_t capacity);
-    sbit_status (*load)(void *state, const sbit_observer_site *site, const void *bytes,
-                        size_t size, sbit_error *error);
+    size_t (*save)(const void *state, const sbit_observer_site *site, void *bytes, size_t capacity);
+    sbit_status (*load)(void *state, const sbit_observer_site *site, const void *bytes, size_t size,
+                        sbit_error *error);
 } sbit_observer_row;
 
 SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,
@@ -1185,14 +1195,14 @@ extern "C" {
 /* A quantizer at work on one tensor. */
 typedef struct sbit_quantizer_site {
     sbit_ctx *ctx;
-    const char *name;     /* of the tensor, for messages */
-    uint32_t target;      /* SBIT_TARGET_* */
+    const char *name; /* of the tensor, for messages */
+    uint32_t target;  /* SBIT_TARGET_* */
     bool symmetric;
     int32_t bits, qmin, qmax;
-    int64_t channels;     /* 1: per tensor */
+    int64_t channels; /* 1: per tensor */
     const sbit_options *options;
-    float *scale;         /* [channels], in and out */
-    int32_t *zero_point;  /* [channels] */
+    float *scale;        /* [channels], in and out */
+    int32_t *zero_point; /* [channels] */
 } sbit_quantizer_site;
 
 typedef struct sbit_quantizer_row {
@@ -1210,15 +1220,14 @@ typedef struct sbit_quantizer_row {
     sbit_status (*init)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
                         sbit_error *error);
     /* y = fake-quantized x; y may be x */
-    sbit_status (*forward)(void *state, const sbit_quantizer_site *site,
-                           const sbit_observation *x, float *y, sbit_error *error);
+    sbit_status (*forward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+                           float *y, sbit_error *error);
     /* optional: straight-through gradients: dx[i], and into the parameters' gradients */
-    sbit_status (*backward)(void *state, const sbit_quantizer_site *site,
-                            const sbit_observation *x, const float *dy, float *dx,
-                            sbit_error *error);
+    sbit_status (*backward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+                            const float *dy, float *dx, sbit_error *error);
     /* optional: parameter `index` with its gradient, same length; false past the last */
-    bool (*parameter)(void *state, const sbit_quantizer_site *site, size_t index,
-                      const char **name, float **value, float **gradient, int64_t *count);
+    bool (*parameter)(void *state, const sbit_quantizer_site *site, size_t index, const char **name,
+                      float **value, float **gradient, int64_t *count);
     /* optional: final scale, zero_point, and for weights the float values to be stored (NULL: as
      * they are) */
     sbit_status (*finish)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
@@ -1265,14 +1274,14 @@ typedef enum sbit_qscheme {
 typedef struct sbit_profile_row {
     const char *name;
     const char *doc;
-    bool classic;             /* Sparsebit's operator list, inputs only */
-    bool outputs;             /* quantize outputs too */
-    bool residual_inputs;     /* TensorRT: the residual input of Add, no output before Add */
-    bool int32_bias;          /* bias through DequantizeLinear; else float */
-    bool recurrent_weights;   /* LSTM, GRU, RNN weights as int8 */
-    bool symmetric_only;      /* no zero points: affine schemes are refused */
-    bool signed_affine;       /* affine activations as int8 -128..127 instead of uint8 */
-    bool weight_affine;       /* allows affine weights */
+    bool classic;           /* Sparsebit's operator list, inputs only */
+    bool outputs;           /* quantize outputs too */
+    bool residual_inputs;   /* TensorRT: the residual input of Add, no output before Add */
+    bool int32_bias;        /* bias through DequantizeLinear; else float */
+    bool recurrent_weights; /* LSTM, GRU, RNN weights as int8 */
+    bool symmetric_only;    /* no zero points: affine schemes are refused */
+    bool signed_affine;     /* affine activations as int8 -128..127 instead of uint8 */
+    bool weight_affine;     /* allows affine weights */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
 } sbit_profile_row;
 SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
@@ -1384,12 +1393,12 @@ SPARSEBIT_API const sbit_graph *sbit_quant_graph(const sbit_quant *quant);
 
 /* >>sites */
 typedef struct sbit_site {
-    const char *layer;  /* shown name of the layer whose settings it has */
-    const char *tensor; /* name of the value */
+    const char *layer;   /* shown name of the layer whose settings it has */
+    const char *tensor;  /* name of the value */
     sbit_value_id value; /* of the root graph; none for a body's weight */
-    uint32_t target;    /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
-    bool enabled;       /* false: stays float, because of `reason` */
-    const char *reason; /* "" if enabled */
+    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
+    bool enabled;        /* false: stays float, because of `reason` */
+    const char *reason;  /* "" if enabled */
     const char *observer, *quantizer;
     bool symmetric;
     sbit_qparams qparams; /* count 0 before calc_qparams */
@@ -1421,7 +1430,11 @@ extern "C" {
 #endif
 
 /* What a sparser looks at; the sparse layer runs the model with taps to provide it. */
-enum { SBIT_NEEDS_WEIGHT = 1, SBIT_NEEDS_ACTIVATION = 2, SBIT_NEEDS_GRADIENT = 4 };
+enum {
+    SBIT_NEEDS_WEIGHT = 1,
+    SBIT_NEEDS_ACTIVATION = 2,
+    SBIT_NEEDS_GRADIENT = 4
+};
 
 /* What one mask bit stands for; rows say which they can score. */
 enum {
@@ -1434,8 +1447,8 @@ enum {
 
 typedef struct sbit_sparser_site {
     sbit_ctx *ctx;
-    const char *name;          /* of the layer, for messages */
-    uint32_t granularity;      /* one of the above */
+    const char *name;     /* of the layer, for messages */
+    uint32_t granularity; /* one of the above */
     const sbit_options *options;
     const sbit_tensor *weight; /* float32 */
     int32_t out_axis, in_axis; /* of the weight */
@@ -7879,10 +7892,10 @@ typedef struct sbit__depthwise {
     X(void, f32_gemm_tile,                                                                         \
       (int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c,     \
        int64_t ldc, bool add, const float *bias, bool bias_rows, const sbit__epilogue *ep))        \
-    /* The same over gathered columns: row p of b begins at offsets[p] from b_left and b_right, for  \
-     * columns that go to c_left and c_right (n_left, n_right <= tile_n / 2, n_right may be 0; b may \
-     * be read as if they were tile_n / 2). ep->residual belongs to c_left, that of c_right is as    \
-     * far away. bias per row. */                                                                  \
+    /* The same with columns in two halves: row p of b begins at offsets[p] from b_left and from   \
+     * b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2 (n_right  \
+     * may be 0), but b must be readable for tile_n / 2. ep->residual belongs to c_left, that of   \
+     * c_right is as far away from it. bias per row. */                                            \
     X(void, f32_conv_tile,                                                                         \
       (int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,          \
        const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,       \
@@ -7899,12 +7912,12 @@ typedef struct sbit__depthwise {
     X(float, f32_dot, (int64_t n, const float *a, const float *b))                                 \
     X(float, f32_max, (int64_t n, const float *x))                                                 \
     X(void, f32_softmax, (int64_t n, const float *x, float *y)) /* in place ok */                  \
-    /* one output row of a depthwise convolution; see driver */                                    \
+    /* an output row of a convolution from any `kh` rows; reads no more than it needs */           \
     X(void, f32_depthwise_row,                                                                     \
       (int64_t out_w, int64_t kh, int64_t kw, int64_t stride_w, int64_t dilation_w,                \
        const float *const *rows, const float *weights, float bias, float *y,                       \
        const sbit__epilogue *ep))                                                                  \
-    /* rows row0..row1 of a depthwise convolution of one plane: x[in_h][in_w], y[.][out_w] */        \
+    /* rows row0..row1 of a depthwise convolution of one plane: x[in_h][in_w], y[.][out_w] */      \
     X(void, f32_depthwise_plane,                                                                   \
       (const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights, \
        float bias, float *y, const sbit__epilogue *ep))                                            \
@@ -8907,10 +8920,9 @@ SBIT__V4 sbit__v4 sbit__v4_log(sbit__v4 x)
         sbit__v4_select(small, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
     const sbit__i4 bits = sbit__v4_bits(v);
     const sbit__i4 e = sbit__i4_unshift23(sbit__i4_sub(bits, sbit__i4_set(0x3f3504f3)));
-    const sbit__v4 f = sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))),
-                                    sbit__v4_set(1.0f));
-    const sbit__v4 n =
-        sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
+    const sbit__v4 f =
+        sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))), sbit__v4_set(1.0f));
+    const sbit__v4 n = sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
     sbit__v4 p = sbit__v4_set(-0.0763449296f);
     p = sbit__v4_madd(p, f, sbit__v4_set(0.127615750f));
     p = sbit__v4_madd(p, f, sbit__v4_set(-0.131601825f));
@@ -8947,8 +8959,7 @@ SBIT__V4 sbit__v4 sbit__v4_tanh(sbit__v4 x)
     p = sbit__v4_madd(p, x2, sbit__v4_set(-0.333332807f));
     p = sbit__v4_madd(sbit__v4_mul(p, x2), x, x);
     const sbit__v4 e = sbit__v4_exp(sbit__v4_add(ax, ax));
-    const sbit__v4 far =
-        sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
+    const sbit__v4 far = sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
     return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.625f)), p,
                            sbit__v4_or(far, sbit__v4_sign(x)));
 }
@@ -9009,8 +9020,7 @@ SBIT__V4 sbit__v4 sbit__v4_softplus(sbit__v4 x)
     const sbit__v4 e = sbit__v4_exp(sbit__v4_or(x, sbit__v4_set(-0.0f)));
     const sbit__v4 u = sbit__v4_add(one, e); /* log1p: what 1 + e lost is added again */
     const sbit__v4 lost = sbit__v4_div(sbit__v4_sub(e, sbit__v4_sub(u, one)), u);
-    return sbit__v4_add(sbit__v4_most(sbit__v4_set(0.0f), x),
-                        sbit__v4_add(sbit__v4_log(u), lost));
+    return sbit__v4_add(sbit__v4_most(sbit__v4_set(0.0f), x), sbit__v4_add(sbit__v4_log(u), lost));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_mish(sbit__v4 x) /* tanh(log(1 + w)) = n / (n + 2), n = w (w + 2) */
@@ -9030,8 +9040,7 @@ SBIT__V4 sbit__v4 sbit__v4_floor(sbit__v4 x)
 SBIT__V4 sbit__v4 sbit__v4_ceil(sbit__v4 x)
 {
     const sbit__v4 r = sbit__v4_round(x), one = sbit__v4_set(1.0f);
-    return sbit__v4_or(sbit__v4_add(r, sbit__v4_and(sbit__v4_less(r, x), one)),
-                       sbit__v4_sign(x));
+    return sbit__v4_or(sbit__v4_add(r, sbit__v4_and(sbit__v4_less(r, x), one)), sbit__v4_sign(x));
 }
 
 /* >>elementwise */
@@ -9347,8 +9356,7 @@ SBIT__V4_FN void SBIT__128(f32_dequantize_u8)(int64_t n, const uint8_t *x, float
 SBIT__V4_FN void SBIT__128(f32_dequantize_s8)(int64_t n, const int8_t *x, float scale,
                                               int32_t zero_point, float *y)
 {
-    const int64_t i =
-        sbit__dequantize4(n, (const unsigned char *)x, true, scale, zero_point, y);
+    const int64_t i = sbit__dequantize4(n, (const unsigned char *)x, true, scale, zero_point, y);
     sbit__f32_dequantize_s8__ref(n - i, x + i, scale, zero_point, y + i);
 }
 
@@ -9551,7 +9559,17 @@ typedef struct sbit__plane4 {
     bool edge;         /* some of its taps lie left or right of the image */
 } sbit__plane4;
 
-/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
+/* Columns at, at + stride ... of a line, zeros outside of the image. */
+static void sbit__plane4_lanes(const sbit__depthwise *d, const float *line, int64_t at,
+                               int64_t stride, float lanes[4])
+{
+    for (int64_t i = 0; i < 4; i++) {
+        const int64_t column = at + i * stride;
+        lanes[i] = column >= 0 && column < d->in_w ? line[column] : 0.0f;
+    }
+}
+
+/* Tap j. The stride is 1 or 2. */
 SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
@@ -9560,10 +9578,7 @@ SBIT__V4 sbit__v4 sbit__plane4_tap(const sbit__plane4 *p, const float *line, int
         return sbit__v4_tap(line + at, stride);
     }
     float lanes[4];
-    for (int64_t i = 0; i < 4; i++) {
-        const int64_t column = at + i * stride;
-        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
-    }
+    sbit__plane4_lanes(p->d, line, at, stride, lanes);
     return sbit__v4_load(lanes);
 }
 
@@ -9596,7 +9611,7 @@ SBIT__V4 void sbit__plane4_move(sbit__plane4 *p, int64_t column)
 /* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
  * three outputs above. */
 SBIT__V4 void sbit__plane4_3x3(const sbit__plane4 *p, int64_t row0, int64_t row1, bool edge,
-                            int64_t n)
+                               int64_t n)
 {
     const float *w = p->weights, *residual = p->residual;
     const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
@@ -9651,13 +9666,27 @@ SBIT__V4 void sbit__plane4_3x3_all(sbit__plane4 *p, int64_t row0, int64_t row1)
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
-#define SBIT__PLANE4_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane4_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE4_TAP(r) s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE4_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane4_put(p, row + (r), s##r);                                                 }
-#define SBIT__PLANE4_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+#define SBIT__PLANE4_LINE(r)                                                                       \
+    const float *x##r =                                                                            \
+        inside ? x + (r)*step : sbit__plane4_line(p, r < count ? iy + (r)*d->stride_h : -1)
+#define SBIT__PLANE4_TAP(r)                                                                        \
+    s##r = sbit__v4_madd(v, sbit__plane4_tap(p, x##r, at, j, stride, edge), s##r)
+#define SBIT__PLANE4_PUT(r)                                                                        \
+    if (r < count) {                                                                               \
+        sbit__plane4_put(p, row + (r), s##r);                                                      \
+    }
+#define SBIT__PLANE4_8(what)                                                                       \
+    what(0);                                                                                       \
+    what(1);                                                                                       \
+    what(2);                                                                                       \
+    what(3);                                                                                       \
+    what(4);                                                                                       \
+    what(5);                                                                                       \
+    what(6);                                                                                       \
+    what(7)
 
 SBIT__V4 void sbit__plane4_rows(const sbit__plane4 *p, int64_t row, int64_t count, int64_t stride,
-                             bool edge)
+                                bool edge)
 {
     const sbit__depthwise *d = p->d;
     const float *w = p->weights;
@@ -9695,10 +9724,14 @@ SBIT__V4 void sbit__plane4_all(sbit__plane4 *p, int64_t row0, int64_t row1, int6
     }
 }
 
-SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(
-    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
-    float bias, float *y, const sbit__epilogue *ep)
+SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(const sbit__depthwise *d, int64_t row0,
+                                                int64_t row1, const float *x, const float *weights,
+                                                float bias, float *y, const sbit__epilogue *ep)
 {
+    if (d->stride_w > 2) {
+        sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
+        return;
+    }
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const sbit__v4 inf = sbit__v4_infinity();
     sbit__plane4 p;
@@ -9715,10 +9748,8 @@ SBIT__V4_FN void SBIT__128(f32_depthwise_plane)(
         sbit__plane4_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane4_all(&p, row0, row1, 1);
-    } else if (d->stride_w == 2) {
-        sbit__plane4_all(&p, row0, row1, 2);
     } else {
-        sbit__plane4_all(&p, row0, row1, d->stride_w);
+        sbit__plane4_all(&p, row0, row1, 2);
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         SBIT__128(f32_activate)((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);
@@ -9839,10 +9870,9 @@ SBIT__AVX2 __m256 sbit__exp8(__m256 x)
     p = _mm256_add_ps(p, sbit__set8(1.0f));
     const __m256i i = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(i, 1);
     const __m256i bias = _mm256_set1_epi32(127), rest = _mm256_sub_epi32(i, half);
-    p = _mm256_mul_ps(
-        p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)));
-    return _mm256_mul_ps(
-        p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23)));
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23)));
+    return _mm256_mul_ps(p,
+                         _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23)));
 }
 
 SBIT__AVX2 __m256 sbit__log8(__m256 x)
@@ -9852,13 +9882,11 @@ SBIT__AVX2 __m256 sbit__log8(__m256 x)
     const __m256 v =
         _mm256_blendv_ps(x, _mm256_mul_ps(x, sbit__set8(8388608.0f)), small); /* 2^23 */
     const __m256i bits = _mm256_castps_si256(v);
-    const __m256i e = _mm256_srai_epi32(
-        _mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)), 23); /* over sqrt 1/2 */
-    const __m256 f =
-        _mm256_sub_ps(_mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23))),
-                      sbit__set8(1.0f));
-    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e),
-                                   _mm256_and_ps(small, sbit__set8(23.0f)));
+    const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)),
+                                        23); /* over sqrt 1/2 */
+    const __m256 f = _mm256_sub_ps(
+        _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23))), sbit__set8(1.0f));
+    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e), _mm256_and_ps(small, sbit__set8(23.0f)));
     __m256 p = sbit__set8(-0.0763449296f);
     p = _mm256_fmadd_ps(p, f, sbit__set8(0.127615750f));
     p = _mm256_fmadd_ps(p, f, sbit__set8(-0.131601825f));
@@ -9897,8 +9925,7 @@ SBIT__AVX2 __m256 sbit__tanh8(__m256 x)
     p = _mm256_fmadd_ps(p, x2, sbit__set8(-0.333332807f));
     p = _mm256_fmadd_ps(_mm256_mul_ps(p, x2), x, x);
     const __m256 e = sbit__exp8(_mm256_add_ps(ax, ax));
-    const __m256 far = _mm256_sub_ps(
-        one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
+    const __m256 far = _mm256_sub_ps(one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
     return _mm256_blendv_ps(sbit__sign8(far, x), p,
                             _mm256_cmp_ps(ax, sbit__set8(0.625f), _CMP_LT_OQ));
 }
@@ -9958,8 +9985,7 @@ SBIT__AVX2 __m256 sbit__softplus8(__m256 x)
     const __m256 e = sbit__exp8(_mm256_or_ps(x, sbit__set8(-0.0f)));
     const __m256 u = _mm256_add_ps(one, e); /* log1p: what 1 + e lost is added again */
     const __m256 lost = _mm256_div_ps(_mm256_sub_ps(e, _mm256_sub_ps(u, one)), u);
-    return _mm256_add_ps(_mm256_max_ps(_mm256_setzero_ps(), x),
-                         _mm256_add_ps(sbit__log8(u), lost));
+    return _mm256_add_ps(_mm256_max_ps(_mm256_setzero_ps(), x), _mm256_add_ps(sbit__log8(u), lost));
 }
 
 SBIT__AVX2 __m256 sbit__mish8(__m256 x) /* tanh(log(1 + w)) = n / (n + 2), n = w (w + 2) */
@@ -10384,8 +10410,8 @@ SBIT__AVX2 __m256 sbit__load8_if(const float *x, __m256i mask, bool edge)
     SBIT__AVX2_FMA(5)
 #define SBIT__AVX2_STEP(rows, p)                                                                   \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX2_TILE_M;                                           \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX2_TILE_M;                                             \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m256 b0 = sbit__load8_if(left + at, mask0, edge);                                  \
         const __m256 b1 = sbit__load8_if(right + at, mask1, edge);                                 \
         __m256 w;                                                                                  \
@@ -10461,8 +10487,8 @@ SBIT__AVX2 void sbit__tile2x16(int64_t k, const float *a, const sbit__columns8 *
 #define SBIT__AVX2_FMA(i) s##i = _mm256_fmadd_ps(_mm256_broadcast_ss(from + (i)), b0, s##i)
 #define SBIT__AVX2_STEP(rows, p)                                                                   \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX2_TILE_M;                                           \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX2_TILE_M;                                             \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m256 b0 = sbit__load8_if(left + at, mask0, edge);                                  \
         rows;                                                                                      \
     } while (0)
@@ -10593,10 +10619,12 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
     sbit__tile_put8(m, tile, &out);
 }
 
-SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(
-    int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,
-    const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,
-    int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep)
+SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(int64_t m, int64_t k, const float *a,
+                                                      const int32_t *offsets, const float *b_left,
+                                                      const float *b_right, float *c_left,
+                                                      int64_t n_left, float *c_right,
+                                                      int64_t n_right, int64_t ldc, bool add,
+                                                      const float *bias, const sbit__epilogue *ep)
 {
     __m256 tile[SBIT__AVX2_TILE_M][2];
     const __m256i none = _mm256_setzero_si256();
@@ -10732,7 +10760,7 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_row__avx2(int64_t out_w, int64_t
 
 /* >>depthwise plane: blocks of 8 columns */
 enum {
-    SBIT__PLANE8_MASKS = 16 /* columns of a kernel */
+    SBIT__PLANE8_MASKS = 32 /* columns of a kernel */
 };
 
 typedef struct sbit__plane8 {
@@ -10752,8 +10780,8 @@ SBIT__AVX2 __m256i sbit__span8(int64_t begin, int64_t end)
     return _mm256_andnot_si256(below, sbit__mask8(end));
 }
 
-/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. stride 2: in the order
- * of sbit__tap8. */
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. The stride is 1, or 2:
+ * in the order of sbit__tap8. */
 SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int64_t at, int64_t j,
                                    int64_t stride, bool edge)
 {
@@ -10761,20 +10789,12 @@ SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int
     if (!edge) {
         return sbit__tap8(from, stride);
     }
-    if (stride <= 2 && j < SBIT__PLANE8_MASKS) {
-        const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
-        if (stride == 1) {
-            return a;
-        }
-        return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
-                                 _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
+    if (stride == 1) {
+        return a;
     }
-    float lanes[8];
-    for (int64_t i = 0; i < 8; i++) {
-        const int64_t column = at + (stride == 2 ? (i & 1) + (i >> 1 & 1) * 4 + (i >> 2) * 2 : i) * stride;
-        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
-    }
-    return _mm256_loadu_ps(lanes);
+    return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
+                             _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /* Row iy of the image, or zeros. */
@@ -10801,7 +10821,7 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 8);
     p->edge = at < 0 || at + reach >= d->in_w;
-    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE8_MASKS && p->edge; j++) {
+    for (int64_t j = 0; j < d->kw && p->edge; j++) {
         const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
         p->mask[j] = sbit__span8(begin, end);
         p->mask_high[j] = sbit__span8(begin - 7, end - 7);
@@ -10811,7 +10831,7 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
 /* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
  * three outputs above. */
 SBIT__AVX2 void sbit__plane8_3x3(const sbit__plane8 *p, int64_t row0, int64_t row1, bool edge,
-                            int64_t n)
+                                 int64_t n)
 {
     const float *w = p->weights, *residual = p->residual;
     const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
@@ -10866,13 +10886,27 @@ SBIT__AVX2 void sbit__plane8_3x3_all(sbit__plane8 *p, int64_t row0, int64_t row1
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
-#define SBIT__PLANE8_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane8_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE8_TAP(r) s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE8_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                                                 }
-#define SBIT__PLANE8_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+#define SBIT__PLANE8_LINE(r)                                                                       \
+    const float *x##r =                                                                            \
+        inside ? x + (r)*step : sbit__plane8_line(p, r < count ? iy + (r)*d->stride_h : -1)
+#define SBIT__PLANE8_TAP(r)                                                                        \
+    s##r = _mm256_fmadd_ps(v, sbit__plane8_tap(p, x##r, at, j, stride, edge), s##r)
+#define SBIT__PLANE8_PUT(r)                                                                        \
+    if (r < count) {                                                                               \
+        sbit__plane8_put(p, row + (r), sbit__ordered8(s##r, stride));                              \
+    }
+#define SBIT__PLANE8_8(what)                                                                       \
+    what(0);                                                                                       \
+    what(1);                                                                                       \
+    what(2);                                                                                       \
+    what(3);                                                                                       \
+    what(4);                                                                                       \
+    what(5);                                                                                       \
+    what(6);                                                                                       \
+    what(7)
 
 SBIT__AVX2 void sbit__plane8_rows(const sbit__plane8 *p, int64_t row, int64_t count, int64_t stride,
-                             bool edge)
+                                  bool edge)
 {
     const sbit__depthwise *d = p->d;
     const float *w = p->weights;
@@ -10910,10 +10944,15 @@ SBIT__AVX2 void sbit__plane8_all(sbit__plane8 *p, int64_t row0, int64_t row1, in
     }
 }
 
-SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(
-    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
-    float bias, float *y, const sbit__epilogue *ep)
+SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(const sbit__depthwise *d, int64_t row0,
+                                                            int64_t row1, const float *x,
+                                                            const float *weights, float bias,
+                                                            float *y, const sbit__epilogue *ep)
 {
+    if (d->stride_w > 2 || d->kw > SBIT__PLANE8_MASKS) {
+        sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
+        return;
+    }
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const __m256 inf = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
     sbit__plane8 p;
@@ -10930,10 +10969,8 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(
         sbit__plane8_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane8_all(&p, row0, row1, 1);
-    } else if (d->stride_w == 2) {
-        sbit__plane8_all(&p, row0, row1, 2);
     } else {
-        sbit__plane8_all(&p, row0, row1, d->stride_w);
+        sbit__plane8_all(&p, row0, row1, 2);
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         sbit__f32_activate__avx2((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);
@@ -11044,11 +11081,10 @@ SBIT__AVX512 __m512 sbit__log16(__m512 x)
     const __mmask16 small = _mm512_cmp_ps_mask(x, sbit__set16(1.17549435e-38f), _CMP_LT_OQ);
     const __m512 v = _mm512_mask_mul_ps(x, small, x, sbit__set16(8388608.0f)); /* 2^23 */
     const __m512i bits = _mm512_castps_si512(v);
-    const __m512i e = _mm512_srai_epi32(
-        _mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)), 23); /* over sqrt 1/2 */
-    const __m512 f =
-        _mm512_sub_ps(_mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23))),
-                      sbit__set16(1.0f));
+    const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)),
+                                        23); /* over sqrt 1/2 */
+    const __m512 f = _mm512_sub_ps(
+        _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23))), sbit__set16(1.0f));
     __m512 n = _mm512_cvtepi32_ps(e);
     n = _mm512_mask_sub_ps(n, small, n, sbit__set16(23.0f));
     __m512 p = sbit__set16(-0.0763449296f);
@@ -11065,8 +11101,7 @@ SBIT__AVX512 __m512 sbit__log16(__m512 x)
     p = _mm512_fnmadd_ps(f2, sbit__set16(0.5f), p);
     p = _mm512_fmadd_ps(n, sbit__set16(0.693359375f), _mm512_add_ps(f, p));
     /* +inf and NaN are their own logarithms; 0 gives -inf, below is no number. */
-    p = _mm512_mask_mov_ps(
-        p, _mm512_cmp_ps_mask(x, sbit__set16(3.40282347e38f), _CMP_NLE_UQ), x);
+    p = _mm512_mask_mov_ps(p, _mm512_cmp_ps_mask(x, sbit__set16(3.40282347e38f), _CMP_NLE_UQ), x);
     p = _mm512_mask_sub_ps(p, _mm512_cmp_ps_mask(x, zero, _CMP_EQ_OQ), zero, sbit__infinity16());
     return _mm512_mask_sub_ps(p, _mm512_cmp_ps_mask(x, zero, _CMP_LT_OQ), sbit__infinity16(),
                               sbit__infinity16());
@@ -11089,8 +11124,7 @@ SBIT__AVX512 __m512 sbit__tanh16(__m512 x)
     p = _mm512_fmadd_ps(p, x2, sbit__set16(-0.333332807f));
     p = _mm512_fmadd_ps(_mm512_mul_ps(p, x2), x, x);
     const __m512 e = sbit__exp16(_mm512_add_ps(ax, ax));
-    const __m512 far =
-        _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
+    const __m512 far = _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
     return _mm512_mask_mov_ps(sbit__sign16(far, x),
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.625f), _CMP_LT_OQ), p);
 }
@@ -11129,8 +11163,7 @@ SBIT__AVX512 __m512 sbit__gelu16(__m512 x)
     const __m512 half = _mm512_mul_ps(x, sbit__set16(0.5f));
     const __m512 c = sbit__erfc16(_mm512_mul_ps(sbit__abs16(x), sbit__set16(0.707106781f)));
     const __mmask16 below = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
-    return _mm512_mul_ps(
-        half, _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c));
+    return _mm512_mul_ps(half, _mm512_mask_mov_ps(_mm512_sub_ps(sbit__set16(2.0f), c), below, c));
 }
 
 SBIT__AVX512 __m512 sbit__gelu_tanh16(__m512 x)
@@ -11527,8 +11560,8 @@ SBIT__AVX512 __m512 sbit__load16_if(const float *x, __mmask16 mask, bool edge)
     SBIT__AVX512_4(SBIT__AVX512_FMA, 8, 9, 10, 11)
 #define SBIT__AVX512_STEP(rows, p)                                                                 \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX512_TILE_M;                                         \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX512_TILE_M;                                           \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m512 b0 = sbit__load16_if(left + at, mask0, edge);                                 \
         const __m512 b1 = sbit__load16_if(right + at, mask1, edge);                                \
         __m512 w;                                                                                  \
@@ -11554,7 +11587,7 @@ SBIT__AVX512 __m512 sbit__load16_if(const float *x, __mmask16 mask, bool edge)
     _mm512_store_ps(tile + 32 * (i) + 16, s##i##1)
 
 SBIT__AVX512 void sbit__tile12x32(int64_t k, const float *a, const sbit__columns16 *columns,
-                                 bool indirect, bool edge, float *tile)
+                                  bool indirect, bool edge, float *tile)
 {
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 0, 1, 2, 3);
     SBIT__AVX512_4(SBIT__AVX512_ZERO, 4, 5, 6, 7);
@@ -11593,8 +11626,8 @@ SBIT__AVX512 void sbit__tile4x32(int64_t k, const float *a, const sbit__columns1
 #define SBIT__AVX512_FMA(i) s##i = _mm512_fmadd_ps(_mm512_set1_ps(from[i]), b0, s##i)
 #define SBIT__AVX512_STEP(rows, p)                                                                 \
     do {                                                                                           \
-        const float *from = a + (p) * SBIT__AVX512_TILE_M;                                         \
-        const int64_t at = indirect ? offsets[p] : (p) * stride;                                   \
+        const float *from = a + (p)*SBIT__AVX512_TILE_M;                                           \
+        const int64_t at = indirect ? offsets[p] : (p)*stride;                                     \
         const __m512 b0 = sbit__load16_if(left + at, mask0, edge);                                 \
         rows;                                                                                      \
     } while (0)
@@ -11721,10 +11754,11 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_tile__avx512(int64_t m, int64_t n, 
     sbit__tile_put16(m, tile, &out);
 }
 
-SBIT__AVX512_FN SBIT__FN void sbit__f32_conv_tile__avx512(
-    int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,
-    const float *b_right, float *c_left, int64_t n_left, float *c_right, int64_t n_right,
-    int64_t ldc, bool add, const float *bias, const sbit__epilogue *ep)
+SBIT__AVX512_FN SBIT__FN void
+sbit__f32_conv_tile__avx512(int64_t m, int64_t k, const float *a, const int32_t *offsets,
+                            const float *b_left, const float *b_right, float *c_left,
+                            int64_t n_left, float *c_right, int64_t n_right, int64_t ldc, bool add,
+                            const float *bias, const sbit__epilogue *ep)
 {
     __m512 tile[SBIT__AVX512_TILE_M][2];
     const sbit__columns16 columns = {b_left, b_right, offsets, 0, 0, 0};
@@ -11755,8 +11789,7 @@ SBIT__AVX512 __m512 sbit__tap16(const float *p, int64_t stride, int64_t n)
         const __m512 b = n > 8 ? sbit__load16(p + 15, 2 * n - 16) : a;
         return sbit__every_second16(a, b);
     }
-    const __m512i lanes =
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i places = _mm512_mullo_epi32(lanes, _mm512_set1_epi32((int)stride));
     return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), sbit__mask16(n), places, p, 4);
 }
@@ -11819,9 +11852,11 @@ SBIT__AVX512 void sbit__row16_all(const sbit__row16 *r, int64_t out_w, int64_t s
     }
 }
 
-SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(
-    int64_t out_w, int64_t kh, int64_t kw, int64_t stride_w, int64_t dilation_w,
-    const float *const *rows, const float *weights, float bias, float *y, const sbit__epilogue *ep)
+SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(int64_t out_w, int64_t kh, int64_t kw,
+                                                              int64_t stride_w, int64_t dilation_w,
+                                                              const float *const *rows,
+                                                              const float *weights, float bias,
+                                                              float *y, const sbit__epilogue *ep)
 {
     const float inf = _mm512_cvtss_f32(sbit__infinity16());
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
@@ -11850,7 +11885,7 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_row__avx512(
 
 /* >>depthwise plane: blocks of 16 columns */
 enum {
-    SBIT__PLANE16_MASKS = 16 /* columns of a kernel */
+    SBIT__PLANE16_MASKS = 32 /* columns of a kernel */
 };
 
 typedef struct sbit__plane16 {
@@ -11869,7 +11904,8 @@ SBIT__AVX512 __mmask16 sbit__span16(int64_t begin, int64_t end)
     return (__mmask16)(sbit__mask16(end) & ~sbit__mask16(begin));
 }
 
-/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. */
+/* Tap j: columns at, at + stride ... of a line, zeros outside of the image. The stride is 1 or 2.
+ */
 SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line, int64_t at,
                                       int64_t j, int64_t stride, bool edge)
 {
@@ -11877,19 +11913,11 @@ SBIT__AVX512 __m512 sbit__plane16_tap(const sbit__plane16 *p, const float *line,
     if (!edge) {
         return sbit__tap16(from, stride, 16);
     }
-    if (stride <= 2 && j < SBIT__PLANE16_MASKS) {
-        const __m512 a = _mm512_maskz_loadu_ps(p->mask[j], from);
-        if (stride == 1) {
-            return a;
-        }
-        return sbit__every_second16(a, _mm512_maskz_loadu_ps(p->mask_high[j], from + 15));
+    const __m512 a = _mm512_maskz_loadu_ps(p->mask[j], from);
+    if (stride == 1) {
+        return a;
     }
-    float lanes[16];
-    for (int64_t i = 0; i < 16; i++) {
-        const int64_t column = at + i * stride;
-        lanes[i] = column >= 0 && column < p->d->in_w ? line[column] : 0.0f;
-    }
-    return _mm512_loadu_ps(lanes);
+    return sbit__every_second16(a, _mm512_maskz_loadu_ps(p->mask_high[j], from + 15));
 }
 
 /* Row iy of the image, or zeros. */
@@ -11916,7 +11944,7 @@ SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 16);
     p->edge = at < 0 || at + reach >= d->in_w;
-    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE16_MASKS && p->edge; j++) {
+    for (int64_t j = 0; j < d->kw && p->edge; j++) {
         const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
         p->mask[j] = sbit__span16(begin, end);
         p->mask_high[j] = sbit__span16(begin - 15, end - 15);
@@ -11926,7 +11954,7 @@ SBIT__AVX512 void sbit__plane16_move(sbit__plane16 *p, int64_t column)
 /* 3 x 3 without strides, down a block of columns: each input row is loaded once and used for the
  * three outputs above. */
 SBIT__AVX512 void sbit__plane16_3x3(const sbit__plane16 *p, int64_t row0, int64_t row1, bool edge,
-                            int64_t n)
+                                    int64_t n)
 {
     const float *w = p->weights, *residual = p->residual;
     const int64_t at = p->column - p->d->pad_w, in_w = p->d->in_w, out_w = p->d->out_w;
@@ -11981,13 +12009,27 @@ SBIT__AVX512 void sbit__plane16_3x3_all(sbit__plane16 *p, int64_t row0, int64_t 
 }
 
 /* Any kernel: `count` <= 8 output rows from `row` on share each weight. */
-#define SBIT__PLANE16_LINE(r)                                                                          const float *x##r = inside ? x + (r) * step                                                                                   : sbit__plane16_line(p, r < count ? iy + (r) * d->stride_h : -1)
-#define SBIT__PLANE16_TAP(r) s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
-#define SBIT__PLANE16_PUT(r)                                                                           if (r < count) {                                                                                       sbit__plane16_put(p, row + (r), s##r);                                                 }
-#define SBIT__PLANE16_8(what)                                                                          what(0);                                                                                           what(1);                                                                                           what(2);                                                                                           what(3);                                                                                           what(4);                                                                                           what(5);                                                                                           what(6);                                                                                           what(7)
+#define SBIT__PLANE16_LINE(r)                                                                      \
+    const float *x##r =                                                                            \
+        inside ? x + (r)*step : sbit__plane16_line(p, r < count ? iy + (r)*d->stride_h : -1)
+#define SBIT__PLANE16_TAP(r)                                                                       \
+    s##r = _mm512_fmadd_ps(v, sbit__plane16_tap(p, x##r, at, j, stride, edge), s##r)
+#define SBIT__PLANE16_PUT(r)                                                                       \
+    if (r < count) {                                                                               \
+        sbit__plane16_put(p, row + (r), s##r);                                                     \
+    }
+#define SBIT__PLANE16_8(what)                                                                      \
+    what(0);                                                                                       \
+    what(1);                                                                                       \
+    what(2);                                                                                       \
+    what(3);                                                                                       \
+    what(4);                                                                                       \
+    what(5);                                                                                       \
+    what(6);                                                                                       \
+    what(7)
 
-SBIT__AVX512 void sbit__plane16_rows(const sbit__plane16 *p, int64_t row, int64_t count, int64_t stride,
-                             bool edge)
+SBIT__AVX512 void sbit__plane16_rows(const sbit__plane16 *p, int64_t row, int64_t count,
+                                     int64_t stride, bool edge)
 {
     const sbit__depthwise *d = p->d;
     const float *w = p->weights;
@@ -12025,10 +12067,16 @@ SBIT__AVX512 void sbit__plane16_all(sbit__plane16 *p, int64_t row0, int64_t row1
     }
 }
 
-SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(
-    const sbit__depthwise *d, int64_t row0, int64_t row1, const float *x, const float *weights,
-    float bias, float *y, const sbit__epilogue *ep)
+SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(const sbit__depthwise *d,
+                                                                int64_t row0, int64_t row1,
+                                                                const float *x,
+                                                                const float *weights, float bias,
+                                                                float *y, const sbit__epilogue *ep)
 {
+    if (d->stride_w > 2 || d->kw > SBIT__PLANE16_MASKS) {
+        sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
+        return;
+    }
     const bool clamp = ep != NULL && ep->activation == SBIT__ACT_CLAMP;
     const __m512 inf = sbit__infinity16();
     sbit__plane16 p;
@@ -12045,10 +12093,8 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(
         sbit__plane16_3x3_all(&p, row0, row1);
     } else if (d->stride_w == 1) {
         sbit__plane16_all(&p, row0, row1, 1);
-    } else if (d->stride_w == 2) {
-        sbit__plane16_all(&p, row0, row1, 2);
     } else {
-        sbit__plane16_all(&p, row0, row1, d->stride_w);
+        sbit__plane16_all(&p, row0, row1, 2);
     }
     if (ep != NULL && ep->activation > SBIT__ACT_CLAMP) {
         sbit__f32_activate__avx512((row1 - row0) * d->out_w, y + row0 * d->out_w, ep);
@@ -12073,9 +12119,8 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(
  */
 
 #define SBIT__ROW_REF(type, name, params) sbit__##name##__ref,
-static const sbit_kernels sbit__kernels_scalar = {SBIT_ISA_SCALAR, SBIT__REF_TILE_M,
-                                                  SBIT__REF_TILE_N,
-                                                  SBIT__KERNEL_LIST(SBIT__ROW_REF)};
+static const sbit_kernels sbit__kernels_scalar = {
+    SBIT_ISA_SCALAR, SBIT__REF_TILE_M, SBIT__REF_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_REF)};
 #undef SBIT__ROW_REF
 
 #if SBIT__X86
@@ -12086,9 +12131,8 @@ static const sbit_kernels sbit__kernels_sse2 = {SBIT_ISA_SSE2, SBIT__128_TILE_M,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_SSE2)};
 static const sbit_kernels sbit__kernels_avx2 = {SBIT_ISA_AVX2, SBIT__AVX2_TILE_M, SBIT__AVX2_TILE_N,
                                                 SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
-static const sbit_kernels sbit__kernels_avx512 = {SBIT_ISA_AVX512, SBIT__AVX512_TILE_M,
-                                                  SBIT__AVX512_TILE_N,
-                                                  SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
+static const sbit_kernels sbit__kernels_avx512 = {
+    SBIT_ISA_AVX512, SBIT__AVX512_TILE_M, SBIT__AVX512_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
 /* VNNI is for integer kernels: nothing of its own yet. */
 static const sbit_kernels sbit__kernels_avx512vnni = {SBIT_ISA_AVX512VNNI, SBIT__AVX512_TILE_M,
                                                       SBIT__AVX512_TILE_N,
@@ -12368,8 +12412,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.pack_a = g->packed_a == NULL || g->alpha != 1.0f;
     job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
-    job.worker_bytes =
-        job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
+    job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
     sbit__gemm_split(&job, sbit_ctx_threads(ctx));
     return job;
 }
@@ -12553,7 +12596,8 @@ SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratc
  * The first two of these compute, for each group,
  *     y[out_channel][pixel] = w[out_channel][k] * columns[k][pixel],  k = (channel, kz, ky, kx)
  * from the same packed weights. Which is faster depends on the image, so each run chooses anew.
- * Neither threads nor blocks change the order in which a sum's terms are added; nor does the choice.
+ * Neither threads nor blocks change the order in which a sum's terms are added; nor does the
+ * choice.
  */
 #ifndef SBIT_CONV_PRIVATE_H
 #define SBIT_CONV_PRIVATE_H
@@ -12690,8 +12734,7 @@ enum {
 static bool sbit__conv_must_gather(const sbit__conv_job *job)
 {
     const int64_t apart = job->in_pixels * (int64_t)sizeof(float);
-    return job->algorithm != SBIT__CONV_POINTWISE ||
-           job->panels > SBIT__CONV_DIRECT_PANELS ||
+    return job->algorithm != SBIT__CONV_POINTWISE || job->panels > SBIT__CONV_DIRECT_PANELS ||
            (apart % 1024 == 0 && job->k > 16 && job->panels > 2);
 }
 
@@ -12713,8 +12756,10 @@ SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
     const int64_t least = job->algorithm == SBIT__CONV_POINTWISE ? 8 : 1;
     job->matrix.block_tiles = sbit__larger(room / (int64_t)job->matrix.panel_bytes, least);
     job->matrix.block_tiles = sbit__smaller(job->matrix.block_tiles, SBIT__CONV_MOST_TILES);
-    job->matrix.block_tiles = sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
-    job->weights_outside = huge || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
+    job->matrix.block_tiles =
+        sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
+    job->weights_outside =
+        huge || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
     job->blocks = sbit__div_up(job->matrix.tiles, job->matrix.block_tiles);
     job->panel_parts = sbit__conv_panel_parts(job, threads);
     job->units = job->s.groups * job->blocks * job->panel_parts;
@@ -12800,8 +12845,9 @@ SBIT__INLINE void sbit__conv_pick(float *to, const float *from, int64_t piece, i
     }
 }
 
-/* Columns `piece` to twice `piece` of them: two pieces that may overlap; what lies left and right of
- * the image is copied too. All kernel columns of a row at once: they read the same cache lines. */
+/* Columns `piece` to twice `piece` of them: two pieces that may overlap; what lies left and right
+ * of the image is copied too. All kernel columns of a row at once: they read the same cache lines.
+ */
 SBIT__INLINE void sbit__conv_gather_pieces(const sbit__conv_strand *s, int64_t piece,
                                            int64_t stride)
 {
@@ -12874,8 +12920,7 @@ static void sbit__conv_gather_strand(const sbit__conv_strand *s)
     }
 }
 
-static void sbit__conv_gather_span(const sbit__conv_job *job, const sbit__conv_strand *s,
-                                   int64_t x)
+static void sbit__conv_gather_span(const sbit__conv_job *job, const sbit__conv_strand *s, int64_t x)
 {
     const int64_t x_size = job->s.batch * job->s.in_channels * job->in_pixels;
     const int64_t width = job->s.in[2], reach = (s->kw - 1) * s->dilation;
@@ -12910,8 +12955,7 @@ static void sbit__conv_gather(const sbit__conv_job *job, int64_t group, int64_t 
     s.depth = (uint64_t)job->s.in[0];
     s.height = (uint64_t)job->s.in[1];
     for (int64_t column = 0; column < count; column += s.n) {
-        const sbit__conv_span span =
-            sbit__conv_span_at(job, group, pixel + column, count - column);
+        const sbit__conv_span span = sbit__conv_span_at(job, group, pixel + column, count - column);
         s.n = span.count;
         s.z = span.z;
         s.y = span.y;
@@ -12954,15 +12998,15 @@ static void sbit__conv_collect(const sbit__conv_job *job, const float *from, int
 
 /* Where the columns of a tile come from and go to. */
 typedef struct sbit__conv_columns {
-    int64_t pixel, n;   /* the first, counted through all images; how many */
-    int64_t place;      /* of the first in channel 0 of its image in y */
-    bool split;         /* they reach into the next image */
+    int64_t pixel, n; /* the first, counted through all images; how many */
+    int64_t place;    /* of the first in channel 0 of its image in y */
+    bool split;       /* they reach into the next image */
     const float *b;
     int64_t ldb;
 } sbit__conv_columns;
 
-static sbit__conv_columns sbit__conv_columns_of(const sbit__conv_job *job,
-                                                const sbit__conv_unit *u, int64_t tile)
+static sbit__conv_columns sbit__conv_columns_of(const sbit__conv_job *job, const sbit__conv_unit *u,
+                                                int64_t tile)
 {
     const int64_t tile_n = job->kernels->tile_n;
     sbit__conv_columns t;
@@ -13104,11 +13148,14 @@ typedef struct sbit__conv_half {
 
 /* >>plan */
 
-/* Columns that are computed but not needed cost as much as gathering; see conv_matrix.c. The unit is
- * the time of one multiply-add with a column tile. */
+/* Columns that are computed but not needed cost as much as gathering; see conv_matrix.c. The unit
+ * is the time of one multiply-add with a column tile. */
 static bool sbit__conv_patch_pays(const sbit__conv_job *job, int64_t half, int64_t halves)
 {
-    enum { GATHER = 10, OFFSETS_PERCENT = 5 };
+    enum {
+        GATHER = 10,
+        OFFSETS_PERCENT = 5
+    };
     if (job->algorithm != SBIT__CONV_IM2COL || job->taps == 1) {
         return false;
     }
@@ -13238,8 +13285,7 @@ typedef struct sbit__conv_patch_unit {
 static void sbit__conv_patch_copy(const sbit__conv_job *job, const sbit__conv_patch_unit *u)
 {
     const sbit__conv_shape *s = &job->s;
-    const int64_t rows =
-        (u->out_rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
+    const int64_t rows = (u->out_rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
     const int64_t y = u->oy * s->stride[1] - s->pad_begin[1];
     for (int64_t plane = 0; plane < u->planes; plane++) {
         const int64_t image = (u->plane0 + plane) / s->out[0];
@@ -13267,7 +13313,8 @@ static void sbit__conv_patch_halves(const sbit__conv_job *job, sbit__conv_patch_
         for (int64_t row = 0; row < u->out_rows; row++) {
             const int64_t c = image * s->out_channels * job->out_pixels +
                               (oz * s->out[1] + u->oy + row) * s->out[2];
-            const int64_t b = plane * job->patch.plane_stride + row * s->stride[1] * job->patch.pitch;
+            const int64_t b =
+                plane * job->patch.plane_stride + row * s->stride[1] * job->patch.pitch;
             for (int64_t x = 0; x < s->out[2]; x += job->patch.half, half++) {
                 half->c = c + x;
                 half->b = (int32_t)(b + x);
@@ -13292,8 +13339,8 @@ static void sbit__conv_patch_tile(const sbit__conv_job *job, const sbit__conv_pa
         ep = *job->epilogue;
         ep.residual = ep.residual != NULL ? ep.residual + place + left->c : NULL;
     }
-    const float *a = job->packed + ((u->group * job->panels + panel) * job->k +
-                                    u->c0 * job->taps) * tile_m;
+    const float *a =
+        job->packed + ((u->group * job->panels + panel) * job->k + u->c0 * job->taps) * tile_m;
     job->kernels->f32_conv_tile(
         sbit__smaller(job->out_group - panel * tile_m, tile_m), (u->c1 - u->c0) * job->taps, a,
         (const int32_t *)(const void *)job->scratch, u->patch + left->b, u->patch + right->b,
@@ -13359,7 +13406,7 @@ SBIT__FN void sbit__conv_patch_range(void *task, int64_t begin, int64_t end, int
 
 enum {
     SBIT__CONV_DEPTHWISE_STRIP = 8 * 1024, /* input numbers */
-    SBIT__CONV_NARROW = 16                  /* rows below are computed together */
+    SBIT__CONV_NARROW = 16                 /* rows below are computed together */
 };
 
 /* >>depthwise */
@@ -13434,7 +13481,8 @@ SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job)
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t reach = (s->kernel[1] - 1) * s->dilation[1] + 1;
-    job->by_rows.pad_width = (s->out[2] - 1) * s->stride[2] + (s->kernel[2] - 1) * s->dilation[2] + 1;
+    job->by_rows.pad_width =
+        (s->out[2] - 1) * s->stride[2] + (s->kernel[2] - 1) * s->dilation[2] + 1;
     const int64_t row_bytes = job->in_group * s->kernel[0] * job->by_rows.pad_width * 4;
     /* As many rows as L1 holds, but enough to make the overlap of strips small. */
     const int64_t room = SBIT__CONV_L1_BYTES / sbit__larger(row_bytes, 1) - reach;
@@ -13442,9 +13490,8 @@ SBIT__FN void sbit__conv_plan_rows(sbit__conv_job *job)
     job->by_rows.strip = sbit__larger(sbit__smaller(job->by_rows.strip, s->out[1]), 1);
     job->by_rows.strips = sbit__div_up(s->out[1], job->by_rows.strip);
     job->by_rows.pad_rows = (job->by_rows.strip - 1) * s->stride[1] + reach;
-    job->by_rows.strip_bytes =
-        sbit__cache_lines(job->in_group * s->kernel[0] * job->by_rows.pad_rows *
-                          job->by_rows.pad_width);
+    job->by_rows.strip_bytes = sbit__cache_lines(job->in_group * s->kernel[0] *
+                                                 job->by_rows.pad_rows * job->by_rows.pad_width);
     job->by_rows.narrow_bytes = sbit__cache_lines(job->by_rows.strip * job->by_rows.pad_width);
     const int64_t pointer_bytes = job->rows * (int64_t)sizeof(const float *);
     job->worker_bytes = job->by_rows.strip_bytes + job->by_rows.narrow_bytes +
@@ -13477,16 +13524,14 @@ static void sbit__conv_copy_strip(const sbit__conv_job *job, const sbit__conv_st
 {
     const sbit__conv_shape *s = &job->s;
     const int64_t y0 = strip->oy * s->stride[1] - s->pad_begin[1];
-    const int64_t rows =
-        (strip->rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
+    const int64_t rows = (strip->rows - 1) * s->stride[1] + (s->kernel[1] - 1) * s->dilation[1] + 1;
     const int64_t channel = strip->image * s->in_channels + strip->group * job->in_group;
     float *to = strip->input;
     for (int64_t c = 0; c < job->in_group; c++) {
         const float *volume = job->x + (channel + c) * job->in_pixels;
         for (int64_t kz = 0; kz < s->kernel[0]; kz++) {
             const int64_t z = strip->oz * s->stride[0] - s->pad_begin[0] + kz * s->dilation[0];
-            const float *plane =
-                z >= 0 && z < s->in[0] ? volume + z * s->in[1] * s->in[2] : NULL;
+            const float *plane = z >= 0 && z < s->in[0] ? volume + z * s->in[1] * s->in[2] : NULL;
             for (int64_t y = 0; y < rows; y++) {
                 sbit__conv_copy_row(job, plane, y0 + y, to + y * job->by_rows.pad_width);
             }
@@ -13578,7 +13623,8 @@ SBIT__FN void sbit__conv_rows_range(void *task, int64_t begin, int64_t end, int3
     sbit__conv_strip strip;
     strip.input = (float *)(void *)scratch;
     strip.narrow = (float *)(void *)(scratch + job->by_rows.strip_bytes);
-    strip.pointers = (const float **)(void *)(scratch + job->by_rows.strip_bytes + job->by_rows.narrow_bytes);
+    strip.pointers =
+        (const float **)(void *)(scratch + job->by_rows.strip_bytes + job->by_rows.narrow_bytes);
     for (int64_t index = begin; index < end; index++) {
         int64_t rest = index;
         strip.oy = rest % job->by_rows.strips * job->by_rows.strip;
@@ -13607,8 +13653,8 @@ SBIT__FN void sbit__conv_rows_range(void *task, int64_t begin, int64_t end, int3
 
 enum {
     SBIT__CONV_DEPTHWISE_CHANNELS = 4,
-    SBIT__CONV_DIRECT_CHANNELS = 2, /* out of a group, at most, for the row form */
-    SBIT__CONV_DIRECT_ROWS = 1024,  /* rows that an output row depends on, at most */
+    SBIT__CONV_DIRECT_CHANNELS = 2,       /* out of a group, at most, for the row form */
+    SBIT__CONV_DIRECT_ROWS = 1024,        /* rows that an output row depends on, at most */
     SBIT__CONV_WORTH_A_THREAD = 64 * 1024 /* multiplications */
 };
 
@@ -13688,9 +13734,8 @@ SBIT__FN void sbit__conv_plan(const sbit_ctx *ctx, const sbit__conv_shape *shape
     out->algorithm = sbit__conv_choose(shape);
     sbit__conv_job job;
     sbit__conv_job_init(&job, ctx, out);
-    const int64_t channels = sbit__conv_by_rows(out->algorithm)
-                                 ? job.out_group
-                                 : job.panels * job.kernels->tile_m;
+    const int64_t channels =
+        sbit__conv_by_rows(out->algorithm) ? job.out_group : job.panels * job.kernels->tile_m;
     out->packed_bytes = sbit__cache_lines(shape->groups * channels * job.k);
     out->scratch_bytes = job.shared_bytes + job.worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
@@ -13714,8 +13759,8 @@ SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const
 
 /* >>run */
 SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float *x,
-                             const float *packed, const float *bias,
-                             const sbit__epilogue *epilogue, float *y, void *scratch)
+                             const float *packed, const float *bias, const sbit__epilogue *epilogue,
+                             float *y, void *scratch)
 {
     sbit__conv_job job;
     sbit__conv_job_init(&job, ctx, conv);
@@ -13763,6 +13808,7 @@ extern "C" {
 
 #define SBIT__OP_FAMILIES(X)                                                                       \
     X(conv)        /* Conv, ConvTranspose */                                                       \
+    X(deform)      /* DeformConv */                                                                \
     X(matmul)      /* Gemm, MatMul */                                                              \
     X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
@@ -14125,6 +14171,10 @@ static void sbit__convert_load_int(sbit_dtype dtype, const void *src, int64_t be
         break;
     default:
         for (int64_t i = 0; i < n; i++) {
+            if (bits != 2 && bits != 4) { /* text, complex: no number */
+                v[i] = 0;
+                continue;
+            }
             const int64_t raw = (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
             const bool negative = (dtype == SBIT_I4 || dtype == SBIT_I2) && raw >> (bits - 1) != 0;
             v[i] = negative ? raw - ((int64_t)1 << bits) : raw;
@@ -15048,6 +15098,10 @@ SBIT__FN sbit_status sbit__op_scalar(const sbit_op_call *call, int32_t i, int64_
     }
     if (sbit_tensor_count(tensor) != 1) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d must be one number", (int)i);
+    }
+    if ((SBIT_T(tensor->dtype) & (SBIT_T_INTS | SBIT_T_FLOATS | SBIT_T(SBIT_BOOL))) == 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d must be a number, not %s",
+                            (int)i, sbit_dtype_name((int32_t)tensor->dtype));
     }
     *out = sbit__tensor_i64_at(tensor, 0);
     return SBIT_OK;
@@ -16479,6 +16533,333 @@ SBIT__FN const sbit_op_row *sbit__op_rows_conv(size_t *count)
     return sbit__conv_rows;
 }
 /* ---- end src/ops/conv.c ---- */
+
+/* ---- begin src/ops/deform.c ---- */
+/* deform.c: DeformConv with 1 to 3 spatial dimensions. >>deform
+ *
+ * Called by: infer, exec. Calls: kernels (gemm driver, threads).
+ * A convolution whose taps are moved by `offset` and weighted by `mask`, both given for each output
+ * position. As Conv by columns: per image and group, columns [Cin/g * K][out] are sampled from X
+ * (linear between neighbours, 0 outside), then Y = W [Cout/g][Cin/g * K] * columns. Layout:
+ *   X [N, Cin, in...]  W [Cout, Cin/g, k...]  offset [N, og * K * S, out...]  mask [N, og * K,
+ * out...] with S spatial dimensions, K kernel elements and og offset groups; channel c has the
+ * offsets of group c / (Cin / og), and offset channel (group * K + k) * S + axis moves tap k along
+ * `axis`.
+ */
+
+typedef struct sbit__deform {
+    sbit__window window;
+    int64_t batch, groups, offset_groups, in_channels, out_channels; /* channels of all groups */
+    int64_t in[SBIT__MAX_SPATIAL], out[SBIT__MAX_SPATIAL];
+    int64_t in_size, out_size, kernel_size;
+} sbit__deform;
+
+static sbit_status sbit__deform_bad(const sbit_op_call *call, const char *what, sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
+}
+
+static bool sbit__deform_differ(sbit_dim a, sbit_dim b)
+{
+    return sbit__dim_known(a) && sbit__dim_known(b) && a.value != b.value;
+}
+
+/* Ranks, channels and groups. *rank -1: unknown. */
+static sbit_status sbit__deform_check(const sbit_op_call *call, int32_t *rank, sbit_error *error)
+{
+    static const int32_t optional[] = {1, 2, 4};
+    const int64_t groups = sbit_node_int(call->node, "group", 1);
+    const int64_t offset_groups = sbit_node_int(call->node, "offset_group", 1);
+    int32_t bias_rank = -1;
+    SBIT__TRY(sbit__op_inputs(call, 3, 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x1e, 0, error));
+    SBIT__TRY(sbit__op_rank(call, 0, rank, error));
+    SBIT__TRY(sbit__op_rank(call, 3, &bias_rank, error));
+    for (size_t i = 0; i < SBIT__COUNT_OF(optional); i++) {
+        int32_t other = -1;
+        SBIT__TRY(sbit__op_rank(call, optional[i], &other, error));
+        if (*rank < 0) {
+            *rank = other;
+        } else if (other >= 0 && other != *rank) {
+            return sbit__deform_bad(call, "input, weight, offset and mask have different ranks",
+                                    error);
+        }
+    }
+    if (groups < 1 || groups > INT32_MAX || offset_groups < 1 || offset_groups > INT32_MAX ||
+        (bias_rank >= 0 && bias_rank != 1)) {
+        return sbit__deform_bad(call, "group and offset_group are at least 1, the bias is a vector",
+                                error);
+    }
+    if (call->in_type[0]->rank < 3 || call->in_type[1]->rank < 3) {
+        return *rank >= 0 && *rank < 3 ? sbit__deform_bad(call, "its rank is at least 3", error)
+                                       : SBIT_OK;
+    }
+    const sbit_dim *x = call->in_type[0]->dims, *w = call->in_type[1]->dims;
+    if (sbit__dim_known(x[1]) && (x[1].value % offset_groups != 0 || x[1].value % groups != 0 ||
+                                  sbit__deform_differ(sbit__dim(x[1].value / groups), w[1]))) {
+        return sbit__deform_bad(call, "channels do not fit weight, group and offset_group", error);
+    }
+    if (sbit__dim_known(w[0]) && (w[0].value % groups != 0 || w[0].value < 1)) {
+        return sbit__deform_bad(call, "the weight's channels do not divide into groups", error);
+    }
+    return bias_rank == 1 && sbit__deform_differ(call->in_type[3]->dims[0], w[0])
+               ? sbit__deform_bad(call, "the bias has one entry for each output channel", error)
+               : SBIT_OK;
+}
+
+static sbit_status sbit__deform_read(const sbit_op_call *call, int32_t rank, sbit__window *window,
+                                     sbit_error *error)
+{
+    sbit_dim kernel[SBIT__MAX_SPATIAL];
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const sbit_type *w = call->in_type[1];
+        kernel[i] = i + 2 < w->rank ? w->dims[i + 2] : sbit__dim_any();
+    }
+    return sbit__window_read(call, rank - 2, kernel, window, error);
+}
+
+/* Input i (offset or mask) has the batch, `channels` and the output's lengths. */
+static sbit_status sbit__deform_field(const sbit_op_call *call, int32_t i, int64_t channels,
+                                      const sbit_dim *out, int32_t rank, sbit_error *error)
+{
+    if (!sbit__op_has(call, i) || call->in_type[i]->rank != rank) {
+        return SBIT_OK;
+    }
+    const sbit_dim *have = call->in_type[i]->dims;
+    bool differs = sbit__deform_differ(have[0], out[0]) ||
+                   (channels > 0 && sbit__deform_differ(have[1], sbit__dim(channels)));
+    for (int32_t k = 2; k < rank; k++) {
+        differs = differs || sbit__deform_differ(have[k], out[k]);
+    }
+    return differs ? sbit__deform_bad(call,
+                                      i == 2 ? "the offset's shape does not fit the output"
+                                             : "the mask's shape does not fit the output",
+                                      error)
+                   : SBIT_OK;
+}
+
+static sbit_status sbit__deform_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t offset_groups = sbit_node_int(call->node, "offset_group", 1);
+    int32_t rank = -1;
+    sbit__window window;
+    int64_t taps = 1;
+    SBIT__TRY(sbit__deform_check(call, &rank, error));
+    sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, rank);
+    if (rank < 0 || out == NULL) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__deform_read(call, rank, &window, error));
+    if (call->in_type[1]->rank == rank) {
+        out->dims[1] = call->in_type[1]->dims[0];
+    }
+    if (call->in_type[0]->rank == rank) {
+        out->dims[0] = call->in_type[0]->dims[0];
+        SBIT__TRY(
+            sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error));
+    }
+    for (int32_t i = 0; i < window.spatial; i++) {
+        taps = sbit__saturating_mul(taps, window.kernel[i]);
+    }
+    taps = sbit__saturating_mul(taps, offset_groups);
+    SBIT__TRY(sbit__deform_field(call, 2, sbit__saturating_mul(taps, window.spatial), out->dims,
+                                 rank, error));
+    return sbit__deform_field(call, 4, taps, out->dims, rank, error);
+}
+
+static sbit_status sbit__deform_of(const sbit_op_call *call, sbit__deform *deform,
+                                   sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    int64_t floats = 0;
+    memset(deform, 0, sizeof *deform);
+    SBIT__TRY(sbit__deform_read(call, x->rank, &deform->window, error));
+    deform->batch = x->dims[0].value;
+    deform->groups = sbit_node_int(call->node, "group", 1);
+    deform->offset_groups = sbit_node_int(call->node, "offset_group", 1);
+    deform->in_channels = x->dims[1].value;
+    deform->out_channels = call->in_type[1]->dims[0].value;
+    deform->in_size = deform->out_size = deform->kernel_size = 1;
+    for (int32_t i = 0; i < deform->window.spatial; i++) {
+        deform->in[i] = x->dims[i + 2].value;
+        SBIT__TRY(
+            sbit__window_length(call, &deform->window, i, deform->in[i], &deform->out[i], error));
+        deform->in_size *= deform->in[i];
+        deform->out_size *= deform->out[i];
+        deform->kernel_size *= deform->window.kernel[i];
+    }
+    if (!sbit__mul_i64(deform->kernel_size, deform->in_channels, &floats) ||
+        !sbit__mul_i64(floats, deform->out_size, &floats) || floats > INT64_MAX / 64) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    return SBIT_OK;
+}
+
+static void sbit__deform_gemm(const sbit__deform *deform, sbit__gemm *gemm)
+{
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = deform->out_channels / deform->groups;
+    gemm->k = deform->in_channels / deform->groups * deform->kernel_size;
+    gemm->n = deform->out_size;
+    gemm->lda = gemm->k;
+    gemm->ldb = gemm->ldc = gemm->n;
+    gemm->alpha = 1.0f;
+    gemm->bias_rows = true;
+}
+
+static size_t sbit__deform_column_bytes(const sbit__gemm *gemm)
+{
+    return sbit__align64((size_t)(gemm->k * gemm->n) * sizeof(float));
+}
+
+static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__deform deform;
+    sbit__gemm gemm;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0]) || !sbit__type_static(call->in_type[1])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__deform_of(call, &deform, error));
+    sbit__deform_gemm(&deform, &gemm);
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__deform_column_bytes(&gemm) +
+                           sbit__gemm_scratch_bytes(call->ctx, &gemm);
+    return SBIT_OK;
+}
+
+typedef struct sbit__deform_task {
+    const sbit__deform *deform;
+    const float *x, *offset, *mask; /* of one image; mask may be NULL */
+    float *columns;
+    int64_t first_channel; /* of the group */
+} sbit__deform_task;
+
+/* Linear between the cells around `at`, 0 outside. */
+static float sbit__deform_sample(const sbit__deform *deform, const float *x, const float *at)
+{
+    float sum = 0.0f;
+    for (int32_t corner = 0; corner < 1 << deform->window.spatial; corner++) {
+        float weight = 1.0f;
+        int64_t offset = 0;
+        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0f; i++) {
+            const float low = floorf(at[i]);
+            const float cell = (corner >> i & 1) != 0 ? low + 1.0f : low;
+            const float part = at[i] - low;
+            /* Not outside, so that what is no number is no cell either. */
+            const bool inside = cell >= 0.0f && cell < (float)deform->in[i];
+            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0f - part) : 0.0f;
+            offset = offset * deform->in[i] + (inside ? (int64_t)cell : 0);
+        }
+        sum += weight != 0.0f ? weight * x[offset] : 0.0f;
+    }
+    return sum;
+}
+
+/* Rows of the columns: row = channel of the group * K + kernel element. */
+static void sbit__deform_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__deform_task *task = (const sbit__deform_task *)user;
+    const sbit__deform *deform = task->deform;
+    const int32_t spatial = deform->window.spatial;
+    const int64_t n = deform->out_size;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t k = row % deform->kernel_size;
+        const int64_t channel = task->first_channel + row / deform->kernel_size;
+        const int64_t tap =
+            channel / (deform->in_channels / deform->offset_groups) * deform->kernel_size + k;
+        for (int64_t o = 0; o < n; o++) {
+            float at[SBIT__MAX_SPATIAL];
+            int64_t rest = o, rest_k = k;
+            for (int32_t i = spatial - 1; i >= 0; i--) {
+                const int64_t start =
+                    rest % deform->out[i] * deform->window.stride[i] - deform->window.pad_begin[i] +
+                    rest_k % deform->window.kernel[i] * deform->window.dilation[i];
+                at[i] = (float)start + task->offset[(tap * spatial + i) * n + o];
+                rest /= deform->out[i];
+                rest_k /= deform->window.kernel[i];
+            }
+            const float value =
+                sbit__deform_sample(deform, task->x + channel * deform->in_size, at);
+            task->columns[row * n + o] =
+                task->mask != NULL ? value * task->mask[tap * n + o] : value;
+        }
+    }
+}
+
+static sbit_status sbit__deform_run32(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *bias = sbit__in(call, 3), *mask = sbit__in(call, 4);
+    sbit__deform deform;
+    sbit__deform_task task;
+    sbit__gemm gemm;
+    SBIT__TRY(sbit__deform_of(call, &deform, error));
+    sbit__deform_gemm(&deform, &gemm);
+    if (sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (gemm.k == 0) {
+        return sbit__deform_bad(call, "it has no input channels", error);
+    }
+    const int64_t taps = deform.offset_groups * deform.kernel_size;
+    memset(&task, 0, sizeof task);
+    task.deform = &deform;
+    task.columns = (float *)call->scratch;
+    for (int64_t i = 0; i < deform.batch * deform.groups; i++) {
+        const int64_t n = i / deform.groups, g = i % deform.groups;
+        task.x = (const float *)call->in[0]->data + n * deform.in_channels * deform.in_size;
+        task.offset =
+            (const float *)call->in[2]->data + n * taps * deform.window.spatial * deform.out_size;
+        task.mask = mask != NULL ? (const float *)mask->data + n * taps * deform.out_size : NULL;
+        task.first_channel = g * (deform.in_channels / deform.groups);
+        sbit__parallel_range(call->ctx, gemm.k, 1, sbit__deform_rows, &task);
+        gemm.a = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
+        gemm.b = task.columns;
+        gemm.bias = bias != NULL ? (const float *)bias->data + g * gemm.m : NULL;
+        gemm.c = (float *)call->out[0]->data + i * gemm.m * gemm.n;
+        sbit__gemm_run(call->ctx, &gemm, (char *)call->scratch + sbit__deform_column_bytes(&gemm));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__deform_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__deform_run32, error);
+}
+
+static int64_t sbit__deform_macs(const sbit_op_call *call)
+{
+    const sbit_type *w = call->in_type[1];
+    int64_t per_output = 1;
+    for (int32_t i = 1; i < w->rank; i++) {
+        per_output =
+            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
+    }
+    return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
+}
+
+/* ---- rows: not quantized, since offsets need their precision; all channels stay */
+
+#define SBIT__DEFORM_ROW(version, types)                                                           \
+    {                                                                                              \
+        "", "DeformConv", version, types, 0, 0, sbit__deform_infer, sbit__deform_prepare,          \
+            sbit__deform_run, NULL, NULL, NULL, NULL, sbit__deform_macs                            \
+    }
+
+static const sbit_op_row sbit__deform_table[] = {
+    SBIT__DEFORM_ROW(19, SBIT__T_FLOATS1),
+    SBIT__DEFORM_ROW(22, SBIT_T_FLOATS),
+};
+
+#undef SBIT__DEFORM_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_deform(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__deform_table);
+    return sbit__deform_table;
+}
+/* ---- end src/ops/deform.c ---- */
 
 /* ---- begin src/ops/matmul.c ---- */
 /* matmul.c: MatMul and Gemm. >>matmul
@@ -21017,7 +21398,7 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
 static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC,
+                                                     SBIT_QUANT_PASS_NEAREST | SBIT_QUANT_CLASSIC,
                                                  1,
                                                  -1,
                                                  -1,
@@ -25026,7 +25407,7 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, &sbit__shape_quant_pass,               \
                     &sbit__shape_channel_map)
 #define SBIT__SHAPE_IDENTITY(version, types)                                                       \
-    SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW, identity,                            \
+    SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW | SBIT_OP_KINDS, identity,            \
                     &sbit__shape_quant_identity, &sbit__shape_channel_same)
 #define SBIT__SHAPE_DROPOUT(version, types)                                                        \
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \
@@ -30096,10 +30477,11 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
     SBIT__CONTROL_ROW("Scan", version, types, SBIT_OP_BODY | SBIT_OP_DYNAMIC, sbit__scan_infer,    \
                       sbit__scan_prepare, sbit__scan_run_all)
 #define SBIT__CONTROL_SEQUENCE(name, version, types, fn)                                           \
-    SBIT__CONTROL_ROW(name, version, types, SBIT_OP_DYNAMIC, sbit__##fn##_infer, NULL,             \
-                      sbit__##fn##_run)
+    SBIT__CONTROL_ROW(name, version, types, SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__##fn##_infer,   \
+                      NULL, sbit__##fn##_run)
 #define SBIT__CONTROL_SCALAR(name, version, types, fn)                                             \
-    SBIT__CONTROL_ROW(name, version, types, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run)
+    SBIT__CONTROL_ROW(name, version, types, SBIT_OP_KINDS, sbit__##fn##_infer, NULL,               \
+                      sbit__##fn##_run)
 
 static const sbit_op_row sbit__control_rows[] = {
     SBIT__CONTROL_IF(1),
@@ -32562,7 +32944,9 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
         const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
         size_t bytes = SIZE_MAX / 4;
         small = small && count <= SBIT__PLAN_SMALL;
-        if (idx != 0 && !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes)) {
+        /* text that a row made (alloc_text) lasts for one run only */
+        if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
+                         !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
             return false;
         }
         out_bytes += idx != 0 ? bytes : 0;
@@ -33895,6 +34279,29 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
     return SBIT_OK;
 }
 
+/* Types that were not known when the session planned: no row is run on what it does not list. */
+static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *error)
+{
+    const sbit_op_call *call = &step->call;
+    for (int32_t i = 0; i < call->input_count; i++) {
+        const sbit_value *value = call->in_value[i];
+        if (value == NULL) {
+            continue;
+        }
+        if (value->kind != SBIT_KIND_TENSOR) {
+            if ((call->row->flags & (SBIT_OP_KINDS | SBIT_OP_BODY)) == 0) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "input %d must be a tensor, not a sequence or optional",
+                                    (int)i);
+            }
+        } else if (i == 0 && (call->row->types & SBIT_T(value->tensor.dtype)) == 0) {
+            return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "element type %s",
+                                sbit_dtype_name((int32_t)value->tensor.dtype));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
@@ -33990,6 +34397,9 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
     const bool dynamic = (step->data->row->flags & SBIT_OP_DYNAMIC) != 0 || step->copies;
+    if (step->late) {
+        SBIT__TRY(sbit__step_check_inputs(step, error));
+    }
     if (step->resolve) {
         SBIT__TRY(sbit__step_resolve(step, error));
     }
@@ -34974,8 +35384,7 @@ SBIT__FN sbit_status sbit__options_init(sbit__arena *arena, const sbit__key_tabl
  * position, and the nearest known key. A key given twice, a wrong type, a value out of range or
  * an unknown choice: likewise. */
 SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *options,
-                                        const sbit_yaml *map, const char *place,
-                                        sbit_error *error);
+                                        const sbit_yaml *map, const char *place, sbit_error *error);
 /* Sets one key from text or a YAML value (flat SPECIFIC lists, command line flags). */
 SBIT__FN sbit_status sbit__options_set(sbit__arena *arena, sbit_options *options, const char *path,
                                        const sbit_yaml *value, const char *place,
@@ -35292,16 +35701,24 @@ static bool sbit__yaml_flow_mark(char ch)
 static const char *sbit__yaml_reserved(const sbit__yaml_cursor *c)
 {
     switch (sbit__yaml_peek(c, 0)) {
-    case '&': return "anchors (&) are not supported";
-    case '*': return "aliases (*) are not supported; put a pattern with * in quotes";
-    case '!': return "tags (!) are not supported";
+    case '&':
+        return "anchors (&) are not supported";
+    case '*':
+        return "aliases (*) are not supported; put a pattern with * in quotes";
+    case '!':
+        return "tags (!) are not supported";
     case '|':
-    case '>': return "block scalars (| and >) are not supported; use quotes";
-    case '%': return "directives (%) are not supported";
+    case '>':
+        return "block scalars (| and >) are not supported; use quotes";
+    case '%':
+        return "directives (%) are not supported";
     case '@':
-    case '`': return "this character is reserved; use quotes";
-    case '\t': return "a tab stands where a value should begin";
-    default: break;
+    case '`':
+        return "this character is reserved; use quotes";
+    case '\t':
+        return "a tab stands where a value should begin";
+    default:
+        break;
     }
     if (sbit__yaml_peek(c, 0) == '?' && sbit__yaml_blank_at(c, 1)) {
         return "complex keys (?) are not supported";
@@ -35416,8 +35833,7 @@ static sbit_status sbit__yaml_flow_items(sbit__yaml_cursor *c, bool is_map, sbit
         sbit_yaml node;
         memset(&node, 0, sizeof node);
         SBIT__TRY(sbit__yaml_flow_entry(c, is_map, &node));
-        SBIT__TRY(is_map ? sbit__yaml_push_entry(c, list, &node)
-                         : sbit__yaml_push(c, list, &node));
+        SBIT__TRY(is_map ? sbit__yaml_push_entry(c, list, &node) : sbit__yaml_push(c, list, &node));
         SBIT__TRY(sbit__yaml_next_token(c));
         if (sbit__yaml_peek(c, 0) == ',') {
             c->at++;
@@ -35540,8 +35956,7 @@ static sbit_status sbit__yaml_block_list(sbit__yaml_cursor *c, int32_t column,
     return SBIT_OK;
 }
 
-static sbit_status sbit__yaml_block_map(sbit__yaml_cursor *c, int32_t column,
-                                        sbit__yaml_list *list)
+static sbit_status sbit__yaml_block_map(sbit__yaml_cursor *c, int32_t column, sbit__yaml_list *list)
 {
     while (!sbit__yaml_at_end(c) && sbit__yaml_column(c) == column && !sbit__yaml_at_dash(c) &&
            !sbit__yaml_at_marker(c, "---") && !sbit__yaml_at_marker(c, "...")) {
@@ -35822,8 +36237,8 @@ static sbit_status sbit__keys_strings(sbit__arena *arena, sbit_option *option,
     return SBIT_OK;
 }
 
-static sbit_status sbit__keys_value(sbit__arena *arena, sbit_option *option,
-                                    const sbit_yaml *value, const char *path, sbit_error *error)
+static sbit_status sbit__keys_value(sbit__arena *arena, sbit_option *option, const sbit_yaml *value,
+                                    const char *path, sbit_error *error)
 {
     if (option->key->type == SBIT_KEY_YAML) {
         option->yaml = value;
@@ -35836,11 +36251,15 @@ static sbit_status sbit__keys_value(sbit__arena *arena, sbit_option *option,
         return sbit__keys_fail(error, value, false, path, "a single value is expected");
     }
     switch (option->key->type) {
-    case SBIT_KEY_BOOL: return sbit__keys_bool(option, value, path, error);
+    case SBIT_KEY_BOOL:
+        return sbit__keys_bool(option, value, path, error);
     case SBIT_KEY_INT:
-    case SBIT_KEY_FLOAT: return sbit__keys_number(option, value, path, error);
-    case SBIT_KEY_CHOICE: return sbit__keys_choice(arena, option, value, path, error);
-    default: break;
+    case SBIT_KEY_FLOAT:
+        return sbit__keys_number(option, value, path, error);
+    case SBIT_KEY_CHOICE:
+        return sbit__keys_choice(arena, option, value, path, error);
+    default:
+        break;
     }
     option->s = sbit__arena_strdup(arena, value->text, strlen(value->text));
     return option->s != NULL ? SBIT_OK : sbit__fail_oom(error, strlen(value->text) + 1);
@@ -35907,8 +36326,7 @@ static sbit_status sbit__options_unknown(const sbit_options *options, const char
 }
 
 SBIT__FN sbit_status sbit__options_set(sbit__arena *arena, sbit_options *options, const char *path,
-                                       const sbit_yaml *value, const char *place,
-                                       sbit_error *error)
+                                       const sbit_yaml *value, const char *place, sbit_error *error)
 {
     char full[192];
     sbit_option *option = sbit__options_at(options, path);
@@ -35949,8 +36367,7 @@ static sbit_status sbit__options_read_map(sbit__arena *arena, sbit_options *opti
 }
 
 SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *options,
-                                        const sbit_yaml *map, const char *place,
-                                        sbit_error *error)
+                                        const sbit_yaml *map, const char *place, sbit_error *error)
 {
     if (map->kind == SBIT_YAML_NULL) {
         return SBIT_OK;
@@ -35963,8 +36380,7 @@ SBIT__FN sbit_status sbit__options_read(sbit__arena *arena, sbit_options *option
 }
 
 /* The default of a key, parsed as if it had been written. */
-static sbit_status sbit__options_default(sbit__arena *arena, sbit_option *option,
-                                         sbit_error *error)
+static sbit_status sbit__options_default(sbit__arena *arena, sbit_option *option, sbit_error *error)
 {
     sbit_yaml value;
     memset(&value, 0, sizeof value);
@@ -36030,8 +36446,7 @@ SBIT__FN sbit_status sbit__options_complete(const sbit_options *options, const c
 SBIT__FN sbit_status sbit__options_copy(sbit__arena *arena, const sbit_options *from,
                                         sbit_options *to, sbit_error *error)
 {
-    sbit_option *items =
-        (sbit_option *)sbit__arena_array(arena, from->count + 1, sizeof *items);
+    sbit_option *items = (sbit_option *)sbit__arena_array(arena, from->count + 1, sizeof *items);
     if (items == NULL) {
         return sbit__fail_oom(error, from->count * sizeof *items);
     }
@@ -36166,9 +36581,8 @@ static bool sbit__layer_weight_name(const sbit_graph *graph, const sbit_node *no
                                     size_t size)
 {
     static const char suffix[] = ".weight";
-    const sbit_op_row *row = sbit_lookup_operator(sbit_graph_ctx(graph), node->domain,
-                                                  node->op_type,
-                                                  sbit_graph_opset(graph, node->domain));
+    const sbit_op_row *row = sbit_lookup_operator(
+        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
     const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
     if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return false;
@@ -36199,8 +36613,7 @@ SPARSEBIT_API void sbit_layer_name(const sbit_graph *graph, sbit_node_id id, cha
     }
 }
 
-SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id,
-                                      const char *pattern)
+SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, const char *pattern)
 {
     char name[SBIT__LAYER_NAME_BYTES];
     const sbit_node *node = sbit_graph_node(graph, id);
@@ -36215,7 +36628,9 @@ SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id,
 SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,
                                       size_t size)
 {
-    enum { SBIT__LAYER_SUGGESTIONS = 3 };
+    enum {
+        SBIT__LAYER_SUGGESTIONS = 3
+    };
     char best[SBIT__LAYER_SUGGESTIONS][SBIT__LAYER_NAME_BYTES];
     size_t distance[SBIT__LAYER_SUGGESTIONS];
     size_t count = 0;
@@ -41177,8 +41592,7 @@ extern "C" {
     X(minmax)                                                                                      \
     X(moving_average)
 
-#define SBIT__OBSERVER_DECLARE(name)                                                               \
-    SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
+#define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
 #undef SBIT__OBSERVER_DECLARE
 
@@ -41235,8 +41649,7 @@ SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbi
     }
 }
 
-static sbit_status sbit__minmax_init(void *state, const sbit_observer_site *site,
-                                     sbit_error *error)
+static sbit_status sbit__minmax_init(void *state, const sbit_observer_site *site, sbit_error *error)
 {
     (void)state; /* zeroed memory is right */
     (void)site;
@@ -41274,8 +41687,8 @@ static sbit_status sbit__minmax_merge(void *state, const void *other,
     return SBIT_OK;
 }
 
-static sbit_status sbit__minmax_range(const void *state, const sbit_observer_site *site,
-                                      float *min, float *max, sbit_error *error)
+static sbit_status sbit__minmax_range(const void *state, const sbit_observer_site *site, float *min,
+                                      float *max, sbit_error *error)
 {
     const float *values = (const float *)(const void *)((const char *)state + sizeof(float));
     (void)error;
@@ -41294,8 +41707,8 @@ static size_t sbit__minmax_save(const void *state, const sbit_observer_site *sit
     return size;
 }
 
-static sbit_status sbit__minmax_load(void *state, const sbit_observer_site *site,
-                                     const void *bytes, size_t size, sbit_error *error)
+static sbit_status sbit__minmax_load(void *state, const sbit_observer_site *site, const void *bytes,
+                                     size_t size, sbit_error *error)
 {
     if (size != sbit__minmax_state_bytes(site)) {
         return sbit__fail(error, SBIT_ERR_PARSE, "minmax", "saved statistics have another size");
@@ -41365,7 +41778,8 @@ static sbit_status sbit__moving_average_observe(void *state, const sbit_observer
                                                 const sbit_observation *x, sbit_error *error)
 {
     sbit__moving_average *s = (sbit__moving_average *)state;
-    const float keep = (float)sbit_options_float(site->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
+    const float keep =
+        (float)sbit_options_float(site->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
     (void)error;
     for (int64_t i = 0; i < x->samples; i++) {
         sbit_observation sample = *x;
@@ -41443,8 +41857,8 @@ SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx,
 SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error)
 {
-    const bool complete = row->state_bytes != NULL && row->init != NULL && row->observe != NULL &&
-                          row->range != NULL;
+    const bool complete =
+        row->state_bytes != NULL && row->init != NULL && row->observe != NULL && row->range != NULL;
     return sbit__strategy_register(ctx, SBIT__REG_OBSERVER, "observer", row,
                                    sbit_lookup_observer(ctx, row->name) != NULL, complete, error);
 }
@@ -41644,7 +42058,7 @@ typedef struct sbit__settings {
     const sbit_quantizer_row *quantizer;
     bool symmetric, per_channel, disabled, power_of_two;
     int32_t bits, qmin, qmax;
-    sbit_dtype dtype; /* storage */
+    sbit_dtype dtype;     /* storage */
     int32_t feature_axis; /* channel axis of features (LAYOUT) */
 } sbit__settings;
 
@@ -41669,19 +42083,19 @@ typedef struct sbit__site {
     sbit_value_id value;
     sbit_dtype dtype; /* of the tensor: float32, float16 or bfloat16 */
     uint32_t target;
-    sbit_node_id layer;  /* the node whose settings these are */
+    sbit_node_id layer; /* the node whose settings these are */
     const char *layer_name;
     sbit__settings settings;
-    int32_t axis;        /* of channels; -1: per tensor */
+    int32_t axis; /* of channels; -1: per tensor */
     int64_t channels;
-    bool all_uses;       /* stands behind the producer: every use reads the quantized value */
-    bool captured;       /* a constant of the root that only bodies' layers use as their weight */
+    bool all_uses;        /* stands behind the producer: every use reads the quantized value */
+    bool captured;        /* a constant of the root that only bodies' layers use as their weight */
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool enabled;
-    const char *reason;  /* why not */
+    const char *reason; /* why not */
     bool fixed_range;
     float fixed_min, fixed_max;
-    uint32_t group;      /* sites with one number share scale and zero point */
+    uint32_t group; /* sites with one number share scale and zero point */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
     bool observed;
@@ -41833,8 +42247,7 @@ static const sbit_profile_row sbit__profiles[] = {
      true, false, true, true, false, false, true, SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {"onnxruntime", "generic with uint8 activations and int8 weights", false, true, false, true,
-     true, false, false, false, SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+     true, false, false, false, SBIT_QSCHEME_PER_TENSOR_AFFINE, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {"openvino", "generic with symmetric weights and float bias", false, true, false, false, true,
      false, false, false, SBIT_QSCHEME_PER_TENSOR_AFFINE, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {"tensorrt", "inputs and residual branches, symmetric, float bias", false, false, true, false,
@@ -41986,9 +42399,9 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             const bool observer = keys[i].path[0] == 'O';
-            keys[i].choices = sbit__qconfig_choices(
-                config->ctx, &config->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
-                target);
+            keys[i].choices =
+                sbit__qconfig_choices(config->ctx, &config->arena,
+                                      observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
             if (keys[i].choices == NULL) {
                 return sbit__fail_oom(error, 0);
             }
@@ -42000,8 +42413,7 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
                                 SBIT__COUNT_OF(sbit__qconfig_feature_keys));
     }
     const void *row;
-    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_OBSERVER, i)) != NULL;
-         i++) {
+    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
         const sbit_observer_row *observer = (const sbit_observer_row *)row;
         sbit__qconfig_add_table(&t, "OBSERVER.", observer->keys,
                                 (observer->targets & target) != 0 ? observer->key_count : 0);
@@ -42101,8 +42513,8 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
     size_t total = 0;
     for (size_t m = 0; m < map_count; m++) {
         if (maps[m].kind != SBIT_YAML_MAP) {
-            return sbit__qconfig_specific_fail(&maps[m], place, "[{\"glob\": [KEY, value]}] is expected",
-                                               error);
+            return sbit__qconfig_specific_fail(&maps[m], place,
+                                               "[{\"glob\": [KEY, value]}] is expected", error);
         }
         total += maps[m].count;
     }
@@ -42118,8 +42530,8 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
             specific->pattern = entry->key;
             specific->list = entry;
             if (entry->kind != SBIT_YAML_LIST || entry->count % 2 != 0) {
-                return sbit__qconfig_specific_fail(entry, place, "a list [KEY, value, ...] is expected",
-                                                   error);
+                return sbit__qconfig_specific_fail(entry, place,
+                                                   "a list [KEY, value, ...] is expected", error);
             }
         }
     }
@@ -42128,8 +42540,7 @@ static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_si
 
 /* Applies a flat list [KEY, value, ...] to options. */
 static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific *specific,
-                                       const char *place, sbit_options *options,
-                                       sbit_error *error)
+                                       const char *place, sbit_options *options, sbit_error *error)
 {
     for (size_t i = 0; i + 1 < specific->list->count; i += 2) {
         const sbit_yaml *key = &specific->list->items[i];
@@ -42141,8 +42552,8 @@ static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific 
         }
         /* an unknown key is reported where it stands, a wrong value where that stands */
         const bool known = sbit_options_find(options, key->text) != NULL;
-        SBIT__TRY(sbit__options_set(arena, options, key->text, known ? key + 1 : key, place,
-                                    error));
+        SBIT__TRY(
+            sbit__options_set(arena, options, key->text, known ? key + 1 : key, place, error));
     }
     return SBIT_OK;
 }
@@ -42244,10 +42655,14 @@ SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbi
 static const char *sbit__qscheme_name(sbit_qscheme scheme)
 {
     switch (scheme) {
-    case SBIT_QSCHEME_PER_TENSOR_SYMMETRIC: return "per-tensor-symmetric";
-    case SBIT_QSCHEME_PER_TENSOR_AFFINE: return "per-tensor-affine";
-    case SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC: return "per-channel-symmetric";
-    default: return "per-channel-affine";
+    case SBIT_QSCHEME_PER_TENSOR_SYMMETRIC:
+        return "per-tensor-symmetric";
+    case SBIT_QSCHEME_PER_TENSOR_AFFINE:
+        return "per-tensor-affine";
+    case SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC:
+        return "per-channel-symmetric";
+    default:
+        return "per-channel-affine";
     }
 }
 
@@ -42284,8 +42699,8 @@ static sbit_status sbit__qconfig_set_value(sbit_qconfig *config, const char *pat
 {
     const sbit_yaml *parsed = NULL;
     SBIT__TRY(sbit__qconfig_parse(config, value, strlen(value), &parsed, error));
-    const bool side = (path[0] == 'W' || path[0] == 'A' || path[0] == 'w' || path[0] == 'a') &&
-                      path[1] == '.';
+    const bool side =
+        (path[0] == 'W' || path[0] == 'A' || path[0] == 'w' || path[0] == 'a') && path[1] == '.';
     if (!side) {
         return sbit__options_set(&config->arena, &config->top, path, parsed, "", error);
     }
@@ -42382,8 +42797,8 @@ static void sbit__settings_range(sbit__settings *s, bool signed_affine, bool nar
     }
 }
 
-static const sbit__specific *sbit__qconfig_match(sbit__qconfig_side *side,
-                                                 const sbit_graph *graph, sbit_node_id node)
+static const sbit__specific *sbit__qconfig_match(sbit__qconfig_side *side, const sbit_graph *graph,
+                                                 sbit_node_id node)
 {
     for (size_t i = 0; i < side->specific_count; i++) {
         if (sbit_layer_matches(graph, node, side->specific[i].pattern)) {
@@ -42416,10 +42831,10 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.bits = s.bits == 0 ? 8 : s.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.feature_axis = sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
-    s.observer = sbit_lookup_observer(config->ctx,
-                                      sbit_options_string(&s.options, "OBSERVER.TYPE"));
-    s.quantizer = sbit_lookup_quantizer(config->ctx,
-                                        sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+    s.observer =
+        sbit_lookup_observer(config->ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+    s.quantizer =
+        sbit_lookup_quantizer(config->ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     sbit__settings_range(&s, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
     *out = s;
@@ -42478,7 +42893,9 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
 {
     char number[40];
     switch (option->key->type) {
-    case SBIT_KEY_BOOL: sbit__qconfig_put(p, option->b ? "true" : "false"); break;
+    case SBIT_KEY_BOOL:
+        sbit__qconfig_put(p, option->b ? "true" : "false");
+        break;
     case SBIT_KEY_INT:
         snprintf(number, sizeof number, "%lld", (long long)option->i);
         sbit__qconfig_put(p, number);
@@ -42495,7 +42912,9 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
         }
         sbit__qconfig_put(p, "]");
         break;
-    case SBIT_KEY_STRING: sbit__qconfig_put_quoted(p, option->s); break;
+    case SBIT_KEY_STRING:
+        sbit__qconfig_put_quoted(p, option->s);
+        break;
     case SBIT_KEY_YAML:
         if (option->yaml != NULL) {
             sbit__qconfig_put_yaml(p, option->yaml);
@@ -42503,7 +42922,9 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
             sbit__qconfig_put(p, "[]");
         }
         break;
-    default: sbit__qconfig_put(p, option->s != NULL ? option->s : ""); break;
+    default:
+        sbit__qconfig_put(p, option->s != NULL ? option->s : "");
+        break;
     }
 }
 
@@ -42573,9 +42994,9 @@ SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfi
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(config->ctx));
     sbit_qconfig_print(config, true, sbit__qconfig_to_text, &text);
-    const sbit_status status = text.failed
-                                   ? sbit__fail_oom(error, text.size)
-                                   : sbit_qconfig_read(config->ctx, text.data, text.size, out, error);
+    const sbit_status status =
+        text.failed ? sbit__fail_oom(error, text.size)
+                    : sbit_qconfig_read(config->ctx, text.data, text.size, out, error);
     sbit__text_deinit(&text);
     return status;
 }
@@ -42662,6 +43083,17 @@ static bool sbit__place_skipped(const sbit_quant *quant, sbit_node_id node)
     return false;
 }
 
+/* The row's flags for this node: Resize copies values only in one of its modes. */
+static uint32_t sbit__place_flags(const sbit_node *node, const sbit_op_quant *q)
+{
+    const uint32_t flags = q->flags & ~(uint32_t)SBIT_QUANT_PASS_NEAREST;
+    if ((q->flags & SBIT_QUANT_PASS_NEAREST) == 0 ||
+        !sbit__streq(sbit_node_string(node, "mode", "nearest"), "nearest")) {
+        return flags;
+    }
+    return SBIT_QUANT_PASS_SCALE;
+}
+
 /* >>place sites */
 static bool sbit__place_same_settings(const sbit__settings *a, const sbit__settings *b)
 {
@@ -42671,9 +43103,8 @@ static bool sbit__place_same_settings(const sbit__settings *a, const sbit__setti
     for (size_t i = 0; i < a->options.count; i++) {
         const sbit_option *x = &a->options.items[i];
         const sbit_option *y = &b->options.items[i];
-        if (x->key->type != SBIT_KEY_YAML &&
-            (x->b != y->b || x->i != y->i || x->f < y->f || x->f > y->f ||
-             !sbit__streq(x->s, y->s))) {
+        if (x->key->type != SBIT_KEY_YAML && (x->b != y->b || x->i != y->i || x->f < y->f ||
+                                              x->f > y->f || !sbit__streq(x->s, y->s))) {
             return false;
         }
     }
@@ -42807,8 +43238,8 @@ static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const 
     }
     found.body = found.captured ? 0 : body;
     if (sbit__place_float(value) && value->is_constant && !value->is_output &&
-        (!found.captured || (sbit_graph_parent(graph) == NULL &&
-                             sbit__place_only_weights(quant, value)))) {
+        (!found.captured ||
+         (sbit_graph_parent(graph) == NULL && sbit__place_only_weights(quant, value)))) {
         found.value = value;
     }
     return found;
@@ -42828,7 +43259,8 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
     }
     SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, graph, node->id,
                                     &quant->arena, &settings, error));
-    const bool swap = row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
+    const bool swap =
+        row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
     const int32_t rank = w.value->constant.rank;
     int32_t axis = swap ? row->in_axis : row->out_axis;
     axis = axis < 0 ? axis + rank : axis;
@@ -42914,7 +43346,7 @@ static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *
     if (row == NULL || row->quant == NULL || sbit__place_skipped(quant, node->id)) {
         return SBIT_OK;
     }
-    const uint32_t flags = row->quant->flags;
+    const uint32_t flags = sbit__place_flags(node, row->quant);
     const bool add = sbit_options_bool(&quant->config->feature.options, "QADD.ENABLE_QUANT") &&
                      (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
     if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
@@ -42969,9 +43401,9 @@ static const sbit_op_quant *sbit__place_active(const sbit_quant *quant, const sb
     return q;
 }
 
-static bool sbit__place_reads(const sbit_op_quant *q, size_t input)
+static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, size_t input)
 {
-    return (q->flags & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+    return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
 
@@ -42980,13 +43412,13 @@ static void sbit__place_mark_wanted(const sbit__placement *p)
     for (size_t n = p->count; n-- > 0;) {
         const sbit_node *node = sbit_graph_node(p->quant->graph, p->order[n]);
         const sbit_op_quant *q = sbit__place_active(p->quant, node);
-        const bool pass = q != NULL && (q->flags & SBIT_QUANT_PASS_SCALE) != 0;
+        const bool pass = q != NULL && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0;
         bool out_wanted = false;
         for (size_t i = 0; pass && i < node->output_count; i++) {
             out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
         }
         for (size_t i = 0; q != NULL && i < node->input_count; i++) {
-            if (sbit__place_reads(q, i) || (pass && i == 0 && out_wanted)) {
+            if (sbit__place_reads(node, q, i) || (pass && i == 0 && out_wanted)) {
                 p->wanted[node->inputs[i].idx] = true;
             }
         }
@@ -43002,7 +43434,8 @@ static bool sbit__place_clamped(const sbit_quant *quant, const sbit_value_info *
         use.node.idx == 0 || use.body != NULL || use.index != 0) {
         return false;
     }
-    return sbit__place_in_list(sbit__place_clamps, sbit_graph_node(quant->graph, use.node)->op_type);
+    return sbit__place_in_list(sbit__place_clamps,
+                               sbit_graph_node(quant->graph, use.node)->op_type);
 }
 
 /* The layer whose settings a tensor gets: the operator that makes it if that is quantized, else
@@ -43015,7 +43448,8 @@ static sbit_node_id sbit__place_layer_of(const sbit_quant *quant, const sbit_val
     }
     const sbit_node *producer = sbit_graph_node(quant->graph, value->producer);
     const sbit_op_quant *q = sbit__place_active(quant, producer);
-    return q != NULL && (q->flags & SBIT_QUANT_OUTPUT) != 0 ? producer->id : reader;
+    return q != NULL && (sbit__place_flags(producer, q) & SBIT_QUANT_OUTPUT) != 0 ? producer->id
+                                                                                  : reader;
 }
 
 /* TensorRT: of an elementwise sum only the branch that does not come straight from a layer. */
@@ -43045,7 +43479,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(q, i) || !sbit__place_is_feature(quant, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_feature(quant, node, i)) {
             continue;
         }
         if (quant->profile->residual_inputs && elementwise &&
@@ -43053,9 +43487,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
             continue;
         }
         const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_feature(quant, value->id,
-                                      sbit__place_layer_of(quant, value, node->id), true, &index,
-                                      error));
+        SBIT__TRY(sbit__place_feature(
+            quant, value->id, sbit__place_layer_of(quant, value, node->id), true, &index, error));
         SBIT__TRY(sbit__place_use(quant, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -43080,7 +43513,7 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
         return joins && (p->wanted[value->id.idx] || b->weight >= 0);
     }
-    if (q == NULL || (q->flags & SBIT_QUANT_OUTPUT) == 0 ||
+    if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
         sbit__place_clamped(p->quant, value)) {
         return false;
     }
@@ -43110,7 +43543,8 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 static sbit__site *sbit__place_site_of(sbit_quant *quant, sbit_value_id value)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].value.idx == value.idx && quant->sites[i].target == SBIT_TARGET_FEATURE) {
+        if (quant->sites[i].value.idx == value.idx &&
+            quant->sites[i].target == SBIT_TARGET_FEATURE) {
             return &quant->sites[i];
         }
     }
@@ -43139,8 +43573,9 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
                                     const sbit_op_quant *q, sbit_error *error)
 {
     sbit_quant *quant = p->quant;
-    if (q == NULL || (q->flags & SBIT_QUANT_PASS_SCALE) == 0 || !quant->profile->outputs ||
-        node->input_count == 0 || sbit__place_site_of(quant, node->inputs[0]) == NULL) {
+    if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) == 0 ||
+        !quant->profile->outputs || node->input_count == 0 ||
+        sbit__place_site_of(quant, node->inputs[0]) == NULL) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < node->output_count; i++) {
@@ -43152,8 +43587,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
         const sbit_node_id layer = sbit__place_site_of(quant, node->inputs[0])->layer;
         SBIT__TRY(sbit__place_feature(quant, value->id, layer, true, &index, error));
         quant->sites[index].all_uses = true;
-        sbit__place_join(quant, sbit__place_site_of(quant, node->inputs[0]),
-                         &quant->sites[index]);
+        sbit__place_join(quant, sbit__place_site_of(quant, node->inputs[0]), &quant->sites[index]);
     }
     return SBIT_OK;
 }
@@ -43193,8 +43627,8 @@ static sbit_status sbit__place_with(sbit__placement *p, sbit_error *error)
         return status;
     }
     for (size_t n = 0; n < p->count; n++) {
-        SBIT__TRY(sbit__place_classic_node(p->quant,
-                                           sbit_graph_node(p->quant->graph, p->order[n]), error));
+        SBIT__TRY(sbit__place_classic_node(p->quant, sbit_graph_node(p->quant->graph, p->order[n]),
+                                           error));
     }
     return SBIT_OK;
 }
@@ -43407,8 +43841,8 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                           "data and its preprocessing",
                           name);
     }
-    if (site->axis >= 0 && (site->axis >= tensor->rank ||
-                            tensor->dims[site->axis] != site->channels)) {
+    if (site->axis >= 0 &&
+        (site->axis >= tensor->rank || tensor->dims[site->axis] != site->channels)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, name,
                           "tensor '%s': the channel axis has not %lld entries as planned", name,
                           (long long)site->channels);
@@ -43529,8 +43963,8 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE &&
-            site->enabled && site->axis == -1) {
+        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE && site->enabled &&
+            site->axis == -1) {
             return site;
         }
     }
@@ -43581,9 +44015,8 @@ static void sbit__calc_share(sbit_quant *quant)
     for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
-        const sbit_op_row *row =
-            sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                 sbit_graph_opset(quant->graph, node->domain));
+        const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                                      sbit_graph_opset(quant->graph, node->domain));
         if (row != NULL && row->quant != NULL && node->output_count > 0 &&
             (row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
             sbit__calc_share_node(quant, node);
@@ -43607,9 +44040,8 @@ static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
         scale = sbit_bf16_to_f32(sbit_f32_to_bf16(scale));
     }
     site->scale[c] = scale;
-    site->zero_point[c] =
-        sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
-                                 site->settings.qmin, site->settings.qmax);
+    site->zero_point[c] = sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
+                                                   site->settings.qmin, site->settings.qmax);
 }
 
 static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
@@ -43651,10 +44083,9 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_n
         return NULL;
     }
     const sbit_value_info *bias = sbit_graph_value(quant->graph, node->inputs[input]);
-    const bool row_vector = bias->is_constant && bias->constant.dtype == SBIT_F32 &&
-                            bias->constant.rank >= 1 &&
-                            bias->constant.dims[bias->constant.rank - 1] ==
-                                sbit_tensor_count(&bias->constant);
+    const bool row_vector =
+        bias->is_constant && bias->constant.dtype == SBIT_F32 && bias->constant.rank >= 1 &&
+        bias->constant.dims[bias->constant.rank - 1] == sbit_tensor_count(&bias->constant);
     return row_vector ? bias : NULL;
 }
 
@@ -43682,8 +44113,8 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        SBIT__TRY(sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count,
-                                 error));
+        SBIT__TRY(
+            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
         if (site->enabled) {
             SBIT__TRY(sbit__calc_range(quant, site, error));
         }
@@ -43756,8 +44187,12 @@ static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t c
             *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
             break;
         }
-        case SBIT_I32: memcpy((char *)out + 4 * i, &values[i], 4); break;
-        default: ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i]; break;
+        case SBIT_I32:
+            memcpy((char *)out + 4 * i, &values[i], 4);
+            break;
+        default:
+            ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i];
+            break;
         }
     }
 }
@@ -43807,8 +44242,8 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
                                        sbit_error *error)
 {
     const int32_t rank = site->axis >= 0 ? 1 : 0;
-    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels,
-                                 site->scale, scale, error));
+    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels, site->scale,
+                                 scale, error));
     return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
                                 &site->channels, site->zero_point, zero_point, error);
 }
@@ -43817,8 +44252,8 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
 static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const char *base,
                                     const char *suffix, const sbit_value_id *inputs,
                                     size_t input_count, int32_t axis, sbit_node_id before,
-                                    const sbit_type *type, sbit_node_id *node,
-                                    sbit_value_id *out, sbit_error *error)
+                                    const sbit_type *type, sbit_node_id *node, sbit_value_id *out,
+                                    sbit_error *error)
 {
     sbit__text name;
     sbit_attr attr;
@@ -43975,8 +44410,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
                                              const sbit_tensor *weight, int32_t *q,
                                              float *effective, sbit_error *error)
 {
-    sbit_observation x =
-        sbit__observation_of((const float *)weight->data, weight, site->axis);
+    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
     const sbit_quantizer_row *row = site->settings.quantizer;
     if (row->finish != NULL) {
         const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
@@ -43988,8 +44422,8 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     return SBIT_OK;
 }
 
-static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
-                                               sbit_value_id *out, sbit_error *error)
+static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
+                                               sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
     const sbit_value_info *value = sbit__site_value(b->quant, site);
@@ -44006,9 +44440,9 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
         status = sbit__build_weight_values(b, site, &weight, q, effective, error);
     }
     if (status == SBIT_OK) {
-        status = sbit__build_integers(b, value->name, "_quantized",
-                                      sbit__build_dtype(b->quant, site), weight.rank,
-                                      weight.dims, q, out, error);
+        status =
+            sbit__build_integers(b, value->name, "_quantized", sbit__build_dtype(b->quant, site),
+                                 weight.rank, weight.dims, q, out, error);
     }
     sbit__free(a, q, count * sizeof *q);
     sbit__free(a, effective, count * sizeof *effective);
@@ -44046,12 +44480,12 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     const sbit_node *before = sbit_graph_node(b->graph, layer);
     const sbit_op_row *row = sbit_lookup_operator(b->quant->ctx, before->domain, before->op_type,
                                                   sbit_graph_opset(b->graph, before->domain));
-    sbit_status status = sbit__build_integers(b, bias->name, "_quantized", SBIT_I32,
-                                              bias->constant.rank, bias->constant.dims, q,
-                                              &inputs[0], error);
+    sbit_status status =
+        sbit__build_integers(b, bias->name, "_quantized", SBIT_I32, bias->constant.rank,
+                             bias->constant.dims, q, &inputs[0], error);
     if (status == SBIT_OK) {
-        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank,
-                                    rank == 1 ? count : 1, scale, &inputs[1], error);
+        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank, rank == 1 ? count : 1,
+                                    scale, &inputs[1], error);
     }
     sbit__free(a, scale, bytes);
     SBIT__TRY(status);
@@ -44198,8 +44632,7 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
         const int32_t bits = quant->sites[i].settings.bits;
-        const bool int4 =
-            bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
         }
@@ -44375,8 +44808,7 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                           (unsigned)sbit_session_input_count(quant->session));
     }
     for (size_t i = 0; i < input_count; i++) {
-        const char *name =
-            names != NULL ? names[i] : sbit_session_input(quant->session, 0)->name;
+        const char *name = names != NULL ? names[i] : sbit_session_input(quant->session, 0)->name;
         SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
     }
     SBIT__TRY(sbit_session_run(quant->session, error));

@@ -176,7 +176,9 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
         const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
         size_t bytes = SIZE_MAX / 4;
         small = small && count <= SBIT__PLAN_SMALL;
-        if (idx != 0 && !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes)) {
+        /* text that a row made (alloc_text) lasts for one run only */
+        if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
+                         !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
             return false;
         }
         out_bytes += idx != 0 ? bytes : 0;

@@ -462,6 +462,29 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
     return SBIT_OK;
 }
 
+/* Types that were not known when the session planned: no row is run on what it does not list. */
+static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *error)
+{
+    const sbit_op_call *call = &step->call;
+    for (int32_t i = 0; i < call->input_count; i++) {
+        const sbit_value *value = call->in_value[i];
+        if (value == NULL) {
+            continue;
+        }
+        if (value->kind != SBIT_KIND_TENSOR) {
+            if ((call->row->flags & (SBIT_OP_KINDS | SBIT_OP_BODY)) == 0) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "input %d must be a tensor, not a sequence or optional",
+                                    (int)i);
+            }
+        } else if (i == 0 && (call->row->types & SBIT_T(value->tensor.dtype)) == 0) {
+            return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "element type %s",
+                                sbit_dtype_name((int32_t)value->tensor.dtype));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
@@ -557,6 +580,9 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
     const bool dynamic = (step->data->row->flags & SBIT_OP_DYNAMIC) != 0 || step->copies;
+    if (step->late) {
+        SBIT__TRY(sbit__step_check_inputs(step, error));
+    }
     if (step->resolve) {
         SBIT__TRY(sbit__step_resolve(step, error));
     }

@@ -1385,10 +1385,11 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
     SBIT__CONTROL_ROW("Scan", version, types, SBIT_OP_BODY | SBIT_OP_DYNAMIC, sbit__scan_infer,    \
                       sbit__scan_prepare, sbit__scan_run_all)
 #define SBIT__CONTROL_SEQUENCE(name, version, types, fn)                                           \
-    SBIT__CONTROL_ROW(name, version, types, SBIT_OP_DYNAMIC, sbit__##fn##_infer, NULL,             \
-                      sbit__##fn##_run)
+    SBIT__CONTROL_ROW(name, version, types, SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__##fn##_infer,   \
+                      NULL, sbit__##fn##_run)
 #define SBIT__CONTROL_SCALAR(name, version, types, fn)                                             \
-    SBIT__CONTROL_ROW(name, version, types, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run)
+    SBIT__CONTROL_ROW(name, version, types, SBIT_OP_KINDS, sbit__##fn##_infer, NULL,               \
+                      sbit__##fn##_run)
 
 static const sbit_op_row sbit__control_rows[] = {
     SBIT__CONTROL_IF(1),

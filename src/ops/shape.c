@@ -774,7 +774,7 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, &sbit__shape_quant_pass,               \
                     &sbit__shape_channel_map)
 #define SBIT__SHAPE_IDENTITY(version, types)                                                       \
-    SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW, identity,                            \
+    SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW | SBIT_OP_KINDS, identity,            \
                     &sbit__shape_quant_identity, &sbit__shape_channel_same)
 #define SBIT__SHAPE_DROPOUT(version, types)                                                        \
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \

@@ -11,7 +11,7 @@ import onnxruntime
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SHARED = os.environ.get("SPARSEBIT_SHARED") or os.path.join(ROOT, "..", "shared")
-TOOL = os.path.join(ROOT, "tools", "sparsebit")
+TOOL = os.environ.get("SPARSEBIT_CLI") or os.path.join(ROOT, "tools", "sparsebit")
 TMP = tempfile.mkdtemp(prefix="sbit-interop-")
 MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(1, 3, 1, 1)
 STD = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(1, 3, 1, 1)
