@@ -36575,23 +36575,30 @@ static bool sbit__layer_same(const char *pattern, const char *name)
     return sbit__fnmatch(glob, text);
 }
 
+/* The layer's weight constant; NULL if it has none. */
+static const sbit_value_info *sbit__layer_weight(const sbit_graph *graph, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit_lookup_operator(
+        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
+    const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
+    if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
+        return NULL;
+    }
+    const sbit_value_info *weight = sbit_graph_value(graph, node->inputs[input]);
+    return weight->is_constant ? weight : NULL;
+}
+
 /* The name of the layer's weight constant without ".weight"; false if it has none. Names such as
  * "onnx::Conv_123" are made up by exporters and do not count. */
 static bool sbit__layer_weight_name(const sbit_graph *graph, const sbit_node *node, char *text,
                                     size_t size)
 {
     static const char suffix[] = ".weight";
-    const sbit_op_row *row = sbit_lookup_operator(
-        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
-    const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
-    if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
-        return false;
-    }
-    const sbit_value_info *weight = sbit_graph_value(graph, node->inputs[input]);
-    const size_t length = strlen(weight->name);
+    const sbit_value_info *weight = sbit__layer_weight(graph, node);
+    const size_t length = weight != NULL ? strlen(weight->name) : 0;
     const size_t tail = sizeof suffix - 1;
-    if (!weight->is_constant || length <= tail ||
-        strcmp(weight->name + length - tail, suffix) != 0 || length - tail >= size) {
+    if (weight == NULL || length <= tail || strcmp(weight->name + length - tail, suffix) != 0 ||
+        length - tail >= size) {
         return false;
     }
     memcpy(text, weight->name, length - tail);
@@ -36619,6 +36626,10 @@ SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, 
     const sbit_node *node = sbit_graph_node(graph, id);
     sbit_layer_name(graph, id, name, sizeof name);
     if (sbit__layer_same(pattern, name) || sbit__layer_same(pattern, node->name)) {
+        return true;
+    }
+    const sbit_value_info *weight = sbit__layer_weight(graph, node);
+    if (weight != NULL && sbit__layer_same(pattern, weight->name)) {
         return true;
     }
     const bool has_output = node->output_count > 0 && node->outputs[0].idx != 0;
@@ -43144,6 +43155,25 @@ static sbit_status sbit__place_new_site(sbit_quant *quant, const sbit_value_info
 }
 
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
+/* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
+ * placement observes them as it does everything. */
+static void sbit__place_fix_range(const sbit_quant *quant, sbit__site *site)
+{
+    const sbit_node_id producer = sbit_graph_value(quant->graph, site->value)->producer;
+    const sbit_node *node = producer.idx != 0 ? sbit_graph_node(quant->graph, producer) : NULL;
+    const sbit_op_row *row =
+        node != NULL ? sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                            sbit_graph_opset(quant->graph, node->domain))
+                     : NULL;
+    if (quant->profile->classic || row == NULL || row->quant == NULL ||
+        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
+        return;
+    }
+    site->fixed_range = true;
+    site->fixed_min = row->quant->range_min;
+    site->fixed_max = row->quant->range_max;
+}
+
 static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, sbit_node_id layer,
                                        bool one_per_value, uint32_t *index, sbit_error *error)
 {
@@ -43168,6 +43198,7 @@ static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, s
         site->axis = axis;
         site->channels = type->dims[axis].value;
     }
+    sbit__place_fix_range(quant, site);
     return SBIT_OK;
 }
 
@@ -43532,11 +43563,6 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
     SBIT__TRY(sbit__place_feature(p->quant, value->id, node->id, true, &index, error));
     sbit__site *site = &p->quant->sites[index];
     site->all_uses = true;
-    if (q != NULL && (q->flags & SBIT_QUANT_FIXED_RANGE) != 0) {
-        site->fixed_range = true;
-        site->fixed_min = q->range_min;
-        site->fixed_max = q->range_max;
-    }
     return SBIT_OK;
 }
 
@@ -43647,6 +43673,25 @@ static void sbit__place_warn_unmatched(const sbit_quant *quant, const sbit__qcon
     }
 }
 
+static void sbit__place_warn_skipped(const sbit_quant *quant)
+{
+    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    char near[256];
+    for (size_t i = 0; i < skip->list_count; i++) {
+        bool matched = false;
+        for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0 && !matched;
+             id = sbit_graph_next(quant->graph, id)) {
+            matched = sbit_layer_matches(quant->graph, id, skip->list[i]);
+        }
+        if (!matched) {
+            sbit_layer_suggest(quant->graph, skip->list[i], near, sizeof near);
+            sbit__log(quant->ctx, SBIT_LOG_WARNING,
+                      "SKIP_TRACE_MODULES: '%s' matches no layer; the nearest are: %s",
+                      skip->list[i], near);
+        }
+    }
+}
+
 /* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
 static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
 {
@@ -43700,6 +43745,7 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     if (status == SBIT_OK) {
         sbit__place_warn_unmatched(quant, &quant->config->weight, "W");
         sbit__place_warn_unmatched(quant, &quant->config->feature, "A");
+        sbit__place_warn_skipped(quant);
     }
     return status;
 }

@@ -110,7 +110,7 @@ typedef struct cli_numbers {
 typedef struct cli_args {
     const char *command;
     const char *operands[2];
-    bool json, keep_bn, shuffle, profile, help;
+    bool json, keep_bn, shuffle, as_is, profile, help;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     int64_t limit, batch, threads, calib, seed, iters;
     cli_list set, skip, only, input, shape;
@@ -204,6 +204,8 @@ typedef struct cli_model {
 /* A context with the arguments' threads (0: otherwise) and ISA, and our messages and progress. */
 int cli_context_create(const cli_args *args, int32_t otherwise, sbit_ctx **out);
 int cli_model_load(sbit_ctx *ctx, const char *path, cli_model *out); /* and infers types */
+/* Simplifies the graph unless --as-is was given; inputs and outputs keep their ids. */
+int cli_model_prepare(const cli_args *args, cli_model *model);
 void cli_model_free(cli_model *model);
 const sbit_value_info *cli_model_input(const cli_model *model, size_t index);
 /* Fails with the list of all nodes that cannot run. */

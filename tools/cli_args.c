@@ -42,6 +42,8 @@ static const cli_option cli_options[] = {
      "pb:DIR                    DIR/test_data_set_*/input_K.pb (and output_K.pb)\n"
      "images:DIR[,labels=FILE]  PPM, PGM, PNG and JPEG pictures in the order of their names;\n"
      "                          labels: lines \"file, class\""},
+    {"--as-is", NULL, NULL, CLI_FLAG, CLI_AT(as_is), 0, 0, NULL,
+     "run the graph as it stands in the file instead of simplifying it first"},
     {"--limit", NULL, "N", CLI_INT, CLI_AT(limit), 1, CLI_BIG, NULL, "use at most N samples"},
     {"--batch", NULL, "N", CLI_INT, CLI_AT(batch), 1, 65536, NULL,
      "samples per run (default: 32, or what the model demands)"},

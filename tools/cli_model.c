@@ -150,6 +150,17 @@ int cli_model_load(sbit_ctx *ctx, const char *path, cli_model *out)
     return code;
 }
 
+int cli_model_prepare(const cli_args *args, cli_model *model)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (!args->as_is && sbit_simplify(model->graph, NULL, NULL, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot simplify '%s' (--as-is runs it unchanged)",
+                                model->path);
+    }
+    return CLI_OK;
+}
+
 void cli_model_free(cli_model *model)
 {
     sbit_graph_destroy(model->graph);

@@ -584,6 +584,7 @@ int cli_bench(const cli_args *args)
 {
     cli_feed feed;
     int code = cli_feed_begin(&feed, args, 1);
+    code = code == CLI_OK ? cli_model_prepare(args, &feed.model) : code;
     code = code == CLI_OK ? cli_bench_session(args, &feed) : code;
     cli_feed_free(&feed);
     return code;

@@ -26,8 +26,8 @@ static const cli_command cli_commands[] = {
      "sparsebit run model.onnx --shape input=1x3x224x224",
      cli_run},
     {"eval", "MODEL", "accuracy on labelled data",
-     "--data --limit --batch --output --threads --json" CLI_PREP, "--data",
-     "Runs the model on every sample and counts how often the label has the highest logit (top-1)\n"
+     "--data --limit --batch --output --as-is --threads --json" CLI_PREP, "--data",
+     "Simplifies the model, runs it on every sample and counts how often the label has the highest logit (top-1)\n"
      "or one of the five highest (top-5). With pb:DIR the outputs are compared with the stored\n"
      "ones instead: the check fails above a relative error of 0.001.",
      "sparsebit eval model.onnx --data cifar10:test.bin --mean 0.49,0.48,0.45 --std "
@@ -45,7 +45,7 @@ static const cli_command cli_commands[] = {
      "sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
      "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o "
      "int8.onnx\n"
-     "sparsebit quantize model.onnx --set A.OBSERVER.TYPE=mse --data npy:x.npy -o int8.onnx",
+     "sparsebit quantize model.onnx --set A.QUANTIZER.BIT=4 --data npy:x.npy -o int8.onnx",
      cli_quantize},
     {"compare", "A B", "how much model B differs from model A",
      "--data --limit --threads --json" CLI_PREP, "--data",
@@ -56,8 +56,8 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
-    {"bench", "MODEL", "how long one run takes", "--shape --threads --iters --profile --isa --json",
-     "", "Runs the model on random numbers and shows the median, smallest and mean time.",
+    {"bench", "MODEL", "how long one run takes", "--shape --threads --iters --profile --isa --as-is --json",
+     "", "Simplifies the model, runs it on random numbers and shows the median, smallest and mean time.",
      "sparsebit bench model.onnx --shape input=1x3x224x224\n"
      "sparsebit bench model.onnx --profile --threads 2",
      cli_bench},

@@ -42,23 +42,30 @@ static bool sbit__layer_same(const char *pattern, const char *name)
     return sbit__fnmatch(glob, text);
 }
 
+/* The layer's weight constant; NULL if it has none. */
+static const sbit_value_info *sbit__layer_weight(const sbit_graph *graph, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit_lookup_operator(
+        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
+    const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
+    if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
+        return NULL;
+    }
+    const sbit_value_info *weight = sbit_graph_value(graph, node->inputs[input]);
+    return weight->is_constant ? weight : NULL;
+}
+
 /* The name of the layer's weight constant without ".weight"; false if it has none. Names such as
  * "onnx::Conv_123" are made up by exporters and do not count. */
 static bool sbit__layer_weight_name(const sbit_graph *graph, const sbit_node *node, char *text,
                                     size_t size)
 {
     static const char suffix[] = ".weight";
-    const sbit_op_row *row = sbit_lookup_operator(
-        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
-    const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
-    if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
-        return false;
-    }
-    const sbit_value_info *weight = sbit_graph_value(graph, node->inputs[input]);
-    const size_t length = strlen(weight->name);
+    const sbit_value_info *weight = sbit__layer_weight(graph, node);
+    const size_t length = weight != NULL ? strlen(weight->name) : 0;
     const size_t tail = sizeof suffix - 1;
-    if (!weight->is_constant || length <= tail ||
-        strcmp(weight->name + length - tail, suffix) != 0 || length - tail >= size) {
+    if (weight == NULL || length <= tail || strcmp(weight->name + length - tail, suffix) != 0 ||
+        length - tail >= size) {
         return false;
     }
     memcpy(text, weight->name, length - tail);
@@ -86,6 +93,10 @@ SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id id, 
     const sbit_node *node = sbit_graph_node(graph, id);
     sbit_layer_name(graph, id, name, sizeof name);
     if (sbit__layer_same(pattern, name) || sbit__layer_same(pattern, node->name)) {
+        return true;
+    }
+    const sbit_value_info *weight = sbit__layer_weight(graph, node);
+    if (weight != NULL && sbit__layer_same(pattern, weight->name)) {
         return true;
     }
     const bool has_output = node->output_count > 0 && node->outputs[0].idx != 0;

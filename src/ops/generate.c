@@ -954,6 +954,10 @@ static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
     int64_t dims[2];
     memset(&nms, 0, sizeof nms);
     SBIT__TRY(sbit__op_scalar(call, 2, 0, &nms.most, error));
+    if (scores->dtype != SBIT_F32) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the scores are %s, not float32",
+                            sbit_dtype_name((int32_t)scores->dtype));
+    }
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
         boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2] ||
         (iou != NULL && sbit_tensor_count(iou) != 1) ||

@@ -140,6 +140,25 @@ static sbit_status sbit__place_new_site(sbit_quant *quant, const sbit_value_info
 }
 
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
+/* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
+ * placement observes them as it does everything. */
+static void sbit__place_fix_range(const sbit_quant *quant, sbit__site *site)
+{
+    const sbit_node_id producer = sbit_graph_value(quant->graph, site->value)->producer;
+    const sbit_node *node = producer.idx != 0 ? sbit_graph_node(quant->graph, producer) : NULL;
+    const sbit_op_row *row =
+        node != NULL ? sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                            sbit_graph_opset(quant->graph, node->domain))
+                     : NULL;
+    if (quant->profile->classic || row == NULL || row->quant == NULL ||
+        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
+        return;
+    }
+    site->fixed_range = true;
+    site->fixed_min = row->quant->range_min;
+    site->fixed_max = row->quant->range_max;
+}
+
 static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, sbit_node_id layer,
                                        bool one_per_value, uint32_t *index, sbit_error *error)
 {
@@ -164,6 +183,7 @@ static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, s
         site->axis = axis;
         site->channels = type->dims[axis].value;
     }
+    sbit__place_fix_range(quant, site);
     return SBIT_OK;
 }
 
@@ -528,11 +548,6 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
     SBIT__TRY(sbit__place_feature(p->quant, value->id, node->id, true, &index, error));
     sbit__site *site = &p->quant->sites[index];
     site->all_uses = true;
-    if (q != NULL && (q->flags & SBIT_QUANT_FIXED_RANGE) != 0) {
-        site->fixed_range = true;
-        site->fixed_min = q->range_min;
-        site->fixed_max = q->range_max;
-    }
     return SBIT_OK;
 }
 
@@ -643,6 +658,25 @@ static void sbit__place_warn_unmatched(const sbit_quant *quant, const sbit__qcon
     }
 }
 
+static void sbit__place_warn_skipped(const sbit_quant *quant)
+{
+    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    char near[256];
+    for (size_t i = 0; i < skip->list_count; i++) {
+        bool matched = false;
+        for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0 && !matched;
+             id = sbit_graph_next(quant->graph, id)) {
+            matched = sbit_layer_matches(quant->graph, id, skip->list[i]);
+        }
+        if (!matched) {
+            sbit_layer_suggest(quant->graph, skip->list[i], near, sizeof near);
+            sbit__log(quant->ctx, SBIT_LOG_WARNING,
+                      "SKIP_TRACE_MODULES: '%s' matches no layer; the nearest are: %s",
+                      skip->list[i], near);
+        }
+    }
+}
+
 /* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
 static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
 {
@@ -696,6 +730,7 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     if (status == SBIT_OK) {
         sbit__place_warn_unmatched(quant, &quant->config->weight, "W");
         sbit__place_warn_unmatched(quant, &quant->config->feature, "A");
+        sbit__place_warn_skipped(quant);
     }
     return status;
 }
