@@ -609,8 +609,7 @@ enum {
     SBIT_OP_RANDOM = 8,      /* never folded, never merged with an equal node */
     SBIT_OP_SHAPE_ONLY = 16, /* looks at input 0's shape, not its data: Shape, Size */
     SBIT_OP_BODY = 32,       /* has bodies: If, Loop, Scan */
-    SBIT_OP_KINDS = 64       /* takes sequences or optionals, as rows with bodies do; others are
-                                never run on them */
+    SBIT_OP_KINDS = 64       /* takes sequences or optionals; others are never run on them */
 };
 
 /* >>call: what a row's function is given. One struct for all phases; members that a phase does not
@@ -14233,7 +14232,7 @@ static void sbit__convert_store_int(sbit_dtype dtype, void *dst, int64_t begin, 
         memcpy((int64_t *)dst + begin, v, (size_t)n * sizeof *v);
         break;
     default:
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && sbit_dtype_bits((int32_t)dtype) < 8; i++) {
             sbit__packed_set((uint8_t *)dst, begin + i, sbit_dtype_bits((int32_t)dtype),
                              (uint32_t)v[i]);
         }
@@ -14897,8 +14896,7 @@ extern "C" {
 /* Element types by the opset that let them in: "all types" of the structural operators. */
 #define SBIT__T_FLOATS1 (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_F64)) /* no bfloat16 */
 #define SBIT__T_NUMBERS1 (SBIT__T_FLOATS1 | SBIT_T_INTS)
-#define SBIT__T_WORDS                                                                              \
-    (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
+#define SBIT__T_WORDS (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
 #define SBIT__T_F8                                                                                 \
     (SBIT_T(SBIT_F8E4M3FN) | SBIT_T(SBIT_F8E4M3FNUZ) | SBIT_T(SBIT_F8E5M2) |                       \
      SBIT_T(SBIT_F8E5M2FNUZ))
@@ -14933,8 +14931,8 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
                                           const sbit_type *type, sbit_tensor **out,
                                           sbit_error *error);
 /* infer: the elements of a small integer input as numbers and symbols; false: not known. */
-SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems,
-                             int64_t capacity, int64_t *count);
+SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
+                             int64_t *count);
 SBIT__FN void sbit__op_set_elems(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
                                  int64_t count);
 #define SBIT__ELEMS_MAX 64
@@ -14974,8 +14972,7 @@ typedef struct sbit__loop {
     int64_t inner, outer; /* dims[rank - 1], product of the others */
 } sbit__loop;
 /* Every strides[k] has `rank` entries. */
-SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims,
-                              int32_t operands,
+SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims, int32_t operands,
                               const int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK]);
 /* Where the operands' rows number `row` (0..outer-1) begin. */
 SBIT__FN void sbit__loop_row(const sbit__loop *loop, int64_t row,
@@ -15123,8 +15120,8 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
     return sbit__op_output(call, i, type->dtype, type->rank, dims, out, error);
 }
 
-SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems,
-                             int64_t capacity, int64_t *count)
+SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
+                             int64_t *count)
 {
     const sbit_tensor *tensor = sbit__in(call, i);
     int64_t n = 0;
@@ -15157,8 +15154,7 @@ SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elem
 SBIT__FN void sbit__op_set_elems(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
                                  int64_t count)
 {
-    if (call->set_elems != NULL && output < call->output_count &&
-        call->out_type[output] != NULL) {
+    if (call->set_elems != NULL && output < call->output_count && call->out_type[output] != NULL) {
         call->set_elems(call, output, elems, count);
     }
 }
@@ -15328,8 +15324,7 @@ SBIT__FN void sbit__elem_copy_all(const sbit_tensor *from, sbit_tensor *to)
 
 /* >>loops */
 
-SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims,
-                              int32_t operands,
+SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims, int32_t operands,
                               const int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK])
 {
     memset(loop, 0, sizeof *loop);
@@ -15440,8 +15435,8 @@ SBIT__FN sbit_status sbit__channel_tie(const sbit_op_call *call, const sbit_chan
         return SBIT_OK;
     }
     for (int64_t i = shift < 0 ? -shift : 0; i < x.value && i + shift < y.value; i++) {
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, i,
-                               call->node->outputs[0], y_axis, i + shift));
+        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, i, call->node->outputs[0],
+                               y_axis, i + shift));
     }
     return SBIT_OK;
 }
@@ -22045,7 +22040,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grid(size_t *count)
 
 typedef struct sbit__unary_args {
     const sbit_kernels *kernels;
-    float a, b;      /* alpha, beta; gamma; bias, lambd */
+    float a, b;       /* alpha, beta; gamma; bias, lambd */
     bool is_unsigned; /* integers: the type has no sign */
 } sbit__unary_args;
 
@@ -22133,8 +22128,8 @@ static sbit_status sbit__unary_run(const sbit_op_call *call, const sbit__unary_f
  * parameters. SBIT__UNARY_KERNEL takes float32 from the kernel table. */
 
 #define SBIT__UNARY_F32(name, expr)                                                                \
-    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n,                  \
-                                         const float *xs, float *ys)                               \
+    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n, const float *xs, \
+                                         float *ys)                                                \
     {                                                                                              \
         const float a = args->a, b = args->b;                                                      \
         (void)a;                                                                                   \
@@ -22178,8 +22173,8 @@ static sbit_status sbit__unary_run(const sbit_op_call *call, const sbit__unary_f
     SBIT__UNARY_F64(name, expr64)                                                                  \
     SBIT__UNARY_RUN(name, 0.0f, 0.0f, NULL)
 #define SBIT__UNARY_KERNEL_F32(name, kernel)                                                       \
-    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n,                  \
-                                         const float *xs, float *ys)                               \
+    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n, const float *xs, \
+                                         float *ys)                                                \
     {                                                                                              \
         args->kernels->f32_unary(kernel, n, xs, ys);                                               \
     }
@@ -22233,16 +22228,15 @@ SBIT__UNARY_F64(relu, x < 0.0 ? 0.0 : x)
 SBIT__UNARY_I64(relu, x < 0 ? 0 : x)
 SBIT__UNARY_RUN(relu, 0.0f, 0.0f, sbit__unary_relu_i64)
 
-static void sbit__unary_leaky_f32(const sbit__unary_args *args, int64_t n, const float *x,
-                                  float *y)
+static void sbit__unary_leaky_f32(const sbit__unary_args *args, int64_t n, const float *x, float *y)
 {
     sbit__unary_activate(args, SBIT__ACT_LEAKY, args->a, 0.0f, n, x, y);
 }
 SBIT__UNARY_F64(leaky, x < 0.0 ? a * x : x)
 SBIT__UNARY_RUN_ATTRS(leaky, "alpha", 0.01f, "", 0.0f, NULL)
 
-SBIT__UNARY_F32(elu, x < 0.0f ? a *expm1f(x) : x)
-SBIT__UNARY_F64(elu, x < 0.0 ? a *expm1(x) : x)
+SBIT__UNARY_F32(elu, x < 0.0f ? a * expm1f(x) : x)
+SBIT__UNARY_F64(elu, x < 0.0 ? a * expm1(x) : x)
 SBIT__UNARY_RUN_ATTRS(elu, "alpha", 1.0f, "", 0.0f, NULL)
 
 SBIT__UNARY_F32(selu, x > 0.0f ? b * x : b * (a * expm1f(x)))
@@ -22268,8 +22262,7 @@ static void sbit__unary_hard_sigmoid_f32(const sbit__unary_args *args, int64_t n
 SBIT__UNARY_F64(hard_sigmoid, fmax(0.0, fmin(1.0, a *x + b)))
 SBIT__UNARY_RUN_ATTRS(hard_sigmoid, "alpha", 0.2f, "beta", 0.5f, NULL)
 
-static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const float *x,
-                                  float *y)
+static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const float *x, float *y)
 {
     float gate[SBIT__UNARY_CHUNK];
     if (args->a == 1.0f) {
@@ -22286,8 +22279,8 @@ static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const
 SBIT__UNARY_F64(swish, x *sbit__unary_sigmoid(a *x))
 SBIT__UNARY_RUN_ATTRS(swish, "alpha", 1.0f, "", 0.0f, NULL)
 
-SBIT__UNARY_F32(shrink, x < -b ? x + a : x > b ? x - a : 0.0f)
-SBIT__UNARY_F64(shrink, x < -b ? x + a : x > b ? x - a : 0.0)
+SBIT__UNARY_F32(shrink, x<-b ? x + a : x> b ? x - a : 0.0f)
+SBIT__UNARY_F64(shrink, x<-b ? x + a : x> b ? x - a : 0.0)
 static void sbit__unary_shrink_i64(const sbit__unary_args *args, int64_t n, const int64_t *x,
                                    int64_t *y)
 {
@@ -22448,11 +22441,15 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 #define SBIT__UNARY_FLOATS1 SBIT__T_FLOATS1
 #define SBIT__UNARY_FLOATS SBIT_T_FLOATS
 #define SBIT__UNARY_ROW(name, version, types, run, quant)                                          \
-    {"",  name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, NULL,           \
-     NULL, quant, &sbit__unary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, NULL, NULL,   \
+            quant, &sbit__unary_channel, NULL                                                      \
+    }
 #define SBIT__UNARY_ROW_BOOL(name, version, types, run)                                            \
-    {"",  name, version, types, 0, 0, sbit__unary_infer_bool, NULL, run, NULL,                     \
-     NULL, NULL, &sbit__unary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__unary_infer_bool, NULL, run, NULL, NULL, NULL,       \
+            &sbit__unary_channel, NULL                                                             \
+    }
 /* Opset 6 dropped the attribute consumed_inputs, a later one added bfloat16. */
 #define SBIT__UNARY_ROWS_1_6(name, later, run, quant)                                              \
     SBIT__UNARY_ROW(name, 1, SBIT__UNARY_FLOATS1, run, quant),                                     \
@@ -22467,13 +22464,29 @@ static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 static const sbit_op_quant sbit__unary_quant_classic = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_both = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL,
-    0.0f, 0.0f};
+    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0.0f,
+    0.0f};
 static const sbit_op_quant sbit__unary_quant_generic = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__unary_quant_unit = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE, 1, -1,
-    -1, -1, 0, 0, NULL, 0.0f, 1.0f};
+static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS |
+                                                         SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
+                                                     1,
+                                                     -1,
+                                                     -1,
+                                                     -1,
+                                                     0,
+                                                     0,
+                                                     NULL,
+                                                     0.0f,
+                                                     1.0f};
 static const sbit_op_quant sbit__unary_quant_tanh = {
     SBIT_QUANT_CLASSIC | SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
 
@@ -22493,16 +22506,13 @@ static const sbit_op_row sbit__unary_rows[] = {
     SBIT__UNARY_ROW("Celu", 28, SBIT__UNARY_FLOATS, sbit__unary_celu_run, NULL),
     SBIT__UNARY_ROWS_2("ThresholdedRelu", 10, 22, sbit__unary_thresholded_run, NULL),
     SBIT__UNARY_ROWS_1_6("Sigmoid", 13, sbit__unary_sigmoid_run, &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run,
-                         &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run,
-                       &sbit__unary_quant_generic),
+    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run, &sbit__unary_quant_unit),
+    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run, &sbit__unary_quant_generic),
     SBIT__UNARY_ROWS_1_6("Tanh", 13, sbit__unary_tanh_run, &sbit__unary_quant_tanh),
     SBIT__UNARY_ROWS_2("Softplus", 1, 22, sbit__unary_softplus_run, NULL),
     SBIT__UNARY_ROWS_2("Softsign", 1, 22, sbit__unary_softsign_run, NULL),
     SBIT__UNARY_ROWS_2("Mish", 18, 22, sbit__unary_mish_run, &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run,
-                    &sbit__unary_quant_both),
+    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run, &sbit__unary_quant_both),
     SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run,
                     &sbit__unary_quant_both),
     SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL),
@@ -22540,8 +22550,7 @@ static const sbit_op_row sbit__unary_rows[] = {
     SBIT__UNARY_ROW_BOOL("IsNaN", 9, SBIT__UNARY_FLOATS1, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 13, SBIT__UNARY_FLOATS, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isnan_run),
-    SBIT__UNARY_ROW_BOOL("IsInf", 10, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64),
-                         sbit__unary_isinf_run),
+    SBIT__UNARY_ROW_BOOL("IsInf", 10, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), sbit__unary_isinf_run),
     SBIT__UNARY_ROW_BOOL("IsInf", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isinf_run),
     SBIT__UNARY_ROW("Not", 1, SBIT_T(SBIT_BOOL), sbit__unary_not_run, NULL),
     SBIT__UNARY_ROW("BitwiseNot", 18, SBIT_T_INTS, sbit__unary_bit_not_run, NULL),
@@ -22752,9 +22761,8 @@ static void sbit__binary_i64(sbit__binary_op op, int64_t n, const int64_t *a, in
         SBIT__BINARY_LOOP(SBIT__OP_POW, int64_t, sbit__binary_pow_i64(x, z))
         SBIT__BINARY_LOOP(SBIT__OP_MOD, int64_t, sbit__binary_rest_i64(x, z, true))
         SBIT__BINARY_LOOP(SBIT__OP_FMOD, int64_t, sbit__binary_rest_i64(x, z, false))
-        SBIT__BINARY_LOOP(SBIT__OP_PRELU, int64_t,
-                          x < 0 ? (int64_t)((uint64_t)x * (uint64_t)z) : x)
-        SBIT__BINARY_LOOP(SBIT__OP_AND, int64_t, x &z)
+        SBIT__BINARY_LOOP(SBIT__OP_PRELU, int64_t, x < 0 ? (int64_t)((uint64_t)x * (uint64_t)z) : x)
+        SBIT__BINARY_LOOP(SBIT__OP_AND, int64_t, x & z)
         SBIT__BINARY_LOOP(SBIT__OP_OR, int64_t, x | z)
         SBIT__BINARY_LOOP(SBIT__OP_XOR, int64_t, x ^ z)
         SBIT__BINARY_LOOP(SBIT__OP_SHIFT_LEFT, int64_t,
@@ -22771,7 +22779,7 @@ static void sbit__binary_u64(sbit__binary_op op, int64_t n, const uint64_t *a, i
     switch ((int)op) {
         SBIT__BINARY_LOOP(SBIT__OP_ADD, uint64_t, x + z)
         SBIT__BINARY_LOOP(SBIT__OP_SUB, uint64_t, x - z)
-        SBIT__BINARY_LOOP(SBIT__OP_MUL, uint64_t, x *z)
+        SBIT__BINARY_LOOP(SBIT__OP_MUL, uint64_t, x * z)
         SBIT__BINARY_LOOP(SBIT__OP_DIV, uint64_t, z == 0 ? 0 : x / z)
         SBIT__BINARY_LOOP(SBIT__OP_MAX, uint64_t, x > z ? x : z)
         SBIT__BINARY_LOOP(SBIT__OP_MIN, uint64_t, x < z ? x : z)
@@ -22783,7 +22791,7 @@ static void sbit__binary_u64(sbit__binary_op op, int64_t n, const uint64_t *a, i
             y[i] = a[i * step_a];
         }
         break;
-        SBIT__BINARY_LOOP(SBIT__OP_AND, uint64_t, x &z)
+        SBIT__BINARY_LOOP(SBIT__OP_AND, uint64_t, x & z)
         SBIT__BINARY_LOOP(SBIT__OP_OR, uint64_t, x | z)
         SBIT__BINARY_LOOP(SBIT__OP_XOR, uint64_t, x ^ z)
         SBIT__BINARY_LOOP(SBIT__OP_SHIFT_LEFT, uint64_t, z > 63 ? 0 : x << z)
@@ -22819,8 +22827,7 @@ static void sbit__binary_apply(const sbit_kernels *kernels, sbit__binary_op op, 
         sbit__binary_compare_f64(op, n, (const double *)a, step_a, (const double *)b, step_b,
                                  (uint8_t *)y);
     } else if (cls == SBIT_F64) {
-        sbit__binary_f64(op, n, (const double *)a, step_a, (const double *)b, step_b,
-                         (double *)y);
+        sbit__binary_f64(op, n, (const double *)a, step_a, (const double *)b, step_b, (double *)y);
     } else if (cls == SBIT_I64 && compares) {
         sbit__binary_compare_i64(op, n, (const int64_t *)a, step_a, (const int64_t *)b, step_b,
                                  (uint8_t *)y);
@@ -22946,8 +22953,8 @@ static sbit_status sbit__binary_pair(const sbit_op_call *call, sbit__binary_op o
     task.y = y->data;
     task.blocks = (task.loop.inner + SBIT__BLOCK - 1) / SBIT__BLOCK;
     sbit__parallel_range(call->ctx, task.loop.outer * task.blocks,
-                         1 + 4 * SBIT__BLOCK / (task.loop.inner < SBIT__BLOCK ? task.loop.inner
-                                                                              : SBIT__BLOCK),
+                         1 + 4 * SBIT__BLOCK /
+                                 (task.loop.inner < SBIT__BLOCK ? task.loop.inner : SBIT__BLOCK),
                          sbit__binary_range, &task);
     return SBIT_OK;
 }
@@ -23188,8 +23195,7 @@ static sbit_status sbit__binary_variadic_infer(const sbit_op_call *call, sbit__b
     SBIT__TRY(sbit__op_inputs(call, 1, INT32_MAX, error));
     for (int32_t i = 0; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     SBIT__TRY(sbit__op_one_dtype(call, 0, call->input_count - 1, error));
@@ -23284,7 +23290,7 @@ static sbit_status sbit__where_infer(const sbit_op_call *call, sbit_error *error
         const sbit_dim cond = c[nc == 1 ? 0 : i];
         const sbit_dim then = x[nx == 1 ? 0 : i], other = z[nz == 1 ? 0 : i];
         const bool same = sbit__dim_equal(then, other);
-        c[i] = same ? then
+        c[i] = same                     ? then
                : !sbit__dim_known(cond) ? sbit__dim_any()
                : cond.value != 0        ? then
                                         : other;
@@ -23463,10 +23469,8 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
     if (call->out[0] == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(
-        sbit__clip_limit(call, 1, "min", &task.lo, &store_lo, &lo, &task.has_lo, error));
-    SBIT__TRY(
-        sbit__clip_limit(call, 2, "max", &task.hi, &store_hi, &hi, &task.has_hi, error));
+    SBIT__TRY(sbit__clip_limit(call, 1, "min", &task.lo, &store_lo, &lo, &task.has_lo, error));
+    SBIT__TRY(sbit__clip_limit(call, 2, "max", &task.hi, &store_hi, &hi, &task.has_hi, error));
     task.kernels = call->kernels;
     task.x = call->in[0];
     task.y = call->out[0];
@@ -23480,12 +23484,28 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
-static const sbit_op_quant sbit__binary_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY, 3, -1, -1, -1, 0, 0, NULL,
-    0.0f, 0.0f};
+static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                     SBIT_QUANT_TENSOR_ONLY,
+                                                 3,
+                                                 -1,
+                                                 -1,
+                                                 -1,
+                                                 0,
+                                                 0,
+                                                 NULL,
+                                                 0.0f,
+                                                 0.0f};
 static const sbit_op_quant sbit__binary_quant_add = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY | SBIT_QUANT_CLASSIC_ADD, 3, -1,
-    -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY | SBIT_QUANT_CLASSIC_ADD,
+    3,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0.0f,
+    0.0f};
 static const sbit_op_quant sbit__binary_quant_prelu = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Clip(0, 6) is Sparsebit's QReLU6; generic profiles fold it into the operator before it. */
@@ -23493,8 +23513,10 @@ static const sbit_op_quant sbit__binary_quant_clip = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__BINARY_ROW(name, version, types, fn, quant)                                          \
-    {"",  name, version, types, SBIT_OP_IN_PLACE, 0, sbit__binary_##fn##_infer, NULL,              \
-     sbit__binary_##fn##_run, NULL, NULL, quant, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__binary_##fn##_infer, NULL,            \
+            sbit__binary_##fn##_run, NULL, NULL, quant, &sbit__binary_channel, NULL                \
+    }
 #define SBIT__BINARY_ARITHMETIC(name, fn, quant)                                                   \
     SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, quant),                                         \
         SBIT__BINARY_ROW(name, 6, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, quant),                     \
@@ -23511,18 +23533,24 @@ static const sbit_op_quant sbit__binary_quant_clip = {
         SBIT__BINARY_ROW(name, 7, SBIT_T(SBIT_BOOL), fn, NULL)
 /* The result is built up in the output, which therefore must not be one of the inputs. */
 #define SBIT__BINARY_MANY(name, version, types, infer, run, quant)                                 \
-    {"",  name, version, types, 0, 0, sbit__binary_##infer##_infer, NULL,                          \
-     sbit__binary_##run##_run, NULL, NULL, quant, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__binary_##infer##_infer, NULL,                        \
+            sbit__binary_##run##_run, NULL, NULL, quant, &sbit__binary_channel, NULL               \
+    }
 #define SBIT__BINARY_SUMS(name, infer, run, quant)                                                 \
     SBIT__BINARY_MANY(name, 1, SBIT__T_FLOATS1, infer, run, quant),                                \
         SBIT__BINARY_MANY(name, 6, SBIT__T_FLOATS1, infer, run, quant),                            \
         SBIT__BINARY_MANY(name, 8, SBIT__T_FLOATS1, infer, run, quant)
 #define SBIT__CLIP_ROW(version, types)                                                             \
-    {"",  "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,     \
-     NULL, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,   \
+            NULL, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL                      \
+    }
 #define SBIT__WHERE_ROW(version)                                                                   \
-    {"",  "Where", version, SBIT_T(SBIT_BOOL), SBIT_OP_IN_PLACE, 0, sbit__where_infer, NULL,       \
-     sbit__where_run, NULL, NULL, NULL, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", "Where", version, SBIT_T(SBIT_BOOL), SBIT_OP_IN_PLACE, 0, sbit__where_infer, NULL,     \
+            sbit__where_run, NULL, NULL, NULL, &sbit__binary_channel, NULL                         \
+    }
 
 static const sbit_op_row sbit__binary_rows[] = {
     SBIT__BINARY_ARITHMETIC("Add", add, &sbit__binary_quant_add),
@@ -23540,10 +23568,8 @@ static const sbit_op_row sbit__binary_rows[] = {
     SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
     SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
     SBIT__BINARY_ROW("PRelu", 7, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu,
-                     &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu,
-                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
 
     SBIT__BINARY_SUMS("Sum", sum, sum, &sbit__binary_quant_add),
     SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, &sbit__binary_quant_add),
@@ -23649,8 +23675,8 @@ static sbit_status sbit__reduce_axes_of(const sbit_op_call *call, int32_t rank,
     const bool is_input = sbit__reduce_axes_are_input(call);
     const bool noop = is_input && sbit_node_int(call->node, "noop_with_empty_axes", 0) != 0;
     const sbit_type *input = is_input ? sbit__in_type(call, 1) : NULL;
-    SBIT__TRY(sbit__op_ints(call, is_input ? NULL : "axes", is_input ? 1 : -1, axes,
-                            SBIT_MAX_RANK, count, error));
+    SBIT__TRY(sbit__op_ints(call, is_input ? NULL : "axes", is_input ? 1 : -1, axes, SBIT_MAX_RANK,
+                            count, error));
     *known = *count >= 0 || input == NULL;
     memset(flags, 0, SBIT_MAX_RANK * sizeof flags[0]);
     if (!*known) {
@@ -23791,8 +23817,7 @@ static void sbit__reduce_runs(const sbit_tensor *x, const bool *flags, sbit__red
     for (int32_t d = 0; d < last->count; d++) {
         last->total *= last->dims[d];
     }
-    task->chunks =
-        task->row_kept ? (task->row + SBIT__REDUCE_CHUNK - 1) / SBIT__REDUCE_CHUNK : 1;
+    task->chunks = task->row_kept ? (task->row + SBIT__REDUCE_CHUNK - 1) / SBIT__REDUCE_CHUNK : 1;
 }
 
 /* >>accumulators: acc[i * step] takes in v[i]; step 0 or 1 */
@@ -23813,7 +23838,7 @@ static void sbit__reduce_f64(sbit__reduce_op op, int64_t n, const double *v, dou
     case SBIT__REDUCE_MIN:
         SBIT__REDUCE_LOOP(v[i] < a || v[i] != v[i] ? v[i] : a)
     case SBIT__REDUCE_PROD:
-        SBIT__REDUCE_LOOP(a *v[i])
+        SBIT__REDUCE_LOOP(a * v[i])
     case SBIT__REDUCE_L1:
         SBIT__REDUCE_LOOP(a + fabs(v[i]))
     case SBIT__REDUCE_L2:
@@ -23880,7 +23905,7 @@ static int64_t sbit__reduce_limit(sbit_dtype dtype, bool largest)
 
 static int64_t sbit__reduce_start_i64(sbit__reduce_op op, sbit_dtype dtype)
 {
-    return op == SBIT__REDUCE_PROD                           ? 1
+    return op == SBIT__REDUCE_PROD ? 1
            : op == SBIT__REDUCE_MAX || op == SBIT__REDUCE_MIN
                ? sbit__reduce_limit(dtype, op == SBIT__REDUCE_MIN)
                : 0;
@@ -23933,8 +23958,7 @@ static void sbit__reduce_pass_f64(const sbit__reduce_task *task, sbit__reduce_op
         const int64_t from = base + sbit__reduce_offset(&task->reduced, r);
         const int64_t length = task->row_kept ? n : task->row;
         for (int64_t at = 0; at < length; at += SBIT__REDUCE_CHUNK) {
-            const int64_t m =
-                length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
+            const int64_t m = length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
             sbit__convert(dtype, sbit__elem_at_const(dtype, task->x->data, from + at), SBIT_F64,
                           chunk, m);
             sbit__reduce_f64(op, m, chunk, acc, task->row_kept ? 1 : 0, shift);
@@ -23973,8 +23997,7 @@ static void sbit__reduce_store_i64(const sbit__reduce_task *task, int64_t base, 
         const int64_t from = base + sbit__reduce_offset(&task->reduced, r);
         const int64_t length = task->row_kept ? n : task->row;
         for (int64_t at = 0; at < length; at += SBIT__REDUCE_CHUNK) {
-            const int64_t m =
-                length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
+            const int64_t m = length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
             sbit__convert(dtype, sbit__elem_at_const(dtype, task->x->data, from + at), SBIT_I64,
                           chunk, m);
             sbit__reduce_i64(task->op, task->is_unsigned, m, chunk, acc, task->row_kept ? 1 : 0);
@@ -24031,8 +24054,8 @@ static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t b
         if (most && r == 0) {
             memcpy(y, row, (size_t)n * sizeof *y);
         } else if (most) {
-            task->kernels->f32_binary(
-                op == SBIT__REDUCE_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_MIN, n, row, 1, y, 1, y);
+            task->kernels->f32_binary(op == SBIT__REDUCE_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_MIN,
+                                      n, row, 1, y, 1, y);
         }
         for (int64_t i = 0; sum && i < n; i++) {
             acc[i] += (double)row[i];
@@ -24091,11 +24114,11 @@ static sbit_status sbit__reduce_run_op(const sbit_op_call *call, sbit__reduce_op
     task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0 && op != SBIT__REDUCE_LOG_SUM_EXP;
     task.is_unsigned = (SBIT_T(x->dtype) & (SBIT_T_UNSIGNED | SBIT_T(SBIT_BOOL))) != 0;
     sbit__reduce_runs(x, flags, &task);
-    sbit__parallel_range(call->ctx, task.kept.total * task.chunks,
-                         1 + 4 * SBIT__BLOCK /
-                                 (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK
-                                                                          : task.row)),
-                         sbit__reduce_range, &task);
+    sbit__parallel_range(
+        call->ctx, task.kept.total * task.chunks,
+        1 + 4 * SBIT__BLOCK /
+                (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK : task.row)),
+        sbit__reduce_range, &task);
     return SBIT_OK;
 }
 
@@ -24210,7 +24233,7 @@ static int64_t sbit__arg_find(const sbit__arg_task *task, int64_t base)
     int64_t best_v = task->integers ? sbit__tensor_i64_at(x, base) : 0, best = 0;
     for (int64_t i = 1; i < task->along.size; i++) {
         const int64_t at = base + i * task->along.inner;
-        const double f = task->integers           ? 0.0
+        const double f = task->integers         ? 0.0
                          : x->dtype == SBIT_F32 ? (double)((const float *)x->data)[at]
                                                 : sbit__tensor_f64_at(x, at);
         const int64_t v = task->integers ? sbit__tensor_i64_at(x, at) : 0;
@@ -24557,7 +24580,15 @@ static sbit_status sbit__topk_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_quant sbit__reduce_quant_mean = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0.0f,
     0.0f};
 static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__reduce_map};
 
@@ -24565,8 +24596,10 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
 #define SBIT__REDUCE_T13 (SBIT_T_FLOATS | SBIT__T_WORDS)
 #define SBIT__REDUCE_BYTES (SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
 #define SBIT__REDUCE_ROW(name, version, types, fn, quant)                                          \
-    {"",  name, version, types, 0, 0, sbit__reduce_##fn##_infer, NULL, sbit__reduce_##fn##_run,    \
-     NULL, NULL, quant, &sbit__reduce_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__reduce_##fn##_infer, NULL, sbit__reduce_##fn##_run,  \
+            NULL, NULL, quant, &sbit__reduce_channel, NULL                                         \
+    }
 #define SBIT__REDUCE_ROWS(name, fn, quant)                                                         \
     SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, quant),                                         \
         SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, quant),                                    \
@@ -24582,8 +24615,10 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
                          NULL)
 #define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
-    {"",  name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run,               \
-     NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
+            NULL, NULL, NULL                                                                       \
+    }
 #define SBIT__REDUCE_ARG(name)                                                                     \
     SBIT__REDUCE_OTHER(name, 1, SBIT__T_NUMBERS1, arg, NULL),                                      \
         SBIT__REDUCE_OTHER(name, 11, SBIT__T_NUMBERS1, arg, NULL),                                 \
@@ -25040,8 +25075,8 @@ static sbit_status sbit__shape_squeeze_type(const sbit_op_call *call, const sbit
             return SBIT_OK; /* whether it goes is not known, so neither is the rank */
         }
         if (given && flags[i] && sbit__dim_known(dim) && dim.value != 1) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "axis %d has size %lld, not 1",
-                                (int)i, (long long)dim.value);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "axis %d has size %lld, not 1", (int)i,
+                                (long long)dim.value);
         }
         if (given ? !flags[i] : dim.value != 1) {
             out->dims[rank++] = dim;
@@ -25181,10 +25216,10 @@ static sbit_dtype sbit__cast_named(const char *name)
     static const struct {
         const char *name;
         sbit_dtype dtype;
-    } names[] = {{"FLOAT", SBIT_F32},  {"DOUBLE", SBIT_F64}, {"FLOAT16", SBIT_F16},
-                 {"UINT8", SBIT_U8},   {"INT8", SBIT_I8},    {"UINT16", SBIT_U16},
-                 {"INT16", SBIT_I16},  {"INT32", SBIT_I32},  {"INT64", SBIT_I64},
-                 {"UINT32", SBIT_U32}, {"UINT64", SBIT_U64}, {"BOOL", SBIT_BOOL},
+    } names[] = {{"FLOAT", SBIT_F32},    {"DOUBLE", SBIT_F64}, {"FLOAT16", SBIT_F16},
+                 {"UINT8", SBIT_U8},     {"INT8", SBIT_I8},    {"UINT16", SBIT_U16},
+                 {"INT16", SBIT_I16},    {"INT32", SBIT_I32},  {"INT64", SBIT_I64},
+                 {"UINT32", SBIT_U32},   {"UINT64", SBIT_U64}, {"BOOL", SBIT_BOOL},
                  {"STRING", SBIT_STRING}};
     for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
         if (strcmp(names[i].name, name) == 0) {
@@ -25232,8 +25267,8 @@ static sbit_status sbit__cast_infer(const sbit_op_call *call, sbit_error *error)
 
 #define SBIT__CAST_TEXT_BYTES 40 /* of one number, as sbit__format_f64 writes it */
 
-static sbit_status sbit__cast_to_text(const sbit_op_call *call, const sbit_tensor *x,
-                                      sbit_str *out, sbit_error *error)
+static sbit_status sbit__cast_to_text(const sbit_op_call *call, const sbit_tensor *x, sbit_str *out,
+                                      sbit_error *error)
 {
     const int64_t n = sbit_tensor_count(x);
     const bool is_int = (SBIT_T(x->dtype) & (SBIT_T_INTS | SBIT_T(SBIT_BOOL))) != 0;
@@ -25358,8 +25393,8 @@ static sbit_status sbit__cast_run(const sbit_op_call *call, sbit_error *error)
         sbit__cast_from_text(x, y);
         return SBIT_OK;
     }
-    if (y->dtype == SBIT_F8E8M0 || ((SBIT_T(y->dtype) & SBIT__T_F8) != 0 &&
-                                    sbit_node_int(call->node, "saturate", 1) == 0)) {
+    if (y->dtype == SBIT_F8E8M0 ||
+        ((SBIT_T(y->dtype) & SBIT__T_F8) != 0 && sbit_node_int(call->node, "saturate", 1) == 0)) {
         sbit__cast_small(call, x, y);
         return SBIT_OK;
     }
@@ -25399,8 +25434,10 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__SHAPE_ROW(name, version, types, flags, fn, quant, channel)                           \
-    {"",  name, version, types, flags, 0, sbit__shape_##fn##_infer, NULL, sbit__shape_##fn##_run,  \
-     NULL, NULL, quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, sbit__shape_##fn##_infer, NULL,                        \
+            sbit__shape_##fn##_run, NULL, NULL, quant, channel, NULL                               \
+    }
 #define SBIT__SHAPE_LOOK(name, version, types, fn)                                                 \
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL)
 #define SBIT__SHAPE_VIEW(name, version, types, fn)                                                 \
@@ -25413,8 +25450,10 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \
                     &sbit__shape_quant_pass, &sbit__shape_channel_same)
 #define SBIT__CAST_ROW(name, version, types)                                                       \
-    {"",  name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL,                \
-     NULL, NULL, &sbit__shape_channel_same, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL, NULL, NULL,  \
+            &sbit__shape_channel_same, NULL                                                        \
+    }
 /* Cast takes numbers, bool and (9 on) strings; complex numbers never. */
 #define SBIT__CAST_T(all) ((all) & ~(SBIT_T(SBIT_C64) | SBIT_T(SBIT_C128)))
 
@@ -25534,13 +25573,13 @@ SBIT__FN const sbit_op_row *sbit__op_rows_shape(size_t *count)
 
 /* >>strided copy */
 
-#define SBIT__MOVE_TILE 64  /* indices of the dim that is contiguous in x */
-#define SBIT__MOVE_STRIP 8  /* of the dim that is contiguous in y */
+#define SBIT__MOVE_TILE 64 /* indices of the dim that is contiguous in x */
+#define SBIT__MOVE_STRIP 8 /* of the dim that is contiguous in y */
 
 typedef struct sbit__move_task {
     sbit_dtype dtype;
-    size_t each;     /* bytes of an element; 0: packed */
-    bool words;      /* elements may be moved as aligned integers of their size */
+    size_t each; /* bytes of an element; 0: packed */
+    bool words;  /* elements may be moved as aligned integers of their size */
     const void *x;
     void *y;
     int64_t x0, y0;  /* first elements */
@@ -25856,8 +25895,7 @@ static sbit_status sbit__concat_infer(const sbit_op_call *call, sbit_error *erro
     for (int32_t i = 0; i < call->input_count; i++) {
         const sbit_type *x = call->in_type[i];
         if (x == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
         if (rank >= 0 && x->rank >= 0 && x->rank != rank) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its inputs have ranks %d and %d",
@@ -25904,8 +25942,8 @@ static sbit_status sbit__concat_run(const sbit_op_call *call, sbit_error *error)
  * or input 1; else all are equal, the last one smaller if that does not come out (opset 18). */
 static sbit_dim sbit__split_size(const sbit_op_call *call, int32_t i, sbit_dim whole)
 {
-    const sbit_attr *attr = call->row->since_version < 13 ? sbit_node_attr(call->node, "split")
-                                                          : NULL;
+    const sbit_attr *attr =
+        call->row->since_version < 13 ? sbit_node_attr(call->node, "split") : NULL;
     const sbit_tensor *sizes = sbit__in(call, 1);
     const int64_t parts = call->output_count;
     if (attr != NULL && attr->count > 0) {
@@ -25947,8 +25985,8 @@ static sbit_status sbit__split_check(const sbit_op_call *call, sbit_dim whole, s
     for (int32_t i = 0; i < call->output_count; i++) {
         const sbit_dim size = sbit__split_size(call, i, whole);
         if (sbit__dim_known(size) && size.value < 0) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "part %d has no size or a negative one",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "part %d has no size or a negative one", (int)i);
         }
         sum = sbit__dim_add(sum, size);
     }
@@ -25975,8 +26013,7 @@ static sbit_status sbit__split_infer(const sbit_op_call *call, sbit_error *error
     }
     SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), x->rank, &axis, error));
     SBIT__TRY(sbit__split_check(call, x->dims[axis], error));
-    const bool follow =
-        x->rank == 1 && sbit__op_elems(call, 0, elems, SBIT__ELEMS_MAX, &count);
+    const bool follow = x->rank == 1 && sbit__op_elems(call, 0, elems, SBIT__ELEMS_MAX, &count);
     for (int32_t i = 0; i < call->output_count; i++) {
         const sbit_dim size = sbit__split_size(call, i, x->dims[axis]);
         if (call->out_type[i] != NULL) {
@@ -26030,8 +26067,7 @@ typedef struct sbit__slice {
 
 /* List `input` (or attribute `name` in opset 1) as symbolic numbers; false: not known. */
 static sbit_status sbit__slice_list(const sbit_op_call *call, const char *name, int32_t input,
-                                    sbit_dim *list, int64_t *count, bool *known,
-                                    sbit_error *error)
+                                    sbit_dim *list, int64_t *count, bool *known, sbit_error *error)
 {
     int64_t values[SBIT_MAX_RANK];
     *count = -1;
@@ -26090,9 +26126,7 @@ static sbit_status sbit__slice_read(const sbit_op_call *call, int32_t rank, sbit
         slice->cut[axis] = true;
         slice->start[axis] = known[0] ? starts[i] : sbit__dim_any();
         slice->end[axis] = known[1] ? ends[i] : sbit__dim_any();
-        slice->step[axis] = !known[3]      ? sbit__dim_any()
-                            : n_steps >= 0 ? steps[i]
-                                           : sbit__dim(1);
+        slice->step[axis] = !known[3] ? sbit__dim_any() : n_steps >= 0 ? steps[i] : sbit__dim(1);
         if (sbit__dim_known(slice->step[axis]) && slice->step[axis].value == 0) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "a step of 0");
         }
@@ -26132,8 +26166,7 @@ static sbit_dim sbit__slice_dim(const sbit__slice *slice, int32_t axis, sbit_dim
         return sbit__dim_any();
     }
     if (sbit__dim_known(size) && sbit__dim_known(end)) {
-        return sbit__dim(
-            sbit__slice_clamp(size.value, start.value, end.value, step.value, &first));
+        return sbit__dim(sbit__slice_clamp(size.value, start.value, end.value, step.value, &first));
     }
     if (start.value == 0 && step.value == 1) {
         const bool to_end = sbit__dim_known(end) && end.value >= INT32_MAX;
@@ -26198,8 +26231,8 @@ static sbit_status sbit__slice_run(const sbit_op_call *call, sbit_error *error)
                                     "starts, ends, axes and steps must be lists of integers");
             }
             step = slice.step[i].value;
-            dims[i] = sbit__slice_clamp(x->dims[i], slice.start[i].value, slice.end[i].value,
-                                        step, &first);
+            dims[i] = sbit__slice_clamp(x->dims[i], slice.start[i].value, slice.end[i].value, step,
+                                        &first);
         }
         x0 += dims[i] > 0 ? first * from[i] : 0;
         from[i] = dims[i] > 1 ? from[i] * step : 0; /* a step may be as large as int64 */
@@ -26651,11 +26684,13 @@ static sbit_status sbit__pad_run(const sbit_op_call *call, sbit_error *error)
     SBIT__TRY(sbit__pad_mode_of(call, &task.mode, error));
     SBIT__TRY(sbit__pads_read(call, x->rank, &pads, error));
     for (int32_t i = 0; i < x->rank; i++) {
-        const sbit_dim size = sbit__dim_add(
-            sbit__dim_add(sbit__dim(x->dims[i]), pads.before[i]), pads.after[i]);
+        const sbit_dim size =
+            sbit__dim_add(sbit__dim_add(sbit__dim(x->dims[i]), pads.before[i]), pads.after[i]);
         if (!pads.known || !sbit__dim_known(size) || size.value < 0) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "axis %d becomes negative or too "
-                                "large", (int)i);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "axis %d becomes negative or too "
+                                "large",
+                                (int)i);
         }
         dims[i] = size.value;
         sbit__pad_clip(x->dims[i], pads.before[i].value, pads.after[i].value, &task.axes[i]);
@@ -26698,8 +26733,8 @@ static sbit_status sbit__pad_map(const sbit_op_call *call, const sbit_channel_si
 
 /* >>CenterCropPad */
 
-static sbit_status sbit__center_target(const sbit_op_call *call, const sbit_type *x,
-                                       sbit_type *out, sbit_error *error)
+static sbit_status sbit__center_target(const sbit_op_call *call, const sbit_type *x, sbit_type *out,
+                                       sbit_error *error)
 {
     int64_t axes[SBIT_MAX_RANK], n_axes = -1, count = 0;
     sbit_dim target[SBIT_MAX_RANK];
@@ -26830,9 +26865,17 @@ static sbit_status sbit__reverse_run(const sbit_op_call *call, sbit_error *error
 
 static const sbit_op_quant sbit__move_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__move_quant_concat = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_SHARE_SCALE, 0xffffffffu, -1, -1, -1, 0, 0,
-    NULL, 0.0f, 0.0f};
+static const sbit_op_quant sbit__move_quant_concat = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                          SBIT_QUANT_SHARE_SCALE,
+                                                      0xffffffffu,
+                                                      -1,
+                                                      -1,
+                                                      -1,
+                                                      0,
+                                                      0,
+                                                      NULL,
+                                                      0.0f,
+                                                      0.0f};
 static const sbit_op_channel sbit__move_channel_transpose = {SBIT_CHANNEL_MAP, 0,
                                                              sbit__transpose_map};
 static const sbit_op_channel sbit__move_channel_slice = {SBIT_CHANNEL_MAP, 0, sbit__slice_map};
@@ -26842,8 +26885,10 @@ static const sbit_op_channel sbit__move_channel_split = {SBIT_CHANNEL_SPLIT, 0, 
 static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
 
 #define SBIT__MOVE_OP(name, version, types, fn, quant, channel)                                    \
-    {"",  name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, NULL,            \
-     NULL, quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, NULL, NULL,    \
+            quant, channel, NULL                                                                   \
+    }
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
     SBIT__MOVE_OP("Transpose", version, types, transpose, &sbit__move_quant_pass,                  \
                   &sbit__move_channel_transpose)
@@ -26851,8 +26896,7 @@ static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NU
     SBIT__MOVE_OP("Concat", version, types, concat, &sbit__move_quant_concat,                      \
                   &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
-    SBIT__MOVE_OP("Split", version, types, split, &sbit__move_quant_pass,                          \
-                  &sbit__move_channel_split)
+    SBIT__MOVE_OP("Split", version, types, split, &sbit__move_quant_pass, &sbit__move_channel_split)
 #define SBIT__MOVE_SLICE(version, types)                                                           \
     SBIT__MOVE_OP("Slice", version, types, slice, &sbit__move_quant_pass, &sbit__move_channel_slice)
 /* A constant other than a quantized number may be padded in: not a place that passes scales. */
@@ -27086,7 +27130,7 @@ static sbit_status sbit__gather_map(const sbit_op_call *call, const sbit_channel
 typedef struct sbit__gather_walk {
     const sbit_tensor *data, *indices;
     int32_t axis;
-    int64_t strides[SBIT_MAX_RANK]; /* of data; 0 for the axis */
+    int64_t strides[SBIT_MAX_RANK];            /* of data; 0 for the axis */
     int64_t axis_stride, axis_size, rows, row; /* row: the last dim of indices */
 } sbit__gather_walk;
 
@@ -27289,8 +27333,8 @@ static sbit_status sbit__scatter_elements_run(const sbit_op_call *call, sbit_err
 /* >>GatherND, ScatterND: the last dim of the indices holds tuples that name slices of the data */
 
 typedef struct sbit__gather_tuples {
-    int32_t depth;                      /* numbers in a tuple */
-    int64_t count, slice;               /* tuples; elements of a slice */
+    int32_t depth;        /* numbers in a tuple */
+    int64_t count, slice; /* tuples; elements of a slice */
     int64_t strides[SBIT_MAX_RANK], sizes[SBIT_MAX_RANK];
 } sbit__gather_tuples;
 
@@ -27369,9 +27413,7 @@ static sbit_status sbit__gather_nd_infer(const sbit_op_call *call, sbit_error *e
     }
     out->rank = indices->rank - 1 + (int32_t)rest;
     for (int32_t i = 0; i < out->rank; i++) {
-        out->dims[i] = i < indices->rank - 1
-                           ? indices->dims[i]
-                           : x->dims[x->rank - out->rank + i];
+        out->dims[i] = i < indices->rank - 1 ? indices->dims[i] : x->dims[x->rank - out->rank + i];
     }
     return SBIT_OK;
 }
@@ -27396,8 +27438,8 @@ static sbit_status sbit__gather_nd_run(const sbit_op_call *call, sbit_error *err
     for (int64_t i = 0; y != NULL && i < tuples.count; i++) {
         int64_t at = 0;
         SBIT__TRY(sbit__gather_tuple(call, &tuples, indices, i, &at, error));
-        sbit__elem_copy(x->dtype, y->data, i * tuples.slice, x->data,
-                        i / per_batch * each + at, tuples.slice);
+        sbit__elem_copy(x->dtype, y->data, i * tuples.slice, x->data, i / per_batch * each + at,
+                        tuples.slice);
     }
     return SBIT_OK;
 }
@@ -27448,7 +27490,8 @@ static sbit_status sbit__tensor_scatter_check(const sbit_op_call *call, int32_t 
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "mode='%s'", mode);
     }
     for (int32_t i = 0; i < x->rank; i++) {
-        if (u->rank != x->rank || (i == axis ? u->dims[i] > x->dims[i] : u->dims[i] != x->dims[i])) {
+        if (u->rank != x->rank ||
+            (i == axis ? u->dims[i] > x->dims[i] : u->dims[i] != x->dims[i])) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the update does not fit the cache");
         }
     }
@@ -27477,8 +27520,8 @@ static sbit_status sbit__tensor_scatter_run(const sbit_op_call *call, sbit_error
         const int64_t batch = o / (outer / x->dims[0]);
         const int64_t start = starts != NULL ? sbit__tensor_i64_at(starts, batch) : 0;
         if (start < 0 || (!circular && start > size - length)) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, sbit__gather_outside,
-                                (long long)start, (long long)size);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, sbit__gather_outside, (long long)start,
+                                (long long)size);
         }
         for (int64_t i = 0; i < length; i++) {
             const int64_t at = (start % size + i) % size;
@@ -27517,6 +27560,10 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
     const uint8_t *keep = (const uint8_t *)condition->data;
     int64_t dims[SBIT_MAX_RANK] = {0}, kept = 0, done = 0;
     int32_t axis = 0;
+    if (condition->dtype != SBIT_BOOL) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the condition is %s, not bool",
+                            sbit_dtype_name((int32_t)condition->dtype));
+    }
     if (!flat) {
         SBIT__TRY(sbit__gather_axis(call, x->rank, &axis, error));
     }
@@ -27554,8 +27601,10 @@ static const sbit_op_quant sbit__gather_quant_pass = {
 static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_MAP, 0, sbit__gather_map};
 
 #define SBIT__GATHER_OP(name, version, types, flags, infer, run, quant, channel)                   \
-    {"",  name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,    \
-     NULL, quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,  \
+            NULL, quant, channel, NULL                                                             \
+    }
 #define SBIT__GATHER_ROW(version, types)                                                           \
     SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, &sbit__gather_quant,              \
                     &sbit__gather_channel)
@@ -27648,7 +27697,8 @@ static sbit_status sbit__constant_value(const sbit_op_call *call, sbit_tensor *o
         memcpy(&out->data, &from, sizeof from); /* borrowed, and only read */
         return SBIT_OK;
     }
-    return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "it has no value that is a dense tensor");
+    return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
+                        "it has no value that is a dense tensor");
 }
 
 static sbit_status sbit__constant_infer(const sbit_op_call *call, sbit_error *error)
@@ -27776,9 +27826,8 @@ static sbit_status sbit__range_count(const sbit_op_call *call, int64_t *count, s
         *count = (int64_t)n;
         return SBIT_OK;
     }
-    const double n =
-        ceil((sbit__tensor_f64_at(limit, 0) - sbit__tensor_f64_at(start, 0)) /
-             sbit__tensor_f64_at(delta, 0));
+    const double n = ceil((sbit__tensor_f64_at(limit, 0) - sbit__tensor_f64_at(start, 0)) /
+                          sbit__tensor_f64_at(delta, 0));
     if (!(n < 1e15)) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "a range that long");
     }
@@ -27851,8 +27900,11 @@ static sbit_status sbit__generate_dtype(const sbit_op_call *call, int64_t otherw
                                         sbit_dtype *dtype, sbit_error *error)
 {
     const int64_t asked = sbit_node_int(call->node, "dtype", otherwise);
-    if (asked < 0 || asked >= (int64_t)SBIT_DTYPE_COUNT) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "dtype %lld", (long long)asked);
+    const bool listed = asked >= 0 && asked < (int64_t)SBIT_DTYPE_COUNT;
+    if (!listed || asked == (int64_t)SBIT_STRING || asked == (int64_t)SBIT_C64 ||
+        asked == (int64_t)SBIT_C128) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "dtype %lld is no number type",
+                            (long long)asked);
     }
     *dtype = (sbit_dtype)asked;
     return SBIT_OK;
@@ -27940,8 +27992,7 @@ static sbit_status sbit__one_hot_type(const sbit_op_call *call, const sbit_type 
         depth = sbit__dim_any();
     }
     if (sbit__dim_known(depth) && depth.value < 0) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "a depth of %lld",
-                            (long long)depth.value);
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "a depth of %lld", (long long)depth.value);
     }
     if (indices->rank < 0) {
         return SBIT_OK;
@@ -28015,8 +28066,8 @@ static sbit_rng sbit__random_seed(const sbit_op_call *call)
 /* Shape from the attribute (no inputs) or from input 0. */
 static sbit_status sbit__random_infer(const sbit_op_call *call, sbit_error *error)
 {
-    const bool like = strstr(call->row->op_type, "Random") == NULL ||
-                      strstr(call->row->op_type, "Like") != NULL;
+    const bool like =
+        strstr(call->row->op_type, "Random") == NULL || strstr(call->row->op_type, "Like") != NULL;
     sbit_dtype dtype = SBIT_F32;
     int64_t shape[SBIT_MAX_RANK], count = -1;
     SBIT__TRY(sbit__op_inputs(call, like ? 1 : 0, like ? 1 : 0, error));
@@ -28184,8 +28235,8 @@ static sbit_status sbit__nonzero_run(const sbit_op_call *call, sbit_error *error
 
 typedef struct sbit__unique {
     const sbit_tensor *x;
-    int64_t outer, size, inner; /* slice i: all outer and inner elements with index i */
-    int64_t *order;             /* slices, then groups in the order of the output */
+    int64_t outer, size, inner;     /* slice i: all outer and inner elements with index i */
+    int64_t *order;                 /* slices, then groups in the order of the output */
     int64_t *group, *first, *count; /* by slice: its group; by group: first slice, size */
 } sbit__unique;
 
@@ -28223,9 +28274,8 @@ static int sbit__unique_compare(const sbit__unique *u, int64_t i, int64_t j)
 {
     for (int64_t o = 0; o < u->outer; o++) {
         for (int64_t k = 0; k < u->inner; k++) {
-            const int order =
-                sbit__unique_compare_at(u->x, (o * u->size + i) * u->inner + k,
-                                        (o * u->size + j) * u->inner + k);
+            const int order = sbit__unique_compare_at(u->x, (o * u->size + i) * u->inner + k,
+                                                      (o * u->size + j) * u->inner + k);
             if (order != 0) {
                 return order;
             }
@@ -28339,8 +28389,7 @@ static sbit_status sbit__unique_prepare(const sbit_op_call *call, sbit_error *er
         return SBIT_OK;
     }
     SBIT__TRY(sbit__unique_axis(call, x->rank, &axis, error));
-    const sbit_dim slices =
-        axis < 0 ? sbit__dim_product(x->dims, x->rank) : x->dims[axis];
+    const sbit_dim slices = axis < 0 ? sbit__dim_product(x->dims, x->rank) : x->dims[axis];
     if (!sbit__dim_known(slices)) {
         return SBIT_OK;
     }
@@ -28363,8 +28412,8 @@ static sbit_status sbit__unique_write(const sbit_op_call *call, const sbit__uniq
             continue;
         }
         SBIT__TRY(call->alloc_output(call, i, -1, i == 0 ? u->x->dtype : SBIT_I64,
-                                     i == 0 && axis >= 0 ? u->x->rank : 1,
-                                     i == 0 ? dims : &length, error));
+                                     i == 0 && axis >= 0 ? u->x->rank : 1, i == 0 ? dims : &length,
+                                     error));
     }
     sbit_tensor *y = sbit__out(call, 0), *first = sbit__out(call, 1);
     sbit_tensor *inverse = sbit__out(call, 2), *counts = sbit__out(call, 3);
@@ -28406,8 +28455,7 @@ static sbit_status sbit__unique_run(const sbit_op_call *call, sbit_error *error)
     u.group = u.order + u.size + 1;
     u.first = u.group + u.size + 1;
     u.count = u.first + u.size + 1;
-    const int64_t groups =
-        sbit__unique_groups(&u, sbit_node_int(call->node, "sorted", 1) != 0);
+    const int64_t groups = sbit__unique_groups(&u, sbit_node_int(call->node, "sorted", 1) != 0);
     return sbit__unique_write(call, &u, groups, axis, error);
 }
 
@@ -28559,6 +28607,10 @@ static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
     int64_t dims[2];
     memset(&nms, 0, sizeof nms);
     SBIT__TRY(sbit__op_scalar(call, 2, 0, &nms.most, error));
+    if (scores->dtype != SBIT_F32) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the scores are %s, not float32",
+                            sbit_dtype_name((int32_t)scores->dtype));
+    }
     if (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 ||
         boxes->dims[0] != scores->dims[0] || boxes->dims[1] != scores->dims[2] ||
         (iou != NULL && sbit_tensor_count(iou) != 1) ||
@@ -28583,8 +28635,10 @@ static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 #define SBIT__GENERATE_ROW(name, version, types, flags, infer, prepare, run)                       \
-    {"",  name, version, types, flags, 0, sbit__##infer##_infer, prepare, sbit__##run##_run,       \
-     NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, sbit__##infer##_infer, prepare, sbit__##run##_run,     \
+            NULL, NULL, NULL, NULL, NULL                                                           \
+    }
 #define SBIT__GENERATE_SIMPLE(name, version, types, fn)                                            \
     SBIT__GENERATE_ROW(name, version, types, 0, fn, NULL, fn)
 #define SBIT__GENERATE_RANDOM(name, version, types, infer, run)                                    \
@@ -28611,15 +28665,15 @@ static const sbit_op_row sbit__generate_rows[] = {
     SBIT__GENERATE_SIMPLE("ConstantOfShape", 24, SBIT_T(SBIT_I64), fill),
     SBIT__GENERATE_SIMPLE("ConstantOfShape", 25, SBIT_T(SBIT_I64), fill),
     SBIT__GENERATE_SIMPLE("Range", 11, SBIT__GENERATE_RANGE, range),
-    SBIT__GENERATE_SIMPLE("Range", 27,
-                          SBIT__GENERATE_RANGE | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), range),
+    SBIT__GENERATE_SIMPLE("Range", 27, SBIT__GENERATE_RANGE | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16),
+                          range),
     SBIT__GENERATE_SIMPLE("EyeLike", 9, SBIT__GENERATE_EYE, eye),
     SBIT__GENERATE_SIMPLE("EyeLike", 22, SBIT__GENERATE_EYE | SBIT_T(SBIT_BF16), eye),
     SBIT__GENERATE_SIMPLE("OneHot", 9, SBIT__T_NUMBERS1, one_hot),
     SBIT__GENERATE_SIMPLE("OneHot", 11, SBIT__T_NUMBERS1, one_hot),
     SBIT__GENERATE_SIMPLE("OneHot", 28, SBIT__T_NUMBERS1, one_hot),
-    {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL,
-     sbit__trilu_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL, sbit__trilu_run,
+     NULL, NULL, NULL, NULL, NULL},
 
     SBIT__GENERATE_RANDOM("RandomNormal", 1, SBIT__T_FLOATS1, random, random),
     SBIT__GENERATE_RANDOM("RandomNormal", 22, SBIT_T_FLOATS, random, random),
@@ -28674,9 +28728,9 @@ SBIT__FN const sbit_op_row *sbit__op_rows_generate(size_t *count)
 /* >>one transform */
 
 typedef struct sbit__signal_line {
-    const sbit_tensor *x, *window; /* window: NULL, or one factor per point */
-    int64_t x0, x_step;            /* first point, in elements of the real part; to the next */
-    int64_t have, points;          /* what x holds; the transform's length */
+    const sbit_tensor *x, *window;      /* window: NULL, or one factor per point */
+    int64_t x0, x_step;                 /* first point, in elements of the real part; to the next */
+    int64_t have, points;               /* what x holds; the transform's length */
     bool complex_in, inverse, mirrored; /* mirrored: x is the first half of a symmetric spectrum */
 } sbit__signal_line;
 
@@ -28703,8 +28757,7 @@ static void sbit__signal_output(const sbit__signal_line *line, int64_t k, double
     *re = *im = 0.0;
     for (int64_t n = 0; n < line->points; n++) {
         double a = 0.0, b = 0.0;
-        const double angle = SBIT__SIGNAL_TURN *
-                             (double)((k % line->points) * n % line->points) /
+        const double angle = SBIT__SIGNAL_TURN * (double)((k % line->points) * n % line->points) /
                              (double)line->points;
         const double c = cos(angle), s = sign * sin(angle);
         sbit__signal_point(line, n, &a, &b);
@@ -29055,8 +29108,7 @@ static sbit_status sbit__mel_run(const sbit_op_call *call, sbit_error *error)
                                                  : (double)(j - lower) / (double)(center - lower));
         }
         for (int64_t j = center; j < higher && j < dims[0]; j++) {
-            sbit__tensor_set_f64(y, j * bins + b,
-                                 (double)(higher - j) / (double)(higher - center));
+            sbit__tensor_set_f64(y, j * bins + b, (double)(higher - j) / (double)(higher - center));
         }
     }
     return SBIT_OK;
@@ -29065,8 +29117,10 @@ static sbit_status sbit__mel_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 #define SBIT__SIGNAL_ROW(name, version, types, infer, run)                                         \
-    {"",  name, version, types, 0, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,        \
-     NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,      \
+            NULL, NULL, NULL, NULL                                                                 \
+    }
 #define SBIT__SIGNAL_SIZES (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
 
 static const sbit_op_row sbit__signal_rows[] = {
@@ -29140,11 +29194,12 @@ static sbit_status sbit__control_check_body(const sbit_op_call *call, const char
     }
     if ((int64_t)sbit_graph_input_count(*body) != inputs ||
         (int64_t)sbit_graph_output_count(*body) < least_outputs) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "'%s' has %lu inputs and %lu outputs; %lld and at least %lld are needed",
-                            name, (unsigned long)sbit_graph_input_count(*body),
-                            (unsigned long)sbit_graph_output_count(*body), (long long)inputs,
-                            (long long)least_outputs);
+        return sbit_op_fail(
+            call, SBIT_ERR_INVALID_MODEL, error,
+            "'%s' has %lu inputs and %lu outputs; %lld and at least %lld are needed", name,
+            (unsigned long)sbit_graph_input_count(*body),
+            (unsigned long)sbit_graph_output_count(*body), (long long)inputs,
+            (long long)least_outputs);
     }
     return SBIT_OK;
 }
@@ -29273,8 +29328,7 @@ static sbit_status sbit__if_run(const sbit_op_call *call, sbit_error *error)
                             "the branch has more outputs than the node");
     }
     memset(outputs, 0, (size_t)call->output_count * sizeof *outputs);
-    SBIT__TRY(
-        call->run_body(call, body, NULL, 0, outputs, (size_t)call->output_count, error));
+    SBIT__TRY(call->run_body(call, body, NULL, 0, outputs, (size_t)call->output_count, error));
     for (int32_t i = 0; i < call->output_count; i++) {
         if (call->out_value[i] != NULL) {
             SBIT__TRY(call->copy_output(call, i, -1, &outputs[i], error));
@@ -29399,10 +29453,9 @@ static sbit_status sbit__control_prepare(const sbit_op_call *call, sbit_error *e
     const sbit_graph *body = sbit__control_body(call, "body");
     (void)error;
     if (body != NULL) {
-        *call->scratch_bytes =
-            sbit_graph_output_count(body) *
-                (2 * sizeof(sbit_value) + sizeof(int64_t) + sizeof(void *)) +
-            sbit_graph_input_count(body) * sizeof(void *);
+        *call->scratch_bytes = sbit_graph_output_count(body) *
+                                   (2 * sizeof(sbit_value) + sizeof(int64_t) + sizeof(void *)) +
+                               sbit_graph_input_count(body) * sizeof(void *);
     }
     return SBIT_OK;
 }
@@ -29466,8 +29519,7 @@ static sbit_status sbit__loop_stack(const sbit_op_call *call, int32_t output,
     }
     dims[0] = count;
     memcpy(dims + 1, first->dims, (size_t)first->rank * sizeof dims[0]);
-    SBIT__TRY(
-        call->alloc_output(call, output, -1, first->dtype, first->rank + 1, dims, error));
+    SBIT__TRY(call->alloc_output(call, output, -1, first->dtype, first->rank + 1, dims, error));
     call->out_value[output]->items = NULL; /* the list lives on until the next run */
     call->out_value[output]->item_count = 0;
     const int64_t each = sbit_tensor_count(first);
@@ -29486,10 +29538,9 @@ static sbit_status sbit__loop_stack(const sbit_op_call *call, int32_t output,
 static sbit_status sbit__loop_stack_nothing(const sbit_op_call *call, const sbit_graph *body,
                                             int32_t output, size_t body_output, sbit_error *error)
 {
-    const sbit_type *type =
-        &sbit_graph_value(body, sbit_graph_output(body, body_output))->type;
+    const sbit_type *type = &sbit_graph_value(body, sbit_graph_output(body, body_output))->type;
     int64_t dims[SBIT_MAX_RANK] = {0};
-    const int32_t rank = type->rank < 0                ? 1
+    const int32_t rank = type->rank < 0               ? 1
                          : type->rank < SBIT_MAX_RANK ? type->rank + 1
                                                       : SBIT_MAX_RANK;
     for (int32_t i = 1; i < rank; i++) {
@@ -29512,8 +29563,7 @@ static sbit_status sbit__loop_finish(const sbit_op_call *call, const sbit__loop_
         } else if (iterations == 0) {
             SBIT__TRY(sbit__loop_stack_nothing(call, run->body, i, (size_t)i + 1, error));
         } else {
-            SBIT__TRY(
-                sbit__loop_stack(call, i, run->lists[i - run->states], iterations, error));
+            SBIT__TRY(sbit__loop_stack(call, i, run->lists[i - run->states], iterations, error));
         }
     }
     return SBIT_OK;
@@ -29561,9 +29611,9 @@ static sbit_status sbit__loop_run_all(const sbit_op_call *call, sbit_error *erro
 typedef struct sbit__scan {
     const sbit_graph *body;
     bool batched;
-    int32_t first;          /* input that is the first state */
+    int32_t first;           /* input that is the first state */
     int32_t states, scanned; /* inputs */
-    int32_t stacked;        /* outputs */
+    int32_t stacked;         /* outputs */
 } sbit__scan;
 
 static sbit_status sbit__scan_layout(const sbit_op_call *call, sbit__scan *scan, sbit_error *error)
@@ -29581,16 +29631,14 @@ static sbit_status sbit__scan_layout(const sbit_op_call *call, sbit__scan *scan,
     SBIT__TRY(sbit__control_check_body(call, "body", scan->states + scan->scanned, scan->states,
                                        &scan->body, error));
     if ((int64_t)sbit_graph_output_count(scan->body) != (int64_t)call->output_count) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "the body has %lu outputs, the node %d",
-                            (unsigned long)sbit_graph_output_count(scan->body),
-                            (int)call->output_count);
+        return sbit_op_fail(
+            call, SBIT_ERR_INVALID_MODEL, error, "the body has %lu outputs, the node %d",
+            (unsigned long)sbit_graph_output_count(scan->body), (int)call->output_count);
     }
     scan->stacked = call->output_count - scan->states;
     for (int32_t i = scan->first; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     return SBIT_OK;
@@ -29688,8 +29736,8 @@ static sbit_status sbit__scan_infer_types(const sbit_op_call *call, const sbit__
             continue;
         }
         if (i >= scan->states && type->rank >= 0) {
-            SBIT__TRY(sbit__scan_out_axis(call, scan, i - scan->states, type->rank + 1, &axis,
-                                          error));
+            SBIT__TRY(
+                sbit__scan_out_axis(call, scan, i - scan->states, type->rank + 1, &axis, error));
             sbit__scan_add_dim(type, axis, steps);
         }
         if (scan->batched) {
@@ -29737,8 +29785,8 @@ static sbit_status sbit__scan_prepare(const sbit_op_call *call, sbit_error *erro
     sbit__scan scan;
     size_t values = 0, slices = 0;
     SBIT__TRY(sbit__scan_layout(call, &scan, error));
-    values = ((size_t)call->input_count * 3 + (size_t)call->output_count * 2 + 2) *
-             sizeof(sbit_value);
+    values =
+        ((size_t)call->input_count * 3 + (size_t)call->output_count * 2 + 2) * sizeof(sbit_value);
     if (sbit__scan_slice_bytes(call, &scan, &slices)) {
         *call->scratch_bytes = values + slices;
     }
@@ -29748,7 +29796,7 @@ static sbit_status sbit__scan_prepare(const sbit_op_call *call, sbit_error *erro
 typedef struct sbit__scan_run {
     sbit__scan scan;
     int64_t batch, steps; /* sizes; steps: the longest */
-    sbit_value *elements;    /* what the body gets: states of the batch, slices */
+    sbit_value *elements; /* what the body gets: states of the batch, slices */
     sbit_value *results[2];
     const sbit_value **inputs;
     char *slices;
@@ -29791,8 +29839,7 @@ static sbit_tensor sbit__scan_part(const sbit_tensor *x, int32_t drop, int64_t i
     for (int32_t d = 0; d < part.rank; d++) {
         part.dims[d] = x->dims[d + drop];
     }
-    const size_t offset =
-        (size_t)(index * sbit_tensor_count(&part)) * sbit__elem_bytes(x->dtype);
+    const size_t offset = (size_t)(index * sbit_tensor_count(&part)) * sbit__elem_bytes(x->dtype);
     part.data = x->data != NULL ? (char *)x->data + offset : NULL;
     return part;
 }
@@ -29828,8 +29875,8 @@ static sbit_status sbit__scan_take(const sbit_op_call *call, sbit__scan_run *run
     for (int32_t i = 0; i < scan->scanned; i++) {
         const int32_t k = scan->states + i;
         const sbit_tensor *whole = call->in[scan->first + k];
-        const bool back = sbit__scan_list(
-                              call, scan->batched ? "directions" : "scan_input_directions", i) != 0;
+        const bool back =
+            sbit__scan_list(call, scan->batched ? "directions" : "scan_input_directions", i) != 0;
         int32_t axis = 0;
         SBIT__TRY(sbit__scan_in_axis(call, scan, i, whole->rank, &axis, error));
         const sbit_tensor x = scan->batched ? sbit__scan_part(whole, 1, b) : *whole;
@@ -29849,8 +29896,7 @@ static sbit_status sbit__scan_put(const sbit_op_call *call, const sbit__scan_run
 {
     const sbit__scan *scan = &run->scan;
     const int32_t output = scan->states + i, lead = scan->batched ? 1 : 0;
-    const bool back =
-        !scan->batched && sbit__scan_list(call, "scan_output_directions", i) != 0;
+    const bool back = !scan->batched && sbit__scan_list(call, "scan_output_directions", i) != 0;
     int64_t dims[SBIT_MAX_RANK + 2];
     int32_t axis = 0;
     if (call->out_value[output] == NULL) {
@@ -29863,7 +29909,9 @@ static sbit_status sbit__scan_put(const sbit_op_call *call, const sbit__scan_run
     SBIT__TRY(sbit__scan_out_axis(call, scan, i, element->rank + 1, &axis, error));
     dims[0] = run->batch;
     for (int32_t d = 0; d <= element->rank; d++) {
-        dims[lead + d] = d < axis ? element->dims[d] : d == axis ? run->steps : element->dims[d - 1];
+        dims[lead + d] = d < axis    ? element->dims[d]
+                         : d == axis ? run->steps
+                                     : element->dims[d - 1];
     }
     const int32_t rank = element->rank + 1 + lead;
     if (first) {
@@ -29903,14 +29951,13 @@ static sbit_status sbit__scan_states_out(const sbit_op_call *call, const sbit__s
             continue;
         }
         if (state->rank >= SBIT_MAX_RANK) {
-            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "state %d has a rank above %d",
-                                (int)i, SBIT_MAX_RANK - 1);
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "state %d has a rank above %d", (int)i,
+                                SBIT_MAX_RANK - 1);
         }
         dims[0] = run->batch;
         memcpy(dims + 1, state->dims, (size_t)state->rank * sizeof dims[0]);
         if (b == 0) {
-            SBIT__TRY(
-                call->alloc_output(call, i, -1, state->dtype, state->rank + 1, dims, error));
+            SBIT__TRY(call->alloc_output(call, i, -1, state->dtype, state->rank + 1, dims, error));
         }
         const int64_t each = sbit_tensor_count(state);
         if (each * run->batch != sbit_tensor_count(call->out[i])) {
@@ -29962,9 +30009,11 @@ static sbit_status sbit__scan_run_all(const sbit_op_call *call, sbit_error *erro
     run.results[0] = run.elements + call->input_count;
     run.results[1] = run.results[0] + call->output_count;
     run.inputs = (const sbit_value **)(void *)(run.results[1] + call->output_count);
-    run.slices = (char *)call->scratch +
-                 (((size_t)call->input_count * 3 + (size_t)call->output_count * 2) *
-                      sizeof(sbit_value) / 64 + 1) * 64;
+    run.slices =
+        (char *)call->scratch + (((size_t)call->input_count * 3 + (size_t)call->output_count * 2) *
+                                     sizeof(sbit_value) / 64 +
+                                 1) *
+                                    64;
     if (lengths != NULL && sbit_tensor_count(lengths) != run.batch) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld lengths for a batch of %lld",
                             (long long)sbit_tensor_count(lengths), (long long)run.batch);
@@ -30003,8 +30052,7 @@ static sbit_status sbit__sequence_in(const sbit_op_call *call, const sbit_value 
                                      sbit_error *error)
 {
     *sequence = call->in_value[0];
-    return (*sequence)->kind == SBIT_KIND_SEQUENCE ? SBIT_OK
-                                                   : sbit__sequence_fail(call, 0, error);
+    return (*sequence)->kind == SBIT_KIND_SEQUENCE ? SBIT_OK : sbit__sequence_fail(call, 0, error);
 }
 
 /* infer: input 0 must be a sequence, if anything is known of it. */
@@ -30048,8 +30096,7 @@ static sbit_status sbit__sequence_construct_infer(const sbit_op_call *call, sbit
     element = *call->in_type[0];
     for (int32_t i = 1; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
         sbit__control_join(&element, call->in_type[i]);
     }
@@ -30187,8 +30234,8 @@ static sbit_status sbit__split_to_infer(const sbit_op_call *call, sbit_error *er
     SBIT__TRY(sbit__op_inputs(call, 1, 2, error));
     element = *call->in_type[0];
     if (element.rank >= 0) {
-        SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), element.rank, &axis,
-                                error));
+        SBIT__TRY(
+            sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), element.rank, &axis, error));
         element.dims[axis] = single ? sbit__dim(1) : sbit__dim_any();
         if (single && sbit_node_int(call->node, "keepdims", 1) == 0) {
             sbit__scan_drop_dim(&element, axis);
@@ -30230,16 +30277,16 @@ static sbit_status sbit__split_to_run(const sbit_op_call *call, sbit_error *erro
         const int64_t size = sbit__split_to_size(sizes, each, whole, i);
         int64_t dims[SBIT_MAX_RANK];
         if (size < 0 || size > whole - at) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                                "the parts do not add up to %lld", (long long)whole);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the parts do not add up to %lld",
+                                (long long)whole);
         }
         for (int32_t d = 0, k = 0; d < x->rank; d++) {
             if (d != axis || !drop) {
                 dims[k++] = d == axis ? size : x->dims[d];
             }
         }
-        SBIT__TRY(call->alloc_output(call, 0, i, x->dtype, drop ? x->rank - 1 : x->rank, dims,
-                                     error));
+        SBIT__TRY(
+            call->alloc_output(call, 0, i, x->dtype, drop ? x->rank - 1 : x->rank, dims, error));
         sbit_tensor *part = &call->out_value[0]->items[i].tensor;
         for (int64_t o = 0; o < outer; o++) {
             sbit__elem_copy(x->dtype, part->data, o * size * inner, x->data,
@@ -30318,12 +30365,11 @@ static sbit_status sbit__sequence_map_body(const sbit_op_call *call, const sbit_
                                            sbit_error *error)
 {
     SBIT__TRY(sbit__op_inputs(call, 1, INT32_MAX, error));
-    SBIT__TRY(sbit__control_check_body(call, "body", call->input_count, call->output_count, body,
-                                       error));
+    SBIT__TRY(
+        sbit__control_check_body(call, "body", call->input_count, call->output_count, body, error));
     for (int32_t i = 0; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     return SBIT_OK;
@@ -30372,8 +30418,7 @@ static sbit_status sbit__sequence_map_run(const sbit_op_call *call, sbit_error *
     memset(run.results[0], 0, run.out_count * sizeof(sbit_value));
     for (int32_t i = 0; i < call->output_count; i++) {
         if (call->out_value[i] != NULL) {
-            SBIT__TRY(
-                call->alloc_items(call, i, SBIT_KIND_SEQUENCE, sequence->item_count, error));
+            SBIT__TRY(call->alloc_items(call, i, SBIT_KIND_SEQUENCE, sequence->item_count, error));
         }
     }
     for (int64_t k = 0; k < sequence->item_count; k++) {
@@ -30466,13 +30511,17 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
 /* >>rows */
 
 #define SBIT__CONTROL_ROW(name, version, types, flags, infer, prepare, run)                        \
-    {"",  name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL      \
+    }
 #define SBIT__CONTROL_IF(version)                                                                  \
-    SBIT__CONTROL_ROW("If", version, SBIT_T(SBIT_BOOL), SBIT_OP_BODY | SBIT_OP_DYNAMIC,            \
-                      sbit__if_infer, sbit__if_prepare, sbit__if_run)
+    SBIT__CONTROL_ROW("If", version, SBIT_T(SBIT_BOOL),                                            \
+                      SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__if_infer,              \
+                      sbit__if_prepare, sbit__if_run)
 #define SBIT__CONTROL_LOOP(version)                                                                \
-    SBIT__CONTROL_ROW("Loop", version, SBIT_T(SBIT_I64), SBIT_OP_BODY | SBIT_OP_DYNAMIC,           \
-                      sbit__loop_infer, sbit__control_prepare, sbit__loop_run_all)
+    SBIT__CONTROL_ROW("Loop", version, SBIT_T(SBIT_I64),                                           \
+                      SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__loop_infer,            \
+                      sbit__control_prepare, sbit__loop_run_all)
 #define SBIT__CONTROL_SCAN(version, types)                                                         \
     SBIT__CONTROL_ROW("Scan", version, types, SBIT_OP_BODY | SBIT_OP_DYNAMIC, sbit__scan_infer,    \
                       sbit__scan_prepare, sbit__scan_run_all)
@@ -30520,8 +30569,9 @@ static const sbit_op_row sbit__control_rows[] = {
     SBIT__CONTROL_SEQUENCE("SplitToSequence", 11, SBIT__T_ALL1, split_to),
     SBIT__CONTROL_SEQUENCE("SplitToSequence", 24, SBIT__T_ALL13, split_to),
     SBIT__CONTROL_SEQUENCE("ConcatFromSequence", 11, SBIT__T_ALL1, concat_from),
-    SBIT__CONTROL_ROW("SequenceMap", 17, SBIT__T_ALL1, SBIT_OP_BODY | SBIT_OP_DYNAMIC,
-                      sbit__sequence_map_infer, sbit__control_prepare, sbit__sequence_map_run),
+    SBIT__CONTROL_ROW("SequenceMap", 17, SBIT__T_ALL1,
+                      SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__sequence_map_infer,
+                      sbit__control_prepare, sbit__sequence_map_run),
     SBIT__CONTROL_SEQUENCE("Optional", 15, SBIT__T_ALL1, optional),
     SBIT__CONTROL_SEQUENCE("Optional", 28, SBIT__T_ALL25, optional),
     SBIT__CONTROL_SEQUENCE("OptionalGetElement", 15, SBIT__T_ALL1, optional_get),
@@ -30676,8 +30726,7 @@ static void sbit__quantize_run(const sbit__qdq_task *task, int64_t at, int64_t n
     const sbit_tensor *zp = task->zero_point;
     const sbit_dtype to = task->y->dtype;
     const bool kernel = task->x->dtype == SBIT_F32 && !task->half && n > 1;
-    const int32_t zero =
-        zp != NULL && task->to_ints ? (int32_t)sbit__tensor_i64_at(zp, index) : 0;
+    const int32_t zero = zp != NULL && task->to_ints ? (int32_t)sbit__tensor_i64_at(zp, index) : 0;
     if (kernel && to == SBIT_U8) {
         task->kernels->f32_quantize_u8(n, (const float *)task->x->data + at, scale, zero,
                                        task->qmin, task->qmax, (uint8_t *)task->y->data + at);
@@ -30792,8 +30841,8 @@ static void sbit__qdq_all(const sbit_op_call *call, const sbit__qdq_task *task,
         sbit__qdq_range(&job, 0, units, 0);
     } else {
         sbit__parallel_range(call->ctx, units,
-                             1 + 2 * SBIT__BLOCK / (layout->block * layout->inner),
-                             sbit__qdq_range, &job);
+                             1 + 2 * SBIT__BLOCK / (layout->block * layout->inner), sbit__qdq_range,
+                             &job);
     }
 }
 
@@ -30815,11 +30864,10 @@ static sbit_status sbit__quantize_target(const sbit_op_call *call, sbit_dtype *t
 {
     const int64_t asked = sbit_node_int(call->node, "output_dtype", 0);
     const sbit_type *zp = sbit__in_type(call, 2);
-    *to = zp != NULL     ? zp->dtype
-          : asked == 0   ? SBIT_U8
-          : asked > 0 && asked < (int64_t)SBIT_DTYPE_COUNT
-              ? (sbit_dtype)asked
-              : SBIT_STRING;
+    *to = zp != NULL                                       ? zp->dtype
+          : asked == 0                                     ? SBIT_U8
+          : asked > 0 && asked < (int64_t)SBIT_DTYPE_COUNT ? (sbit_dtype)asked
+                                                           : SBIT_STRING;
     if (*to != SBIT_UNDEFINED && (SBIT_T(*to) & SBIT__QDQ_TARGETS) == 0) {
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "quantizing to %s",
                             sbit_dtype_name((int32_t)*to));
@@ -30982,11 +31030,15 @@ static sbit_status sbit__dynamic_quantize_run(const sbit_op_call *call, sbit_err
 /* >>rows */
 
 #define SBIT__QDQ_Q(version, types)                                                                \
-    {"",  "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                      \
-     sbit__quantize_run_op, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                    \
+            sbit__quantize_run_op, NULL, NULL, NULL, NULL, NULL                                    \
+    }
 #define SBIT__QDQ_DQ(version, types)                                                               \
-    {"",  "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                  \
-     sbit__dequantize_run_op, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                \
+            sbit__dequantize_run_op, NULL, NULL, NULL, NULL, NULL                                  \
+    }
 #define SBIT__QDQ_FROM1 (SBIT_T(SBIT_F32) | SBIT_T(SBIT_I32))
 #define SBIT__QDQ_FROM19 (SBIT__QDQ_FROM1 | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
 #define SBIT__QDQ_TO1 (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_I32))
@@ -34289,7 +34341,7 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
             continue;
         }
         if (value->kind != SBIT_KIND_TENSOR) {
-            if ((call->row->flags & (SBIT_OP_KINDS | SBIT_OP_BODY)) == 0) {
+            if ((call->row->flags & SBIT_OP_KINDS) == 0) {
                 return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                     "input %d must be a tensor, not a sequence or optional",
                                     (int)i);
@@ -35174,6 +35226,12 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
         sbit_tensor_count(&value->tensor) > 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
                           "the tensor for input '%s' has no data", name);
+    }
+    if (value->kind != SBIT_KIND_TENSOR && value->kind != SBIT_KIND_SEQUENCE &&
+        value->kind != SBIT_KIND_OPTIONAL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, name,
+                          "input '%s' is a map, sparse tensor or opaque value, which nothing runs on",
+                          name);
     }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));

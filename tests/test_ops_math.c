@@ -98,8 +98,7 @@ static sbit_status case_feed(build *b, const op_case *c, sbit_session *session)
         char name[16];
         snprintf(name, sizeof name, "in%d", (int)i);
         if (c->in[i].dtype != SBIT_UNDEFINED) {
-            const sbit_status status =
-                sbit_session_set_input(session, name, &c->in[i], &b->error);
+            const sbit_status status = sbit_session_set_input(session, name, &c->in[i], &b->error);
             if (status != SBIT_OK) {
                 return status;
             }
@@ -491,7 +490,8 @@ TEST(top_k_orders_ties_by_index)
     const sbit_tensor want_large[] = {F32("3", largest), I64("3", at_largest)};
     const sbit_tensor want_small[] = {F32("3", smallest), I64("3", at_smallest)};
     const sbit_attr small = attr_int("largest", 0), k = attr_int("k", 3);
-    const op_case large = {11, "TopK", in, 2, NULL, 0, 2}, least = {11, "TopK", in, 2, &small, 1, 2};
+    const op_case large = {11, "TopK", in, 2, NULL, 0, 2},
+                  least = {11, "TopK", in, 2, &small, 1, 2};
     const op_case old = {1, "TopK", in, 1, &k, 1, 2};
     const op_case values = {11, "TopK", in, 2, NULL, 0, 1};
     check_case(&large, want_large, 0.0);
@@ -584,9 +584,8 @@ static void check_dims(build *b, sbit_value_id id, const char *wanted)
             snprintf(text + used, sizeof text - used, "%s%d", i > 0 ? "," : "", (int)dim.value);
         } else {
             snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? "," : "",
-                     dim.symbol == SBIT_SYMBOL_ANY
-                         ? "?"
-                         : sbit_graph_symbol_name(b->graph, dim.symbol));
+                     dim.symbol == SBIT_SYMBOL_ANY ? "?"
+                                                   : sbit_graph_symbol_name(b->graph, dim.symbol));
         }
     }
     CHECK_STR(text, wanted);
@@ -787,7 +786,11 @@ TEST(scatter_reduces)
 /* x = k + 0.5 for k in -130..260: half to even, then the zero point, then saturation (A3.2). */
 static void check_ties(sbit_dtype dtype, int32_t zero_point, float scale)
 {
-    enum { FIRST = -130, LAST = 260, N = LAST - FIRST + 1 };
+    enum {
+        FIRST = -130,
+        LAST = 260,
+        N = LAST - FIRST + 1
+    };
     float x[N];
     uint8_t want[N];
     const int32_t lo = dtype == SBIT_U8 ? 0 : -128, hi = dtype == SBIT_U8 ? 255 : 127;
@@ -826,7 +829,8 @@ TEST(quantize_divides_truly_and_saturates)
 
 TEST(quantize_of_float16_rounds_once) /* A3.2: +-0.050018310546875 / 0.0999755859375 */
 {
-    const uint16_t x[] = {sbit_f32_to_f16(0.050018310546875f), sbit_f32_to_f16(-0.050018310546875f)};
+    const uint16_t x[] = {sbit_f32_to_f16(0.050018310546875f),
+                          sbit_f32_to_f16(-0.050018310546875f)};
     const uint16_t scale = sbit_f32_to_f16(0.0999755859375f);
     const int8_t y[] = {1, -1}, zp = 0;
     const sbit_tensor in[] = {build_tensor(SBIT_F16, "2", x), build_tensor(SBIT_F16, "", &scale),
@@ -902,7 +906,8 @@ TEST(dynamic_quantize_of_zeros)
 TEST(ranges_and_fills)
 {
     const int64_t start = 10, limit = 1, delta = -4, down[] = {10, 6, 2}, shape[] = {2, 1};
-    const float ones[] = {1, 1}, f0 = 0.0f, f1 = 1.0f, step = 0.25f, quarter[] = {0, 0.25f, 0.5f, 0.75f};
+    const float ones[] = {1, 1}, f0 = 0.0f, f1 = 1.0f, step = 0.25f,
+                quarter[] = {0, 0.25f, 0.5f, 0.75f};
     const int64_t huge[] = {(int64_t)1 << 40, (int64_t)1 << 40}, zero = 0;
     sbit_attr value = attr_int("value", 0);
     const sbit_tensor in[] = {I64("", &start), I64("", &limit), I64("", &delta)};
@@ -950,7 +955,8 @@ TEST(nonzero_unique_and_nms)
     const int64_t places[] = {0, 1, 1, 1}; /* rows 0 1, columns 1 1 */
     const float u[] = {2, 1, 1, 3, 4, 3}, sorted[] = {1, 2, 3, 4}, order[] = {2, 1, 3, 4};
     const int64_t first[] = {1, 0, 3, 4}, inverse[] = {1, 0, 0, 2, 3, 2}, counts[] = {2, 1, 2, 1};
-    const int64_t first2[] = {0, 1, 3, 4}, inverse2[] = {0, 1, 1, 2, 3, 2}, counts2[] = {1, 2, 2, 1};
+    const int64_t first2[] = {0, 1, 3, 4}, inverse2[] = {0, 1, 1, 2, 3, 2},
+                  counts2[] = {1, 2, 2, 1};
     const sbit_tensor in = F32("2,2", x), ux = F32("6", u);
     const sbit_tensor want[] = {F32("4", sorted), I64("4", first), I64("6", inverse),
                                 I64("4", counts)};
@@ -1058,7 +1064,9 @@ static void run_with_threads(const op_case *c, int threads, float *out, size_t b
 
 TEST(results_do_not_depend_on_threads)
 {
-    enum { N = 100003 };
+    enum {
+        N = 100003
+    };
     float *x = (float *)malloc(N * sizeof *x), *one = (float *)malloc(N * sizeof *x);
     float *three = (float *)malloc(N * sizeof *x);
     sbit_rng rng = sbit_rng_seed(5);

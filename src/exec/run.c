@@ -472,7 +472,7 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
             continue;
         }
         if (value->kind != SBIT_KIND_TENSOR) {
-            if ((call->row->flags & (SBIT_OP_KINDS | SBIT_OP_BODY)) == 0) {
+            if ((call->row->flags & SBIT_OP_KINDS) == 0) {
                 return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                     "input %d must be a tensor, not a sequence or optional",
                                     (int)i);

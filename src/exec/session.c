@@ -448,6 +448,12 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
                           "the tensor for input '%s' has no data", name);
     }
+    if (value->kind != SBIT_KIND_TENSOR && value->kind != SBIT_KIND_SEQUENCE &&
+        value->kind != SBIT_KIND_OPTIONAL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, name,
+                          "input '%s' is a map, sparse tensor or opaque value, which nothing runs on",
+                          name);
+    }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));
     /* Results stay readable until the next run, so the plan is not touched here. */

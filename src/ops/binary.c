@@ -190,9 +190,8 @@ static void sbit__binary_i64(sbit__binary_op op, int64_t n, const int64_t *a, in
         SBIT__BINARY_LOOP(SBIT__OP_POW, int64_t, sbit__binary_pow_i64(x, z))
         SBIT__BINARY_LOOP(SBIT__OP_MOD, int64_t, sbit__binary_rest_i64(x, z, true))
         SBIT__BINARY_LOOP(SBIT__OP_FMOD, int64_t, sbit__binary_rest_i64(x, z, false))
-        SBIT__BINARY_LOOP(SBIT__OP_PRELU, int64_t,
-                          x < 0 ? (int64_t)((uint64_t)x * (uint64_t)z) : x)
-        SBIT__BINARY_LOOP(SBIT__OP_AND, int64_t, x &z)
+        SBIT__BINARY_LOOP(SBIT__OP_PRELU, int64_t, x < 0 ? (int64_t)((uint64_t)x * (uint64_t)z) : x)
+        SBIT__BINARY_LOOP(SBIT__OP_AND, int64_t, x & z)
         SBIT__BINARY_LOOP(SBIT__OP_OR, int64_t, x | z)
         SBIT__BINARY_LOOP(SBIT__OP_XOR, int64_t, x ^ z)
         SBIT__BINARY_LOOP(SBIT__OP_SHIFT_LEFT, int64_t,
@@ -209,7 +208,7 @@ static void sbit__binary_u64(sbit__binary_op op, int64_t n, const uint64_t *a, i
     switch ((int)op) {
         SBIT__BINARY_LOOP(SBIT__OP_ADD, uint64_t, x + z)
         SBIT__BINARY_LOOP(SBIT__OP_SUB, uint64_t, x - z)
-        SBIT__BINARY_LOOP(SBIT__OP_MUL, uint64_t, x *z)
+        SBIT__BINARY_LOOP(SBIT__OP_MUL, uint64_t, x * z)
         SBIT__BINARY_LOOP(SBIT__OP_DIV, uint64_t, z == 0 ? 0 : x / z)
         SBIT__BINARY_LOOP(SBIT__OP_MAX, uint64_t, x > z ? x : z)
         SBIT__BINARY_LOOP(SBIT__OP_MIN, uint64_t, x < z ? x : z)
@@ -221,7 +220,7 @@ static void sbit__binary_u64(sbit__binary_op op, int64_t n, const uint64_t *a, i
             y[i] = a[i * step_a];
         }
         break;
-        SBIT__BINARY_LOOP(SBIT__OP_AND, uint64_t, x &z)
+        SBIT__BINARY_LOOP(SBIT__OP_AND, uint64_t, x & z)
         SBIT__BINARY_LOOP(SBIT__OP_OR, uint64_t, x | z)
         SBIT__BINARY_LOOP(SBIT__OP_XOR, uint64_t, x ^ z)
         SBIT__BINARY_LOOP(SBIT__OP_SHIFT_LEFT, uint64_t, z > 63 ? 0 : x << z)
@@ -257,8 +256,7 @@ static void sbit__binary_apply(const sbit_kernels *kernels, sbit__binary_op op, 
         sbit__binary_compare_f64(op, n, (const double *)a, step_a, (const double *)b, step_b,
                                  (uint8_t *)y);
     } else if (cls == SBIT_F64) {
-        sbit__binary_f64(op, n, (const double *)a, step_a, (const double *)b, step_b,
-                         (double *)y);
+        sbit__binary_f64(op, n, (const double *)a, step_a, (const double *)b, step_b, (double *)y);
     } else if (cls == SBIT_I64 && compares) {
         sbit__binary_compare_i64(op, n, (const int64_t *)a, step_a, (const int64_t *)b, step_b,
                                  (uint8_t *)y);
@@ -384,8 +382,8 @@ static sbit_status sbit__binary_pair(const sbit_op_call *call, sbit__binary_op o
     task.y = y->data;
     task.blocks = (task.loop.inner + SBIT__BLOCK - 1) / SBIT__BLOCK;
     sbit__parallel_range(call->ctx, task.loop.outer * task.blocks,
-                         1 + 4 * SBIT__BLOCK / (task.loop.inner < SBIT__BLOCK ? task.loop.inner
-                                                                              : SBIT__BLOCK),
+                         1 + 4 * SBIT__BLOCK /
+                                 (task.loop.inner < SBIT__BLOCK ? task.loop.inner : SBIT__BLOCK),
                          sbit__binary_range, &task);
     return SBIT_OK;
 }
@@ -626,8 +624,7 @@ static sbit_status sbit__binary_variadic_infer(const sbit_op_call *call, sbit__b
     SBIT__TRY(sbit__op_inputs(call, 1, INT32_MAX, error));
     for (int32_t i = 0; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     SBIT__TRY(sbit__op_one_dtype(call, 0, call->input_count - 1, error));
@@ -722,7 +719,7 @@ static sbit_status sbit__where_infer(const sbit_op_call *call, sbit_error *error
         const sbit_dim cond = c[nc == 1 ? 0 : i];
         const sbit_dim then = x[nx == 1 ? 0 : i], other = z[nz == 1 ? 0 : i];
         const bool same = sbit__dim_equal(then, other);
-        c[i] = same ? then
+        c[i] = same                     ? then
                : !sbit__dim_known(cond) ? sbit__dim_any()
                : cond.value != 0        ? then
                                         : other;
@@ -901,10 +898,8 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
     if (call->out[0] == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(
-        sbit__clip_limit(call, 1, "min", &task.lo, &store_lo, &lo, &task.has_lo, error));
-    SBIT__TRY(
-        sbit__clip_limit(call, 2, "max", &task.hi, &store_hi, &hi, &task.has_hi, error));
+    SBIT__TRY(sbit__clip_limit(call, 1, "min", &task.lo, &store_lo, &lo, &task.has_lo, error));
+    SBIT__TRY(sbit__clip_limit(call, 2, "max", &task.hi, &store_hi, &hi, &task.has_hi, error));
     task.kernels = call->kernels;
     task.x = call->in[0];
     task.y = call->out[0];
@@ -918,12 +913,28 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
-static const sbit_op_quant sbit__binary_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY, 3, -1, -1, -1, 0, 0, NULL,
-    0.0f, 0.0f};
+static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                     SBIT_QUANT_TENSOR_ONLY,
+                                                 3,
+                                                 -1,
+                                                 -1,
+                                                 -1,
+                                                 0,
+                                                 0,
+                                                 NULL,
+                                                 0.0f,
+                                                 0.0f};
 static const sbit_op_quant sbit__binary_quant_add = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY | SBIT_QUANT_CLASSIC_ADD, 3, -1,
-    -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY | SBIT_QUANT_CLASSIC_ADD,
+    3,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0.0f,
+    0.0f};
 static const sbit_op_quant sbit__binary_quant_prelu = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Clip(0, 6) is Sparsebit's QReLU6; generic profiles fold it into the operator before it. */
@@ -931,8 +942,10 @@ static const sbit_op_quant sbit__binary_quant_clip = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__BINARY_ROW(name, version, types, fn, quant)                                          \
-    {"",  name, version, types, SBIT_OP_IN_PLACE, 0, sbit__binary_##fn##_infer, NULL,              \
-     sbit__binary_##fn##_run, NULL, NULL, quant, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__binary_##fn##_infer, NULL,            \
+            sbit__binary_##fn##_run, NULL, NULL, quant, &sbit__binary_channel, NULL                \
+    }
 #define SBIT__BINARY_ARITHMETIC(name, fn, quant)                                                   \
     SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, quant),                                         \
         SBIT__BINARY_ROW(name, 6, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, quant),                     \
@@ -949,18 +962,24 @@ static const sbit_op_quant sbit__binary_quant_clip = {
         SBIT__BINARY_ROW(name, 7, SBIT_T(SBIT_BOOL), fn, NULL)
 /* The result is built up in the output, which therefore must not be one of the inputs. */
 #define SBIT__BINARY_MANY(name, version, types, infer, run, quant)                                 \
-    {"",  name, version, types, 0, 0, sbit__binary_##infer##_infer, NULL,                          \
-     sbit__binary_##run##_run, NULL, NULL, quant, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__binary_##infer##_infer, NULL,                        \
+            sbit__binary_##run##_run, NULL, NULL, quant, &sbit__binary_channel, NULL               \
+    }
 #define SBIT__BINARY_SUMS(name, infer, run, quant)                                                 \
     SBIT__BINARY_MANY(name, 1, SBIT__T_FLOATS1, infer, run, quant),                                \
         SBIT__BINARY_MANY(name, 6, SBIT__T_FLOATS1, infer, run, quant),                            \
         SBIT__BINARY_MANY(name, 8, SBIT__T_FLOATS1, infer, run, quant)
 #define SBIT__CLIP_ROW(version, types)                                                             \
-    {"",  "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,     \
-     NULL, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,   \
+            NULL, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL                      \
+    }
 #define SBIT__WHERE_ROW(version)                                                                   \
-    {"",  "Where", version, SBIT_T(SBIT_BOOL), SBIT_OP_IN_PLACE, 0, sbit__where_infer, NULL,       \
-     sbit__where_run, NULL, NULL, NULL, &sbit__binary_channel, NULL}
+    {                                                                                              \
+        "", "Where", version, SBIT_T(SBIT_BOOL), SBIT_OP_IN_PLACE, 0, sbit__where_infer, NULL,     \
+            sbit__where_run, NULL, NULL, NULL, &sbit__binary_channel, NULL                         \
+    }
 
 static const sbit_op_row sbit__binary_rows[] = {
     SBIT__BINARY_ARITHMETIC("Add", add, &sbit__binary_quant_add),
@@ -978,10 +997,8 @@ static const sbit_op_row sbit__binary_rows[] = {
     SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
     SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
     SBIT__BINARY_ROW("PRelu", 7, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu,
-                     &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu,
-                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
 
     SBIT__BINARY_SUMS("Sum", sum, sum, &sbit__binary_quant_add),
     SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, &sbit__binary_quant_add),

@@ -48,11 +48,12 @@ static sbit_status sbit__control_check_body(const sbit_op_call *call, const char
     }
     if ((int64_t)sbit_graph_input_count(*body) != inputs ||
         (int64_t)sbit_graph_output_count(*body) < least_outputs) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "'%s' has %lu inputs and %lu outputs; %lld and at least %lld are needed",
-                            name, (unsigned long)sbit_graph_input_count(*body),
-                            (unsigned long)sbit_graph_output_count(*body), (long long)inputs,
-                            (long long)least_outputs);
+        return sbit_op_fail(
+            call, SBIT_ERR_INVALID_MODEL, error,
+            "'%s' has %lu inputs and %lu outputs; %lld and at least %lld are needed", name,
+            (unsigned long)sbit_graph_input_count(*body),
+            (unsigned long)sbit_graph_output_count(*body), (long long)inputs,
+            (long long)least_outputs);
     }
     return SBIT_OK;
 }
@@ -181,8 +182,7 @@ static sbit_status sbit__if_run(const sbit_op_call *call, sbit_error *error)
                             "the branch has more outputs than the node");
     }
     memset(outputs, 0, (size_t)call->output_count * sizeof *outputs);
-    SBIT__TRY(
-        call->run_body(call, body, NULL, 0, outputs, (size_t)call->output_count, error));
+    SBIT__TRY(call->run_body(call, body, NULL, 0, outputs, (size_t)call->output_count, error));
     for (int32_t i = 0; i < call->output_count; i++) {
         if (call->out_value[i] != NULL) {
             SBIT__TRY(call->copy_output(call, i, -1, &outputs[i], error));
@@ -307,10 +307,9 @@ static sbit_status sbit__control_prepare(const sbit_op_call *call, sbit_error *e
     const sbit_graph *body = sbit__control_body(call, "body");
     (void)error;
     if (body != NULL) {
-        *call->scratch_bytes =
-            sbit_graph_output_count(body) *
-                (2 * sizeof(sbit_value) + sizeof(int64_t) + sizeof(void *)) +
-            sbit_graph_input_count(body) * sizeof(void *);
+        *call->scratch_bytes = sbit_graph_output_count(body) *
+                                   (2 * sizeof(sbit_value) + sizeof(int64_t) + sizeof(void *)) +
+                               sbit_graph_input_count(body) * sizeof(void *);
     }
     return SBIT_OK;
 }
@@ -374,8 +373,7 @@ static sbit_status sbit__loop_stack(const sbit_op_call *call, int32_t output,
     }
     dims[0] = count;
     memcpy(dims + 1, first->dims, (size_t)first->rank * sizeof dims[0]);
-    SBIT__TRY(
-        call->alloc_output(call, output, -1, first->dtype, first->rank + 1, dims, error));
+    SBIT__TRY(call->alloc_output(call, output, -1, first->dtype, first->rank + 1, dims, error));
     call->out_value[output]->items = NULL; /* the list lives on until the next run */
     call->out_value[output]->item_count = 0;
     const int64_t each = sbit_tensor_count(first);
@@ -394,10 +392,9 @@ static sbit_status sbit__loop_stack(const sbit_op_call *call, int32_t output,
 static sbit_status sbit__loop_stack_nothing(const sbit_op_call *call, const sbit_graph *body,
                                             int32_t output, size_t body_output, sbit_error *error)
 {
-    const sbit_type *type =
-        &sbit_graph_value(body, sbit_graph_output(body, body_output))->type;
+    const sbit_type *type = &sbit_graph_value(body, sbit_graph_output(body, body_output))->type;
     int64_t dims[SBIT_MAX_RANK] = {0};
-    const int32_t rank = type->rank < 0                ? 1
+    const int32_t rank = type->rank < 0               ? 1
                          : type->rank < SBIT_MAX_RANK ? type->rank + 1
                                                       : SBIT_MAX_RANK;
     for (int32_t i = 1; i < rank; i++) {
@@ -420,8 +417,7 @@ static sbit_status sbit__loop_finish(const sbit_op_call *call, const sbit__loop_
         } else if (iterations == 0) {
             SBIT__TRY(sbit__loop_stack_nothing(call, run->body, i, (size_t)i + 1, error));
         } else {
-            SBIT__TRY(
-                sbit__loop_stack(call, i, run->lists[i - run->states], iterations, error));
+            SBIT__TRY(sbit__loop_stack(call, i, run->lists[i - run->states], iterations, error));
         }
     }
     return SBIT_OK;
@@ -469,9 +465,9 @@ static sbit_status sbit__loop_run_all(const sbit_op_call *call, sbit_error *erro
 typedef struct sbit__scan {
     const sbit_graph *body;
     bool batched;
-    int32_t first;          /* input that is the first state */
+    int32_t first;           /* input that is the first state */
     int32_t states, scanned; /* inputs */
-    int32_t stacked;        /* outputs */
+    int32_t stacked;         /* outputs */
 } sbit__scan;
 
 static sbit_status sbit__scan_layout(const sbit_op_call *call, sbit__scan *scan, sbit_error *error)
@@ -489,16 +485,14 @@ static sbit_status sbit__scan_layout(const sbit_op_call *call, sbit__scan *scan,
     SBIT__TRY(sbit__control_check_body(call, "body", scan->states + scan->scanned, scan->states,
                                        &scan->body, error));
     if ((int64_t)sbit_graph_output_count(scan->body) != (int64_t)call->output_count) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                            "the body has %lu outputs, the node %d",
-                            (unsigned long)sbit_graph_output_count(scan->body),
-                            (int)call->output_count);
+        return sbit_op_fail(
+            call, SBIT_ERR_INVALID_MODEL, error, "the body has %lu outputs, the node %d",
+            (unsigned long)sbit_graph_output_count(scan->body), (int)call->output_count);
     }
     scan->stacked = call->output_count - scan->states;
     for (int32_t i = scan->first; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     return SBIT_OK;
@@ -596,8 +590,8 @@ static sbit_status sbit__scan_infer_types(const sbit_op_call *call, const sbit__
             continue;
         }
         if (i >= scan->states && type->rank >= 0) {
-            SBIT__TRY(sbit__scan_out_axis(call, scan, i - scan->states, type->rank + 1, &axis,
-                                          error));
+            SBIT__TRY(
+                sbit__scan_out_axis(call, scan, i - scan->states, type->rank + 1, &axis, error));
             sbit__scan_add_dim(type, axis, steps);
         }
         if (scan->batched) {
@@ -645,8 +639,8 @@ static sbit_status sbit__scan_prepare(const sbit_op_call *call, sbit_error *erro
     sbit__scan scan;
     size_t values = 0, slices = 0;
     SBIT__TRY(sbit__scan_layout(call, &scan, error));
-    values = ((size_t)call->input_count * 3 + (size_t)call->output_count * 2 + 2) *
-             sizeof(sbit_value);
+    values =
+        ((size_t)call->input_count * 3 + (size_t)call->output_count * 2 + 2) * sizeof(sbit_value);
     if (sbit__scan_slice_bytes(call, &scan, &slices)) {
         *call->scratch_bytes = values + slices;
     }
@@ -656,7 +650,7 @@ static sbit_status sbit__scan_prepare(const sbit_op_call *call, sbit_error *erro
 typedef struct sbit__scan_run {
     sbit__scan scan;
     int64_t batch, steps; /* sizes; steps: the longest */
-    sbit_value *elements;    /* what the body gets: states of the batch, slices */
+    sbit_value *elements; /* what the body gets: states of the batch, slices */
     sbit_value *results[2];
     const sbit_value **inputs;
     char *slices;
@@ -699,8 +693,7 @@ static sbit_tensor sbit__scan_part(const sbit_tensor *x, int32_t drop, int64_t i
     for (int32_t d = 0; d < part.rank; d++) {
         part.dims[d] = x->dims[d + drop];
     }
-    const size_t offset =
-        (size_t)(index * sbit_tensor_count(&part)) * sbit__elem_bytes(x->dtype);
+    const size_t offset = (size_t)(index * sbit_tensor_count(&part)) * sbit__elem_bytes(x->dtype);
     part.data = x->data != NULL ? (char *)x->data + offset : NULL;
     return part;
 }
@@ -736,8 +729,8 @@ static sbit_status sbit__scan_take(const sbit_op_call *call, sbit__scan_run *run
     for (int32_t i = 0; i < scan->scanned; i++) {
         const int32_t k = scan->states + i;
         const sbit_tensor *whole = call->in[scan->first + k];
-        const bool back = sbit__scan_list(
-                              call, scan->batched ? "directions" : "scan_input_directions", i) != 0;
+        const bool back =
+            sbit__scan_list(call, scan->batched ? "directions" : "scan_input_directions", i) != 0;
         int32_t axis = 0;
         SBIT__TRY(sbit__scan_in_axis(call, scan, i, whole->rank, &axis, error));
         const sbit_tensor x = scan->batched ? sbit__scan_part(whole, 1, b) : *whole;
@@ -757,8 +750,7 @@ static sbit_status sbit__scan_put(const sbit_op_call *call, const sbit__scan_run
 {
     const sbit__scan *scan = &run->scan;
     const int32_t output = scan->states + i, lead = scan->batched ? 1 : 0;
-    const bool back =
-        !scan->batched && sbit__scan_list(call, "scan_output_directions", i) != 0;
+    const bool back = !scan->batched && sbit__scan_list(call, "scan_output_directions", i) != 0;
     int64_t dims[SBIT_MAX_RANK + 2];
     int32_t axis = 0;
     if (call->out_value[output] == NULL) {
@@ -771,7 +763,9 @@ static sbit_status sbit__scan_put(const sbit_op_call *call, const sbit__scan_run
     SBIT__TRY(sbit__scan_out_axis(call, scan, i, element->rank + 1, &axis, error));
     dims[0] = run->batch;
     for (int32_t d = 0; d <= element->rank; d++) {
-        dims[lead + d] = d < axis ? element->dims[d] : d == axis ? run->steps : element->dims[d - 1];
+        dims[lead + d] = d < axis    ? element->dims[d]
+                         : d == axis ? run->steps
+                                     : element->dims[d - 1];
     }
     const int32_t rank = element->rank + 1 + lead;
     if (first) {
@@ -811,14 +805,13 @@ static sbit_status sbit__scan_states_out(const sbit_op_call *call, const sbit__s
             continue;
         }
         if (state->rank >= SBIT_MAX_RANK) {
-            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "state %d has a rank above %d",
-                                (int)i, SBIT_MAX_RANK - 1);
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "state %d has a rank above %d", (int)i,
+                                SBIT_MAX_RANK - 1);
         }
         dims[0] = run->batch;
         memcpy(dims + 1, state->dims, (size_t)state->rank * sizeof dims[0]);
         if (b == 0) {
-            SBIT__TRY(
-                call->alloc_output(call, i, -1, state->dtype, state->rank + 1, dims, error));
+            SBIT__TRY(call->alloc_output(call, i, -1, state->dtype, state->rank + 1, dims, error));
         }
         const int64_t each = sbit_tensor_count(state);
         if (each * run->batch != sbit_tensor_count(call->out[i])) {
@@ -870,9 +863,11 @@ static sbit_status sbit__scan_run_all(const sbit_op_call *call, sbit_error *erro
     run.results[0] = run.elements + call->input_count;
     run.results[1] = run.results[0] + call->output_count;
     run.inputs = (const sbit_value **)(void *)(run.results[1] + call->output_count);
-    run.slices = (char *)call->scratch +
-                 (((size_t)call->input_count * 3 + (size_t)call->output_count * 2) *
-                      sizeof(sbit_value) / 64 + 1) * 64;
+    run.slices =
+        (char *)call->scratch + (((size_t)call->input_count * 3 + (size_t)call->output_count * 2) *
+                                     sizeof(sbit_value) / 64 +
+                                 1) *
+                                    64;
     if (lengths != NULL && sbit_tensor_count(lengths) != run.batch) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld lengths for a batch of %lld",
                             (long long)sbit_tensor_count(lengths), (long long)run.batch);
@@ -911,8 +906,7 @@ static sbit_status sbit__sequence_in(const sbit_op_call *call, const sbit_value 
                                      sbit_error *error)
 {
     *sequence = call->in_value[0];
-    return (*sequence)->kind == SBIT_KIND_SEQUENCE ? SBIT_OK
-                                                   : sbit__sequence_fail(call, 0, error);
+    return (*sequence)->kind == SBIT_KIND_SEQUENCE ? SBIT_OK : sbit__sequence_fail(call, 0, error);
 }
 
 /* infer: input 0 must be a sequence, if anything is known of it. */
@@ -956,8 +950,7 @@ static sbit_status sbit__sequence_construct_infer(const sbit_op_call *call, sbit
     element = *call->in_type[0];
     for (int32_t i = 1; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
         sbit__control_join(&element, call->in_type[i]);
     }
@@ -1095,8 +1088,8 @@ static sbit_status sbit__split_to_infer(const sbit_op_call *call, sbit_error *er
     SBIT__TRY(sbit__op_inputs(call, 1, 2, error));
     element = *call->in_type[0];
     if (element.rank >= 0) {
-        SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), element.rank, &axis,
-                                error));
+        SBIT__TRY(
+            sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), element.rank, &axis, error));
         element.dims[axis] = single ? sbit__dim(1) : sbit__dim_any();
         if (single && sbit_node_int(call->node, "keepdims", 1) == 0) {
             sbit__scan_drop_dim(&element, axis);
@@ -1138,16 +1131,16 @@ static sbit_status sbit__split_to_run(const sbit_op_call *call, sbit_error *erro
         const int64_t size = sbit__split_to_size(sizes, each, whole, i);
         int64_t dims[SBIT_MAX_RANK];
         if (size < 0 || size > whole - at) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
-                                "the parts do not add up to %lld", (long long)whole);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the parts do not add up to %lld",
+                                (long long)whole);
         }
         for (int32_t d = 0, k = 0; d < x->rank; d++) {
             if (d != axis || !drop) {
                 dims[k++] = d == axis ? size : x->dims[d];
             }
         }
-        SBIT__TRY(call->alloc_output(call, 0, i, x->dtype, drop ? x->rank - 1 : x->rank, dims,
-                                     error));
+        SBIT__TRY(
+            call->alloc_output(call, 0, i, x->dtype, drop ? x->rank - 1 : x->rank, dims, error));
         sbit_tensor *part = &call->out_value[0]->items[i].tensor;
         for (int64_t o = 0; o < outer; o++) {
             sbit__elem_copy(x->dtype, part->data, o * size * inner, x->data,
@@ -1226,12 +1219,11 @@ static sbit_status sbit__sequence_map_body(const sbit_op_call *call, const sbit_
                                            sbit_error *error)
 {
     SBIT__TRY(sbit__op_inputs(call, 1, INT32_MAX, error));
-    SBIT__TRY(sbit__control_check_body(call, "body", call->input_count, call->output_count, body,
-                                       error));
+    SBIT__TRY(
+        sbit__control_check_body(call, "body", call->input_count, call->output_count, body, error));
     for (int32_t i = 0; i < call->input_count; i++) {
         if (call->in_type[i] == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
     }
     return SBIT_OK;
@@ -1280,8 +1272,7 @@ static sbit_status sbit__sequence_map_run(const sbit_op_call *call, sbit_error *
     memset(run.results[0], 0, run.out_count * sizeof(sbit_value));
     for (int32_t i = 0; i < call->output_count; i++) {
         if (call->out_value[i] != NULL) {
-            SBIT__TRY(
-                call->alloc_items(call, i, SBIT_KIND_SEQUENCE, sequence->item_count, error));
+            SBIT__TRY(call->alloc_items(call, i, SBIT_KIND_SEQUENCE, sequence->item_count, error));
         }
     }
     for (int64_t k = 0; k < sequence->item_count; k++) {
@@ -1374,13 +1365,17 @@ static sbit_status sbit__optional_has_run(const sbit_op_call *call, sbit_error *
 /* >>rows */
 
 #define SBIT__CONTROL_ROW(name, version, types, flags, infer, prepare, run)                        \
-    {"",  name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL      \
+    }
 #define SBIT__CONTROL_IF(version)                                                                  \
-    SBIT__CONTROL_ROW("If", version, SBIT_T(SBIT_BOOL), SBIT_OP_BODY | SBIT_OP_DYNAMIC,            \
-                      sbit__if_infer, sbit__if_prepare, sbit__if_run)
+    SBIT__CONTROL_ROW("If", version, SBIT_T(SBIT_BOOL),                                            \
+                      SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__if_infer,              \
+                      sbit__if_prepare, sbit__if_run)
 #define SBIT__CONTROL_LOOP(version)                                                                \
-    SBIT__CONTROL_ROW("Loop", version, SBIT_T(SBIT_I64), SBIT_OP_BODY | SBIT_OP_DYNAMIC,           \
-                      sbit__loop_infer, sbit__control_prepare, sbit__loop_run_all)
+    SBIT__CONTROL_ROW("Loop", version, SBIT_T(SBIT_I64),                                           \
+                      SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__loop_infer,            \
+                      sbit__control_prepare, sbit__loop_run_all)
 #define SBIT__CONTROL_SCAN(version, types)                                                         \
     SBIT__CONTROL_ROW("Scan", version, types, SBIT_OP_BODY | SBIT_OP_DYNAMIC, sbit__scan_infer,    \
                       sbit__scan_prepare, sbit__scan_run_all)
@@ -1428,8 +1423,9 @@ static const sbit_op_row sbit__control_rows[] = {
     SBIT__CONTROL_SEQUENCE("SplitToSequence", 11, SBIT__T_ALL1, split_to),
     SBIT__CONTROL_SEQUENCE("SplitToSequence", 24, SBIT__T_ALL13, split_to),
     SBIT__CONTROL_SEQUENCE("ConcatFromSequence", 11, SBIT__T_ALL1, concat_from),
-    SBIT__CONTROL_ROW("SequenceMap", 17, SBIT__T_ALL1, SBIT_OP_BODY | SBIT_OP_DYNAMIC,
-                      sbit__sequence_map_infer, sbit__control_prepare, sbit__sequence_map_run),
+    SBIT__CONTROL_ROW("SequenceMap", 17, SBIT__T_ALL1,
+                      SBIT_OP_BODY | SBIT_OP_DYNAMIC | SBIT_OP_KINDS, sbit__sequence_map_infer,
+                      sbit__control_prepare, sbit__sequence_map_run),
     SBIT__CONTROL_SEQUENCE("Optional", 15, SBIT__T_ALL1, optional),
     SBIT__CONTROL_SEQUENCE("Optional", 28, SBIT__T_ALL25, optional),
     SBIT__CONTROL_SEQUENCE("OptionalGetElement", 15, SBIT__T_ALL1, optional_get),

@@ -326,7 +326,7 @@ static void sbit__convert_store_int(sbit_dtype dtype, void *dst, int64_t begin, 
         memcpy((int64_t *)dst + begin, v, (size_t)n * sizeof *v);
         break;
     default:
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n && sbit_dtype_bits((int32_t)dtype) < 8; i++) {
             sbit__packed_set((uint8_t *)dst, begin + i, sbit_dtype_bits((int32_t)dtype),
                              (uint32_t)v[i]);
         }

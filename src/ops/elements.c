@@ -116,8 +116,8 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
     return sbit__op_output(call, i, type->dtype, type->rank, dims, out, error);
 }
 
-SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems,
-                             int64_t capacity, int64_t *count)
+SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
+                             int64_t *count)
 {
     const sbit_tensor *tensor = sbit__in(call, i);
     int64_t n = 0;
@@ -150,8 +150,7 @@ SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elem
 SBIT__FN void sbit__op_set_elems(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
                                  int64_t count)
 {
-    if (call->set_elems != NULL && output < call->output_count &&
-        call->out_type[output] != NULL) {
+    if (call->set_elems != NULL && output < call->output_count && call->out_type[output] != NULL) {
         call->set_elems(call, output, elems, count);
     }
 }
@@ -321,8 +320,7 @@ SBIT__FN void sbit__elem_copy_all(const sbit_tensor *from, sbit_tensor *to)
 
 /* >>loops */
 
-SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims,
-                              int32_t operands,
+SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims, int32_t operands,
                               const int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK])
 {
     memset(loop, 0, sizeof *loop);
@@ -433,8 +431,8 @@ SBIT__FN sbit_status sbit__channel_tie(const sbit_op_call *call, const sbit_chan
         return SBIT_OK;
     }
     for (int64_t i = shift < 0 ? -shift : 0; i < x.value && i + shift < y.value; i++) {
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, i,
-                               call->node->outputs[0], y_axis, i + shift));
+        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, i, call->node->outputs[0],
+                               y_axis, i + shift));
     }
     return SBIT_OK;
 }

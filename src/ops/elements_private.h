@@ -15,8 +15,7 @@ extern "C" {
 /* Element types by the opset that let them in: "all types" of the structural operators. */
 #define SBIT__T_FLOATS1 (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_F64)) /* no bfloat16 */
 #define SBIT__T_NUMBERS1 (SBIT__T_FLOATS1 | SBIT_T_INTS)
-#define SBIT__T_WORDS                                                                              \
-    (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
+#define SBIT__T_WORDS (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
 #define SBIT__T_F8                                                                                 \
     (SBIT_T(SBIT_F8E4M3FN) | SBIT_T(SBIT_F8E4M3FNUZ) | SBIT_T(SBIT_F8E5M2) |                       \
      SBIT_T(SBIT_F8E5M2FNUZ))
@@ -51,8 +50,8 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
                                           const sbit_type *type, sbit_tensor **out,
                                           sbit_error *error);
 /* infer: the elements of a small integer input as numbers and symbols; false: not known. */
-SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems,
-                             int64_t capacity, int64_t *count);
+SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
+                             int64_t *count);
 SBIT__FN void sbit__op_set_elems(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
                                  int64_t count);
 #define SBIT__ELEMS_MAX 64
@@ -92,8 +91,7 @@ typedef struct sbit__loop {
     int64_t inner, outer; /* dims[rank - 1], product of the others */
 } sbit__loop;
 /* Every strides[k] has `rank` entries. */
-SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims,
-                              int32_t operands,
+SBIT__FN void sbit__loop_init(sbit__loop *loop, int32_t rank, const int64_t *dims, int32_t operands,
                               const int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK]);
 /* Where the operands' rows number `row` (0..outer-1) begin. */
 SBIT__FN void sbit__loop_row(const sbit__loop *loop, int64_t row,

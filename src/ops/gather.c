@@ -164,7 +164,7 @@ static sbit_status sbit__gather_map(const sbit_op_call *call, const sbit_channel
 typedef struct sbit__gather_walk {
     const sbit_tensor *data, *indices;
     int32_t axis;
-    int64_t strides[SBIT_MAX_RANK]; /* of data; 0 for the axis */
+    int64_t strides[SBIT_MAX_RANK];            /* of data; 0 for the axis */
     int64_t axis_stride, axis_size, rows, row; /* row: the last dim of indices */
 } sbit__gather_walk;
 
@@ -367,8 +367,8 @@ static sbit_status sbit__scatter_elements_run(const sbit_op_call *call, sbit_err
 /* >>GatherND, ScatterND: the last dim of the indices holds tuples that name slices of the data */
 
 typedef struct sbit__gather_tuples {
-    int32_t depth;                      /* numbers in a tuple */
-    int64_t count, slice;               /* tuples; elements of a slice */
+    int32_t depth;        /* numbers in a tuple */
+    int64_t count, slice; /* tuples; elements of a slice */
     int64_t strides[SBIT_MAX_RANK], sizes[SBIT_MAX_RANK];
 } sbit__gather_tuples;
 
@@ -447,9 +447,7 @@ static sbit_status sbit__gather_nd_infer(const sbit_op_call *call, sbit_error *e
     }
     out->rank = indices->rank - 1 + (int32_t)rest;
     for (int32_t i = 0; i < out->rank; i++) {
-        out->dims[i] = i < indices->rank - 1
-                           ? indices->dims[i]
-                           : x->dims[x->rank - out->rank + i];
+        out->dims[i] = i < indices->rank - 1 ? indices->dims[i] : x->dims[x->rank - out->rank + i];
     }
     return SBIT_OK;
 }
@@ -474,8 +472,8 @@ static sbit_status sbit__gather_nd_run(const sbit_op_call *call, sbit_error *err
     for (int64_t i = 0; y != NULL && i < tuples.count; i++) {
         int64_t at = 0;
         SBIT__TRY(sbit__gather_tuple(call, &tuples, indices, i, &at, error));
-        sbit__elem_copy(x->dtype, y->data, i * tuples.slice, x->data,
-                        i / per_batch * each + at, tuples.slice);
+        sbit__elem_copy(x->dtype, y->data, i * tuples.slice, x->data, i / per_batch * each + at,
+                        tuples.slice);
     }
     return SBIT_OK;
 }
@@ -526,7 +524,8 @@ static sbit_status sbit__tensor_scatter_check(const sbit_op_call *call, int32_t 
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "mode='%s'", mode);
     }
     for (int32_t i = 0; i < x->rank; i++) {
-        if (u->rank != x->rank || (i == axis ? u->dims[i] > x->dims[i] : u->dims[i] != x->dims[i])) {
+        if (u->rank != x->rank ||
+            (i == axis ? u->dims[i] > x->dims[i] : u->dims[i] != x->dims[i])) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the update does not fit the cache");
         }
     }
@@ -555,8 +554,8 @@ static sbit_status sbit__tensor_scatter_run(const sbit_op_call *call, sbit_error
         const int64_t batch = o / (outer / x->dims[0]);
         const int64_t start = starts != NULL ? sbit__tensor_i64_at(starts, batch) : 0;
         if (start < 0 || (!circular && start > size - length)) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, sbit__gather_outside,
-                                (long long)start, (long long)size);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, sbit__gather_outside, (long long)start,
+                                (long long)size);
         }
         for (int64_t i = 0; i < length; i++) {
             const int64_t at = (start % size + i) % size;
@@ -595,6 +594,10 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
     const uint8_t *keep = (const uint8_t *)condition->data;
     int64_t dims[SBIT_MAX_RANK] = {0}, kept = 0, done = 0;
     int32_t axis = 0;
+    if (condition->dtype != SBIT_BOOL) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the condition is %s, not bool",
+                            sbit_dtype_name((int32_t)condition->dtype));
+    }
     if (!flat) {
         SBIT__TRY(sbit__gather_axis(call, x->rank, &axis, error));
     }
@@ -632,8 +635,10 @@ static const sbit_op_quant sbit__gather_quant_pass = {
 static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_MAP, 0, sbit__gather_map};
 
 #define SBIT__GATHER_OP(name, version, types, flags, infer, run, quant, channel)                   \
-    {"",  name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,    \
-     NULL, quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,  \
+            NULL, quant, channel, NULL                                                             \
+    }
 #define SBIT__GATHER_ROW(version, types)                                                           \
     SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, &sbit__gather_quant,              \
                     &sbit__gather_channel)

@@ -43,7 +43,8 @@ static sbit_status sbit__constant_value(const sbit_op_call *call, sbit_tensor *o
         memcpy(&out->data, &from, sizeof from); /* borrowed, and only read */
         return SBIT_OK;
     }
-    return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "it has no value that is a dense tensor");
+    return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
+                        "it has no value that is a dense tensor");
 }
 
 static sbit_status sbit__constant_infer(const sbit_op_call *call, sbit_error *error)
@@ -171,9 +172,8 @@ static sbit_status sbit__range_count(const sbit_op_call *call, int64_t *count, s
         *count = (int64_t)n;
         return SBIT_OK;
     }
-    const double n =
-        ceil((sbit__tensor_f64_at(limit, 0) - sbit__tensor_f64_at(start, 0)) /
-             sbit__tensor_f64_at(delta, 0));
+    const double n = ceil((sbit__tensor_f64_at(limit, 0) - sbit__tensor_f64_at(start, 0)) /
+                          sbit__tensor_f64_at(delta, 0));
     if (!(n < 1e15)) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "a range that long");
     }
@@ -246,8 +246,11 @@ static sbit_status sbit__generate_dtype(const sbit_op_call *call, int64_t otherw
                                         sbit_dtype *dtype, sbit_error *error)
 {
     const int64_t asked = sbit_node_int(call->node, "dtype", otherwise);
-    if (asked < 0 || asked >= (int64_t)SBIT_DTYPE_COUNT) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "dtype %lld", (long long)asked);
+    const bool listed = asked >= 0 && asked < (int64_t)SBIT_DTYPE_COUNT;
+    if (!listed || asked == (int64_t)SBIT_STRING || asked == (int64_t)SBIT_C64 ||
+        asked == (int64_t)SBIT_C128) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "dtype %lld is no number type",
+                            (long long)asked);
     }
     *dtype = (sbit_dtype)asked;
     return SBIT_OK;
@@ -335,8 +338,7 @@ static sbit_status sbit__one_hot_type(const sbit_op_call *call, const sbit_type 
         depth = sbit__dim_any();
     }
     if (sbit__dim_known(depth) && depth.value < 0) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "a depth of %lld",
-                            (long long)depth.value);
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "a depth of %lld", (long long)depth.value);
     }
     if (indices->rank < 0) {
         return SBIT_OK;
@@ -410,8 +412,8 @@ static sbit_rng sbit__random_seed(const sbit_op_call *call)
 /* Shape from the attribute (no inputs) or from input 0. */
 static sbit_status sbit__random_infer(const sbit_op_call *call, sbit_error *error)
 {
-    const bool like = strstr(call->row->op_type, "Random") == NULL ||
-                      strstr(call->row->op_type, "Like") != NULL;
+    const bool like =
+        strstr(call->row->op_type, "Random") == NULL || strstr(call->row->op_type, "Like") != NULL;
     sbit_dtype dtype = SBIT_F32;
     int64_t shape[SBIT_MAX_RANK], count = -1;
     SBIT__TRY(sbit__op_inputs(call, like ? 1 : 0, like ? 1 : 0, error));
@@ -579,8 +581,8 @@ static sbit_status sbit__nonzero_run(const sbit_op_call *call, sbit_error *error
 
 typedef struct sbit__unique {
     const sbit_tensor *x;
-    int64_t outer, size, inner; /* slice i: all outer and inner elements with index i */
-    int64_t *order;             /* slices, then groups in the order of the output */
+    int64_t outer, size, inner;     /* slice i: all outer and inner elements with index i */
+    int64_t *order;                 /* slices, then groups in the order of the output */
     int64_t *group, *first, *count; /* by slice: its group; by group: first slice, size */
 } sbit__unique;
 
@@ -618,9 +620,8 @@ static int sbit__unique_compare(const sbit__unique *u, int64_t i, int64_t j)
 {
     for (int64_t o = 0; o < u->outer; o++) {
         for (int64_t k = 0; k < u->inner; k++) {
-            const int order =
-                sbit__unique_compare_at(u->x, (o * u->size + i) * u->inner + k,
-                                        (o * u->size + j) * u->inner + k);
+            const int order = sbit__unique_compare_at(u->x, (o * u->size + i) * u->inner + k,
+                                                      (o * u->size + j) * u->inner + k);
             if (order != 0) {
                 return order;
             }
@@ -734,8 +735,7 @@ static sbit_status sbit__unique_prepare(const sbit_op_call *call, sbit_error *er
         return SBIT_OK;
     }
     SBIT__TRY(sbit__unique_axis(call, x->rank, &axis, error));
-    const sbit_dim slices =
-        axis < 0 ? sbit__dim_product(x->dims, x->rank) : x->dims[axis];
+    const sbit_dim slices = axis < 0 ? sbit__dim_product(x->dims, x->rank) : x->dims[axis];
     if (!sbit__dim_known(slices)) {
         return SBIT_OK;
     }
@@ -758,8 +758,8 @@ static sbit_status sbit__unique_write(const sbit_op_call *call, const sbit__uniq
             continue;
         }
         SBIT__TRY(call->alloc_output(call, i, -1, i == 0 ? u->x->dtype : SBIT_I64,
-                                     i == 0 && axis >= 0 ? u->x->rank : 1,
-                                     i == 0 ? dims : &length, error));
+                                     i == 0 && axis >= 0 ? u->x->rank : 1, i == 0 ? dims : &length,
+                                     error));
     }
     sbit_tensor *y = sbit__out(call, 0), *first = sbit__out(call, 1);
     sbit_tensor *inverse = sbit__out(call, 2), *counts = sbit__out(call, 3);
@@ -801,8 +801,7 @@ static sbit_status sbit__unique_run(const sbit_op_call *call, sbit_error *error)
     u.group = u.order + u.size + 1;
     u.first = u.group + u.size + 1;
     u.count = u.first + u.size + 1;
-    const int64_t groups =
-        sbit__unique_groups(&u, sbit_node_int(call->node, "sorted", 1) != 0);
+    const int64_t groups = sbit__unique_groups(&u, sbit_node_int(call->node, "sorted", 1) != 0);
     return sbit__unique_write(call, &u, groups, axis, error);
 }
 
@@ -981,10 +980,11 @@ static sbit_status sbit__nms_run(const sbit_op_call *call, sbit_error *error)
 
 /* >>rows */
 
-
 #define SBIT__GENERATE_ROW(name, version, types, flags, infer, prepare, run)                       \
-    {"",  name, version, types, flags, 0, sbit__##infer##_infer, prepare, sbit__##run##_run,       \
-     NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, sbit__##infer##_infer, prepare, sbit__##run##_run,     \
+            NULL, NULL, NULL, NULL, NULL                                                           \
+    }
 #define SBIT__GENERATE_SIMPLE(name, version, types, fn)                                            \
     SBIT__GENERATE_ROW(name, version, types, 0, fn, NULL, fn)
 #define SBIT__GENERATE_RANDOM(name, version, types, infer, run)                                    \
@@ -1011,15 +1011,15 @@ static const sbit_op_row sbit__generate_rows[] = {
     SBIT__GENERATE_SIMPLE("ConstantOfShape", 24, SBIT_T(SBIT_I64), fill),
     SBIT__GENERATE_SIMPLE("ConstantOfShape", 25, SBIT_T(SBIT_I64), fill),
     SBIT__GENERATE_SIMPLE("Range", 11, SBIT__GENERATE_RANGE, range),
-    SBIT__GENERATE_SIMPLE("Range", 27,
-                          SBIT__GENERATE_RANGE | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), range),
+    SBIT__GENERATE_SIMPLE("Range", 27, SBIT__GENERATE_RANGE | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16),
+                          range),
     SBIT__GENERATE_SIMPLE("EyeLike", 9, SBIT__GENERATE_EYE, eye),
     SBIT__GENERATE_SIMPLE("EyeLike", 22, SBIT__GENERATE_EYE | SBIT_T(SBIT_BF16), eye),
     SBIT__GENERATE_SIMPLE("OneHot", 9, SBIT__T_NUMBERS1, one_hot),
     SBIT__GENERATE_SIMPLE("OneHot", 11, SBIT__T_NUMBERS1, one_hot),
     SBIT__GENERATE_SIMPLE("OneHot", 28, SBIT__T_NUMBERS1, one_hot),
-    {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL,
-     sbit__trilu_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL, sbit__trilu_run,
+     NULL, NULL, NULL, NULL, NULL},
 
     SBIT__GENERATE_RANDOM("RandomNormal", 1, SBIT__T_FLOATS1, random, random),
     SBIT__GENERATE_RANDOM("RandomNormal", 22, SBIT_T_FLOATS, random, random),

@@ -13,13 +13,13 @@
 
 /* >>strided copy */
 
-#define SBIT__MOVE_TILE 64  /* indices of the dim that is contiguous in x */
-#define SBIT__MOVE_STRIP 8  /* of the dim that is contiguous in y */
+#define SBIT__MOVE_TILE 64 /* indices of the dim that is contiguous in x */
+#define SBIT__MOVE_STRIP 8 /* of the dim that is contiguous in y */
 
 typedef struct sbit__move_task {
     sbit_dtype dtype;
-    size_t each;     /* bytes of an element; 0: packed */
-    bool words;      /* elements may be moved as aligned integers of their size */
+    size_t each; /* bytes of an element; 0: packed */
+    bool words;  /* elements may be moved as aligned integers of their size */
     const void *x;
     void *y;
     int64_t x0, y0;  /* first elements */
@@ -335,8 +335,7 @@ static sbit_status sbit__concat_infer(const sbit_op_call *call, sbit_error *erro
     for (int32_t i = 0; i < call->input_count; i++) {
         const sbit_type *x = call->in_type[i];
         if (x == NULL) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
         }
         if (rank >= 0 && x->rank >= 0 && x->rank != rank) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its inputs have ranks %d and %d",
@@ -383,8 +382,8 @@ static sbit_status sbit__concat_run(const sbit_op_call *call, sbit_error *error)
  * or input 1; else all are equal, the last one smaller if that does not come out (opset 18). */
 static sbit_dim sbit__split_size(const sbit_op_call *call, int32_t i, sbit_dim whole)
 {
-    const sbit_attr *attr = call->row->since_version < 13 ? sbit_node_attr(call->node, "split")
-                                                          : NULL;
+    const sbit_attr *attr =
+        call->row->since_version < 13 ? sbit_node_attr(call->node, "split") : NULL;
     const sbit_tensor *sizes = sbit__in(call, 1);
     const int64_t parts = call->output_count;
     if (attr != NULL && attr->count > 0) {
@@ -426,8 +425,8 @@ static sbit_status sbit__split_check(const sbit_op_call *call, sbit_dim whole, s
     for (int32_t i = 0; i < call->output_count; i++) {
         const sbit_dim size = sbit__split_size(call, i, whole);
         if (sbit__dim_known(size) && size.value < 0) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "part %d has no size or a negative one",
-                                (int)i);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "part %d has no size or a negative one", (int)i);
         }
         sum = sbit__dim_add(sum, size);
     }
@@ -454,8 +453,7 @@ static sbit_status sbit__split_infer(const sbit_op_call *call, sbit_error *error
     }
     SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), x->rank, &axis, error));
     SBIT__TRY(sbit__split_check(call, x->dims[axis], error));
-    const bool follow =
-        x->rank == 1 && sbit__op_elems(call, 0, elems, SBIT__ELEMS_MAX, &count);
+    const bool follow = x->rank == 1 && sbit__op_elems(call, 0, elems, SBIT__ELEMS_MAX, &count);
     for (int32_t i = 0; i < call->output_count; i++) {
         const sbit_dim size = sbit__split_size(call, i, x->dims[axis]);
         if (call->out_type[i] != NULL) {
@@ -509,8 +507,7 @@ typedef struct sbit__slice {
 
 /* List `input` (or attribute `name` in opset 1) as symbolic numbers; false: not known. */
 static sbit_status sbit__slice_list(const sbit_op_call *call, const char *name, int32_t input,
-                                    sbit_dim *list, int64_t *count, bool *known,
-                                    sbit_error *error)
+                                    sbit_dim *list, int64_t *count, bool *known, sbit_error *error)
 {
     int64_t values[SBIT_MAX_RANK];
     *count = -1;
@@ -569,9 +566,7 @@ static sbit_status sbit__slice_read(const sbit_op_call *call, int32_t rank, sbit
         slice->cut[axis] = true;
         slice->start[axis] = known[0] ? starts[i] : sbit__dim_any();
         slice->end[axis] = known[1] ? ends[i] : sbit__dim_any();
-        slice->step[axis] = !known[3]      ? sbit__dim_any()
-                            : n_steps >= 0 ? steps[i]
-                                           : sbit__dim(1);
+        slice->step[axis] = !known[3] ? sbit__dim_any() : n_steps >= 0 ? steps[i] : sbit__dim(1);
         if (sbit__dim_known(slice->step[axis]) && slice->step[axis].value == 0) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "a step of 0");
         }
@@ -611,8 +606,7 @@ static sbit_dim sbit__slice_dim(const sbit__slice *slice, int32_t axis, sbit_dim
         return sbit__dim_any();
     }
     if (sbit__dim_known(size) && sbit__dim_known(end)) {
-        return sbit__dim(
-            sbit__slice_clamp(size.value, start.value, end.value, step.value, &first));
+        return sbit__dim(sbit__slice_clamp(size.value, start.value, end.value, step.value, &first));
     }
     if (start.value == 0 && step.value == 1) {
         const bool to_end = sbit__dim_known(end) && end.value >= INT32_MAX;
@@ -677,8 +671,8 @@ static sbit_status sbit__slice_run(const sbit_op_call *call, sbit_error *error)
                                     "starts, ends, axes and steps must be lists of integers");
             }
             step = slice.step[i].value;
-            dims[i] = sbit__slice_clamp(x->dims[i], slice.start[i].value, slice.end[i].value,
-                                        step, &first);
+            dims[i] = sbit__slice_clamp(x->dims[i], slice.start[i].value, slice.end[i].value, step,
+                                        &first);
         }
         x0 += dims[i] > 0 ? first * from[i] : 0;
         from[i] = dims[i] > 1 ? from[i] * step : 0; /* a step may be as large as int64 */
@@ -1130,11 +1124,13 @@ static sbit_status sbit__pad_run(const sbit_op_call *call, sbit_error *error)
     SBIT__TRY(sbit__pad_mode_of(call, &task.mode, error));
     SBIT__TRY(sbit__pads_read(call, x->rank, &pads, error));
     for (int32_t i = 0; i < x->rank; i++) {
-        const sbit_dim size = sbit__dim_add(
-            sbit__dim_add(sbit__dim(x->dims[i]), pads.before[i]), pads.after[i]);
+        const sbit_dim size =
+            sbit__dim_add(sbit__dim_add(sbit__dim(x->dims[i]), pads.before[i]), pads.after[i]);
         if (!pads.known || !sbit__dim_known(size) || size.value < 0) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "axis %d becomes negative or too "
-                                "large", (int)i);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "axis %d becomes negative or too "
+                                "large",
+                                (int)i);
         }
         dims[i] = size.value;
         sbit__pad_clip(x->dims[i], pads.before[i].value, pads.after[i].value, &task.axes[i]);
@@ -1177,8 +1173,8 @@ static sbit_status sbit__pad_map(const sbit_op_call *call, const sbit_channel_si
 
 /* >>CenterCropPad */
 
-static sbit_status sbit__center_target(const sbit_op_call *call, const sbit_type *x,
-                                       sbit_type *out, sbit_error *error)
+static sbit_status sbit__center_target(const sbit_op_call *call, const sbit_type *x, sbit_type *out,
+                                       sbit_error *error)
 {
     int64_t axes[SBIT_MAX_RANK], n_axes = -1, count = 0;
     sbit_dim target[SBIT_MAX_RANK];
@@ -1309,9 +1305,17 @@ static sbit_status sbit__reverse_run(const sbit_op_call *call, sbit_error *error
 
 static const sbit_op_quant sbit__move_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__move_quant_concat = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_SHARE_SCALE, 0xffffffffu, -1, -1, -1, 0, 0,
-    NULL, 0.0f, 0.0f};
+static const sbit_op_quant sbit__move_quant_concat = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                          SBIT_QUANT_SHARE_SCALE,
+                                                      0xffffffffu,
+                                                      -1,
+                                                      -1,
+                                                      -1,
+                                                      0,
+                                                      0,
+                                                      NULL,
+                                                      0.0f,
+                                                      0.0f};
 static const sbit_op_channel sbit__move_channel_transpose = {SBIT_CHANNEL_MAP, 0,
                                                              sbit__transpose_map};
 static const sbit_op_channel sbit__move_channel_slice = {SBIT_CHANNEL_MAP, 0, sbit__slice_map};
@@ -1321,8 +1325,10 @@ static const sbit_op_channel sbit__move_channel_split = {SBIT_CHANNEL_SPLIT, 0, 
 static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
 
 #define SBIT__MOVE_OP(name, version, types, fn, quant, channel)                                    \
-    {"",  name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, NULL,            \
-     NULL, quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, NULL, NULL,    \
+            quant, channel, NULL                                                                   \
+    }
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
     SBIT__MOVE_OP("Transpose", version, types, transpose, &sbit__move_quant_pass,                  \
                   &sbit__move_channel_transpose)
@@ -1330,8 +1336,7 @@ static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NU
     SBIT__MOVE_OP("Concat", version, types, concat, &sbit__move_quant_concat,                      \
                   &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
-    SBIT__MOVE_OP("Split", version, types, split, &sbit__move_quant_pass,                          \
-                  &sbit__move_channel_split)
+    SBIT__MOVE_OP("Split", version, types, split, &sbit__move_quant_pass, &sbit__move_channel_split)
 #define SBIT__MOVE_SLICE(version, types)                                                           \
     SBIT__MOVE_OP("Slice", version, types, slice, &sbit__move_quant_pass, &sbit__move_channel_slice)
 /* A constant other than a quantized number may be padded in: not a place that passes scales. */

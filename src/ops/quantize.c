@@ -130,8 +130,7 @@ static void sbit__quantize_run(const sbit__qdq_task *task, int64_t at, int64_t n
     const sbit_tensor *zp = task->zero_point;
     const sbit_dtype to = task->y->dtype;
     const bool kernel = task->x->dtype == SBIT_F32 && !task->half && n > 1;
-    const int32_t zero =
-        zp != NULL && task->to_ints ? (int32_t)sbit__tensor_i64_at(zp, index) : 0;
+    const int32_t zero = zp != NULL && task->to_ints ? (int32_t)sbit__tensor_i64_at(zp, index) : 0;
     if (kernel && to == SBIT_U8) {
         task->kernels->f32_quantize_u8(n, (const float *)task->x->data + at, scale, zero,
                                        task->qmin, task->qmax, (uint8_t *)task->y->data + at);
@@ -246,8 +245,8 @@ static void sbit__qdq_all(const sbit_op_call *call, const sbit__qdq_task *task,
         sbit__qdq_range(&job, 0, units, 0);
     } else {
         sbit__parallel_range(call->ctx, units,
-                             1 + 2 * SBIT__BLOCK / (layout->block * layout->inner),
-                             sbit__qdq_range, &job);
+                             1 + 2 * SBIT__BLOCK / (layout->block * layout->inner), sbit__qdq_range,
+                             &job);
     }
 }
 
@@ -269,11 +268,10 @@ static sbit_status sbit__quantize_target(const sbit_op_call *call, sbit_dtype *t
 {
     const int64_t asked = sbit_node_int(call->node, "output_dtype", 0);
     const sbit_type *zp = sbit__in_type(call, 2);
-    *to = zp != NULL     ? zp->dtype
-          : asked == 0   ? SBIT_U8
-          : asked > 0 && asked < (int64_t)SBIT_DTYPE_COUNT
-              ? (sbit_dtype)asked
-              : SBIT_STRING;
+    *to = zp != NULL                                       ? zp->dtype
+          : asked == 0                                     ? SBIT_U8
+          : asked > 0 && asked < (int64_t)SBIT_DTYPE_COUNT ? (sbit_dtype)asked
+                                                           : SBIT_STRING;
     if (*to != SBIT_UNDEFINED && (SBIT_T(*to) & SBIT__QDQ_TARGETS) == 0) {
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "quantizing to %s",
                             sbit_dtype_name((int32_t)*to));
@@ -436,11 +434,15 @@ static sbit_status sbit__dynamic_quantize_run(const sbit_op_call *call, sbit_err
 /* >>rows */
 
 #define SBIT__QDQ_Q(version, types)                                                                \
-    {"",  "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                      \
-     sbit__quantize_run_op, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", "QuantizeLinear", version, types, 0, 0, sbit__quantize_infer, NULL,                    \
+            sbit__quantize_run_op, NULL, NULL, NULL, NULL, NULL                                    \
+    }
 #define SBIT__QDQ_DQ(version, types)                                                               \
-    {"",  "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                  \
-     sbit__dequantize_run_op, NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", "DequantizeLinear", version, types, 0, 0, sbit__dequantize_infer, NULL,                \
+            sbit__dequantize_run_op, NULL, NULL, NULL, NULL, NULL                                  \
+    }
 #define SBIT__QDQ_FROM1 (SBIT_T(SBIT_F32) | SBIT_T(SBIT_I32))
 #define SBIT__QDQ_FROM19 (SBIT__QDQ_FROM1 | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
 #define SBIT__QDQ_TO1 (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_I32))

@@ -43,8 +43,8 @@ static sbit_status sbit__reduce_axes_of(const sbit_op_call *call, int32_t rank,
     const bool is_input = sbit__reduce_axes_are_input(call);
     const bool noop = is_input && sbit_node_int(call->node, "noop_with_empty_axes", 0) != 0;
     const sbit_type *input = is_input ? sbit__in_type(call, 1) : NULL;
-    SBIT__TRY(sbit__op_ints(call, is_input ? NULL : "axes", is_input ? 1 : -1, axes,
-                            SBIT_MAX_RANK, count, error));
+    SBIT__TRY(sbit__op_ints(call, is_input ? NULL : "axes", is_input ? 1 : -1, axes, SBIT_MAX_RANK,
+                            count, error));
     *known = *count >= 0 || input == NULL;
     memset(flags, 0, SBIT_MAX_RANK * sizeof flags[0]);
     if (!*known) {
@@ -185,8 +185,7 @@ static void sbit__reduce_runs(const sbit_tensor *x, const bool *flags, sbit__red
     for (int32_t d = 0; d < last->count; d++) {
         last->total *= last->dims[d];
     }
-    task->chunks =
-        task->row_kept ? (task->row + SBIT__REDUCE_CHUNK - 1) / SBIT__REDUCE_CHUNK : 1;
+    task->chunks = task->row_kept ? (task->row + SBIT__REDUCE_CHUNK - 1) / SBIT__REDUCE_CHUNK : 1;
 }
 
 /* >>accumulators: acc[i * step] takes in v[i]; step 0 or 1 */
@@ -207,7 +206,7 @@ static void sbit__reduce_f64(sbit__reduce_op op, int64_t n, const double *v, dou
     case SBIT__REDUCE_MIN:
         SBIT__REDUCE_LOOP(v[i] < a || v[i] != v[i] ? v[i] : a)
     case SBIT__REDUCE_PROD:
-        SBIT__REDUCE_LOOP(a *v[i])
+        SBIT__REDUCE_LOOP(a * v[i])
     case SBIT__REDUCE_L1:
         SBIT__REDUCE_LOOP(a + fabs(v[i]))
     case SBIT__REDUCE_L2:
@@ -274,7 +273,7 @@ static int64_t sbit__reduce_limit(sbit_dtype dtype, bool largest)
 
 static int64_t sbit__reduce_start_i64(sbit__reduce_op op, sbit_dtype dtype)
 {
-    return op == SBIT__REDUCE_PROD                           ? 1
+    return op == SBIT__REDUCE_PROD ? 1
            : op == SBIT__REDUCE_MAX || op == SBIT__REDUCE_MIN
                ? sbit__reduce_limit(dtype, op == SBIT__REDUCE_MIN)
                : 0;
@@ -327,8 +326,7 @@ static void sbit__reduce_pass_f64(const sbit__reduce_task *task, sbit__reduce_op
         const int64_t from = base + sbit__reduce_offset(&task->reduced, r);
         const int64_t length = task->row_kept ? n : task->row;
         for (int64_t at = 0; at < length; at += SBIT__REDUCE_CHUNK) {
-            const int64_t m =
-                length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
+            const int64_t m = length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
             sbit__convert(dtype, sbit__elem_at_const(dtype, task->x->data, from + at), SBIT_F64,
                           chunk, m);
             sbit__reduce_f64(op, m, chunk, acc, task->row_kept ? 1 : 0, shift);
@@ -367,8 +365,7 @@ static void sbit__reduce_store_i64(const sbit__reduce_task *task, int64_t base, 
         const int64_t from = base + sbit__reduce_offset(&task->reduced, r);
         const int64_t length = task->row_kept ? n : task->row;
         for (int64_t at = 0; at < length; at += SBIT__REDUCE_CHUNK) {
-            const int64_t m =
-                length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
+            const int64_t m = length - at < SBIT__REDUCE_CHUNK ? length - at : SBIT__REDUCE_CHUNK;
             sbit__convert(dtype, sbit__elem_at_const(dtype, task->x->data, from + at), SBIT_I64,
                           chunk, m);
             sbit__reduce_i64(task->op, task->is_unsigned, m, chunk, acc, task->row_kept ? 1 : 0);
@@ -425,8 +422,8 @@ static bool sbit__reduce_store_kept_f32(const sbit__reduce_task *task, int64_t b
         if (most && r == 0) {
             memcpy(y, row, (size_t)n * sizeof *y);
         } else if (most) {
-            task->kernels->f32_binary(
-                op == SBIT__REDUCE_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_MIN, n, row, 1, y, 1, y);
+            task->kernels->f32_binary(op == SBIT__REDUCE_MAX ? SBIT__BINARY_MAX : SBIT__BINARY_MIN,
+                                      n, row, 1, y, 1, y);
         }
         for (int64_t i = 0; sum && i < n; i++) {
             acc[i] += (double)row[i];
@@ -485,11 +482,11 @@ static sbit_status sbit__reduce_run_op(const sbit_op_call *call, sbit__reduce_op
     task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0 && op != SBIT__REDUCE_LOG_SUM_EXP;
     task.is_unsigned = (SBIT_T(x->dtype) & (SBIT_T_UNSIGNED | SBIT_T(SBIT_BOOL))) != 0;
     sbit__reduce_runs(x, flags, &task);
-    sbit__parallel_range(call->ctx, task.kept.total * task.chunks,
-                         1 + 4 * SBIT__BLOCK /
-                                 (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK
-                                                                          : task.row)),
-                         sbit__reduce_range, &task);
+    sbit__parallel_range(
+        call->ctx, task.kept.total * task.chunks,
+        1 + 4 * SBIT__BLOCK /
+                (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK : task.row)),
+        sbit__reduce_range, &task);
     return SBIT_OK;
 }
 
@@ -604,7 +601,7 @@ static int64_t sbit__arg_find(const sbit__arg_task *task, int64_t base)
     int64_t best_v = task->integers ? sbit__tensor_i64_at(x, base) : 0, best = 0;
     for (int64_t i = 1; i < task->along.size; i++) {
         const int64_t at = base + i * task->along.inner;
-        const double f = task->integers           ? 0.0
+        const double f = task->integers         ? 0.0
                          : x->dtype == SBIT_F32 ? (double)((const float *)x->data)[at]
                                                 : sbit__tensor_f64_at(x, at);
         const int64_t v = task->integers ? sbit__tensor_i64_at(x, at) : 0;
@@ -951,7 +948,15 @@ static sbit_status sbit__topk_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_quant sbit__reduce_quant_mean = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0.0f,
     0.0f};
 static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__reduce_map};
 
@@ -959,8 +964,10 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
 #define SBIT__REDUCE_T13 (SBIT_T_FLOATS | SBIT__T_WORDS)
 #define SBIT__REDUCE_BYTES (SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
 #define SBIT__REDUCE_ROW(name, version, types, fn, quant)                                          \
-    {"",  name, version, types, 0, 0, sbit__reduce_##fn##_infer, NULL, sbit__reduce_##fn##_run,    \
-     NULL, NULL, quant, &sbit__reduce_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__reduce_##fn##_infer, NULL, sbit__reduce_##fn##_run,  \
+            NULL, NULL, quant, &sbit__reduce_channel, NULL                                         \
+    }
 #define SBIT__REDUCE_ROWS(name, fn, quant)                                                         \
     SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, quant),                                         \
         SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, quant),                                    \
@@ -976,8 +983,10 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
                          NULL)
 #define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
-    {"",  name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run,               \
-     NULL, NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
+            NULL, NULL, NULL                                                                       \
+    }
 #define SBIT__REDUCE_ARG(name)                                                                     \
     SBIT__REDUCE_OTHER(name, 1, SBIT__T_NUMBERS1, arg, NULL),                                      \
         SBIT__REDUCE_OTHER(name, 11, SBIT__T_NUMBERS1, arg, NULL),                                 \

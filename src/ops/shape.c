@@ -407,8 +407,8 @@ static sbit_status sbit__shape_squeeze_type(const sbit_op_call *call, const sbit
             return SBIT_OK; /* whether it goes is not known, so neither is the rank */
         }
         if (given && flags[i] && sbit__dim_known(dim) && dim.value != 1) {
-            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "axis %d has size %lld, not 1",
-                                (int)i, (long long)dim.value);
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "axis %d has size %lld, not 1", (int)i,
+                                (long long)dim.value);
         }
         if (given ? !flags[i] : dim.value != 1) {
             out->dims[rank++] = dim;
@@ -548,10 +548,10 @@ static sbit_dtype sbit__cast_named(const char *name)
     static const struct {
         const char *name;
         sbit_dtype dtype;
-    } names[] = {{"FLOAT", SBIT_F32},  {"DOUBLE", SBIT_F64}, {"FLOAT16", SBIT_F16},
-                 {"UINT8", SBIT_U8},   {"INT8", SBIT_I8},    {"UINT16", SBIT_U16},
-                 {"INT16", SBIT_I16},  {"INT32", SBIT_I32},  {"INT64", SBIT_I64},
-                 {"UINT32", SBIT_U32}, {"UINT64", SBIT_U64}, {"BOOL", SBIT_BOOL},
+    } names[] = {{"FLOAT", SBIT_F32},    {"DOUBLE", SBIT_F64}, {"FLOAT16", SBIT_F16},
+                 {"UINT8", SBIT_U8},     {"INT8", SBIT_I8},    {"UINT16", SBIT_U16},
+                 {"INT16", SBIT_I16},    {"INT32", SBIT_I32},  {"INT64", SBIT_I64},
+                 {"UINT32", SBIT_U32},   {"UINT64", SBIT_U64}, {"BOOL", SBIT_BOOL},
                  {"STRING", SBIT_STRING}};
     for (size_t i = 0; i < SBIT__COUNT_OF(names); i++) {
         if (strcmp(names[i].name, name) == 0) {
@@ -599,8 +599,8 @@ static sbit_status sbit__cast_infer(const sbit_op_call *call, sbit_error *error)
 
 #define SBIT__CAST_TEXT_BYTES 40 /* of one number, as sbit__format_f64 writes it */
 
-static sbit_status sbit__cast_to_text(const sbit_op_call *call, const sbit_tensor *x,
-                                      sbit_str *out, sbit_error *error)
+static sbit_status sbit__cast_to_text(const sbit_op_call *call, const sbit_tensor *x, sbit_str *out,
+                                      sbit_error *error)
 {
     const int64_t n = sbit_tensor_count(x);
     const bool is_int = (SBIT_T(x->dtype) & (SBIT_T_INTS | SBIT_T(SBIT_BOOL))) != 0;
@@ -725,8 +725,8 @@ static sbit_status sbit__cast_run(const sbit_op_call *call, sbit_error *error)
         sbit__cast_from_text(x, y);
         return SBIT_OK;
     }
-    if (y->dtype == SBIT_F8E8M0 || ((SBIT_T(y->dtype) & SBIT__T_F8) != 0 &&
-                                    sbit_node_int(call->node, "saturate", 1) == 0)) {
+    if (y->dtype == SBIT_F8E8M0 ||
+        ((SBIT_T(y->dtype) & SBIT__T_F8) != 0 && sbit_node_int(call->node, "saturate", 1) == 0)) {
         sbit__cast_small(call, x, y);
         return SBIT_OK;
     }
@@ -766,8 +766,10 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__SHAPE_ROW(name, version, types, flags, fn, quant, channel)                           \
-    {"",  name, version, types, flags, 0, sbit__shape_##fn##_infer, NULL, sbit__shape_##fn##_run,  \
-     NULL, NULL, quant, channel, NULL}
+    {                                                                                              \
+        "", name, version, types, flags, 0, sbit__shape_##fn##_infer, NULL,                        \
+            sbit__shape_##fn##_run, NULL, NULL, quant, channel, NULL                               \
+    }
 #define SBIT__SHAPE_LOOK(name, version, types, fn)                                                 \
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL)
 #define SBIT__SHAPE_VIEW(name, version, types, fn)                                                 \
@@ -780,8 +782,10 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \
                     &sbit__shape_quant_pass, &sbit__shape_channel_same)
 #define SBIT__CAST_ROW(name, version, types)                                                       \
-    {"",  name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL,                \
-     NULL, NULL, &sbit__shape_channel_same, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL, NULL, NULL,  \
+            &sbit__shape_channel_same, NULL                                                        \
+    }
 /* Cast takes numbers, bool and (9 on) strings; complex numbers never. */
 #define SBIT__CAST_T(all) ((all) & ~(SBIT_T(SBIT_C64) | SBIT_T(SBIT_C128)))
 

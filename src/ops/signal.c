@@ -15,9 +15,9 @@
 /* >>one transform */
 
 typedef struct sbit__signal_line {
-    const sbit_tensor *x, *window; /* window: NULL, or one factor per point */
-    int64_t x0, x_step;            /* first point, in elements of the real part; to the next */
-    int64_t have, points;          /* what x holds; the transform's length */
+    const sbit_tensor *x, *window;      /* window: NULL, or one factor per point */
+    int64_t x0, x_step;                 /* first point, in elements of the real part; to the next */
+    int64_t have, points;               /* what x holds; the transform's length */
     bool complex_in, inverse, mirrored; /* mirrored: x is the first half of a symmetric spectrum */
 } sbit__signal_line;
 
@@ -44,8 +44,7 @@ static void sbit__signal_output(const sbit__signal_line *line, int64_t k, double
     *re = *im = 0.0;
     for (int64_t n = 0; n < line->points; n++) {
         double a = 0.0, b = 0.0;
-        const double angle = SBIT__SIGNAL_TURN *
-                             (double)((k % line->points) * n % line->points) /
+        const double angle = SBIT__SIGNAL_TURN * (double)((k % line->points) * n % line->points) /
                              (double)line->points;
         const double c = cos(angle), s = sign * sin(angle);
         sbit__signal_point(line, n, &a, &b);
@@ -396,8 +395,7 @@ static sbit_status sbit__mel_run(const sbit_op_call *call, sbit_error *error)
                                                  : (double)(j - lower) / (double)(center - lower));
         }
         for (int64_t j = center; j < higher && j < dims[0]; j++) {
-            sbit__tensor_set_f64(y, j * bins + b,
-                                 (double)(higher - j) / (double)(higher - center));
+            sbit__tensor_set_f64(y, j * bins + b, (double)(higher - j) / (double)(higher - center));
         }
     }
     return SBIT_OK;
@@ -406,8 +404,10 @@ static sbit_status sbit__mel_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 #define SBIT__SIGNAL_ROW(name, version, types, infer, run)                                         \
-    {"",  name, version, types, 0, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,        \
-     NULL, NULL, NULL, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,      \
+            NULL, NULL, NULL, NULL                                                                 \
+    }
 #define SBIT__SIGNAL_SIZES (SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
 
 static const sbit_op_row sbit__signal_rows[] = {

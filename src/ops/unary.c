@@ -14,7 +14,7 @@
 
 typedef struct sbit__unary_args {
     const sbit_kernels *kernels;
-    float a, b;      /* alpha, beta; gamma; bias, lambd */
+    float a, b;       /* alpha, beta; gamma; bias, lambd */
     bool is_unsigned; /* integers: the type has no sign */
 } sbit__unary_args;
 
@@ -102,8 +102,8 @@ static sbit_status sbit__unary_run(const sbit_op_call *call, const sbit__unary_f
  * parameters. SBIT__UNARY_KERNEL takes float32 from the kernel table. */
 
 #define SBIT__UNARY_F32(name, expr)                                                                \
-    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n,                  \
-                                         const float *xs, float *ys)                               \
+    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n, const float *xs, \
+                                         float *ys)                                                \
     {                                                                                              \
         const float a = args->a, b = args->b;                                                      \
         (void)a;                                                                                   \
@@ -147,8 +147,8 @@ static sbit_status sbit__unary_run(const sbit_op_call *call, const sbit__unary_f
     SBIT__UNARY_F64(name, expr64)                                                                  \
     SBIT__UNARY_RUN(name, 0.0f, 0.0f, NULL)
 #define SBIT__UNARY_KERNEL_F32(name, kernel)                                                       \
-    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n,                  \
-                                         const float *xs, float *ys)                               \
+    static void sbit__unary_##name##_f32(const sbit__unary_args *args, int64_t n, const float *xs, \
+                                         float *ys)                                                \
     {                                                                                              \
         args->kernels->f32_unary(kernel, n, xs, ys);                                               \
     }
@@ -202,16 +202,15 @@ SBIT__UNARY_F64(relu, x < 0.0 ? 0.0 : x)
 SBIT__UNARY_I64(relu, x < 0 ? 0 : x)
 SBIT__UNARY_RUN(relu, 0.0f, 0.0f, sbit__unary_relu_i64)
 
-static void sbit__unary_leaky_f32(const sbit__unary_args *args, int64_t n, const float *x,
-                                  float *y)
+static void sbit__unary_leaky_f32(const sbit__unary_args *args, int64_t n, const float *x, float *y)
 {
     sbit__unary_activate(args, SBIT__ACT_LEAKY, args->a, 0.0f, n, x, y);
 }
 SBIT__UNARY_F64(leaky, x < 0.0 ? a * x : x)
 SBIT__UNARY_RUN_ATTRS(leaky, "alpha", 0.01f, "", 0.0f, NULL)
 
-SBIT__UNARY_F32(elu, x < 0.0f ? a *expm1f(x) : x)
-SBIT__UNARY_F64(elu, x < 0.0 ? a *expm1(x) : x)
+SBIT__UNARY_F32(elu, x < 0.0f ? a * expm1f(x) : x)
+SBIT__UNARY_F64(elu, x < 0.0 ? a * expm1(x) : x)
 SBIT__UNARY_RUN_ATTRS(elu, "alpha", 1.0f, "", 0.0f, NULL)
 
 SBIT__UNARY_F32(selu, x > 0.0f ? b * x : b * (a * expm1f(x)))
@@ -237,8 +236,7 @@ static void sbit__unary_hard_sigmoid_f32(const sbit__unary_args *args, int64_t n
 SBIT__UNARY_F64(hard_sigmoid, fmax(0.0, fmin(1.0, a *x + b)))
 SBIT__UNARY_RUN_ATTRS(hard_sigmoid, "alpha", 0.2f, "beta", 0.5f, NULL)
 
-static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const float *x,
-                                  float *y)
+static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const float *x, float *y)
 {
     float gate[SBIT__UNARY_CHUNK];
     if (args->a == 1.0f) {
@@ -255,8 +253,8 @@ static void sbit__unary_swish_f32(const sbit__unary_args *args, int64_t n, const
 SBIT__UNARY_F64(swish, x *sbit__unary_sigmoid(a *x))
 SBIT__UNARY_RUN_ATTRS(swish, "alpha", 1.0f, "", 0.0f, NULL)
 
-SBIT__UNARY_F32(shrink, x < -b ? x + a : x > b ? x - a : 0.0f)
-SBIT__UNARY_F64(shrink, x < -b ? x + a : x > b ? x - a : 0.0)
+SBIT__UNARY_F32(shrink, x<-b ? x + a : x> b ? x - a : 0.0f)
+SBIT__UNARY_F64(shrink, x<-b ? x + a : x> b ? x - a : 0.0)
 static void sbit__unary_shrink_i64(const sbit__unary_args *args, int64_t n, const int64_t *x,
                                    int64_t *y)
 {
@@ -417,11 +415,15 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 #define SBIT__UNARY_FLOATS1 SBIT__T_FLOATS1
 #define SBIT__UNARY_FLOATS SBIT_T_FLOATS
 #define SBIT__UNARY_ROW(name, version, types, run, quant)                                          \
-    {"",  name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, NULL,           \
-     NULL, quant, &sbit__unary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, NULL, NULL,   \
+            quant, &sbit__unary_channel, NULL                                                      \
+    }
 #define SBIT__UNARY_ROW_BOOL(name, version, types, run)                                            \
-    {"",  name, version, types, 0, 0, sbit__unary_infer_bool, NULL, run, NULL,                     \
-     NULL, NULL, &sbit__unary_channel, NULL}
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__unary_infer_bool, NULL, run, NULL, NULL, NULL,       \
+            &sbit__unary_channel, NULL                                                             \
+    }
 /* Opset 6 dropped the attribute consumed_inputs, a later one added bfloat16. */
 #define SBIT__UNARY_ROWS_1_6(name, later, run, quant)                                              \
     SBIT__UNARY_ROW(name, 1, SBIT__UNARY_FLOATS1, run, quant),                                     \
@@ -436,13 +438,29 @@ static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 static const sbit_op_quant sbit__unary_quant_classic = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_both = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL,
-    0.0f, 0.0f};
+    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0.0f,
+    0.0f};
 static const sbit_op_quant sbit__unary_quant_generic = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__unary_quant_unit = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE, 1, -1,
-    -1, -1, 0, 0, NULL, 0.0f, 1.0f};
+static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS |
+                                                         SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
+                                                     1,
+                                                     -1,
+                                                     -1,
+                                                     -1,
+                                                     0,
+                                                     0,
+                                                     NULL,
+                                                     0.0f,
+                                                     1.0f};
 static const sbit_op_quant sbit__unary_quant_tanh = {
     SBIT_QUANT_CLASSIC | SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
 
@@ -462,16 +480,13 @@ static const sbit_op_row sbit__unary_rows[] = {
     SBIT__UNARY_ROW("Celu", 28, SBIT__UNARY_FLOATS, sbit__unary_celu_run, NULL),
     SBIT__UNARY_ROWS_2("ThresholdedRelu", 10, 22, sbit__unary_thresholded_run, NULL),
     SBIT__UNARY_ROWS_1_6("Sigmoid", 13, sbit__unary_sigmoid_run, &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run,
-                         &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run,
-                       &sbit__unary_quant_generic),
+    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run, &sbit__unary_quant_unit),
+    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run, &sbit__unary_quant_generic),
     SBIT__UNARY_ROWS_1_6("Tanh", 13, sbit__unary_tanh_run, &sbit__unary_quant_tanh),
     SBIT__UNARY_ROWS_2("Softplus", 1, 22, sbit__unary_softplus_run, NULL),
     SBIT__UNARY_ROWS_2("Softsign", 1, 22, sbit__unary_softsign_run, NULL),
     SBIT__UNARY_ROWS_2("Mish", 18, 22, sbit__unary_mish_run, &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run,
-                    &sbit__unary_quant_both),
+    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run, &sbit__unary_quant_both),
     SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run,
                     &sbit__unary_quant_both),
     SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL),
@@ -509,8 +524,7 @@ static const sbit_op_row sbit__unary_rows[] = {
     SBIT__UNARY_ROW_BOOL("IsNaN", 9, SBIT__UNARY_FLOATS1, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 13, SBIT__UNARY_FLOATS, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isnan_run),
-    SBIT__UNARY_ROW_BOOL("IsInf", 10, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64),
-                         sbit__unary_isinf_run),
+    SBIT__UNARY_ROW_BOOL("IsInf", 10, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), sbit__unary_isinf_run),
     SBIT__UNARY_ROW_BOOL("IsInf", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isinf_run),
     SBIT__UNARY_ROW("Not", 1, SBIT_T(SBIT_BOOL), sbit__unary_not_run, NULL),
     SBIT__UNARY_ROW("BitwiseNot", 18, SBIT_T_INTS, sbit__unary_bit_not_run, NULL),

@@ -83,15 +83,23 @@ def run_ours(path, feed):
 
 
 def run_ort(path, feed, optimize):
-    """Without VNNI, ONNX Runtime's int8 products saturate unless told not to (A3.4)."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    if not optimize:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(path, options,
-                                        providers=["CPUExecutionProvider"]).run(None, feed)
+    """Without VNNI, ONNX Runtime's int8 products saturate unless told not to (A3.4); that option
+    fails on weights with two users, which then are run as they are."""
+    for exact in ("1", "0"):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        options.add_session_config_entry("session.x64quantprecision", exact)
+        if not optimize:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        try:
+            session = onnxruntime.InferenceSession(path, options,
+                                                   providers=["CPUExecutionProvider"])
+        except Exception as problem:
+            if exact == "0" or "Attempt to replace the existing tensor" not in str(problem):
+                raise
+            continue
+        return session.run(None, feed), exact == "1" or not optimize
 
 
 def gap(a, b):
@@ -111,14 +119,23 @@ def loads(path):
     return model
 
 
+NOT_IN_ORT = "b zero point is not valid"  # its fused MatMul refuses weights of rank 3 per channel
+
+
 def agree(text, path, out, feed, loss=0.1, step=0.03):
     """Checker, our run against ONNX Runtime's on the quantized file, and against float."""
     try:
         loads(out)
-        real = run_ort(path, feed, False)
+        real, _ = run_ort(path, feed, False)
         ours = run_ours(out, feed)
-        plain = gap(ours, run_ort(out, feed, False))
-        fast = gap(ours, run_ort(out, feed, True))
+        plain = gap(ours, run_ort(out, feed, False)[0])
+        try:
+            optimized, exact = run_ort(out, feed, True)
+        except Exception as problem:
+            if NOT_IN_ORT not in str(problem):
+                raise
+            optimized, exact = None, False
+        fast = gap(ours, optimized) if exact else 0.0
         lost = gap(ours, real)
     except Exception as problem:
         return c.check(False, "%s: %s" % (text, str(problem)[:300]))
@@ -617,7 +634,7 @@ def a4_6():
             r = run_ours(out, sets[0])[names.index("r")]
             c.check(r.min() >= 0 and r.max() <= 6.5, "A4.6 %s, %s: nothing below 0" % (text, profile))
             onnx.save(strip(q), out)
-            diff = gap(run_ort(out, sets[0], False), run_ort(path, sets[0], False))
+            diff = gap(run_ort(out, sets[0], False)[0], run_ort(path, sets[0], False)[0])
             c.check(diff < 0.05, "A4.6 %s, %s: without Q and DQ the float network: %.4f"
                     % (text, profile, diff))
 
@@ -677,9 +694,13 @@ def a4_7():
 
 
 def a4_8():
-    table = {  # u8 affine, s8 affine (mcu), symmetric (tensorrt)
-        "Softmax": (0.0, 1.0), "Sigmoid": (0.0, 1.0), "HardSigmoid": (0.0, 1.0), "Tanh": (-1.0, 1.0)}
-    for op, (low, high) in table.items():
+    table = {"Softmax": (0.0, 1.0), "Sigmoid": (0.0, 1.0), "HardSigmoid": (0.0, 1.0),
+             "Tanh": (-1.0, 1.0)}
+    # affine uint8, affine int8, symmetric int8: scale and zero point, by hand
+    wanted = {(0.0, "generic"): (1 / 255, 0), (0.0, "mcu"): (1 / 255, -128),
+              (0.0, "tensorrt"): (2 / 255, 0), (-1.0, "generic"): (2 / 255, 128),
+              (-1.0, "mcu"): (2 / 255, 0), (-1.0, "tensorrt"): (2 / 255, 0)}
+    for op, (low, _) in table.items():
         attrs = {"axis": 1} if op == "Softmax" else {}
         path = save("fixed" + op, [node("Conv", "x w", "a"), node(op, "a", "s", **attrs),
                                    node("Conv", "s v", "y")],
@@ -689,17 +710,17 @@ def a4_8():
             q = both("A4.8 %s, %s" % (op, profile), path, [{"x": rand(1, 3, 5, 5)}], "--target",
                      profile)
             qs = [n for n in ops(q, "QuantizeLinear") if n.input[0] == "s"] if q else []
-            if profile in ("sparsebit",) and not qs:
-                continue
+            if profile == "sparsebit":
+                continue  # observes them as Sparsebit does
             if not c.check(len(qs) == 1, "A4.8 %s, %s: its output is quantized" % (op, profile)):
                 continue
             data = inits(q)
             scale, zp = float(data[qs[0].input[1]]), int(data[qs[0].input[2]])
-            levels = 254 if profile == "tensorrt" and abs(scale - high / 127) < 1e-7 else 255
-            steps = (high - low) / scale
-            fixed = 250 <= steps <= 258 or (profile == "tensorrt" and 120 <= steps <= 258)
-            c.check(fixed, "A4.8 %s, %s: range [%g, %g] whatever was seen: scale 1/%.2f, zero "
-                    "point %d (%d levels)" % (op, profile, low, high, 1 / scale, zp, levels))
+            at_255, point = wanted[low, profile]
+            at_256 = at_255 * 255 / 256
+            fixed = zp in (point, point - 1) and min(abs(scale - at_255), abs(scale - at_256)) < 1e-6
+            c.check(fixed, "A4.8 %s, %s: scale 1/%.2f, zero point %d, whatever was seen"
+                    % (op, profile, 1 / scale, zp))
 
 
 def a4_10():
@@ -735,14 +756,14 @@ def a4_11():
 
 
 def a4_15():
-    emb = rand(40, 16)
+    emb = rand(20000, 32)
     nodes = [node("Gather", "emb ids", "e"), node("Relu", "e", "r"), node("Transpose", "emb", "et"),
              node("MatMul", "r et", "y")]
     for extra in (False, True):
-        outputs = [info("y", ["N", 3, 40])]
+        outputs = [info("y", ["N", 3, 20000])]
         more = []
         if extra:
-            outputs.append(info("wout", [40, 16]))
+            outputs.append(info("wout", [20000, 32]))
             more = [node("Identity", "emb", "wout")]
         path = save("tied%d" % extra, nodes + more, [info("ids", ["N", 3], TensorProto.INT64)],
                     outputs, [init("emb", emb)])
@@ -753,9 +774,9 @@ def a4_15():
             if q is not None:
                 dangling(q, "A4.15 tied%d %s" % (extra, profile))
                 weight = sum(d.nbytes for d in inits(q).values())
-                c.check(weight <= emb.nbytes * (1.35 if extra or profile in ("sparsebit", "tensorrt")
-                                                else 0.6),
-                        "A4.15 %s: %d bytes of weights, were %d" % (profile, weight, emb.nbytes))
+                limit = 1.35 if extra or profile == "sparsebit" else 0.35
+                c.check(weight <= emb.nbytes * limit, "A4.15 %s: %d bytes of weights, were %d"
+                        % (profile, weight, emb.nbytes))
     w = rand(4, 4, 1, 1, scale=0.5)
     path = save("shared", [node("Conv", "x w", "a"), node("Relu", "a", "r"), node("Conv", "r w", "k"),
                            node("Add", "k w2", "y")],
@@ -809,13 +830,20 @@ def a4_17():
         out = os.path.join(c.TMP, "if-again.onnx")
         onnx.save(q, out)
         agree("A4.17 If, else, " + profile, path, out, sets[1], loss=0.15)
-        copies = [d for d in every_init(q.graph) if d.shape == (6, 6)]
-        c.check(len(copies) <= 2, "A4.17 %s: weights of both branches stored once: %d" %
-                (profile, len(copies)))
+        ints = [k for k, d in inits(q).items() if d.shape == (6, 6) and d.dtype == np.int8]
+        floats = [k for k, d in inits(q).items() if d.shape == (6, 6) and d.dtype == np.float32]
+        c.check(len(ints) == 2 and floats in ([], ["u"]),  # u: in a branch and outside
+                "A4.17 %s: what both branches use is stored once: %s %s" % (profile, ints, floats))
         dangling(q, "A4.17 If " + profile)
     kernel = rand(2, 2, 3, 3, scale=0.2)
+    for inner in ("mi", "m"):  # the second shadows an outer name, which only our tool may take
+        loop(w, kernel, inner)
+    scan(w)
+
+
+def loop(w, kernel, inner):
     body = branch("body", [
-        node("MatMul", "state w", "m"), node("Relu", "m", "mr"),
+        node("MatMul", "state w", inner), node("Relu", inner, "mr"),
         node("Reshape", "mr four", "img"), node("Conv", "img k", "cv", pads=[1, 1, 1, 1]),
         node("Reshape", "cv two", "next"), node("Identity", "go", "go_out"),
         node("Identity", "next", "scan")],
@@ -823,19 +851,32 @@ def a4_17():
         [info("i", [], TensorProto.INT64), info("go", [], TensorProto.BOOL), info("state", [3, 6])])
     body.initializer.extend([init("k", kernel), init("four", np.array([1, 2, 3, 3])),
                              init("two", np.array([3, 6]))])
-    path = save("loop", [node("MatMul", "x w", "m"), node("Loop", ["trips", "", "m"], "last all",
+    path = save("loop-" + inner, [node("MatMul", "x w", "m"), node("Loop", ["trips", "", "m"], "last all",
                                                          body=body),
                          node("MatMul", "last w", "y")],
                 [info("x", [3, 6])], [info("y", [3, 6]), info("all", [None, 3, 6])],
                 [init("w", w), init("trips", np.array(3))], opset=16, check=False)
-    sets = [{"x": rand(3, 6)}]
+    sets = [{"x": np.linspace(-1, 1, 18, dtype="f").reshape(3, 6)}]
     for profile in PROFILES:
-        q = both("A4.17 Loop, shadowed name, " + profile, path, sets, "--target", profile, loss=0.2,
-                 step=0.06)
+        if inner == "m":
+            out = run_ours(quantize(path, sets, "--target", profile)[0], sets[0])
+            same = all(a.tobytes() == b.tobytes() for a, b in zip(out, LOOP[profile]))
+            c.check(same, "A4.17 Loop, %s: a shadowed name changes nothing" % profile)
+            continue
+        q = both("A4.17 Loop, " + profile, path, sets, "--target", profile, loss=0.2, step=0.06)
         if q is not None:
-            copies = [d for d in every_init(q.graph) if d.shape == (6, 6)]
-            c.check(len(copies) == 1, "A4.17 Loop %s: the outer weight is stored once: %d"
-                    % (profile, len(copies)))
+            copies = [d.dtype for d in every_init(q.graph) if d.shape == (6, 6)]
+            c.check(len(copies) == len(set(copies)),
+                    "A4.17 Loop %s: no copy twice: %s" % (profile, copies))
+            out = path[:-5] + "-again.onnx"
+            onnx.save(q, out)
+            LOOP[profile] = run_ours(out, sets[0])
+
+
+LOOP = {}
+
+
+def scan(w):
     step = branch("step", [node("MatMul", "h w", "hm"), node("Add", "hm xi", "s"),
                            node("Tanh", "s", "ho"), node("Identity", "ho", "yo")],
                   [info("ho", [1, 6]), info("yo", [1, 6])], [info("h", [1, 6]), info("xi", [1, 6])])
@@ -893,7 +934,8 @@ def a4_20():
                     ir=10 if opset > 19 else 9)
         for profile in PROFILES:
             q = both("A4.20 float16 at opset %d, %s" % (opset, profile), path,
-                     [{"x": rand(1, 3, 6, 6, dtype=np.float16)}], "--target", profile, loss=0.12)
+                     [{"x": rand(1, 3, 6, 6, dtype=np.float16)}], "--target", profile, loss=0.12,
+                     step=0.05)
             c.check(q is not None and q.graph.output[0].type.tensor_type.elem_type == h,
                     "A4.20 opset %d, %s: the output stays float16" % (opset, profile))
     path = save("halftiny", [node("Conv", "x w", "y")], [info("x", [1, 3, 4, 4], h)],
@@ -931,13 +973,13 @@ def a8_3():
     path = save("fakequant", nodes, [info("x", ["N", 3, 6, 6])], [info("y", ["N", 4, 4, 4])], tensors)
     feed = {"x": rand(2, 3, 6, 6)}
     try:
-        diff = gap(run_ours(path, feed), run_ort(path, feed, False))
+        diff = gap(run_ours(path, feed), run_ort(path, feed, False)[0])
         c.check(diff < 1e-5, "A8.3 a fake-quantized model runs as in ONNX Runtime: %.2g" % diff)
         out = path[:-5] + "-s.onnx"
         code, _, err = c.tool("simplify", path, "-o", out)
         c.check(code == 0, "A8.3 simplify: " + err[:200])
         loads(out)
-        diff = gap(run_ort(out, feed, False), run_ort(path, feed, False))
+        diff = gap(run_ort(out, feed, False)[0], run_ort(path, feed, False)[0])
         c.check(diff < 1e-5, "A8.3 simplified it computes the same: %.2g" % diff)
         write_pb(path[:-5] + "-d", [feed])
         again = path[:-5] + "-q.onnx"
@@ -1053,10 +1095,11 @@ def a9():
         code, _, err = c.tool("quantize", path, "--data", data, "-o", out, "--set",
                               'SKIP_TRACE_MODULES=["%s"]' % pattern)
         kept = code == 0 and "w1" in inits(onnx.load(out))
-        c.check(kept, "A9.8 left float by %s '%s': %s" % (kind, pattern, err.strip()[:150]))
+        c.check(kept, "A9.8 left float by %s '%s': %s" % (kind, pattern, err.strip()[-150:]))
     code, text, err = c.tool("quantize", path, "--data", data, "-o", out, "--set",
                              'SKIP_TRACE_MODULES=["conv1"]')
-    c.check("conv1" in err, "A9.3 a pattern that matches nothing is said: " + err.strip()[:200])
+    c.check("'conv1' matches no" in err, "A9.3 a pattern that matches nothing is said: "
+            + err.strip()[-200:])
 
 
 def main():
