@@ -57,7 +57,7 @@ file user_onnx.c '#include "sparsebit_onnx.h"' \
 
 # What an object file may define: names that begin with sbit_ and are not private.
 own_names() {
-    printf '%s' "nm -g --defined-only $1 | awk 'NF == 3 && \$3 !~ /^sbit_[^_]/ {print; bad = 1} END {exit bad}'"
+    printf '%s' "nm -g --defined-only $1 | awk 'NF == 3 && \$3 !~ /^(sbit_[^_]|_ZSt|DW[.]ref[.])/ {print; bad = 1} END {exit bad}'"
 }
 # What the library never calls: it does not end the program, print, or assert.
 calls() {

@@ -549,3 +549,418 @@ TEST(damaged_models_of_every_operator)
     CHECK(totals.models > 1000 || getenv("SBIT_BAD_MODELS") != NULL);
     CHECK(totals.outcomes[BAD_NONE] > 0 && totals.outcomes[BAD_READ] > 0);
 }
+
+/* ---- models that are whole, but wrong: one message each, from the library and from the tool */
+
+static sbit_str bad_text(const char *text)
+{
+    sbit_str view;
+    view.data = text;
+    view.size = strlen(text);
+    return view;
+}
+
+static sbit_onnx_tensor *bad_initializer(sbit_onnx_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->graph->initializer_count; i++) {
+        if (strcmp(model->graph->initializer[i].name.data, name) == 0) {
+            return &model->graph->initializer[i];
+        }
+    }
+    return NULL;
+}
+
+static sbit_onnx_node *bad_node(sbit_onnx_model *model, const char *op)
+{
+    for (size_t i = 0; i < model->graph->node_count; i++) {
+        if (strcmp(model->graph->node[i].op_type.data, op) == 0) {
+            return &model->graph->node[i];
+        }
+    }
+    return NULL;
+}
+
+static void bad_external(sbit_onnx_doc *doc, sbit_onnx_tensor *tensor, const char *location)
+{
+    sbit_onnx_string_entry *entry =
+        (sbit_onnx_string_entry *)sbit_onnx_alloc(doc, 1, sizeof *entry);
+    SBIT_ONNX_SET(entry, SBIT_ONNX_STRING_ENTRY_KEY, key, bad_text("location"));
+    SBIT_ONNX_SET(entry, SBIT_ONNX_STRING_ENTRY_VALUE, value, bad_text(location));
+    tensor->external_data = entry;
+    tensor->external_data_count = 1;
+    tensor->raw_data.size = 0;
+    SBIT_ONNX_SET(tensor, SBIT_ONNX_TENSOR_DATA_LOCATION, data_location, 1);
+}
+
+typedef struct bad_case {
+    const char *name;
+    const char *says; /* part of the message */
+} bad_case;
+
+static const bad_case bad_cases[] = {
+    {"dims_too_large", "c.weight"},      {"dims_negative", "c.weight"},
+    {"dims_overflow", "c.weight"},       {"data_of_odd_size", "c.weight"},
+    {"no_element_type", "c.weight"},     {"unknown_element_type", "c.weight"},
+    {"external_missing", "bad-nothing"}, {"external_escapes", "../"},
+    {"external_absolute", "/etc"},       {"cycle", "cycle"},
+    {"unknown_operator", "Frobnicate"},  {"unknown_domain", "com.acme"},
+    {"missing_input", "nowhere"},        {"weight_of_rank_1", "Conv"},
+    {"weight_of_rank_5", "Conv"},        {"channels_differ", "Conv"},
+    {"output_twice", "twice"},           {"gemm_shapes", "Gemm"},
+};
+
+static void bad_dims(sbit_onnx_doc *doc, sbit_onnx_tensor *tensor, const int64_t *dims, size_t n)
+{
+    tensor->dims = (int64_t *)sbit_onnx_alloc(doc, n, sizeof *dims);
+    memcpy(tensor->dims, dims, n * sizeof *dims);
+    tensor->dims_count = n;
+}
+
+/* Changes the good model as the case's name says. */
+static void bad_apply(sbit_onnx_doc *doc, const char *name)
+{
+    static const int64_t large[4] = {1000, 2, 3, 3}, negative[4] = {-2, 2, 3, 3};
+    static const int64_t huge[4] = {INT64_MAX / 2, INT64_MAX / 3, 7, 9}, one[1] = {36};
+    static const int64_t five[5] = {2, 2, 3, 3, 1}, three[4] = {2, 1, 3, 6}, gemm[2] = {6, 4};
+    sbit_onnx_model *model = sbit_onnx_doc_model(doc);
+    sbit_onnx_tensor *w = bad_initializer(model, "c.weight");
+    sbit_onnx_node *conv = bad_node(model, "Conv");
+    if (strcmp(name, "dims_too_large") == 0) {
+        bad_dims(doc, w, large, 4);
+    } else if (strcmp(name, "dims_negative") == 0) {
+        bad_dims(doc, w, negative, 4);
+    } else if (strcmp(name, "dims_overflow") == 0) {
+        bad_dims(doc, w, huge, 4);
+    } else if (strcmp(name, "data_of_odd_size") == 0) {
+        w->raw_data.size--;
+    } else if (strcmp(name, "no_element_type") == 0) {
+        w->data_type = 0;
+    } else if (strcmp(name, "unknown_element_type") == 0) {
+        w->data_type = 99;
+    } else if (strcmp(name, "external_missing") == 0) {
+        bad_external(doc, w, "bad-nothing.bin");
+    } else if (strcmp(name, "external_escapes") == 0) {
+        bad_external(doc, w, "../bad-good.onnx");
+    } else if (strcmp(name, "external_absolute") == 0) {
+        bad_external(doc, w, "/etc/passwd");
+    } else if (strcmp(name, "cycle") == 0) {
+        conv->input[0] = bad_node(model, "Relu")->output[0];
+    } else if (strcmp(name, "unknown_operator") == 0) {
+        conv->op_type = bad_text("Frobnicate");
+    } else if (strcmp(name, "unknown_domain") == 0) {
+        SBIT_ONNX_SET(conv, SBIT_ONNX_NODE_DOMAIN, domain, bad_text("com.acme"));
+    } else if (strcmp(name, "missing_input") == 0) {
+        conv->input[0] = bad_text("nowhere");
+    } else if (strcmp(name, "weight_of_rank_1") == 0) {
+        bad_dims(doc, w, one, 1);
+    } else if (strcmp(name, "weight_of_rank_5") == 0) {
+        bad_dims(doc, w, five, 5);
+    } else if (strcmp(name, "channels_differ") == 0) {
+        bad_dims(doc, w, three, 4);
+    } else if (strcmp(name, "output_twice") == 0) {
+        bad_node(model, "Relu")->output[0] = conv->output[0];
+    } else if (strcmp(name, "gemm_shapes") == 0) {
+        bad_dims(doc, bad_initializer(model, "w"), gemm, 2);
+    }
+}
+
+static bool bad_put(const char *path, const void *bytes, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    const bool ok = file != NULL && fwrite(bytes, 1, size, file) == size;
+    return (file == NULL || fclose(file) == 0) && CHECK_MSG(ok, "%s cannot be written", path);
+}
+
+/* Writes the good model to `path`, changed by the case unless it is NULL. */
+static void bad_write(const char *path, const char *name)
+{
+    build b;
+    sbit_onnx_doc *doc = NULL;
+    size_t size = 0;
+    unsigned char *bytes = bad_make_images(&b, &size);
+    build_end(&b);
+    if (bytes != NULL && CHECK_OK(sbit_onnx_read(bytes, size, NULL, &doc, &b.error), b.error)) {
+        if (name != NULL) {
+            bad_apply(doc, name);
+        }
+        const size_t room = (size_t)sbit_onnx_measure(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc));
+        unsigned char *out = (unsigned char *)malloc(room + 1);
+        size_t written = 0;
+        CHECK_OK(sbit_onnx_write(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc), out, room, &written,
+                                 &b.error),
+                 b.error);
+        bad_put(path, out, written);
+        free(out);
+    }
+    sbit_onnx_destroy(doc);
+    free(bytes);
+}
+
+/* Load, infer, session and run of a file: the first failure. */
+static sbit_status bad_run_file(bad_work *work, const char *path)
+{
+    sbit_graph *graph = NULL;
+    sbit_status status = sbit_graph_load(work->ctx, path, &graph, &work->error);
+    if (status == SBIT_OK) {
+        status = sbit_infer(graph, &work->error);
+    }
+    if (status == SBIT_OK && bad_execute(work, graph) != BAD_NONE) {
+        status = SBIT_ERR_STATE;
+    }
+    sbit_graph_destroy(graph);
+    return status;
+}
+
+TEST(wrong_models_are_refused_with_a_name)
+{
+    char path[1000];
+    int count = 0;
+    bad_shared shared;
+    memset(&shared, 0, sizeof shared);
+    bad_write(TMP "good.onnx", NULL);
+    for (size_t i = 0; i < sizeof bad_cases / sizeof bad_cases[0]; i++) {
+        bad_work work;
+        snprintf(path, sizeof path, "%s%s.onnx", TMP, bad_cases[i].name);
+        bad_write(path, bad_cases[i].name);
+        if (!bad_begin(&work, &shared, false)) {
+            return;
+        }
+        const sbit_status status = bad_run_file(&work, path);
+        CHECK_MSG(status != SBIT_OK, "%s runs", bad_cases[i].name);
+        CHECK_MSG(strstr(work.error.message, bad_cases[i].says) != NULL, "%s: \"%s\" lacks \"%s\"",
+                  bad_cases[i].name, work.error.message, bad_cases[i].says);
+        sbit_ctx_destroy(work.ctx);
+        CHECK_EQ_I64(work.heap.live_bytes, 0);
+        count += status != SBIT_OK;
+    }
+    printf("wrong models: %d of %d refused with a message that names the thing\n", count,
+           (int)(sizeof bad_cases / sizeof bad_cases[0]));
+}
+
+/* ---- the tool: exit code 1, one message, no file left behind */
+
+static struct {
+    int tried, clean;
+    char err[1 << 14];
+} bad_tool;
+
+static const char *bad_binary(void)
+{
+    const char *other = getenv("SPARSEBIT_CLI");
+    return other != NULL && other[0] != '\0' ? other : SBIT_TEST_ROOT "/tools/sparsebit";
+}
+
+static bool bad_tool_ready(void)
+{
+    static int built = -1;
+    if (built < 0 && getenv("SPARSEBIT_CLI") == NULL) {
+        built = system("MAKEFLAGS= make -s -C '" SBIT_TEST_ROOT "/tools' >/dev/null 2>&1") == 0;
+    }
+    return test_file_exists(bad_binary());
+}
+
+/* Whether anything but what was there before lies in the folder of outputs. */
+static bool bad_left_over(const char *folder)
+{
+    bool found = false;
+    DIR *dir = opendir(folder);
+    for (struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
+        found = found || e->d_name[0] != '.';
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return found;
+}
+
+/* Runs the tool and checks that it fails as it should; `folder` is where its outputs would lie. */
+__attribute__((format(printf, 3, 4))) static void bad_refused(const char *folder, const char *says,
+                                                              const char *format, ...)
+{
+    char arguments[2000], command[4000];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(arguments, sizeof arguments, format, args);
+    va_end(args);
+    snprintf(command, sizeof command, "timeout 60 '%s' %s >'%sout' 2>'%serr' </dev/null",
+             bad_binary(), arguments, TMP, TMP);
+    const int status = system(command);
+    FILE *file = fopen(TMP "err", "rb");
+    const size_t got = file != NULL ? fread(bad_tool.err, 1, sizeof bad_tool.err - 1, file) : 0;
+    bad_tool.err[got] = '\0';
+    if (file != NULL) {
+        fclose(file);
+    }
+    bool ok = CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 1, "%s: exit status %d\n%s",
+                        arguments, WIFEXITED(status) ? WEXITSTATUS(status) : -1, bad_tool.err);
+    ok = CHECK_MSG(strstr(bad_tool.err, says) != NULL, "%s: without \"%s\":\n%s", arguments, says,
+                   bad_tool.err) &&
+         ok;
+    ok = CHECK_MSG(strstr(bad_tool.err, "error: ") != NULL, "%s: no error", arguments) && ok;
+    ok = CHECK_MSG(!bad_left_over(folder), "%s: left a file behind", arguments) && ok;
+    bad_tool.tried++;
+    bad_tool.clean += ok;
+}
+
+static void bad_npy(const char *path, const char *descr, const char *shape, size_t bytes)
+{
+    char file[4096] = {0};
+    const int n = snprintf(file + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n",
+                           descr, shape);
+    memcpy(file, "\x93NUMPY\x01\0", 8);
+    file[8] = (char)n;
+    bad_put(path, file, 10 + (size_t)n + bytes);
+}
+
+TEST(the_tool_refuses_bad_inputs)
+{
+    const char *out = TMP "out-dir";
+    char text[1200];
+    if (!bad_tool_ready()) {
+        SBIT_TEST_SKIP("tools/sparsebit could not be built");
+    }
+    mkdir(out, 0777);
+    bad_tool.tried = bad_tool.clean = 0;
+    bad_write(TMP "good.onnx", NULL);
+    bad_npy(TMP "good.npy", "<f4", "(4, 2, 5, 5)", 800);
+    for (size_t i = 0; i < sizeof bad_cases / sizeof bad_cases[0]; i++) {
+        snprintf(text, sizeof text, "%s%s.onnx", TMP, bad_cases[i].name);
+        bad_write(text, bad_cases[i].name);
+        bad_refused(out, bad_cases[i].says, "run %s -o %s/run", text, out);
+        bad_refused(out, bad_cases[i].says, "quantize %s --data npy:%sgood.npy -o %s/q.onnx", text,
+                    TMP, out);
+    }
+    const char *q = "-o " TMP "out-dir/q.onnx";
+    bad_put(TMP "empty.onnx", "", 0);
+    bad_refused(out, "empty.onnx", "simplify %sempty.onnx -o %s/s.onnx", TMP, out);
+    bad_refused(out, "No such file", "simplify %sgone.onnx -o %s/s.onnx", TMP, out);
+    bad_npy(TMP "bad.npy", "<f4", "(4, 3, 5, 5)", 1200);
+    bad_refused(out, "float32[", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP, TMP, q);
+    bad_npy(TMP "bad.npy", "<i8", "(4, 2, 5, 5)", 1600);
+    bad_refused(out, "int64", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP, TMP, q);
+    bad_npy(TMP "bad.npy", "<f4", "(4, 2, 5, 5)", 400);
+    bad_refused(out, "cut short", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP, TMP, q);
+    bad_npy(TMP "bad.npy", "<f4", "(0, 2, 5, 5)", 0);
+    bad_refused(out, "calibration set is empty", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP,
+                TMP, q);
+    bad_npy(TMP "bad.npy", "<f4", "(99999999999, 99999999999, 5, 5)", 4);
+    bad_refused(out, "bad.npy", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP, TMP, q);
+    bad_put(TMP "nan.npy", "", 0);
+    bad_refused(out, "nan.npy", "quantize %sgood.onnx --data npy:%snan.npy %s", TMP, TMP, q);
+    bad_put(TMP "typo.yaml", "BACKEND: virtual\nWW: {}\n", 24);
+    bad_refused(out, "2:1", "quantize %sgood.onnx -c %stypo.yaml --data npy:%sgood.npy %s", TMP, TMP,
+                TMP, q);
+    bad_refused(out, "no folder", "quantize %sgood.onnx --data npy:%sgood.npy -o %s/a/b.onnx", TMP,
+                TMP, out);
+    printf("the tool: %d bad inputs, %d refused cleanly (exit code 1, a message, no file left)\n",
+           bad_tool.tried, bad_tool.clean);
+    rmdir(out);
+}
+
+/* A file system of 4 KiB; only root may make one. */
+TEST(a_full_disk_leaves_nothing)
+{
+    const char *folder = TMP "full";
+    char text[2000];
+    if (!bad_tool_ready()) {
+        SBIT_TEST_SKIP("tools/sparsebit could not be built");
+    }
+    mkdir(folder, 0777);
+    snprintf(text, sizeof text, "mount -t tmpfs -o size=4k none '%s' 2>/dev/null", folder);
+    if (geteuid() != 0 || system(text) != 0) {
+        rmdir(folder);
+        printf("no right to mount a small file system; test_cli.c limits the size of files\n");
+        return;
+    }
+    bad_write(TMP "good.onnx", NULL);
+    bad_npy(TMP "good.npy", "<f4", "(4, 2, 5, 5)", 800);
+    snprintf(text, sizeof text, "head -c 4096 /dev/zero >'%s/.fill' 2>/dev/null", folder);
+    CHECK(system(text) == 0);
+    bad_tool.tried = bad_tool.clean = 0;
+    bad_refused(folder, "no space", "quantize %sgood.onnx --data npy:%sgood.npy -o %s/q.onnx", TMP,
+                TMP, folder);
+    bad_refused(folder, "no space", "simplify %sgood.onnx -o %s/s.onnx", TMP, folder);
+    bad_refused(folder, "o space left", "run %sgood.onnx -o %s", TMP, folder);
+    printf("full disk: %d outputs, %d refused cleanly\n", bad_tool.tried, bad_tool.clean);
+    snprintf(text, sizeof text, "umount '%s'", folder);
+    CHECK(system(text) == 0);
+    rmdir(folder);
+}
+
+/* ---- configuration: each key with one letter wrong, each value replaced */
+
+static const char bad_yaml[] = "BACKEND: virtual\n"
+                               "PLACEMENT: generic\n"
+                               "SKIP_TRACE_MODULES: []\n"
+                               "SCHEDULE:\n"
+                               "  FUSE_BN: true\n"
+                               "  BN_TUNING: false\n"
+                               "  DISABLE_UNNECESSARY_QUANT: true\n"
+                               "EXPORT:\n"
+                               "  INT4: false\n"
+                               "  SHARE_LIMIT: 16\n"
+                               "W:\n"
+                               "  QSCHEME: per-channel-symmetric\n"
+                               "  QUANTIZER:\n"
+                               "    TYPE: uniform\n"
+                               "    BIT: 8\n"
+                               "    DISABLE: false\n"
+                               "  OBSERVER:\n"
+                               "    TYPE: minmax\n"
+                               "A:\n"
+                               "  QSCHEME: per-tensor-affine\n"
+                               "  QUANTIZER:\n"
+                               "    TYPE: uniform\n"
+                               "    BIT: 8\n"
+                               "  OBSERVER:\n"
+                               "    TYPE: minmax\n"
+                               "    LAYOUT: NCHW\n"
+                               "  QADD:\n"
+                               "    ENABLE_QUANT: false\n";
+
+/* Reads a text; the status. Leaks are checked. */
+static sbit_status bad_config(const char *text, size_t size, sbit_error *error)
+{
+    bad_shared shared;
+    bad_work work;
+    sbit_qconfig *config = NULL;
+    memset(&shared, 0, sizeof shared);
+    memset(error, 0, sizeof *error);
+    if (!bad_begin(&work, &shared, false)) {
+        return SBIT_ERR_STATE;
+    }
+    const sbit_status status = sbit_qconfig_read(work.ctx, text, size, &config, error);
+    sbit_qconfig_destroy(config);
+    sbit_ctx_destroy(work.ctx);
+    CHECK_EQ_I64(work.heap.live_bytes, 0);
+    return status;
+}
+
+TEST(typing_errors_in_yaml_are_located)
+{
+    char text[sizeof bad_yaml + 8];
+    sbit_error error;
+    int tried = 0, located = 0, line = 1;
+    const size_t size = sizeof bad_yaml - 1;
+    CHECK_OK(bad_config(bad_yaml, size, &error), error);
+    for (size_t i = 0; i < size; i++) {
+        const char c = bad_yaml[i];
+        line += c == '\n';
+        const bool letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        if (!letter || c == 'q' || c == 'Q') {
+            continue;
+        }
+        char place[32];
+        memcpy(text, bad_yaml, size + 1);
+        text[i] = 'q'; /* case does not matter in keys and choices */
+        snprintf(place, sizeof place, "%d:", line);
+        const sbit_status status = bad_config(text, size, &error);
+        const bool good = status == SBIT_ERR_CONFIG && error.message[0] != '\0' &&
+                          strncmp(error.where, place, strlen(place)) == 0;
+        CHECK_MSG(good, "'%.20s' at line %d: status %d at %s: %s", text + i, line, (int)status,
+                  error.where, error.message);
+        tried++;
+        located += good;
+    }
+    printf("yaml: %d typing errors, %d refused with their line\n", tried, located);
+}

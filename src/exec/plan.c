@@ -362,10 +362,11 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
 {
     const sbit_op_call *call = &step->call;
     const uint32_t flags = step->data->row->flags;
-    bool inputs_static = true, outputs_static = true;
+    bool inputs_static = true, outputs_static = true, typed = true;
     for (int32_t i = 0; i < call->input_count; i++) {
-        inputs_static =
-            inputs_static && (call->in_type[i] == NULL || sbit__type_static(call->in_type[i]));
+        const sbit_type *type = call->in_type[i];
+        inputs_static = inputs_static && (type == NULL || sbit__type_static(type));
+        typed = typed && (type == NULL || type->dtype != SBIT_UNDEFINED);
     }
     for (int32_t i = 0; i < call->output_count; i++) {
         outputs_static =
@@ -373,7 +374,9 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     }
     step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
                    call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
-    step->resolve = !outputs_static && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
+    /* infer also checks element types, which then is still to be done */
+    step->resolve =
+        (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
     for (int32_t i = 0; i < call->output_count; i++) {
         const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;

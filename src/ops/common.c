@@ -302,6 +302,13 @@ static const sbit_tensor *sbit__op_known_input(const sbit_op_call *call, int32_t
     return call->in[input];
 }
 
+static sbit_status sbit__op_bad_attr(const sbit_op_call *call, const char *name, const char *what,
+                                     sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s", name,
+                        what);
+}
+
 SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, int32_t input,
                                    int64_t *values, int64_t capacity, int64_t *count,
                                    sbit_error *error)
@@ -320,6 +327,9 @@ SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, i
         }
         *count = listed;
         return SBIT_OK;
+    }
+    if (attr != NULL) {
+        return sbit__op_bad_attr(call, name, "integers", error);
     }
     tensor = sbit__op_known_input(call, input);
     if (tensor != NULL) {
@@ -365,6 +375,9 @@ SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name,
         }
         *count = listed;
         return SBIT_OK;
+    }
+    if (attr != NULL) {
+        return sbit__op_bad_attr(call, name, "numbers", error);
     }
     tensor = sbit__op_known_input(call, input);
     if (tensor != NULL) {

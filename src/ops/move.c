@@ -386,7 +386,7 @@ static sbit_dim sbit__split_size(const sbit_op_call *call, int32_t i, sbit_dim w
         call->row->since_version < 13 ? sbit_node_attr(call->node, "split") : NULL;
     const sbit_tensor *sizes = sbit__in(call, 1);
     const int64_t parts = call->output_count;
-    if (attr != NULL && attr->count > 0) {
+    if (attr != NULL && attr->type == SBIT_ONNX_ATTR_INTS && attr->count > 0) {
         return (size_t)i < attr->count ? sbit__dim(attr->ints[i]) : sbit__dim(-1);
     }
     if (sbit__in_type(call, 1) != NULL) {
