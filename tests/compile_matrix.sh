@@ -55,7 +55,8 @@ file user.c '#include "sparsebit.h"' \
 file user_onnx.c '#include "sparsebit_onnx.h"' \
     'int main(void) { return sbit_status_text(SBIT_ERR_IO)[0] == 0 || sbit_dtype_bits(SBIT_F32) != 32; }'
 
-# What an object file may define: names that begin with sbit_ and are not private.
+# What an object file may define: names that begin with sbit_ and are not private; in C++ also what the
+# standard headers put there.
 own_names() {
     printf '%s' "nm -g --defined-only $1 | awk 'NF == 3 && \$3 !~ /^(sbit_[^_]|_ZSt|DW[.]ref[.])/ {print; bad = 1} END {exit bad}'"
 }

@@ -154,7 +154,9 @@ static bool bad_tensor(bad_work *work, const sbit_type *type, sbit_tensor *out)
     return true;
 }
 
-enum { BAD_INPUTS = 16 };
+enum {
+    BAD_INPUTS = 16
+};
 
 typedef struct bad_inputs { /* what is fed, until the runs are over */
     sbit_tensor tensors[BAD_INPUTS];
@@ -175,8 +177,8 @@ static sbit_status bad_feed(bad_work *work, sbit_session *session, bad_inputs *i
         value.tensor = inputs->tensors[i];
         if (value.kind == SBIT_KIND_SEQUENCE || value.kind == SBIT_KIND_OPTIONAL) {
             inputs->items[i].tensor = inputs->tensors[i];
-            inputs->items[i].kind = info->type.kind == SBIT_KIND_OPTIONAL ? info->type.of
-                                                                          : SBIT_KIND_TENSOR;
+            inputs->items[i].kind =
+                info->type.kind == SBIT_KIND_OPTIONAL ? info->type.of : SBIT_KIND_TENSOR;
             memset(&value.tensor, 0, sizeof value.tensor);
             value.items = &inputs->items[i];
             value.item_count = 1;
@@ -223,9 +225,8 @@ static void bad_export(bad_work *work, const sbit_graph *graph)
         const uint64_t size = sbit_onnx_measure(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc));
         size_t written = 0;
         void *bytes = size < (1u << 24) ? malloc((size_t)size + 1) : NULL;
-        CHECK(bytes == NULL ||
-              sbit_onnx_write(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc), bytes, (size_t)size + 1,
-                              &written, NULL) == SBIT_OK);
+        CHECK(bytes == NULL || sbit_onnx_write(SBIT_ONNX_MODEL, sbit_onnx_doc_root(doc), bytes,
+                                               (size_t)size + 1, &written, NULL) == SBIT_OK);
         CHECK(bytes == NULL || written == size);
         free(bytes);
         sbit_onnx_destroy(doc);
@@ -281,8 +282,8 @@ static bad_outcome bad_pipeline(bad_work *work, const void *bytes, size_t size)
     }
     memset(&work->error, 0, sizeof work->error);
     if (sbit_infer(graph, &work->error) == SBIT_OK) {
-        outcome = sbit_simplify(graph, NULL, NULL, &work->error) == SBIT_OK ? BAD_NONE
-                                                                            : BAD_SIMPLIFY;
+        outcome =
+            sbit_simplify(graph, NULL, NULL, &work->error) == SBIT_OK ? BAD_NONE : BAD_SIMPLIFY;
     }
     const sbit_error first = work->error;
     bad_export(work, graph); /* whatever happened, the graph is valid */
@@ -484,8 +485,7 @@ static void bad_sweep_made(bad_totals *totals, const char *name,
     build_end(&b);
     memset(&shared, 0, sizeof shared);
     if (bytes != NULL && bad_begin(&work, &shared, true)) { /* undamaged it runs */
-        CHECK_MSG(bad_pipeline(&work, bytes, size) == BAD_NONE, "%s: %s", name,
-                  work.error.message);
+        CHECK_MSG(bad_pipeline(&work, bytes, size) == BAD_NONE, "%s: %s", name, work.error.message);
         CHECK_EQ_I64(shared.quantized, 1);
         sbit_ctx_destroy(work.ctx);
         CHECK_EQ_I64(work.heap.live_bytes, 0);
@@ -805,8 +805,8 @@ __attribute__((format(printf, 3, 4))) static void bad_refused(const char *folder
 static void bad_npy(const char *path, const char *descr, const char *shape, size_t bytes)
 {
     char file[4096] = {0};
-    const int n = snprintf(file + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n",
-                           descr, shape);
+    const int n = snprintf(
+        file + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape);
     memcpy(file, "\x93NUMPY\x01\0", 8);
     file[8] = (char)n;
     bad_put(path, file, 10 + (size_t)n + bytes);
@@ -841,15 +841,15 @@ TEST(the_tool_refuses_bad_inputs)
     bad_npy(TMP "bad.npy", "<f4", "(4, 2, 5, 5)", 400);
     bad_refused(out, "cut short", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP, TMP, q);
     bad_npy(TMP "bad.npy", "<f4", "(0, 2, 5, 5)", 0);
-    bad_refused(out, "calibration set is empty", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP,
-                TMP, q);
+    bad_refused(out, "calibration set is empty", "quantize %sgood.onnx --data npy:%sbad.npy %s",
+                TMP, TMP, q);
     bad_npy(TMP "bad.npy", "<f4", "(99999999999, 99999999999, 5, 5)", 4);
     bad_refused(out, "bad.npy", "quantize %sgood.onnx --data npy:%sbad.npy %s", TMP, TMP, q);
     bad_put(TMP "nan.npy", "", 0);
     bad_refused(out, "nan.npy", "quantize %sgood.onnx --data npy:%snan.npy %s", TMP, TMP, q);
     bad_put(TMP "typo.yaml", "BACKEND: virtual\nWW: {}\n", 24);
-    bad_refused(out, "2:1", "quantize %sgood.onnx -c %stypo.yaml --data npy:%sgood.npy %s", TMP, TMP,
-                TMP, q);
+    bad_refused(out, "2:1", "quantize %sgood.onnx -c %stypo.yaml --data npy:%sgood.npy %s", TMP,
+                TMP, TMP, q);
     bad_refused(out, "no folder", "quantize %sgood.onnx --data npy:%sgood.npy -o %s/a/b.onnx", TMP,
                 TMP, out);
     printf("the tool: %d bad inputs, %d refused cleanly (exit code 1, a message, no file left)\n",

@@ -1,6 +1,6 @@
-/* test_field_reports.c: what users of other tools ran into, on graphs built here. The blocks' numbers
- * are those of the notes that the tests follow; more of them are answered where their subject is
- * tested: grep -r 'A4\.' tests. */
+/* test_field_reports.c: what users of other tools ran into, on graphs built here. The blocks'
+ * numbers are those of the notes that the tests follow; more of them are answered where their
+ * subject is tested: grep -r 'A4\.' tests. */
 #include "../sparsebit.h"
 #include "test.h"
 #include "build_graph.h"
@@ -154,7 +154,8 @@ TEST(statistics_do_not_depend_on_the_batches)
         build b;
         build_begin(&b, 13);
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,L,4");
-        const sbit_value_id m = build_binary(&b, "MatMul", "m", x, build_weights(&b, "w", "4,6", 3));
+        const sbit_value_id m =
+            build_binary(&b, "MatMul", "m", x, build_weights(&b, "w", "4,6", 3));
         build_output(&b, build_binary(&b, "MatMul", "y", build_unary(&b, "Relu", "r", m),
                                       build_weights(&b, "v", "6,2", 5)));
         sbit_quant *quant = report_quant(&b, "generic", NULL, NULL);
@@ -223,10 +224,14 @@ TEST(known_ranges_are_not_measured)
         double scale;
         int zero_point;
     } cases[] = {
-        {"Softmax", "generic", 1.0 / 255.0, 0},   {"Softmax", "mcu", 1.0 / 255.0, -128},
-        {"Softmax", "tensorrt", 2.0 / 255.0, 0},  {"Sigmoid", "generic", 1.0 / 255.0, 0},
-        {"Sigmoid", "mcu", 1.0 / 255.0, -128},    {"Sigmoid", "tensorrt", 2.0 / 255.0, 0},
-        {"HardSigmoid", "mcu", 1.0 / 255.0, -128}, {"Tanh", "generic", 2.0 / 255.0, 127}, /* float32: 1 / scale = 127.49999 */
+        {"Softmax", "generic", 1.0 / 255.0, 0},
+        {"Softmax", "mcu", 1.0 / 255.0, -128},
+        {"Softmax", "tensorrt", 2.0 / 255.0, 0},
+        {"Sigmoid", "generic", 1.0 / 255.0, 0},
+        {"Sigmoid", "mcu", 1.0 / 255.0, -128},
+        {"Sigmoid", "tensorrt", 2.0 / 255.0, 0},
+        {"HardSigmoid", "mcu", 1.0 / 255.0, -128},
+        {"Tanh", "generic", 2.0 / 255.0, 127}, /* float32: 1 / scale = 127.49999 */
         {"Tanh", "tensorrt", 2.0 / 255.0, 0},
     };
     static float data[75];
@@ -253,10 +258,14 @@ TEST(known_ranges_are_not_measured)
     }
 }
 
-/* A4.15: an embedding that is also the last layer, through a Transpose: the table is stored once. */
+/* A4.15: an embedding that is also the last layer, through a Transpose: the table is stored once.
+ */
 TEST(a_tied_embedding_is_stored_once)
 {
-    enum { ROWS = 9000, WIDTH = 32 }; /* more than the simplifier folds */
+    enum {
+        ROWS = 9000,
+        WIDTH = 32
+    }; /* more than the simplifier folds */
     static const int64_t ids[6] = {1, 2, 8999, 0, 4, 3};
     build b;
     build_begin(&b, 13);
@@ -307,11 +316,11 @@ TEST(one_scale_for_each_filter)
     build_end(&b);
 }
 
-/* A9.3, A9.8: a layer is left out by glob, weight, node or tensor; a pattern that matches nothing is
- * said, with the nearest names. */
+/* A9.3, A9.8: a layer is left out by glob, weight, node or tensor; a pattern that matches nothing
+ * is said, with the nearest names. */
 TEST(layers_are_left_out_by_many_names)
 {
-    static const char *const patterns[] = {"[\"con*\"]", "[\"conv_1\"]", "[\"conv.1.weight\"]",
+    static const char *const patterns[] = {"[\"con*\"]",   "[\"conv_1\"]", "[\"conv.1.weight\"]",
                                            "[\"conv.1\"]", "[\"conv/1\"]", "[\"cnov1\"]"};
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++) {
         const bool matches = i < 5;

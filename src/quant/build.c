@@ -56,43 +56,41 @@ static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t c
     }
 }
 
-/* A constant named "<base><suffix>" with the given integers. */
+/* Adds the tensor as the constant "<base><suffix>" and frees it. */
+static sbit_status sbit__build_constant(sbit__build *b, const char *base, const char *suffix,
+                                        sbit_tensor *tensor, sbit_value_id *out, sbit_error *error)
+{
+    sbit__text name;
+    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
+    sbit__text_printf(&name, "%s%s", base, suffix);
+    const sbit_status status =
+        name.failed ? sbit__fail_oom(error, 0)
+                    : sbit_graph_add_constant(b->graph, name.data, tensor, out, error);
+    sbit__text_deinit(&name);
+    sbit_tensor_free(b->quant->ctx, tensor);
+    return status;
+}
+
 static sbit_status sbit__build_integers(sbit__build *b, const char *base, const char *suffix,
                                         sbit_dtype dtype, int32_t rank, const int64_t *dims,
                                         const int32_t *values, sbit_value_id *out,
                                         sbit_error *error)
 {
-    sbit__text name;
     sbit_tensor tensor;
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, dims, &tensor, error));
     sbit__build_store(dtype, values, sbit_tensor_count(&tensor), tensor.data);
-    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
-    sbit__text_printf(&name, "%s%s", base, suffix);
-    const sbit_status status =
-        name.failed ? sbit__fail_oom(error, 0)
-                    : sbit_graph_add_constant(b->graph, name.data, &tensor, out, error);
-    sbit__text_deinit(&name);
-    sbit_tensor_free(b->quant->ctx, &tensor);
-    return status;
+    return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
-/* Stored in the float type of the tensor they belong to. */
+/* Stored in the float type of the tensor they belong to; rank 0 or 1. */
 static sbit_status sbit__build_floats(sbit__build *b, const char *base, const char *suffix,
                                       sbit_dtype dtype, int32_t rank, int64_t count,
                                       const float *values, sbit_value_id *out, sbit_error *error)
 {
-    sbit__text name;
     sbit_tensor tensor;
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, &count, &tensor, error));
     sbit__convert(SBIT_F32, values, dtype, tensor.data, count);
-    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
-    sbit__text_printf(&name, "%s%s", base, suffix);
-    const sbit_status status =
-        name.failed ? sbit__fail_oom(error, 0)
-                    : sbit_graph_add_constant(b->graph, name.data, &tensor, out, error);
-    sbit__text_deinit(&name);
-    sbit_tensor_free(b->quant->ctx, &tensor);
-    return status;
+    return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
 /* Scale and zero point of a site as constants. */

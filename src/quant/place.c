@@ -52,12 +52,34 @@ static bool sbit__place_float(const sbit_value_info *value)
            (SBIT_T(value->type.dtype) & floats) != 0;
 }
 
+/* A matrix that is a constant turned over, for this value's one reader: tied embeddings are read
+ * by Gather as they are and by the last MatMul like this (A4.15). The Transpose, or NULL. */
+static const sbit_node *sbit__place_turned(const sbit_quant *quant, const sbit_value_info *value)
+{
+    if (!sbit__place_float(value) || value->producer.idx == 0 || value->use_count != 1 ||
+        value->is_output) {
+        return NULL;
+    }
+    const sbit_node *node = sbit_graph_node(quant->graph, value->producer);
+    const sbit_value_info *from =
+        node->input_count > 0 ? sbit__place_value(quant, node->inputs[0]) : NULL;
+    const sbit_attr *perm = sbit_node_attr(node, "perm");
+    const bool turns = perm == NULL || (perm->type == SBIT_ONNX_ATTR_INTS && perm->count == 2 &&
+                                        perm->ints[0] == 1 && perm->ints[1] == 0);
+    return sbit__streq(node->op_type, "Transpose") && node->domain[0] == '\0' && turns &&
+                   sbit__place_float(from) && from->is_constant && from->constant.rank == 2 &&
+                   !from->is_output
+               ? node
+               : NULL;
+}
+
 /* True for an input that carries data of the network: float, present, not a constant. */
 static bool sbit__place_is_feature(const sbit_quant *quant, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(quant, node->inputs[input]) : NULL;
-    return sbit__place_float(value) && !value->is_constant;
+    return sbit__place_float(value) && !value->is_constant &&
+           sbit__place_turned(quant, value) == NULL;
 }
 
 static bool sbit__place_is_constant(const sbit_quant *quant, const sbit_node *node, int32_t input)
@@ -211,6 +233,7 @@ typedef struct sbit__place_found {
     const sbit_value_info *value; /* NULL: no constant float weight to quantize */
     uint32_t body;
     bool captured;
+    const sbit_node *turned; /* the Transpose that the node reads it through */
 } sbit__place_found;
 
 /* True if every use of a constant of the root is a body's layer using it as its weight. */
@@ -242,11 +265,16 @@ static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const 
                                                  uint32_t body, const sbit_node *node,
                                                  int32_t input)
 {
-    sbit__place_found found = {NULL, body, false};
+    sbit__place_found found = {NULL, body, false, NULL};
     if ((size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return found;
     }
     const sbit_value_info *value = sbit_graph_value(graph, node->inputs[input]);
+    found.turned = body == 0 ? sbit__place_turned(quant, value) : NULL;
+    if (found.turned != NULL) {
+        found.value = sbit_graph_value(graph, found.turned->inputs[0]);
+        return found;
+    }
     while (value->outer.idx != 0) {
         graph = sbit_graph_parent(graph);
         value = sbit_graph_value(graph, value->outer);
@@ -275,8 +303,8 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
     }
     SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, graph, node->id,
                                     &quant->arena, &settings, error));
-    const bool swap =
-        row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
+    const bool swap = (row->transpose_attr != NULL &&
+                       sbit_node_int(node, row->transpose_attr, 0) != 0) != (w.turned != NULL);
     const int32_t rank = w.value->constant.rank;
     int32_t axis = swap ? row->in_axis : row->out_axis;
     axis = axis < 0 ? axis + rank : axis;
@@ -299,7 +327,8 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
         site->axis = axis;
         site->channels = per_channel ? w.value->constant.dims[axis] : 1;
     }
-    return sbit__place_use(quant, index, node->id, (uint32_t)input, error);
+    return w.turned != NULL ? sbit__place_use(quant, index, w.turned->id, 0, error)
+                            : sbit__place_use(quant, index, node->id, (uint32_t)input, error);
 }
 
 static sbit_status sbit__place_weights(sbit_quant *quant, const sbit_graph *graph, uint32_t body,

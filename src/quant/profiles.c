@@ -37,6 +37,25 @@ SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, c
     return (const sbit_profile_row *)row;
 }
 
+SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size)
+{
+    size_t count = 0, used = 0;
+    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_PROFILE, &count);
+    text[0] = '\0';
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__profiles) + count; i++) {
+        const size_t user = i - SBIT__COUNT_OF(sbit__profiles);
+        const sbit_profile_row *row = i < SBIT__COUNT_OF(sbit__profiles)
+                                          ? &sbit__profiles[i]
+                                          : (const sbit_profile_row *)rows[user];
+        const int n = snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", row->name);
+        if (n < 0 || (size_t)n >= size - used) {
+            break; /* cut to fit */
+        }
+        used += (size_t)n;
+    }
+    return text;
+}
+
 SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error)
 {

@@ -395,9 +395,8 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
     const sbit_profile_row *row = sbit_lookup_profile(ctx, profile != NULL ? profile : "generic");
     if (row == NULL) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, profile,
-                          "unknown placement profile '%s'; known: sparsebit, generic, onnxruntime, "
-                          "openvino, tensorrt, mcu",
-                          profile);
+                          "unknown placement profile '%s'; known: %s", profile,
+                          sbit__profile_names(ctx, text, sizeof text));
     }
     snprintf(text, sizeof text,
              "PLACEMENT: %s\nSCHEDULE: {FUSE_BN: true}\n"
@@ -478,15 +477,11 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     const sbit_options *a = &config->feature.options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     if (profile == NULL) {
-        const sbit_option *option = sbit_options_find(&config->top, "PLACEMENT");
-        char place[32] = "PLACEMENT";
-        if (option->line > 0) { /* written in a file */
-            snprintf(place, sizeof place, "%d:%d", (int)option->line, (int)option->column);
-        }
-        return sbit__fail(error, SBIT_ERR_CONFIG, place,
-                          "PLACEMENT: unknown profile '%s'; known: sparsebit, generic, "
-                          "onnxruntime, openvino, tensorrt, mcu",
-                          sbit_options_string(&config->top, "PLACEMENT"));
+        char names[256];
+        return sbit__fail(error, SBIT_ERR_CONFIG, "PLACEMENT",
+                          "PLACEMENT: unknown profile '%s'; known: %s",
+                          sbit_options_string(&config->top, "PLACEMENT"),
+                          sbit__profile_names(config->ctx, names, sizeof names));
     }
     if (sbit_options_bool(&config->top, "SCHEDULE.BN_TUNING") &&
         !sbit__qconfig_has(w, "per-channel")) {

@@ -64,6 +64,9 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 
+/* "sparsebit, generic, ...": all profiles, for messages; returns text. */
+SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
+
 /* >>sites */
 typedef struct sbit__site_use {
     sbit_node_id node;
