@@ -249,7 +249,7 @@ TEST(qconfig_errors_name_path_and_place)
         {"  SPECIFIC: [{\"a\": [QUANTIZER.BIT]}]\n", "10:20", "SPECIFIC", "[KEY, value"},
         {"  SPECIFIC: 3\n", "10:13", "SPECIFIC", "expected"},
         {"SKIP_TRACE_MODULES: conv\n", "10:21", "SKIP_TRACE_MODULES", "list"},
-        {"PLACEMENT: tensort\n", "PLACEMENT", "tensort", "tensorrt"},
+        {"PLACEMENT: tensort\n", "10:12", "tensort", "tensorrt"},
     };
     sbit_ctx *ctx = test_ctx();
     char text[1024];

@@ -477,8 +477,12 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     const sbit_options *a = &config->feature.options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     if (profile == NULL) {
-        char names[256];
-        return sbit__fail(error, SBIT_ERR_CONFIG, "PLACEMENT",
+        const sbit_option *option = sbit_options_find(&config->top, "PLACEMENT");
+        char names[256], place[32] = "PLACEMENT";
+        if (option->line > 0) { /* written in a file */
+            snprintf(place, sizeof place, "%d:%d", (int)option->line, (int)option->column);
+        }
+        return sbit__fail(error, SBIT_ERR_CONFIG, place,
                           "PLACEMENT: unknown profile '%s'; known: %s",
                           sbit_options_string(&config->top, "PLACEMENT"),
                           sbit__profile_names(config->ctx, names, sizeof names));

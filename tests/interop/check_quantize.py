@@ -2,7 +2,8 @@
 
 For each network and the profiles sparsebit and generic: the file passes onnx.checker with
 full_check, uses only ai.onnx, is small enough, and ONNX Runtime predicts what this library predicts
-(contracts.md section 4). SBIT_IMAGES images of test-10k are used (default 1000; acceptance: 10000).
+(contracts.md section 4). SBIT_IMAGES images of test-10k are used (default 300; acceptance: 10000). The
+limits are meant for 10,000: with fewer, two images more may differ.
 
 On x86 without VNNI, ONNX Runtime's integer kernels saturate sums of two uint8 x int8 products to 16
 bits (field-reports A3.4), so that it disagrees with itself on 8-bit weights. There its optimized mode
@@ -16,7 +17,7 @@ import onnx
 import _common as c
 
 IMAGES = int(os.environ.get("SBIT_IMAGES") or
-             (10000 if os.environ.get("SPARSEBIT_ACCEPTANCE") else 1000))
+             (10000 if os.environ.get("SPARSEBIT_ACCEPTANCE") else 300))
 NETS = os.environ.get("SBIT_NETS", "resnet20 resnet18w32 mobilenetv2 mobilenetv3s shufflenetv2 "
                       "vggsmall vit_tiny rowlstm").split()
 LOOSE = {"mobilenetv2": 0.5, "vit_tiny": 0.5}
@@ -61,6 +62,7 @@ def check_net(net, profile, config, x, labels, reference):
     if not (net == "rowlstm" and profile == "sparsebit"):
         ratio = os.path.getsize(out) / float_bytes(model)
         c.accept("bytes " + name, ratio, 0.34, ratio <= 0.34, "of the float weights")
+    slack = 200 / len(x) if len(x) < 10000 else 0.0  # two images, in points
     ours = c.our_run(out, x).argmax(1)
     plain = c.ort_run(out, x, optimize=False).argmax(1)
     fast, fast_ours = c.ort_run(out, x, optimize=True).argmax(1), ours
@@ -70,14 +72,16 @@ def check_net(net, profile, config, x, labels, reference):
         fast_ours = c.our_run(narrow, x).argmax(1)
     top1 = 100 * (ours == labels).mean()
     drop = reference - top1
-    limit = LOOSE.get(net, 0.3) + (0.7 if len(x) < 10000 else 0.0)  # a small sample is noisy
+    limit = LOOSE.get(net, 0.3) + 2 * slack
     c.accept("top1 drop " + name, drop, limit, drop <= limit, "points of %.2f" % reference)
     same = 100 * (ours == plain).mean()
-    c.accept("ort equal " + name, same, 99.9, same >= 99.9, "% of predictions")
+    c.accept("ort equal " + name, same, 99.9, same >= 99.9 - slack,
+             "% of predictions")
     same = 100 * (fast_ours == fast).mean()
-    c.accept("ort optimized " + name, same, 98.5, same >= 98.5, "% of predictions")
+    c.accept("ort optimized " + name, same, 98.5, same >= 98.5 - slack,
+             "% of predictions")
     gap = abs(top1 - 100 * (plain == labels).mean())
-    c.accept("ort top1 " + name, gap, 0.15, gap <= 0.15, "points apart")
+    c.accept("ort top1 " + name, gap, 0.15, gap <= 0.15 + slack, "points apart")
 
 
 def main():
