@@ -14645,6 +14645,13 @@ static const sbit_tensor *sbit__op_known_input(const sbit_op_call *call, int32_t
     return call->in[input];
 }
 
+static sbit_status sbit__op_bad_attr(const sbit_op_call *call, const char *name, const char *what,
+                                     sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s", name,
+                        what);
+}
+
 SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, int32_t input,
                                    int64_t *values, int64_t capacity, int64_t *count,
                                    sbit_error *error)
@@ -14663,6 +14670,9 @@ SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, i
         }
         *count = listed;
         return SBIT_OK;
+    }
+    if (attr != NULL) {
+        return sbit__op_bad_attr(call, name, "integers", error);
     }
     tensor = sbit__op_known_input(call, input);
     if (tensor != NULL) {
@@ -14708,6 +14718,9 @@ SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name,
         }
         *count = listed;
         return SBIT_OK;
+    }
+    if (attr != NULL) {
+        return sbit__op_bad_attr(call, name, "numbers", error);
     }
     tensor = sbit__op_known_input(call, input);
     if (tensor != NULL) {
@@ -25946,7 +25959,7 @@ static sbit_dim sbit__split_size(const sbit_op_call *call, int32_t i, sbit_dim w
         call->row->since_version < 13 ? sbit_node_attr(call->node, "split") : NULL;
     const sbit_tensor *sizes = sbit__in(call, 1);
     const int64_t parts = call->output_count;
-    if (attr != NULL && attr->count > 0) {
+    if (attr != NULL && attr->type == SBIT_ONNX_ATTR_INTS && attr->count > 0) {
         return (size_t)i < attr->count ? sbit__dim(attr->ints[i]) : sbit__dim(-1);
     }
     if (sbit__in_type(call, 1) != NULL) {
@@ -33182,10 +33195,11 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
 {
     const sbit_op_call *call = &step->call;
     const uint32_t flags = step->data->row->flags;
-    bool inputs_static = true, outputs_static = true;
+    bool inputs_static = true, outputs_static = true, typed = true;
     for (int32_t i = 0; i < call->input_count; i++) {
-        inputs_static =
-            inputs_static && (call->in_type[i] == NULL || sbit__type_static(call->in_type[i]));
+        const sbit_type *type = call->in_type[i];
+        inputs_static = inputs_static && (type == NULL || sbit__type_static(type));
+        typed = typed && (type == NULL || type->dtype != SBIT_UNDEFINED);
     }
     for (int32_t i = 0; i < call->output_count; i++) {
         outputs_static =
@@ -33193,7 +33207,9 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     }
     step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
                    call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
-    step->resolve = !outputs_static && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
+    /* infer also checks element types, which then is still to be done */
+    step->resolve =
+        (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
     for (int32_t i = 0; i < call->output_count; i++) {
         const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
@@ -42139,6 +42155,9 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 
+/* "sparsebit, generic, ...": all profiles, for messages; returns text. */
+SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
+
 /* >>sites */
 typedef struct sbit__site_use {
     sbit_node_id node;
@@ -42338,6 +42357,25 @@ SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, c
         row = sbit__same_word(sbit__profiles[i].name, name) ? &sbit__profiles[i] : NULL;
     }
     return (const sbit_profile_row *)row;
+}
+
+SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size)
+{
+    size_t count = 0, used = 0;
+    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_PROFILE, &count);
+    text[0] = '\0';
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__profiles) + count; i++) {
+        const size_t user = i - SBIT__COUNT_OF(sbit__profiles);
+        const sbit_profile_row *row = i < SBIT__COUNT_OF(sbit__profiles)
+                                          ? &sbit__profiles[i]
+                                          : (const sbit_profile_row *)rows[user];
+        const int n = snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", row->name);
+        if (n < 0 || (size_t)n >= size - used) {
+            break; /* cut to fit */
+        }
+        used += (size_t)n;
+    }
+    return text;
 }
 
 SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
@@ -42745,9 +42783,8 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
     const sbit_profile_row *row = sbit_lookup_profile(ctx, profile != NULL ? profile : "generic");
     if (row == NULL) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, profile,
-                          "unknown placement profile '%s'; known: sparsebit, generic, onnxruntime, "
-                          "openvino, tensorrt, mcu",
-                          profile);
+                          "unknown placement profile '%s'; known: %s", profile,
+                          sbit__profile_names(ctx, text, sizeof text));
     }
     snprintf(text, sizeof text,
              "PLACEMENT: %s\nSCHEDULE: {FUSE_BN: true}\n"
@@ -42828,10 +42865,15 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     const sbit_options *a = &config->feature.options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     if (profile == NULL) {
-        return sbit__fail(error, SBIT_ERR_CONFIG, "PLACEMENT",
-                          "PLACEMENT: unknown profile '%s'; known: sparsebit, generic, "
-                          "onnxruntime, openvino, tensorrt, mcu",
-                          sbit_options_string(&config->top, "PLACEMENT"));
+        const sbit_option *option = sbit_options_find(&config->top, "PLACEMENT");
+        char names[256], place[32] = "PLACEMENT";
+        if (option->line > 0) { /* written in a file */
+            snprintf(place, sizeof place, "%d:%d", (int)option->line, (int)option->column);
+        }
+        return sbit__fail(error, SBIT_ERR_CONFIG, place,
+                          "PLACEMENT: unknown profile '%s'; known: %s",
+                          sbit_options_string(&config->top, "PLACEMENT"),
+                          sbit__profile_names(config->ctx, names, sizeof names));
     }
     if (sbit_options_bool(&config->top, "SCHEDULE.BN_TUNING") &&
         !sbit__qconfig_has(w, "per-channel")) {
@@ -43125,12 +43167,34 @@ static bool sbit__place_float(const sbit_value_info *value)
            (SBIT_T(value->type.dtype) & floats) != 0;
 }
 
+/* A matrix that is a constant turned over, for this value's one reader: tied embeddings are read
+ * by Gather as they are and by the last MatMul like this (A4.15). The Transpose, or NULL. */
+static const sbit_node *sbit__place_turned(const sbit_quant *quant, const sbit_value_info *value)
+{
+    if (!sbit__place_float(value) || value->producer.idx == 0 || value->use_count != 1 ||
+        value->is_output) {
+        return NULL;
+    }
+    const sbit_node *node = sbit_graph_node(quant->graph, value->producer);
+    const sbit_value_info *from =
+        node->input_count > 0 ? sbit__place_value(quant, node->inputs[0]) : NULL;
+    const sbit_attr *perm = sbit_node_attr(node, "perm");
+    const bool turns = perm == NULL || (perm->type == SBIT_ONNX_ATTR_INTS && perm->count == 2 &&
+                                        perm->ints[0] == 1 && perm->ints[1] == 0);
+    return sbit__streq(node->op_type, "Transpose") && node->domain[0] == '\0' && turns &&
+                   sbit__place_float(from) && from->is_constant && from->constant.rank == 2 &&
+                   !from->is_output
+               ? node
+               : NULL;
+}
+
 /* True for an input that carries data of the network: float, present, not a constant. */
 static bool sbit__place_is_feature(const sbit_quant *quant, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(quant, node->inputs[input]) : NULL;
-    return sbit__place_float(value) && !value->is_constant;
+    return sbit__place_float(value) && !value->is_constant &&
+           sbit__place_turned(quant, value) == NULL;
 }
 
 static bool sbit__place_is_constant(const sbit_quant *quant, const sbit_node *node, int32_t input)
@@ -43284,6 +43348,7 @@ typedef struct sbit__place_found {
     const sbit_value_info *value; /* NULL: no constant float weight to quantize */
     uint32_t body;
     bool captured;
+    const sbit_node *turned; /* the Transpose that the node reads it through */
 } sbit__place_found;
 
 /* True if every use of a constant of the root is a body's layer using it as its weight. */
@@ -43315,11 +43380,16 @@ static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const 
                                                  uint32_t body, const sbit_node *node,
                                                  int32_t input)
 {
-    sbit__place_found found = {NULL, body, false};
+    sbit__place_found found = {NULL, body, false, NULL};
     if ((size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return found;
     }
     const sbit_value_info *value = sbit_graph_value(graph, node->inputs[input]);
+    found.turned = body == 0 ? sbit__place_turned(quant, value) : NULL;
+    if (found.turned != NULL) {
+        found.value = sbit_graph_value(graph, found.turned->inputs[0]);
+        return found;
+    }
     while (value->outer.idx != 0) {
         graph = sbit_graph_parent(graph);
         value = sbit_graph_value(graph, value->outer);
@@ -43348,8 +43418,8 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
     }
     SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, graph, node->id,
                                     &quant->arena, &settings, error));
-    const bool swap =
-        row->transpose_attr != NULL && sbit_node_int(node, row->transpose_attr, 0) != 0;
+    const bool swap = (row->transpose_attr != NULL &&
+                       sbit_node_int(node, row->transpose_attr, 0) != 0) != (w.turned != NULL);
     const int32_t rank = w.value->constant.rank;
     int32_t axis = swap ? row->in_axis : row->out_axis;
     axis = axis < 0 ? axis + rank : axis;
@@ -43372,7 +43442,8 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
         site->axis = axis;
         site->channels = per_channel ? w.value->constant.dims[axis] : 1;
     }
-    return sbit__place_use(quant, index, node->id, (uint32_t)input, error);
+    return w.turned != NULL ? sbit__place_use(quant, index, w.turned->id, 0, error)
+                            : sbit__place_use(quant, index, node->id, (uint32_t)input, error);
 }
 
 static sbit_status sbit__place_weights(sbit_quant *quant, const sbit_graph *graph, uint32_t body,
@@ -44301,43 +44372,41 @@ static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t c
     }
 }
 
-/* A constant named "<base><suffix>" with the given integers. */
+/* Adds the tensor as the constant "<base><suffix>" and frees it. */
+static sbit_status sbit__build_constant(sbit__build *b, const char *base, const char *suffix,
+                                        sbit_tensor *tensor, sbit_value_id *out, sbit_error *error)
+{
+    sbit__text name;
+    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
+    sbit__text_printf(&name, "%s%s", base, suffix);
+    const sbit_status status =
+        name.failed ? sbit__fail_oom(error, 0)
+                    : sbit_graph_add_constant(b->graph, name.data, tensor, out, error);
+    sbit__text_deinit(&name);
+    sbit_tensor_free(b->quant->ctx, tensor);
+    return status;
+}
+
 static sbit_status sbit__build_integers(sbit__build *b, const char *base, const char *suffix,
                                         sbit_dtype dtype, int32_t rank, const int64_t *dims,
                                         const int32_t *values, sbit_value_id *out,
                                         sbit_error *error)
 {
-    sbit__text name;
     sbit_tensor tensor;
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, dims, &tensor, error));
     sbit__build_store(dtype, values, sbit_tensor_count(&tensor), tensor.data);
-    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
-    sbit__text_printf(&name, "%s%s", base, suffix);
-    const sbit_status status =
-        name.failed ? sbit__fail_oom(error, 0)
-                    : sbit_graph_add_constant(b->graph, name.data, &tensor, out, error);
-    sbit__text_deinit(&name);
-    sbit_tensor_free(b->quant->ctx, &tensor);
-    return status;
+    return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
-/* Stored in the float type of the tensor they belong to. */
+/* Stored in the float type of the tensor they belong to; rank 0 or 1. */
 static sbit_status sbit__build_floats(sbit__build *b, const char *base, const char *suffix,
                                       sbit_dtype dtype, int32_t rank, int64_t count,
                                       const float *values, sbit_value_id *out, sbit_error *error)
 {
-    sbit__text name;
     sbit_tensor tensor;
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, &count, &tensor, error));
     sbit__convert(SBIT_F32, values, dtype, tensor.data, count);
-    sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
-    sbit__text_printf(&name, "%s%s", base, suffix);
-    const sbit_status status =
-        name.failed ? sbit__fail_oom(error, 0)
-                    : sbit_graph_add_constant(b->graph, name.data, &tensor, out, error);
-    sbit__text_deinit(&name);
-    sbit_tensor_free(b->quant->ctx, &tensor);
-    return status;
+    return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
 /* Scale and zero point of a site as constants. */

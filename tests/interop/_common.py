@@ -1,6 +1,8 @@
 """_common.py: what the interop scripts share: the tool, the data, counting, ONNX Runtime."""
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 SHARED = os.environ.get("SPARSEBIT_SHARED") or os.path.join(ROOT, "..", "shared")
 TOOL = os.environ.get("SPARSEBIT_CLI") or os.path.join(ROOT, "tools", "sparsebit")
 TMP = tempfile.mkdtemp(prefix="sbit-interop-")
+atexit.register(shutil.rmtree, TMP, True)
 MEAN = numpy.array([0.4914, 0.4822, 0.4465], numpy.float32).reshape(1, 3, 1, 1)
 STD = numpy.array([0.2470, 0.2435, 0.2616], numpy.float32).reshape(1, 3, 1, 1)
 CIFAR_FLAGS = ["--mean", "0.4914,0.4822,0.4465", "--std", "0.2470,0.2435,0.2616"]
