@@ -417,7 +417,7 @@ int main(int argc, char **argv)
         return test_state.checks_failed > 0;
     }
     test_checkout("tests/conformance_known.txt", path, sizeof path);
-    const char *known = (const char *)test_read_file(path, &size);
+    char *known = (char *)test_read_file(path, &size);
     snprintf(path, sizeof path, "%s/tests/build/conformance.txt", SBIT_TEST_ROOT);
     FILE *report = part == NULL && !other ? fopen(path, "w") : NULL;
     find_tests(other ? env : SBIT_TEST_BACKEND, part);
@@ -452,5 +452,6 @@ int main(int argc, char **argv)
     printf("conformance: %d pass, %d fail, %d fail as known, %d unsupported\n", counts[PASS],
            counts[FAIL], known_count, counts[UNSUPPORTED]);
     printf("test_conformance: %d passed, %d failed, 0 skipped\n", counts[PASS], counts[FAIL]);
+    free(known);
     return counts[FAIL] > 0;
 }
