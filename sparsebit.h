@@ -20461,7 +20461,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
                                 (long long)b, (long long)length, (long long)rnn.steps);
         }
     }
-    if (sbit__out(call, 0) != NULL) { /* what lies behind a short sequence is 0 */
+    if (sbit__out(call, 0) != NULL && call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
         memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
     }
     for (int64_t dir = 0; dir < rnn.dirs && rnn.hidden > 0; dir++) {

@@ -511,7 +511,7 @@ static void bad_sweep_folder(bad_totals *totals, const char *folder, int64_t str
     const char *only = getenv("SBIT_BAD_MODELS");
     DIR *dir = opendir(folder);
     for (struct dirent *e = dir != NULL ? readdir(dir) : NULL; e != NULL; e = readdir(dir)) {
-        char path[1200];
+        char path[1600];
         size_t size = 0;
         snprintf(path, sizeof path, "%s/%s/model.onnx", folder, e->d_name);
         if (e->d_name[0] == '.' || (only != NULL && strstr(path, only) == NULL)) {

@@ -1004,7 +1004,7 @@ TEST(functions_special_cases)
     /* 2^30 nodes */
     doc = new_model(ctx, "x", "y");
     for (int i = 0; i < 30; i++) {
-        static char calls[31][8];
+        static char calls[31][16];
         snprintf(calls[i], sizeof calls[i], "f%d", i);
         snprintf(calls[i + 1], sizeof calls[i + 1], "f%d", i + 1);
         function = new_function(doc, calls[i], "a", "r");

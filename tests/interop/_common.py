@@ -76,6 +76,9 @@ def ort_session(path, optimize):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2
     options.log_severity_level = 3
+    # without VNNI its uint8 x int8 kernels saturate sums to 16 bits (field-reports A3.4) unless told
+    # not to
+    options.add_session_config_entry("session.x64quantprecision", "1")
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
