@@ -43586,16 +43586,23 @@ static void sbit__place_mark_wanted(const sbit__placement *p)
     p->wanted[0] = false; /* omitted inputs */
 }
 
-/* A clamp that alone reads the value: then the value between has no integer form of its own. */
-static bool sbit__place_clamped(const sbit_quant *quant, const sbit_value_info *value)
+/* True if one operator alone reads the value and continues the layer that made it: a clamp, or an
+ * elementwise operator with a constant (the bias of a MatMul). Then the value between has no
+ * integer form of its own; what comes out behind gets one. */
+static bool sbit__place_continued(const sbit_quant *quant, const sbit_value_info *value)
 {
     sbit_use use;
     if (value->use_count != 1 || sbit_graph_uses(quant->graph, value->id, &use, 1) != 1 ||
-        use.node.idx == 0 || use.body != NULL || use.index != 0) {
+        use.node.idx == 0 || use.body != NULL) {
         return false;
     }
-    return sbit__place_in_list(sbit__place_clamps,
-                               sbit_graph_node(quant->graph, use.node)->op_type);
+    const sbit_node *node = sbit_graph_node(quant->graph, use.node);
+    const sbit_op_row *row = sbit__place_row(quant, node);
+    if (sbit__place_in_list(sbit__place_clamps, node->op_type)) {
+        return use.index == 0;
+    }
+    return row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0 &&
+           node->input_count == 2 && sbit__place_is_constant(quant, node, 1 - (int32_t)use.index);
 }
 
 /* The layer whose settings a tensor gets: the operator that makes it if that is quantized, else
@@ -43674,7 +43681,7 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         return joins && (p->wanted[value->id.idx] || b->weight >= 0);
     }
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
-        sbit__place_clamped(p->quant, value)) {
+        sbit__place_continued(p->quant, value)) {
         return false;
     }
     return p->wanted[value->id.idx] || has_weight;

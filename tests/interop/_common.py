@@ -72,20 +72,22 @@ def cifar(name, count):
     return (x / numpy.float32(255) - MEAN) / STD, raw[:, 0].astype(int)
 
 
-def ort_session(path, optimize):
+def ort_session(path, optimize, integers=True):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2
     options.log_severity_level = 3
     # without VNNI its uint8 x int8 kernels saturate sums to 16 bits (field-reports A3.4) unless told
     # not to
     options.add_session_config_entry("session.x64quantprecision", "1")
+    if not integers:  # optimized, but Q/DQ stay as they are
+        options.add_session_config_entry("session.disable_quant_qdq", "1")
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def ort_run(path, x, optimize=True, batch=100):
-    session = ort_session(path, optimize)
+def ort_run(path, x, optimize=True, batch=100, integers=True):
+    session = ort_session(path, optimize, integers)
     name = session.get_inputs()[0].name
     return numpy.concatenate([session.run(None, {name: x[i:i + batch]})[0]
                               for i in range(0, len(x), batch)])
