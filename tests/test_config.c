@@ -228,6 +228,18 @@ TEST(qconfig_reads_sparsebit_files)
         }
         sbit_qconfig_destroy(config);
     }
+    static const char later[] = /* strategies of Sparsebit's tree that have no row here yet */
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {TYPE: adaround, BIT: 4},\n"
+        "    OBSERVER: {TYPE: PERCENTILE, PERCENTILE: {ALPHA: 0.01}}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {TYPE: pact, BIT: 4, PACT: {ALPHA_VALUE: "
+        "10}},\n"
+        "    OBSERVER: {TYPE: ACIQ, ACIQ: {DISTRIBUTION: laplace}}}\n";
+    if (CHECK_OK(config_read(ctx, later, &config, &error), error)) {
+        config_size = 0;
+        sbit_qconfig_print(config, true, config_put, NULL);
+        CHECK_CONTAINS(config_text, "DISTRIBUTION: LAPLACE");
+        sbit_qconfig_destroy(config);
+    }
     sbit_ctx_destroy(ctx);
 }
 

@@ -46,6 +46,51 @@ static const sbit_key sbit__qconfig_feature_keys[] = {
     {"QADD.ENABLE_QUANT", SBIT_KEY_BOOL, "false", 0, 0, NULL, "quantize both inputs of Add"},
 };
 
+/* Strategies of Sparsebit's tree that have no row here: files that name them load, with their keys
+ * checked, and are refused by name when a quantizer is to be made of them. */
+typedef struct sbit__qconfig_reserved {
+    bool observer; /* else a quantizer */
+    const char *name;
+    uint32_t targets;
+    sbit_key key; /* path NULL: none */
+} sbit__qconfig_reserved;
+
+static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
+    {true,
+     "mse",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
+    {true,
+     "percentile",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
+    {true,
+     "kl_histogram",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
+    {true,
+     "aciq",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"}},
+    {false,
+     "lsq",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
+    {false,
+     "lsq+",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
+    {false,
+     "dorefa",
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
+    {false,
+     "pact",
+     SBIT_TARGET_FEATURE,
+     {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"}},
+    {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
+};
+
 /* >>qconfig tables: the static keys, with choices and the strategies' own keys. */
 typedef struct sbit__qconfig_tables {
     sbit__key_table tables[96];
@@ -104,6 +149,23 @@ static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena
     }
 }
 
+/* The same with the names that have no row yet. */
+static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *arena,
+                                             enum sbit__registry_kind kind, uint32_t target)
+{
+    const bool observer = kind == SBIT__REG_OBSERVER;
+    const char *text = sbit__qconfig_choices(ctx, arena, kind, target);
+    for (size_t i = 0; text != NULL && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
+        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
+        const bool there = observer ? sbit_lookup_observer(ctx, planned->name) != NULL
+                                    : sbit_lookup_quantizer(ctx, planned->name) != NULL;
+        if (planned->observer == observer && !there && (planned->targets & target) != 0) {
+            text = sbit__arena_printf(arena, "%s|%s", text, planned->name);
+        }
+    }
+    return text;
+}
+
 static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target,
                                            sbit__qconfig_side *side, sbit_error *error)
 {
@@ -118,9 +180,9 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             const bool observer = keys[i].path[0] == 'O';
-            keys[i].choices =
-                sbit__qconfig_choices(config->ctx, &config->arena,
-                                      observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
+            keys[i].choices = sbit__qconfig_all_choices(
+                config->ctx, &config->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
+                target);
             if (keys[i].choices == NULL) {
                 return sbit__fail_oom(error, 0);
             }
@@ -142,6 +204,12 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
         const sbit_quantizer_row *quantizer = (const sbit_quantizer_row *)row;
         sbit__qconfig_add_table(&t, "QUANTIZER.", quantizer->keys,
                                 (quantizer->targets & target) != 0 ? quantizer->key_count : 0);
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
+        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
+        const bool wanted = planned->key.path != NULL && (planned->targets & target) != 0;
+        sbit__qconfig_add_table(&t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
+                                wanted ? 1 : 0);
     }
     return sbit__options_init(&config->arena, t.tables, t.count, &side->options, error);
 }
@@ -558,6 +626,16 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
         sbit_lookup_observer(config->ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
     s.quantizer =
         sbit_lookup_quantizer(config->ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+    if (s.observer == NULL || s.quantizer == NULL) {
+        const bool observer = s.observer == NULL;
+        const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";
+        const char *known = sbit__qconfig_choices(
+            config->ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, key,
+                          "%s.%s: '%s' is not one of those that this version has: %s",
+                          weight ? "W" : "A", key, sbit_options_string(&s.options, key),
+                          known != NULL ? known : "");
+    }
     sbit__settings_range(&s, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
     *out = s;
