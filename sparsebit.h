@@ -1624,7 +1624,6 @@ struct sbit_ctx {
     void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
     void *parallel_user;
     sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
-    const void *kernels;     /* the kernel layer's table; core does not know its type */
     struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
     sbit__registry registries[SBIT__REG_COUNT];
 };
@@ -1643,9 +1642,6 @@ SBIT__FN sbit_status sbit__progress(sbit_ctx *ctx, const char *what, int64_t don
                                     sbit_error *error);
 /* A clock for measuring spans: monotonic where the system shows one, else wall time. */
 SBIT__FN uint64_t sbit__now_ns(void);
-
-SBIT__FN const void *sbit__ctx_kernels(const sbit_ctx *ctx);
-SBIT__FN void sbit__ctx_set_kernels(sbit_ctx *ctx, const void *kernels);
 
 #if !SPARSEBIT_NO_THREADS
 /* threads.c: `threads` counts the caller. */
@@ -1690,7 +1686,7 @@ SBIT__FN sbit_status sbit__tensor_to_onnx(sbit_onnx_doc *doc, const char *name,
  *
  * Called by: users first of all; every layer for callbacks and registered rows. Calls: threads,
  * the CPU's own feature report, the system's clock.
- * Does not: choose kernels (the kernel layer keeps its table in the context's slot).
+ * Does not: choose kernels; the kernel layer looks its table up by the context's ISA.
  *
  * x86: an instruction set counts when CPUID reports it *and* XGETBV says that the operating system
  * saves its registers: XCR0 bits 1,2 (xmm, ymm) for AVX2, also 5,6,7 (opmask, zmm) for AVX-512.
@@ -1916,16 +1912,6 @@ SPARSEBIT_API int32_t sbit_ctx_threads(const sbit_ctx *ctx)
 SPARSEBIT_API const sbit_allocator *sbit_ctx_allocator(const sbit_ctx *ctx)
 {
     return &ctx->allocator;
-}
-
-SBIT__FN const void *sbit__ctx_kernels(const sbit_ctx *ctx)
-{
-    return ctx->kernels;
-}
-
-SBIT__FN void sbit__ctx_set_kernels(sbit_ctx *ctx, const void *kernels)
-{
-    ctx->kernels = kernels;
 }
 
 SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task)
@@ -13851,8 +13837,6 @@ SBIT__FN bool sbit__dim_known(sbit_dim dim); /* a number */
 SBIT__FN bool sbit__dim_equal(sbit_dim a, sbit_dim b); /* the same number or the same symbol */
 SBIT__FN sbit_type sbit__type_unknown(void);
 SBIT__FN bool sbit__type_static(const sbit_type *type); /* tensor, dtype and all dims known */
-/* The more specific of two descriptions of one value; error when they contradict. */
-SBIT__FN sbit_status sbit__type_merge(sbit_type *into, const sbit_type *from, sbit_error *error);
 SBIT__FN sbit_type sbit__type_of_tensor(const sbit_tensor *tensor);
 /* Writes "float32[batch,3,?]"; always NUL-terminated. */
 SBIT__FN void sbit__type_describe(const sbit_graph *graph, const sbit_type *type, char *text,
@@ -13876,10 +13860,8 @@ SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name,
 SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
 SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
 SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
-/* Row-major strides in elements; broadcast dims get stride 0 against `rank` output dims. */
+/* Row-major strides in elements. */
 SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK]);
-SBIT__FN void sbit__broadcast_strides(const sbit_tensor *tensor, int32_t rank,
-                                      const int64_t *out_dims, int64_t strides[SBIT_MAX_RANK]);
 /* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
  * float8). May be in place only if the sizes are equal. */
 SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);
@@ -14467,58 +14449,6 @@ SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32
     }
 }
 
-static sbit_status sbit__type_merge_dims(sbit_type *into, const sbit_type *from, sbit_error *error)
-{
-    for (int32_t i = 0; i < into->rank; i++) {
-        sbit_dim *a = &into->dims[i];
-        const sbit_dim b = from->dims[i];
-        if (sbit__dim_known(*a) && sbit__dim_known(b) && a->value != b.value) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "dimension %d is %lld and %lld", (int)i,
-                              (long long)a->value, (long long)b.value);
-        }
-    }
-    for (int32_t i = 0; i < into->rank; i++) {
-        sbit_dim *a = &into->dims[i];
-        if (!sbit__dim_known(*a) &&
-            (sbit__dim_known(from->dims[i]) || a->symbol == SBIT_SYMBOL_ANY)) {
-            *a = from->dims[i];
-        }
-    }
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__type_merge(sbit_type *into, const sbit_type *from, sbit_error *error)
-{
-    if (from->kind == SBIT_KIND_TENSOR && from->dtype == SBIT_UNDEFINED && from->rank < 0) {
-        return SBIT_OK;
-    }
-    if (into->kind == SBIT_KIND_TENSOR && into->dtype == SBIT_UNDEFINED && into->rank < 0) {
-        *into = *from;
-        return SBIT_OK;
-    }
-    if (into->kind != from->kind) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "it is two kinds of value");
-    }
-    if (into->dtype != SBIT_UNDEFINED && from->dtype != SBIT_UNDEFINED &&
-        into->dtype != from->dtype) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "its element type is %s and %s",
-                          sbit_dtype_name((int32_t)into->dtype),
-                          sbit_dtype_name((int32_t)from->dtype));
-    }
-    if (into->rank >= 0 && from->rank >= 0) {
-        if (into->rank != from->rank) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "its rank is %d and %d", (int)into->rank,
-                              (int)from->rank);
-        }
-        SBIT__TRY(sbit__type_merge_dims(into, from, error));
-    } else if (from->rank >= 0) {
-        into->rank = from->rank;
-        memcpy(into->dims, from->dims, sizeof into->dims);
-    }
-    into->dtype = into->dtype == SBIT_UNDEFINED ? from->dtype : into->dtype;
-    return SBIT_OK;
-}
-
 SBIT__FN sbit_type sbit__type_of_tensor(const sbit_tensor *tensor)
 {
     sbit_type type = sbit__type_unknown();
@@ -14648,8 +14578,8 @@ static const sbit_tensor *sbit__op_known_input(const sbit_op_call *call, int32_t
 static sbit_status sbit__op_bad_attr(const sbit_op_call *call, const char *name, const char *what,
                                      sbit_error *error)
 {
-    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s", name,
-                        what);
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s",
+                        name, what);
 }
 
 SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, int32_t input,
@@ -14745,20 +14675,6 @@ SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SB
     for (int32_t i = tensor->rank - 1; i >= 0; i--) {
         strides[i] = stride;
         stride *= tensor->dims[i];
-    }
-}
-
-SBIT__FN void sbit__broadcast_strides(const sbit_tensor *tensor, int32_t rank,
-                                      const int64_t *out_dims, int64_t strides[SBIT_MAX_RANK])
-{
-    int64_t own[SBIT_MAX_RANK];
-    const int32_t missing = rank - tensor->rank;
-    sbit__tensor_strides(tensor, own);
-    memset(strides, 0, SBIT_MAX_RANK * sizeof strides[0]);
-    for (int32_t i = 0; i < tensor->rank; i++) {
-        if (tensor->dims[i] == out_dims[missing + i]) {
-            strides[missing + i] = own[i];
-        }
     }
 }
 
@@ -15530,6 +15446,9 @@ SBIT__FN int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t 
 /* Elements for cost estimates: unknown dims count as 1, huge products saturate. */
 SBIT__FN int64_t sbit__type_size(const sbit_type *type);
 SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b);
+/* Multiply-accumulates of a convolution: one weight[0] slice for each element of `at` (the output;
+ * the input of a transposed one). Unknown dims count as 1. */
+SBIT__FN int64_t sbit__window_macs(const sbit_type *at, const sbit_type *weight);
 SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */
@@ -15666,6 +15585,16 @@ SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b)
 {
     int64_t product = 0;
     return sbit__mul_i64(a, b, &product) ? product : INT64_MAX;
+}
+
+SBIT__FN int64_t sbit__window_macs(const sbit_type *at, const sbit_type *weight)
+{
+    int64_t per_element = 1;
+    for (int32_t i = 1; i < weight->rank; i++) {
+        const sbit_dim dim = weight->dims[i];
+        per_element = sbit__saturating_mul(per_element, sbit__dim_known(dim) ? dim.value : 1);
+    }
+    return sbit__saturating_mul(sbit__type_size(at), per_element);
 }
 
 SBIT__FN int64_t sbit__type_size(const sbit_type *type)
@@ -16129,13 +16058,7 @@ static sbit_status sbit__conv_op_run(const sbit_op_call *call, sbit_error *error
 
 static int64_t sbit__conv_macs(const sbit_op_call *call)
 {
-    const sbit_type *w = call->in_type[1];
-    int64_t per_output = 1;
-    for (int32_t i = 1; i < w->rank; i++) {
-        per_output =
-            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
-    }
-    return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
+    return sbit__window_macs(call->out_type[0], call->in_type[1]);
 }
 
 /* ---- ConvTranspose */
@@ -16494,13 +16417,7 @@ static sbit_status sbit__convt_run(const sbit_op_call *call, sbit_error *error)
 
 static int64_t sbit__convt_macs(const sbit_op_call *call)
 {
-    const sbit_type *w = call->in_type[1];
-    int64_t per_input = 1;
-    for (int32_t i = 1; i < w->rank; i++) {
-        per_input =
-            sbit__saturating_mul(per_input, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
-    }
-    return sbit__saturating_mul(sbit__type_size(call->in_type[0]), per_input);
+    return sbit__window_macs(call->in_type[0], call->in_type[1]);
 }
 
 /* ---- rows */
@@ -16838,13 +16755,7 @@ static sbit_status sbit__deform_run(const sbit_op_call *call, sbit_error *error)
 
 static int64_t sbit__deform_macs(const sbit_op_call *call)
 {
-    const sbit_type *w = call->in_type[1];
-    int64_t per_output = 1;
-    for (int32_t i = 1; i < w->rank; i++) {
-        per_output =
-            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
-    }
-    return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
+    return sbit__window_macs(call->out_type[0], call->in_type[1]);
 }
 
 /* ---- rows: not quantized, since offsets need their precision; all channels stay */
@@ -32796,7 +32707,6 @@ SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic);
 SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
                                       const sbit_value *value, sbit_value *out, sbit_error *error);
 SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared);
-SBIT__FN bool sbit__type_same(const sbit_type *a, const sbit_type *b); /* nothing differs */
 
 /* >>steps (run.c) */
 /* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */
@@ -33360,8 +33270,8 @@ static const sbit_node *sbit__fuse_follower(const sbit_session *session, sbit_va
     node = sbit_graph_node(session->graph, user);
     if (session->nodes[user.idx].skipped || node->output_count != 1 || node->outputs[0].idx == 0 ||
         session->nodes[user.idx].capture_count > 0 ||
-        !sbit__type_same(&session->infer.types[node->outputs[0].idx],
-                         &session->infer.types[id.idx])) {
+        !sbit__graph_type_equal(&session->infer.types[node->outputs[0].idx],
+                                &session->infer.types[id.idx])) {
         return NULL;
     }
     return node;
@@ -33389,7 +33299,7 @@ static uint32_t sbit__fuse_other(const sbit_session *session, const sbit_node *a
     }
     other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
     if (other.idx == id.idx || other.idx == 0 ||
-        !sbit__type_same(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
+        !sbit__graph_type_equal(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
         return 0;
     }
     return other.idx;
@@ -33718,7 +33628,7 @@ static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__
     const uint32_t root = sbit__memory_root(session, idx);
     if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
         session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
-        !sbit__type_same(step->call.in_type[input], step->call.out_type[0])) {
+        !sbit__graph_type_equal(step->call.in_type[input], step->call.out_type[0])) {
         return false;
     }
     /* Another input that lies in the same memory with another shape would be read too late. */
@@ -34103,19 +34013,6 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
     return type;
 }
 
-SBIT__FN bool sbit__type_same(const sbit_type *a, const sbit_type *b)
-{
-    if (a->kind != b->kind || a->of != b->of || a->dtype != b->dtype || a->rank != b->rank) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (a->dims[i].symbol != b->dims[i].symbol || a->dims[i].value != b->dims[i].value) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* >>what a row may ask for while it runs; call->session is the step */
 
 static void *sbit__call_alloc_state(const sbit_op_call *call, size_t bytes)
@@ -34384,7 +34281,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     for (size_t i = 0; same && i < count; i++) {
         const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
-        same = type == NULL || sbit__type_same(type, &data->prepared[i]);
+        same = type == NULL || sbit__graph_type_equal(type, &data->prepared[i]);
     }
     if (!same) {
         data->prepared_holds = false;
@@ -34508,7 +34405,8 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
         }
         actual = sbit__type_of_value(
             value, &sbit_graph_value(session->graph, step->node->outputs[i])->type);
-        if (session->plan[idx].fixed && !sbit__type_same(&actual, &session->infer.types[idx])) {
+        if (session->plan[idx].fixed &&
+            !sbit__graph_type_equal(&actual, &session->infer.types[idx])) {
             char a[96], b[96];
             sbit__type_describe(session->graph, &session->infer.types[idx], a, sizeof a);
             sbit__type_describe(session->graph, &actual, b, sizeof b);
@@ -34703,7 +34601,7 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         const uint32_t idx = body->inputs[i].idx;
         const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
         const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        *changed = *changed || !sbit__type_same(&type, &body->fed_types[idx]);
+        *changed = *changed || !sbit__graph_type_equal(&type, &body->fed_types[idx]);
         body->fed[idx] = true;
         body->fed_types[idx] = type;
         body->values[idx] = *inputs[i];
@@ -34713,7 +34611,7 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
         const sbit_type type =
             sbit__type_of_value(&parent->values[outer], &parent->infer.types[outer]);
-        *changed = !sbit__type_same(&type, &body->infer.types[idx]);
+        *changed = !sbit__graph_type_equal(&type, &body->infer.types[idx]);
         body->values[idx] = parent->values[outer];
     }
 }
@@ -35245,16 +35143,16 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     }
     if (value->kind != SBIT_KIND_TENSOR && value->kind != SBIT_KIND_SEQUENCE &&
         value->kind != SBIT_KIND_OPTIONAL) {
-        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, name,
-                          "input '%s' is a map, sparse tensor or opaque value, which nothing runs on",
-                          name);
+        return sbit__fail(
+            error, SBIT_ERR_UNSUPPORTED, name,
+            "input '%s' is a map, sparse tensor or opaque value, which nothing runs on", name);
     }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));
     /* Results stay readable until the next run, so the plan is not touched here. */
     session->forget = session->forget || session->constant[id.idx];
     session->stale = session->stale || !session->planned ||
-                     !sbit__type_same(&type, &session->infer.types[id.idx]);
+                     !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
     session->fed_types[id.idx] = type;
     session->values[id.idx] = *value;
@@ -43090,7 +42988,7 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
         sbit__qconfig_put(p, number);
         break;
     case SBIT_KEY_FLOAT:
-        snprintf(number, sizeof number, "%.9g", option->f);
+        sbit__format_f64(option->f, false, number);
         sbit__qconfig_put(p, number);
         break;
     case SBIT_KEY_STRINGS:

@@ -1049,13 +1049,10 @@ SPARSEBIT_API void sbit_onnx_print(sbit_onnx_kind kind, const void *message, uin
  * external in the split build (SBIT_SPLIT_BUILD), where src/ files are compiled one by one. */
 #if defined(SBIT_SPLIT_BUILD)
 #define SBIT__FN
-#define SBIT__DATA extern
 #elif defined(__GNUC__)
 #define SBIT__FN static __attribute__((unused))
-#define SBIT__DATA static
 #else
 #define SBIT__FN static
-#define SBIT__DATA static
 #endif
 
 #if defined(__GNUC__)

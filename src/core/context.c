@@ -2,7 +2,7 @@
  *
  * Called by: users first of all; every layer for callbacks and registered rows. Calls: threads,
  * the CPU's own feature report, the system's clock.
- * Does not: choose kernels (the kernel layer keeps its table in the context's slot).
+ * Does not: choose kernels; the kernel layer looks its table up by the context's ISA.
  *
  * x86: an instruction set counts when CPUID reports it *and* XGETBV says that the operating system
  * saves its registers: XCR0 bits 1,2 (xmm, ymm) for AVX2, also 5,6,7 (opmask, zmm) for AVX-512.
@@ -229,16 +229,6 @@ SPARSEBIT_API int32_t sbit_ctx_threads(const sbit_ctx *ctx)
 SPARSEBIT_API const sbit_allocator *sbit_ctx_allocator(const sbit_ctx *ctx)
 {
     return &ctx->allocator;
-}
-
-SBIT__FN const void *sbit__ctx_kernels(const sbit_ctx *ctx)
-{
-    return ctx->kernels;
-}
-
-SBIT__FN void sbit__ctx_set_kernels(sbit_ctx *ctx, const void *kernels)
-{
-    ctx->kernels = kernels;
 }
 
 SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task)

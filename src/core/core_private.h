@@ -41,7 +41,6 @@ struct sbit_ctx {
     void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
     void *parallel_user;
     sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
-    const void *kernels;     /* the kernel layer's table; core does not know its type */
     struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
     sbit__registry registries[SBIT__REG_COUNT];
 };
@@ -61,8 +60,6 @@ SBIT__FN sbit_status sbit__progress(sbit_ctx *ctx, const char *what, int64_t don
 /* A clock for measuring spans: monotonic where the system shows one, else wall time. */
 SBIT__FN uint64_t sbit__now_ns(void);
 
-SBIT__FN const void *sbit__ctx_kernels(const sbit_ctx *ctx);
-SBIT__FN void sbit__ctx_set_kernels(sbit_ctx *ctx, const void *kernels);
 
 #if !SPARSEBIT_NO_THREADS
 /* threads.c: `threads` counts the caller. */

@@ -60,7 +60,7 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         const uint32_t idx = body->inputs[i].idx;
         const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
         const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        *changed = *changed || !sbit__type_same(&type, &body->fed_types[idx]);
+        *changed = *changed || !sbit__graph_type_equal(&type, &body->fed_types[idx]);
         body->fed[idx] = true;
         body->fed_types[idx] = type;
         body->values[idx] = *inputs[i];
@@ -70,7 +70,7 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
         const sbit_type type =
             sbit__type_of_value(&parent->values[outer], &parent->infer.types[outer]);
-        *changed = !sbit__type_same(&type, &body->infer.types[idx]);
+        *changed = !sbit__graph_type_equal(&type, &body->infer.types[idx]);
         body->values[idx] = parent->values[outer];
     }
 }

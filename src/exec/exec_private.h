@@ -170,7 +170,6 @@ SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic);
 SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
                                       const sbit_value *value, sbit_value *out, sbit_error *error);
 SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared);
-SBIT__FN bool sbit__type_same(const sbit_type *a, const sbit_type *b); /* nothing differs */
 
 /* >>steps (run.c) */
 /* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */

@@ -50,8 +50,8 @@ static const sbit_node *sbit__fuse_follower(const sbit_session *session, sbit_va
     node = sbit_graph_node(session->graph, user);
     if (session->nodes[user.idx].skipped || node->output_count != 1 || node->outputs[0].idx == 0 ||
         session->nodes[user.idx].capture_count > 0 ||
-        !sbit__type_same(&session->infer.types[node->outputs[0].idx],
-                         &session->infer.types[id.idx])) {
+        !sbit__graph_type_equal(&session->infer.types[node->outputs[0].idx],
+                                &session->infer.types[id.idx])) {
         return NULL;
     }
     return node;
@@ -79,7 +79,7 @@ static uint32_t sbit__fuse_other(const sbit_session *session, const sbit_node *a
     }
     other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
     if (other.idx == id.idx || other.idx == 0 ||
-        !sbit__type_same(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
+        !sbit__graph_type_equal(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
         return 0;
     }
     return other.idx;

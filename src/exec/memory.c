@@ -85,7 +85,7 @@ static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__
     const uint32_t root = sbit__memory_root(session, idx);
     if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
         session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
-        !sbit__type_same(step->call.in_type[input], step->call.out_type[0])) {
+        !sbit__graph_type_equal(step->call.in_type[input], step->call.out_type[0])) {
         return false;
     }
     /* Another input that lies in the same memory with another shape would be read too late. */

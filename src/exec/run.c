@@ -218,19 +218,6 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
     return type;
 }
 
-SBIT__FN bool sbit__type_same(const sbit_type *a, const sbit_type *b)
-{
-    if (a->kind != b->kind || a->of != b->of || a->dtype != b->dtype || a->rank != b->rank) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (a->dims[i].symbol != b->dims[i].symbol || a->dims[i].value != b->dims[i].value) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* >>what a row may ask for while it runs; call->session is the step */
 
 static void *sbit__call_alloc_state(const sbit_op_call *call, size_t bytes)
@@ -499,7 +486,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     for (size_t i = 0; same && i < count; i++) {
         const sbit_type *type = i < ins ? call->in_type[i] : call->out_type[i - ins];
-        same = type == NULL || sbit__type_same(type, &data->prepared[i]);
+        same = type == NULL || sbit__graph_type_equal(type, &data->prepared[i]);
     }
     if (!same) {
         data->prepared_holds = false;
@@ -623,7 +610,8 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
         }
         actual = sbit__type_of_value(
             value, &sbit_graph_value(session->graph, step->node->outputs[i])->type);
-        if (session->plan[idx].fixed && !sbit__type_same(&actual, &session->infer.types[idx])) {
+        if (session->plan[idx].fixed &&
+            !sbit__graph_type_equal(&actual, &session->infer.types[idx])) {
             char a[96], b[96];
             sbit__type_describe(session->graph, &session->infer.types[idx], a, sizeof a);
             sbit__type_describe(session->graph, &actual, b, sizeof b);

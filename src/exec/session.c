@@ -450,16 +450,16 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     }
     if (value->kind != SBIT_KIND_TENSOR && value->kind != SBIT_KIND_SEQUENCE &&
         value->kind != SBIT_KIND_OPTIONAL) {
-        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, name,
-                          "input '%s' is a map, sparse tensor or opaque value, which nothing runs on",
-                          name);
+        return sbit__fail(
+            error, SBIT_ERR_UNSUPPORTED, name,
+            "input '%s' is a map, sparse tensor or opaque value, which nothing runs on", name);
     }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));
     /* Results stay readable until the next run, so the plan is not touched here. */
     session->forget = session->forget || session->constant[id.idx];
     session->stale = session->stale || !session->planned ||
-                     !sbit__type_same(&type, &session->infer.types[id.idx]);
+                     !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
     session->fed_types[id.idx] = type;
     session->values[id.idx] = *value;

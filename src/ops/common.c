@@ -124,58 +124,6 @@ SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32
     }
 }
 
-static sbit_status sbit__type_merge_dims(sbit_type *into, const sbit_type *from, sbit_error *error)
-{
-    for (int32_t i = 0; i < into->rank; i++) {
-        sbit_dim *a = &into->dims[i];
-        const sbit_dim b = from->dims[i];
-        if (sbit__dim_known(*a) && sbit__dim_known(b) && a->value != b.value) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "dimension %d is %lld and %lld", (int)i,
-                              (long long)a->value, (long long)b.value);
-        }
-    }
-    for (int32_t i = 0; i < into->rank; i++) {
-        sbit_dim *a = &into->dims[i];
-        if (!sbit__dim_known(*a) &&
-            (sbit__dim_known(from->dims[i]) || a->symbol == SBIT_SYMBOL_ANY)) {
-            *a = from->dims[i];
-        }
-    }
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__type_merge(sbit_type *into, const sbit_type *from, sbit_error *error)
-{
-    if (from->kind == SBIT_KIND_TENSOR && from->dtype == SBIT_UNDEFINED && from->rank < 0) {
-        return SBIT_OK;
-    }
-    if (into->kind == SBIT_KIND_TENSOR && into->dtype == SBIT_UNDEFINED && into->rank < 0) {
-        *into = *from;
-        return SBIT_OK;
-    }
-    if (into->kind != from->kind) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "it is two kinds of value");
-    }
-    if (into->dtype != SBIT_UNDEFINED && from->dtype != SBIT_UNDEFINED &&
-        into->dtype != from->dtype) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "its element type is %s and %s",
-                          sbit_dtype_name((int32_t)into->dtype),
-                          sbit_dtype_name((int32_t)from->dtype));
-    }
-    if (into->rank >= 0 && from->rank >= 0) {
-        if (into->rank != from->rank) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "its rank is %d and %d", (int)into->rank,
-                              (int)from->rank);
-        }
-        SBIT__TRY(sbit__type_merge_dims(into, from, error));
-    } else if (from->rank >= 0) {
-        into->rank = from->rank;
-        memcpy(into->dims, from->dims, sizeof into->dims);
-    }
-    into->dtype = into->dtype == SBIT_UNDEFINED ? from->dtype : into->dtype;
-    return SBIT_OK;
-}
-
 SBIT__FN sbit_type sbit__type_of_tensor(const sbit_tensor *tensor)
 {
     sbit_type type = sbit__type_unknown();
@@ -305,8 +253,8 @@ static const sbit_tensor *sbit__op_known_input(const sbit_op_call *call, int32_t
 static sbit_status sbit__op_bad_attr(const sbit_op_call *call, const char *name, const char *what,
                                      sbit_error *error)
 {
-    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s", name,
-                        what);
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "attribute '%s' is no list of %s",
+                        name, what);
 }
 
 SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, int32_t input,
@@ -402,20 +350,6 @@ SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SB
     for (int32_t i = tensor->rank - 1; i >= 0; i--) {
         strides[i] = stride;
         stride *= tensor->dims[i];
-    }
-}
-
-SBIT__FN void sbit__broadcast_strides(const sbit_tensor *tensor, int32_t rank,
-                                      const int64_t *out_dims, int64_t strides[SBIT_MAX_RANK])
-{
-    int64_t own[SBIT_MAX_RANK];
-    const int32_t missing = rank - tensor->rank;
-    sbit__tensor_strides(tensor, own);
-    memset(strides, 0, SBIT_MAX_RANK * sizeof strides[0]);
-    for (int32_t i = 0; i < tensor->rank; i++) {
-        if (tensor->dims[i] == out_dims[missing + i]) {
-            strides[missing + i] = own[i];
-        }
     }
 }
 

@@ -253,13 +253,7 @@ static sbit_status sbit__conv_op_run(const sbit_op_call *call, sbit_error *error
 
 static int64_t sbit__conv_macs(const sbit_op_call *call)
 {
-    const sbit_type *w = call->in_type[1];
-    int64_t per_output = 1;
-    for (int32_t i = 1; i < w->rank; i++) {
-        per_output =
-            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
-    }
-    return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
+    return sbit__window_macs(call->out_type[0], call->in_type[1]);
 }
 
 /* ---- ConvTranspose */
@@ -618,13 +612,7 @@ static sbit_status sbit__convt_run(const sbit_op_call *call, sbit_error *error)
 
 static int64_t sbit__convt_macs(const sbit_op_call *call)
 {
-    const sbit_type *w = call->in_type[1];
-    int64_t per_input = 1;
-    for (int32_t i = 1; i < w->rank; i++) {
-        per_input =
-            sbit__saturating_mul(per_input, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
-    }
-    return sbit__saturating_mul(sbit__type_size(call->in_type[0]), per_input);
+    return sbit__window_macs(call->in_type[0], call->in_type[1]);
 }
 
 /* ---- rows */

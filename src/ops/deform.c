@@ -297,13 +297,7 @@ static sbit_status sbit__deform_run(const sbit_op_call *call, sbit_error *error)
 
 static int64_t sbit__deform_macs(const sbit_op_call *call)
 {
-    const sbit_type *w = call->in_type[1];
-    int64_t per_output = 1;
-    for (int32_t i = 1; i < w->rank; i++) {
-        per_output =
-            sbit__saturating_mul(per_output, sbit__dim_known(w->dims[i]) ? w->dims[i].value : 1);
-    }
-    return sbit__saturating_mul(sbit__type_size(call->out_type[0]), per_output);
+    return sbit__window_macs(call->out_type[0], call->in_type[1]);
 }
 
 /* ---- rows: not quantized, since offsets need their precision; all channels stay */

@@ -61,8 +61,6 @@ SBIT__FN bool sbit__dim_known(sbit_dim dim); /* a number */
 SBIT__FN bool sbit__dim_equal(sbit_dim a, sbit_dim b); /* the same number or the same symbol */
 SBIT__FN sbit_type sbit__type_unknown(void);
 SBIT__FN bool sbit__type_static(const sbit_type *type); /* tensor, dtype and all dims known */
-/* The more specific of two descriptions of one value; error when they contradict. */
-SBIT__FN sbit_status sbit__type_merge(sbit_type *into, const sbit_type *from, sbit_error *error);
 SBIT__FN sbit_type sbit__type_of_tensor(const sbit_tensor *tensor);
 /* Writes "float32[batch,3,?]"; always NUL-terminated. */
 SBIT__FN void sbit__type_describe(const sbit_graph *graph, const sbit_type *type, char *text,
@@ -86,10 +84,8 @@ SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name,
 SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
 SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
 SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
-/* Row-major strides in elements; broadcast dims get stride 0 against `rank` output dims. */
+/* Row-major strides in elements. */
 SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK]);
-SBIT__FN void sbit__broadcast_strides(const sbit_tensor *tensor, int32_t rank,
-                                      const int64_t *out_dims, int64_t strides[SBIT_MAX_RANK]);
 /* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
  * float8). May be in place only if the sizes are equal. */
 SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);

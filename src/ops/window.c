@@ -123,6 +123,16 @@ SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b)
     return sbit__mul_i64(a, b, &product) ? product : INT64_MAX;
 }
 
+SBIT__FN int64_t sbit__window_macs(const sbit_type *at, const sbit_type *weight)
+{
+    int64_t per_element = 1;
+    for (int32_t i = 1; i < weight->rank; i++) {
+        const sbit_dim dim = weight->dims[i];
+        per_element = sbit__saturating_mul(per_element, sbit__dim_known(dim) ? dim.value : 1);
+    }
+    return sbit__saturating_mul(sbit__type_size(at), per_element);
+}
+
 SBIT__FN int64_t sbit__type_size(const sbit_type *type)
 {
     int64_t count = 1;

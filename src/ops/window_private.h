@@ -74,6 +74,9 @@ SBIT__FN int64_t sbit__type_count(const sbit_type *type, int32_t begin, int32_t 
 /* Elements for cost estimates: unknown dims count as 1, huge products saturate. */
 SBIT__FN int64_t sbit__type_size(const sbit_type *type);
 SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b);
+/* Multiply-accumulates of a convolution: one weight[0] slice for each element of `at` (the output;
+ * the input of a transposed one). Unknown dims count as 1. */
+SBIT__FN int64_t sbit__window_macs(const sbit_type *at, const sbit_type *weight);
 SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */

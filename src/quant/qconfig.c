@@ -702,7 +702,7 @@ static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_o
         sbit__qconfig_put(p, number);
         break;
     case SBIT_KEY_FLOAT:
-        snprintf(number, sizeof number, "%.9g", option->f);
+        sbit__format_f64(option->f, false, number);
         sbit__qconfig_put(p, number);
         break;
     case SBIT_KEY_STRINGS:
