@@ -55,6 +55,7 @@ CONTENTS (search for the tag)
     >>observers             calibration statistics
     >>quantizers            how tensors are rounded
     >>qconfig >>quant       the quantization configuration and the steps
+    >>sconfig               the pruning configuration
     >>grad >>sparsers >>sparse >>train    rows of what training and pruning are built from
 
 STEP BY STEP
@@ -1490,6 +1491,62 @@ typedef struct sbit_schedule_row {
 
 #endif /* SBIT_SPARSERS_API_H */
 /* ---- end src/sparsers/sparsers_api.h ---- */
+
+/* ---- begin src/sparse/sconfig_api.h ---- */
+/* sconfig_api.h: the pruning configuration (Sparsebit's sparse YAML tree). >>sconfig
+ *
+ * Called by: users, sparse, tools. Calls: config (YAML, key tables).
+ *
+ *     SPARSER:
+ *       TYPE: unstructured      # elements; structured (Sparsebit writes "structed"): channels
+ *       STRATEGY: l1norm
+ *       RATIO: 0.5              # part of every layer that goes, 0 to 1
+ *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
+ *
+ * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
+ */
+#ifndef SBIT_SCONFIG_API_H
+#define SBIT_SCONFIG_API_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_sconfig sbit_sconfig;
+
+/* From a YAML file or text. Sparsebit's files load unchanged (DEVICE is accepted with a notice).
+ * Errors: CONFIG with the key's path and line:column. Free with sbit_sconfig_destroy. */
+SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
+                                            sbit_sconfig **out, sbit_error *error);
+SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config); /* NULL is fine */
+
+/* Sets one key as if it had been written in the file: "SPARSER.RATIO", "0.3". */
+SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,
+                                           const char *value, sbit_error *error);
+/* The whole tree, or what was set, as YAML that reads back equal, in pieces to `put`. */
+SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
+                                      void (*put)(const char *text, size_t size, void *user),
+                                      void *user);
+
+/* What one layer gets, after SPECIFIC (the first glob that matches wins; see >>layer names). */
+typedef struct sbit_sparse_settings {
+    bool structured;      /* whole output channels; else single elements */
+    const char *strategy; /* name of the sparser */
+    double ratio;         /* part to prune, 0 to 1 */
+} sbit_sparse_settings;
+/* Not thread-safe: notes which globs matched. */
+SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
+                                             sbit_node_id node, sbit_sparse_settings *out,
+                                             sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_SCONFIG_API_H */
+/* ---- end src/sparse/sconfig_api.h ---- */
 
 /* ---- begin src/sparse/sparse_api.h ---- */
 /* sparse_api.h: masks, and the channels that must be pruned together. >>sparse
@@ -35351,6 +35408,8 @@ typedef struct sbit__key_table {
 /* All keys with their defaults; items live in `arena`. Paths in the result include the prefix. */
 SBIT__FN sbit_status sbit__options_init(sbit__arena *arena, const sbit__key_table *tables,
                                         size_t table_count, sbit_options *out, sbit_error *error);
+/* True if `path` is a key or a group of keys. */
+SBIT__FN bool sbit__options_know(const sbit_options *options, const char *path);
 /* Reads a YAML map (nested maps are path parts; key names in any case) into options. `place` is
  * the path of the map itself, for messages ("W"). Unknown keys: error with the full path, the
  * position, and the nearest known key. A key given twice, a wrong type, a value out of range or
@@ -35366,6 +35425,58 @@ SBIT__FN sbit_status sbit__options_complete(const sbit_options *options, const c
                                             sbit_error *error);
 SBIT__FN sbit_status sbit__options_copy(sbit__arena *arena, const sbit_options *from,
                                         sbit_options *to, sbit_error *error);
+
+/* >>config-tree: a whole configuration: keys at the top and sections (W, A, SPARSER), which may
+ * override their keys for single layers. The owner fills top and sections with its tables. */
+
+/* One entry of SPECIFIC: a glob and its flat list [KEY, value, ...]. */
+typedef struct sbit__specific {
+    const char *pattern;
+    const sbit_yaml *list;
+    bool matched; /* by any layer so far */
+} sbit__specific;
+
+typedef struct sbit__section {
+    const char *name;     /* its key, "W" */
+    sbit_options options; /* one of the keys is SPECIFIC */
+    sbit__specific *specific;
+    size_t specific_count;
+    /* optional: what concerns several keys; also called with the overrides of every layer */
+    sbit_status (*check)(const sbit_options *options, const char *section, sbit_error *error);
+} sbit__section;
+
+typedef struct sbit__tree {
+    sbit_ctx *ctx;
+    sbit__arena arena;    /* of options and tables */
+    sbit_yaml_doc **docs; /* options borrow lists from them */
+    size_t doc_count, doc_capacity;
+    sbit_options top;
+    sbit__section sections[2];
+    size_t section_count;
+} sbit__tree;
+
+SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx);
+SBIT__FN void sbit__tree_deinit(sbit__tree *tree);
+/* Reads YAML text; checks every section, with the overrides of single layers. */
+SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
+                                     sbit_error *error);
+/* Sets one key as if it had been written: "A.QUANTIZER.BIT", "4". */
+SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,
+                                    sbit_error *error);
+/* Prints the tree, or only what was set, as YAML that reads back equal. */
+SBIT__FN void sbit__tree_print(const sbit__tree *tree, bool only_set,
+                               void (*put)(const char *text, size_t size, void *user), void *user);
+/* The options of one layer, in `arena`: those of the section and the first override whose glob
+ * matches. */
+SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena, sbit_options *out,
+                                           sbit_error *error);
+/* Warns of overrides that matched no layer so far, with the nearest names. */
+SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
+                                           const char *layers);
+/* A mistake in the value of an option that was set: error with its position and path. */
+SBIT__FN sbit_status sbit__option_fail(const sbit_option *option, const char *section,
+                                       const char *what, sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -36124,6 +36235,19 @@ static sbit_status sbit__keys_fail(sbit_error *error, const sbit_yaml *at, bool 
                       path, what);
 }
 
+SBIT__FN sbit_status sbit__option_fail(const sbit_option *option, const char *section,
+                                       const char *what, sbit_error *error)
+{
+    char path[192];
+    sbit_yaml at;
+    memset(&at, 0, sizeof at);
+    at.line = option->line;
+    at.column = option->column;
+    snprintf(path, sizeof path, "%s%s%s", section, section[0] != '\0' ? "." : "",
+             option->key->path);
+    return sbit__keys_fail(error, &at, false, path, what);
+}
+
 /* >>keys values */
 static sbit_status sbit__keys_bool(sbit_option *option, const sbit_yaml *value, const char *path,
                                    sbit_error *error)
@@ -36265,6 +36389,11 @@ static bool sbit__options_is_group(const sbit_options *options, const char *path
         }
     }
     return false;
+}
+
+SBIT__FN bool sbit__options_know(const sbit_options *options, const char *path)
+{
+    return sbit__options_at(options, path) != NULL || sbit__options_is_group(options, path);
 }
 
 static const char *sbit__options_nearest(const sbit_options *options, const char *path)
@@ -36460,6 +36589,406 @@ SPARSEBIT_API const char *sbit_options_string(const sbit_options *options, const
     return option != NULL && option->s != NULL ? option->s : "";
 }
 /* ---- end src/config/keys.c ---- */
+
+/* ---- begin src/config/tree.c ---- */
+/* tree.c: reading, changing and resolving configuration trees. >>config-tree
+ *
+ * Which keys a tree has is its owner's affair (quant/qconfig.c, sparse/sconfig.c).
+ */
+
+SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx)
+{
+    memset(tree, 0, sizeof *tree);
+    tree->ctx = ctx;
+    sbit__arena_init(&tree->arena, sbit_ctx_allocator(ctx));
+}
+
+SBIT__FN void sbit__tree_deinit(sbit__tree *tree)
+{
+    for (size_t i = 0; i < tree->doc_count; i++) {
+        sbit_yaml_destroy(tree->docs[i]);
+    }
+    sbit__free(sbit_ctx_allocator(tree->ctx), tree->docs, tree->doc_capacity * sizeof *tree->docs);
+    sbit__arena_deinit(&tree->arena);
+}
+
+/* Parses text and keeps the document as long as the tree lives. */
+static sbit_status sbit__tree_parse(sbit__tree *tree, const char *text, size_t size,
+                                    const sbit_yaml **root, sbit_error *error)
+{
+    sbit_yaml_doc *doc = NULL;
+    void *docs = tree->docs;
+    SBIT__TRY(sbit__grow(sbit_ctx_allocator(tree->ctx), &docs, &tree->doc_capacity,
+                         tree->doc_count + 1, sizeof *tree->docs, error));
+    tree->docs = (sbit_yaml_doc **)docs;
+    SBIT__TRY(sbit_yaml_parse(tree->ctx, text, size, &doc, error));
+    tree->docs[tree->doc_count++] = doc;
+    *root = sbit_yaml_root(doc);
+    return SBIT_OK;
+}
+
+/* >>config-specific */
+static sbit_status sbit__specific_fail(const sbit_yaml *at, const char *section, const char *what,
+                                       sbit_error *error)
+{
+    char where[32];
+    sbit__yaml_position(at->line, at->column, where, sizeof where);
+    return sbit__fail(error, SBIT_ERR_CONFIG, where, "%s: %s.SPECIFIC: %s", where, section, what);
+}
+
+/* SPECIFIC: a list of maps glob -> [KEY, value, ...]; a single map is taken too. */
+static sbit_status sbit__specific_read(sbit__tree *tree, sbit__section *section, sbit_error *error)
+{
+    const sbit_yaml *root = sbit_options_find(&section->options, "SPECIFIC")->yaml;
+    section->specific_count = 0;
+    if (root == NULL || root->kind == SBIT_YAML_NULL) {
+        return SBIT_OK;
+    }
+    if (root->kind == SBIT_YAML_SCALAR) {
+        return sbit__specific_fail(root, section->name, "[{\"glob\": [KEY, value]}] is expected",
+                                   error);
+    }
+    const sbit_yaml *maps = root->kind == SBIT_YAML_MAP ? root : root->items;
+    const size_t map_count = root->kind == SBIT_YAML_MAP ? 1 : root->count;
+    size_t total = 0;
+    for (size_t m = 0; m < map_count; m++) {
+        if (maps[m].kind != SBIT_YAML_MAP) {
+            return sbit__specific_fail(&maps[m], section->name,
+                                       "[{\"glob\": [KEY, value]}] is expected", error);
+        }
+        total += maps[m].count;
+    }
+    section->specific =
+        (sbit__specific *)sbit__arena_array(&tree->arena, total + 1, sizeof *section->specific);
+    if (section->specific == NULL) {
+        return sbit__fail_oom(error, total * sizeof *section->specific);
+    }
+    for (size_t m = 0; m < map_count; m++) {
+        for (size_t i = 0; i < maps[m].count; i++) {
+            const sbit_yaml *entry = &maps[m].items[i];
+            sbit__specific *specific = &section->specific[section->specific_count++];
+            specific->pattern = entry->key;
+            specific->list = entry;
+            if (entry->kind != SBIT_YAML_LIST || entry->count % 2 != 0) {
+                return sbit__specific_fail(entry, section->name,
+                                           "a list [KEY, value, ...] is expected", error);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Applies a flat list [KEY, value, ...] to a copy of the section's options. */
+static sbit_status sbit__specific_apply(sbit__arena *arena, const sbit__section *section,
+                                        const sbit__specific *specific, sbit_options *out,
+                                        sbit_error *error)
+{
+    SBIT__TRY(sbit__options_copy(arena, &section->options, out, error));
+    for (size_t i = 0; specific != NULL && i + 1 < specific->list->count; i += 2) {
+        const sbit_yaml *key = &specific->list->items[i];
+        if (key->kind != SBIT_YAML_SCALAR) {
+            return sbit__specific_fail(key, section->name, "a key is expected", error);
+        }
+        if (sbit__same_word(key->text, "SPECIFIC")) {
+            return sbit__specific_fail(key, section->name, "SPECIFIC cannot be nested", error);
+        }
+        /* an unknown key is reported where it stands, a wrong value where that stands */
+        const bool known = sbit_options_find(out, key->text) != NULL;
+        SBIT__TRY(
+            sbit__options_set(arena, out, key->text, known ? key + 1 : key, section->name, error));
+    }
+    return SBIT_OK;
+}
+
+/* Whatever can be wrong in a section by itself, also in the overrides: found at load. */
+static sbit_status sbit__section_check(sbit__tree *tree, sbit__section *section, sbit_error *error)
+{
+    SBIT__TRY(sbit__options_complete(&section->options, section->name, error));
+    SBIT__TRY(sbit__specific_read(tree, section, error));
+    for (size_t i = 0; i <= section->specific_count; i++) {
+        const sbit__specific *specific = i > 0 ? &section->specific[i - 1] : NULL;
+        sbit_options trial;
+        SBIT__TRY(sbit__specific_apply(&tree->arena, section, specific, &trial, error));
+        if (section->check != NULL) {
+            SBIT__TRY(section->check(&trial, section->name, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena, sbit_options *out,
+                                           sbit_error *error)
+{
+    sbit__specific *specific = NULL;
+    for (size_t i = 0; i < section->specific_count && specific == NULL; i++) {
+        if (sbit_layer_matches(graph, node, section->specific[i].pattern)) {
+            specific = &section->specific[i]; /* the first one wins */
+            specific->matched = true;
+        }
+    }
+    return sbit__specific_apply(arena, section, specific, out, error);
+}
+
+SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
+                                           const char *layers)
+{
+    char near[256];
+    for (size_t i = 0; i < section->specific_count; i++) {
+        if (!section->specific[i].matched) {
+            sbit_layer_suggest(graph, section->specific[i].pattern, near, sizeof near);
+            sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
+                      "%s.SPECIFIC: '%s' matches no %s; the nearest are: %s", section->name,
+                      section->specific[i].pattern, layers, near);
+        }
+    }
+}
+
+/* >>config-tree reading */
+static sbit__section *sbit__tree_section(sbit__tree *tree, const char *name)
+{
+    for (size_t i = 0; i < tree->section_count; i++) {
+        if (sbit__same_word(tree->sections[i].name, name)) {
+            return &tree->sections[i];
+        }
+    }
+    return NULL;
+}
+
+/* A key that was meant to be a section's; what else is unknown is left to the top table. */
+static sbit_status sbit__tree_check_key(const sbit__tree *tree, const sbit_yaml *entry,
+                                        sbit_error *error)
+{
+    const size_t limit = strlen(entry->key) / 2 + 1;
+    char where[32];
+    for (size_t i = 0; i < tree->section_count; i++) {
+        const char *name = tree->sections[i].name;
+        if (sbit__edit_distance(name, entry->key) < limit &&
+            !sbit__options_know(&tree->top, entry->key)) {
+            sbit__yaml_position(entry->key_line, entry->key_column, where, sizeof where);
+            return sbit__fail(error, SBIT_ERR_CONFIG, where,
+                              "%s: %.100s: unknown key; did you mean %s?", where, entry->key, name);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Reads the root map: sections are tables of their own, the rest is the top table's. */
+static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit_yaml *root, sbit_error *error)
+{
+    sbit_yaml rest = *root;
+    sbit_yaml *items = (sbit_yaml *)sbit__arena_array(&tree->arena, root->count + 1, sizeof *items);
+    if (items == NULL) {
+        return sbit__fail_oom(error, root->count * sizeof *items);
+    }
+    rest.count = 0;
+    rest.items = items;
+    for (size_t i = 0; root->kind == SBIT_YAML_MAP && i < root->count; i++) {
+        const sbit_yaml *entry = &root->items[i];
+        sbit__section *section = sbit__tree_section(tree, entry->key);
+        if (section != NULL) {
+            SBIT__TRY(
+                sbit__options_read(&tree->arena, &section->options, entry, section->name, error));
+        } else {
+            SBIT__TRY(sbit__tree_check_key(tree, entry, error));
+            items[rest.count++] = *entry;
+        }
+    }
+    return sbit__options_read(&tree->arena, &tree->top, &rest, "", error);
+}
+
+SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
+                                     sbit_error *error)
+{
+    const sbit_yaml *root = NULL;
+    SBIT__TRY(sbit__tree_parse(tree, text, size, &root, error));
+    SBIT__TRY(sbit__tree_read_root(tree, root, error));
+    for (size_t i = 0; i < tree->section_count; i++) {
+        SBIT__TRY(sbit__section_check(tree, &tree->sections[i], error));
+    }
+    const sbit_option *device = sbit_options_find(&tree->top, "DEVICE");
+    if (device != NULL && device->is_set && !sbit__same_word(device->s, "cpu")) {
+        sbit__log(tree->ctx, SBIT_LOG_INFO,
+                  "DEVICE: %s is accepted, but this build runs on the CPU", device->s);
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,
+                                    sbit_error *error)
+{
+    const sbit_yaml *parsed = NULL;
+    const char *dot = strchr(path, '.');
+    char name[32] = "";
+    if (dot != NULL && (size_t)(dot - path) < sizeof name) {
+        memcpy(name, path, (size_t)(dot - path));
+        name[dot - path] = '\0';
+    }
+    sbit__section *section = sbit__tree_section(tree, name);
+    SBIT__TRY(sbit__tree_parse(tree, value, strlen(value), &parsed, error));
+    if (section == NULL) {
+        return sbit__options_set(&tree->arena, &tree->top, path, parsed, "", error);
+    }
+    sbit_options before;
+    SBIT__TRY(sbit__options_copy(&tree->arena, &section->options, &before, error));
+    sbit_status status =
+        sbit__options_set(&tree->arena, &section->options, dot + 1, parsed, section->name, error);
+    if (status == SBIT_OK) {
+        status = sbit__section_check(tree, section, error);
+    }
+    if (status != SBIT_OK) { /* as it was */
+        section->options = before;
+        SBIT__TRY(sbit__specific_read(tree, section, NULL));
+    }
+    return status;
+}
+/* ---- end src/config/tree.c ---- */
+
+/* ---- begin src/config/print.c ---- */
+/* print.c: configuration trees as YAML that reads back equal. >>config-print
+ */
+
+typedef struct sbit__tree_printer {
+    void (*put)(const char *text, size_t size, void *user);
+    void *user;
+    bool only_set;
+} sbit__tree_printer;
+
+static void sbit__tree_put(const sbit__tree_printer *p, const char *text)
+{
+    p->put(text, strlen(text), p->user);
+}
+
+static void sbit__tree_put_quoted(const sbit__tree_printer *p, const char *text)
+{
+    sbit__tree_put(p, "\"");
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            p->put("\\", 1, p->user);
+        }
+        p->put(text, 1, p->user);
+    }
+    sbit__tree_put(p, "\"");
+}
+
+/* A YAML value in flow style. */
+static void sbit__tree_put_yaml(const sbit__tree_printer *p, const sbit_yaml *y)
+{
+    if (y->kind == SBIT_YAML_SCALAR) {
+        if (y->quoted) {
+            sbit__tree_put_quoted(p, y->text);
+        } else {
+            sbit__tree_put(p, y->text);
+        }
+        return;
+    }
+    const bool map = y->kind == SBIT_YAML_MAP;
+    sbit__tree_put(p, map ? "{" : "[");
+    for (size_t i = 0; i < y->count; i++) {
+        sbit__tree_put(p, i > 0 ? ", " : "");
+        if (map) {
+            sbit__tree_put_quoted(p, y->items[i].key);
+            sbit__tree_put(p, ": ");
+        }
+        sbit__tree_put_yaml(p, &y->items[i]);
+    }
+    sbit__tree_put(p, map ? "}" : "]");
+}
+
+static void sbit__tree_put_value(const sbit__tree_printer *p, const sbit_option *option)
+{
+    char number[40];
+    switch (option->key->type) {
+    case SBIT_KEY_BOOL:
+        sbit__tree_put(p, option->b ? "true" : "false");
+        break;
+    case SBIT_KEY_INT:
+        snprintf(number, sizeof number, "%lld", (long long)option->i);
+        sbit__tree_put(p, number);
+        break;
+    case SBIT_KEY_FLOAT:
+        sbit__format_f64(option->f, false, number);
+        sbit__tree_put(p, number);
+        break;
+    case SBIT_KEY_STRINGS:
+        sbit__tree_put(p, "[");
+        for (size_t i = 0; i < option->list_count; i++) {
+            sbit__tree_put(p, i > 0 ? ", " : "");
+            sbit__tree_put_quoted(p, option->list[i]);
+        }
+        sbit__tree_put(p, "]");
+        break;
+    case SBIT_KEY_STRING:
+        sbit__tree_put_quoted(p, option->s);
+        break;
+    case SBIT_KEY_YAML:
+        if (option->yaml != NULL) {
+            sbit__tree_put_yaml(p, option->yaml);
+        } else {
+            sbit__tree_put(p, "[]");
+        }
+        break;
+    default:
+        sbit__tree_put(p, option->s != NULL ? option->s : "");
+        break;
+    }
+}
+
+static bool sbit__tree_shown(const sbit__tree_printer *p, const sbit_option *option)
+{
+    return option->is_set || (!p->only_set && option->key->otherwise != NULL);
+}
+
+/* Prints the keys whose path begins with the first `size` characters of `prefix`, grouped. */
+static void sbit__tree_put_group(const sbit__tree_printer *p, const sbit_options *options,
+                                 const char *prefix, size_t size, int indent)
+{
+    for (size_t i = 0; i < options->count; i++) {
+        const sbit_option *option = &options->items[i];
+        const char *path = option->key->path;
+        if (strncmp(path, prefix, size) != 0 || !sbit__tree_shown(p, option)) {
+            continue;
+        }
+        const char *dot = strchr(path + size, '.');
+        const size_t part = dot != NULL ? (size_t)(dot - path) + 1 : strlen(path);
+        bool printed = false; /* the group, with its first member */
+        for (size_t j = 0; dot != NULL && j < i && !printed; j++) {
+            printed = strncmp(options->items[j].key->path, path, part) == 0 &&
+                      sbit__tree_shown(p, &options->items[j]);
+        }
+        if (printed) {
+            continue;
+        }
+        for (int k = 0; k < indent; k++) {
+            sbit__tree_put(p, "  ");
+        }
+        p->put(path + size, part - size - (dot != NULL ? 1u : 0u), p->user);
+        if (dot != NULL) {
+            sbit__tree_put(p, ":\n");
+            sbit__tree_put_group(p, options, path, part, indent + 1);
+        } else {
+            sbit__tree_put(p, ": ");
+            sbit__tree_put_value(p, option);
+            sbit__tree_put(p, "\n");
+        }
+    }
+}
+
+SBIT__FN void sbit__tree_print(const sbit__tree *tree, bool only_set,
+                               void (*put)(const char *text, size_t size, void *user), void *user)
+{
+    sbit__tree_printer p;
+    p.put = put;
+    p.user = user;
+    p.only_set = only_set;
+    sbit__tree_put_group(&p, &tree->top, "", 0, 0);
+    for (size_t i = 0; i < tree->section_count; i++) {
+        sbit__tree_put(&p, tree->sections[i].name);
+        sbit__tree_put(&p, ":\n");
+        sbit__tree_put_group(&p, &tree->sections[i].options, "", 0, 1);
+    }
+}
+/* ---- end src/config/print.c ---- */
 
 /* ---- begin src/config/strategies.c ---- */
 /* strategies.c: finding and adding the rows that users register. >>strategies
@@ -42011,27 +42540,13 @@ extern "C" {
 #endif
 
 /* >>qconfig */
-/* One entry of W.SPECIFIC or A.SPECIFIC: a glob and its flat list [KEY, value, ...]. */
-typedef struct sbit__specific {
-    const char *pattern;
-    const sbit_yaml *list;
-    bool matched; /* by any layer so far */
-} sbit__specific;
-
-/* W or A. */
-typedef struct sbit__qconfig_side {
-    sbit_options options;
-    sbit__specific *specific;
-    size_t specific_count;
-} sbit__qconfig_side;
+enum {
+    SBIT__QCONFIG_W,
+    SBIT__QCONFIG_A
+}; /* the tree's sections */
 
 struct sbit_qconfig {
-    sbit_ctx *ctx;
-    sbit__arena arena;
-    sbit_yaml_doc **docs; /* options borrow lists from them */
-    size_t doc_count, doc_capacity;
-    sbit_options top;
-    sbit__qconfig_side weight, feature;
+    sbit__tree tree;
 };
 
 /* Settings of one quantizer after SPECIFIC: the options, and what follows from them. */
@@ -42452,22 +42967,31 @@ static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *a
     return text;
 }
 
-static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target,
-                                           sbit__qconfig_side *side, sbit_error *error)
+/* BIT: 0 disables, as in Sparsebit; one bit cannot be had. */
+static sbit_status sbit__qconfig_check_bit(const sbit_options *options, const char *section,
+                                           sbit_error *error)
+{
+    const sbit_option *bit = sbit_options_find(options, "QUANTIZER.BIT");
+    return bit->i != 1 ? SBIT_OK : sbit__option_fail(bit, section, "must be in 2 to 16", error);
+}
+
+static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sbit__section *side,
+                                           sbit_error *error)
 {
     sbit__qconfig_tables t;
     const size_t bytes = sizeof sbit__qconfig_side_keys;
-    sbit_key *keys = (sbit_key *)sbit__arena_alloc(&config->arena, bytes);
+    sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, bytes);
     if (keys == NULL) {
         return sbit__fail_oom(error, bytes);
     }
     memset(&t, 0, sizeof t);
+    side->check = sbit__qconfig_check_bit;
     memcpy(keys, sbit__qconfig_side_keys, bytes);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             const bool observer = keys[i].path[0] == 'O';
             keys[i].choices = sbit__qconfig_all_choices(
-                config->ctx, &config->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
+                tree->ctx, &tree->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
                 target);
             if (keys[i].choices == NULL) {
                 return sbit__fail_oom(error, 0);
@@ -42480,13 +43004,12 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
                                 SBIT__COUNT_OF(sbit__qconfig_feature_keys));
     }
     const void *row;
-    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
+    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
         const sbit_observer_row *observer = (const sbit_observer_row *)row;
         sbit__qconfig_add_table(&t, "OBSERVER.", observer->keys,
                                 (observer->targets & target) != 0 ? observer->key_count : 0);
     }
-    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_QUANTIZER, i)) != NULL;
-         i++) {
+    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_QUANTIZER, i)) != NULL; i++) {
         const sbit_quantizer_row *quantizer = (const sbit_quantizer_row *)row;
         sbit__qconfig_add_table(&t, "QUANTIZER.", quantizer->keys,
                                 (quantizer->targets & target) != 0 ? quantizer->key_count : 0);
@@ -42497,203 +43020,38 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
         sbit__qconfig_add_table(&t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
                                 wanted ? 1 : 0);
     }
-    return sbit__options_init(&config->arena, t.tables, t.count, &side->options, error);
+    return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
-static sbit_status sbit__qconfig_new(sbit_ctx *ctx, sbit_qconfig **out, sbit_error *error)
+static sbit_status sbit__qconfig_init(sbit_qconfig *config, sbit_ctx *ctx, sbit_error *error)
 {
+    sbit__tree *tree = &config->tree;
     sbit__key_table top;
-    const sbit_allocator *a = sbit_ctx_allocator(ctx);
-    sbit_qconfig *config = (sbit_qconfig *)sbit__calloc(a, 1, sizeof *config);
-    if (config == NULL) {
-        return sbit__fail_oom(error, sizeof *config);
-    }
-    config->ctx = ctx;
-    sbit__arena_init(&config->arena, a);
+    sbit__tree_init(tree, ctx);
     top.prefix = "";
     top.keys = sbit__qconfig_top_keys;
     top.count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
-    sbit_status status = sbit__options_init(&config->arena, &top, 1, &config->top, error);
-    if (status == SBIT_OK) {
-        status = sbit__qconfig_side_init(config, SBIT_TARGET_WEIGHT, &config->weight, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit__qconfig_side_init(config, SBIT_TARGET_FEATURE, &config->feature, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_qconfig_destroy(config);
-        return status;
-    }
-    *out = config;
+    SBIT__TRY(sbit__options_init(&tree->arena, &top, 1, &tree->top, error));
+    SBIT__TRY(
+        sbit__qconfig_side_init(tree, SBIT_TARGET_WEIGHT, &tree->sections[SBIT__QCONFIG_W], error));
+    SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_FEATURE, &tree->sections[SBIT__QCONFIG_A],
+                                      error));
+    tree->sections[SBIT__QCONFIG_W].name = "W";
+    tree->sections[SBIT__QCONFIG_A].name = "A";
+    tree->section_count = 2;
     return SBIT_OK;
 }
 
 SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config)
 {
-    if (config == NULL) {
-        return;
+    if (config != NULL) {
+        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
+        sbit__tree_deinit(&config->tree);
+        sbit__free(a, config, sizeof *config);
     }
-    const sbit_allocator *a = sbit_ctx_allocator(config->ctx);
-    for (size_t i = 0; i < config->doc_count; i++) {
-        sbit_yaml_destroy(config->docs[i]);
-    }
-    sbit__free(a, config->docs, config->doc_capacity * sizeof *config->docs);
-    sbit__arena_deinit(&config->arena);
-    sbit__free(a, config, sizeof *config);
 }
 
 /* >>qconfig reading */
-/* Parses text and keeps the document as long as the config lives. */
-static sbit_status sbit__qconfig_parse(sbit_qconfig *config, const char *text, size_t size,
-                                       const sbit_yaml **root, sbit_error *error)
-{
-    const sbit_allocator *a = sbit_ctx_allocator(config->ctx);
-    sbit_yaml_doc *doc = NULL;
-    void *docs = config->docs;
-    SBIT__TRY(sbit__grow(a, &docs, &config->doc_capacity, config->doc_count + 1,
-                         sizeof *config->docs, error));
-    config->docs = (sbit_yaml_doc **)docs;
-    SBIT__TRY(sbit_yaml_parse(config->ctx, text, size, &doc, error));
-    config->docs[config->doc_count++] = doc;
-    *root = sbit_yaml_root(doc);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qconfig_specific_fail(const sbit_yaml *at, const char *place,
-                                               const char *what, sbit_error *error)
-{
-    char where[32];
-    sbit__yaml_position(at->line, at->column, where, sizeof where);
-    return sbit__fail(error, SBIT_ERR_CONFIG, where, "%s: %s.SPECIFIC: %s", where, place, what);
-}
-
-/* SPECIFIC: a list of maps glob -> [KEY, value, ...]; a single map is taken too. Every flat list
- * is tried on a copy of the options now, so that its mistakes are found at load. */
-static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_side *side,
-                                          const char *place, sbit_error *error)
-{
-    const sbit_yaml *root = sbit_options_find(&side->options, "SPECIFIC")->yaml;
-    side->specific_count = 0;
-    if (root == NULL || root->kind == SBIT_YAML_NULL) {
-        return SBIT_OK;
-    }
-    if (root->kind == SBIT_YAML_SCALAR) {
-        return sbit__qconfig_specific_fail(root, place, "[{\"glob\": [KEY, value]}] is expected",
-                                           error);
-    }
-    const sbit_yaml *maps = root->kind == SBIT_YAML_MAP ? root : root->items;
-    const size_t map_count = root->kind == SBIT_YAML_MAP ? 1 : root->count;
-    size_t total = 0;
-    for (size_t m = 0; m < map_count; m++) {
-        if (maps[m].kind != SBIT_YAML_MAP) {
-            return sbit__qconfig_specific_fail(&maps[m], place,
-                                               "[{\"glob\": [KEY, value]}] is expected", error);
-        }
-        total += maps[m].count;
-    }
-    side->specific =
-        (sbit__specific *)sbit__arena_array(&config->arena, total + 1, sizeof *side->specific);
-    if (side->specific == NULL) {
-        return sbit__fail_oom(error, total * sizeof *side->specific);
-    }
-    for (size_t m = 0; m < map_count; m++) {
-        for (size_t i = 0; i < maps[m].count; i++) {
-            const sbit_yaml *entry = &maps[m].items[i];
-            sbit__specific *specific = &side->specific[side->specific_count++];
-            specific->pattern = entry->key;
-            specific->list = entry;
-            if (entry->kind != SBIT_YAML_LIST || entry->count % 2 != 0) {
-                return sbit__qconfig_specific_fail(entry, place,
-                                                   "a list [KEY, value, ...] is expected", error);
-            }
-        }
-    }
-    return SBIT_OK;
-}
-
-/* Applies a flat list [KEY, value, ...] to options. */
-static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific *specific,
-                                       const char *place, sbit_options *options, sbit_error *error)
-{
-    for (size_t i = 0; i + 1 < specific->list->count; i += 2) {
-        const sbit_yaml *key = &specific->list->items[i];
-        if (key->kind != SBIT_YAML_SCALAR) {
-            return sbit__qconfig_specific_fail(key, place, "a key is expected", error);
-        }
-        if (sbit__same_word(key->text, "SPECIFIC")) {
-            return sbit__qconfig_specific_fail(key, place, "SPECIFIC cannot be nested", error);
-        }
-        /* an unknown key is reported where it stands, a wrong value where that stands */
-        const bool known = sbit_options_find(options, key->text) != NULL;
-        SBIT__TRY(
-            sbit__options_set(arena, options, key->text, known ? key + 1 : key, place, error));
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qconfig_check_side(sbit_qconfig *config, sbit__qconfig_side *side,
-                                            const char *place, sbit_error *error)
-{
-    SBIT__TRY(sbit__options_complete(&side->options, place, error));
-    SBIT__TRY(sbit__qconfig_specific(config, side, place, error));
-    for (size_t i = 0; i < side->specific_count; i++) {
-        sbit_options trial;
-        SBIT__TRY(sbit__options_copy(&config->arena, &side->options, &trial, error));
-        SBIT__TRY(sbit__qconfig_apply(&config->arena, &side->specific[i], place, &trial, error));
-        if (sbit_options_int(&trial, "QUANTIZER.BIT") == 1) {
-            return sbit__qconfig_specific_fail(side->specific[i].list, place,
-                                               "QUANTIZER.BIT must be 2 to 16", error);
-        }
-    }
-    if (sbit_options_int(&side->options, "QUANTIZER.BIT") == 1) {
-        return sbit__fail(error, SBIT_ERR_CONFIG, NULL, "%s.QUANTIZER.BIT must be 2 to 16", place);
-    }
-    return SBIT_OK;
-}
-
-/* Reads the root map: W and A are trees of their own, the rest is the top table's. */
-static sbit_status sbit__qconfig_read_root(sbit_qconfig *config, const sbit_yaml *root,
-                                           sbit_error *error)
-{
-    sbit_yaml rest = *root;
-    sbit_yaml *items =
-        (sbit_yaml *)sbit__arena_array(&config->arena, root->count + 1, sizeof *items);
-    if (items == NULL) {
-        return sbit__fail_oom(error, root->count * sizeof *items);
-    }
-    rest.count = 0;
-    rest.items = items;
-    for (size_t i = 0; root->kind == SBIT_YAML_MAP && i < root->count; i++) {
-        const sbit_yaml *entry = &root->items[i];
-        const bool weight = sbit__same_word(entry->key, "W");
-        if (weight || sbit__same_word(entry->key, "A")) {
-            SBIT__TRY(sbit__options_read(
-                &config->arena, weight ? &config->weight.options : &config->feature.options, entry,
-                weight ? "W" : "A", error));
-        } else {
-            items[rest.count++] = *entry;
-        }
-    }
-    SBIT__TRY(sbit__options_read(&config->arena, &config->top, &rest, "", error));
-    const sbit_option *device = sbit_options_find(&config->top, "DEVICE");
-    if (device->is_set && !sbit__same_word(device->s, "cpu")) {
-        sbit__log(config->ctx, SBIT_LOG_INFO,
-                  "DEVICE: %s is accepted, but this build runs on the CPU", device->s);
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qconfig_read_text(sbit_qconfig *config, const char *text, size_t size,
-                                           sbit_error *error)
-{
-    const sbit_yaml *root = NULL;
-    SBIT__TRY(sbit__qconfig_parse(config, text, size, &root, error));
-    SBIT__TRY(sbit__qconfig_read_root(config, root, error));
-    SBIT__TRY(sbit__qconfig_check_side(config, &config->weight, "W", error));
-    SBIT__TRY(sbit__qconfig_check_side(config, &config->feature, "A", error));
-    return sbit_qconfig_validate(config, error);
-}
-
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)
 {
@@ -42701,8 +43059,17 @@ SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, siz
     if (ctx == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
     }
-    SBIT__TRY(sbit__qconfig_new(ctx, &config, error));
-    const sbit_status status = sbit__qconfig_read_text(config, text, size, error);
+    config = (sbit_qconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
+    if (config == NULL) {
+        return sbit__fail_oom(error, sizeof *config);
+    }
+    sbit_status status = sbit__qconfig_init(config, ctx, error);
+    if (status == SBIT_OK) {
+        status = sbit__tree_read(&config->tree, text, size, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit_qconfig_validate(config, error);
+    }
     if (status != SBIT_OK) {
         sbit_qconfig_destroy(config);
         return status;
@@ -42763,24 +43130,8 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
 /* >>qconfig use */
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config)
 {
-    return sbit_lookup_profile(config->ctx, sbit_options_string(&config->top, "PLACEMENT"));
-}
-
-static sbit_status sbit__qconfig_set_value(sbit_qconfig *config, const char *path,
-                                           const char *value, sbit_error *error)
-{
-    const sbit_yaml *parsed = NULL;
-    SBIT__TRY(sbit__qconfig_parse(config, value, strlen(value), &parsed, error));
-    const bool side =
-        (path[0] == 'W' || path[0] == 'A' || path[0] == 'w' || path[0] == 'a') && path[1] == '.';
-    if (!side) {
-        return sbit__options_set(&config->arena, &config->top, path, parsed, "", error);
-    }
-    const bool weight = path[0] == 'W' || path[0] == 'w';
-    sbit__qconfig_side *to = weight ? &config->weight : &config->feature;
-    SBIT__TRY(sbit__options_set(&config->arena, &to->options, path + 2, parsed, weight ? "W" : "A",
-                                error));
-    return sbit__qconfig_check_side(config, to, weight ? "W" : "A", error);
+    return sbit_lookup_profile(config->tree.ctx,
+                               sbit_options_string(&config->tree.top, "PLACEMENT"));
 }
 
 SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
@@ -42789,7 +43140,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *pat
     if (config == NULL || path == NULL || value == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a NULL argument");
     }
-    return sbit__qconfig_set_value(config, path, value, error);
+    return sbit__tree_set(&config->tree, path, value, error);
 }
 
 static bool sbit__qconfig_has(const sbit_options *options, const char *part)
@@ -42799,9 +43150,9 @@ static bool sbit__qconfig_has(const sbit_options *options, const char *part)
 
 static sbit_status sbit__qconfig_check_backend(const sbit_qconfig *config, sbit_error *error)
 {
-    const char *backend = sbit_options_string(&config->top, "BACKEND");
-    const sbit_options *w = &config->weight.options;
-    const sbit_options *a = &config->feature.options;
+    const char *backend = sbit_options_string(&config->tree.top, "BACKEND");
+    const sbit_options *w = &config->tree.sections[SBIT__QCONFIG_W].options;
+    const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     if (sbit__streq(backend, "virtual")) {
         return SBIT_OK;
     }
@@ -42827,21 +43178,17 @@ static sbit_status sbit__qconfig_check_backend(const sbit_qconfig *config, sbit_
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error)
 {
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
-    const sbit_options *w = &config->weight.options;
-    const sbit_options *a = &config->feature.options;
+    const sbit_options *w = &config->tree.sections[SBIT__QCONFIG_W].options;
+    const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     if (profile == NULL) {
-        const sbit_option *option = sbit_options_find(&config->top, "PLACEMENT");
-        char names[256], place[32] = "PLACEMENT";
-        if (option->line > 0) { /* written in a file */
-            snprintf(place, sizeof place, "%d:%d", (int)option->line, (int)option->column);
-        }
-        return sbit__fail(error, SBIT_ERR_CONFIG, place,
-                          "PLACEMENT: unknown profile '%s'; known: %s",
-                          sbit_options_string(&config->top, "PLACEMENT"),
-                          sbit__profile_names(config->ctx, names, sizeof names));
+        const sbit_option *option = sbit_options_find(&config->tree.top, "PLACEMENT");
+        char names[256], what[400];
+        snprintf(what, sizeof what, "unknown profile '%.100s'; known: %s", option->s,
+                 sbit__profile_names(config->tree.ctx, names, sizeof names));
+        return sbit__option_fail(option, "", what, error);
     }
-    if (sbit_options_bool(&config->top, "SCHEDULE.BN_TUNING") &&
+    if (sbit_options_bool(&config->tree.top, "SCHEDULE.BN_TUNING") &&
         !sbit__qconfig_has(w, "per-channel")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "SCHEDULE.BN_TUNING",
                           "SCHEDULE.BN_TUNING needs a per-channel W.QSCHEME");
@@ -42874,33 +43221,17 @@ static void sbit__settings_range(sbit__settings *s, bool signed_affine, bool nar
     }
 }
 
-static const sbit__specific *sbit__qconfig_match(sbit__qconfig_side *side, const sbit_graph *graph,
-                                                 sbit_node_id node)
-{
-    for (size_t i = 0; i < side->specific_count; i++) {
-        if (sbit_layer_matches(graph, node, side->specific[i].pattern)) {
-            side->specific[i].matched = true;
-            return &side->specific[i]; /* the first one wins */
-        }
-    }
-    return NULL;
-}
-
 SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
                                            sbit_error *error)
 {
     const bool weight = target == SBIT_TARGET_WEIGHT;
-    sbit__qconfig_side *side = weight ? &config->weight : &config->feature;
-    const sbit__specific *specific = sbit__qconfig_match(side, graph, node);
+    sbit__section *side = &config->tree.sections[weight ? SBIT__QCONFIG_W : SBIT__QCONFIG_A];
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     sbit__settings s;
     memset(&s, 0, sizeof s);
-    SBIT__TRY(sbit__options_copy(arena, &side->options, &s.options, error));
-    if (specific != NULL) {
-        SBIT__TRY(sbit__qconfig_apply(arena, specific, weight ? "W" : "A", &s.options, error));
-    }
+    SBIT__TRY(sbit__section_resolve(side, graph, node, arena, &s.options, error));
     s.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
@@ -42909,18 +43240,17 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.feature_axis = sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
-        sbit_lookup_observer(config->ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+        sbit_lookup_observer(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
     s.quantizer =
-        sbit_lookup_quantizer(config->ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+        sbit_lookup_quantizer(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     if (s.observer == NULL || s.quantizer == NULL) {
         const bool observer = s.observer == NULL;
         const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";
         const char *known = sbit__qconfig_choices(
-            config->ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
+            config->tree.ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, key,
-                          "%s.%s: '%s' is not one of those that this version has: %s",
-                          weight ? "W" : "A", key, sbit_options_string(&s.options, key),
-                          known != NULL ? known : "");
+                          "%s.%s: '%s' is not one of those that this version has: %s", side->name,
+                          key, sbit_options_string(&s.options, key), known != NULL ? known : "");
     }
     sbit__settings_range(&s, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
@@ -42929,145 +43259,11 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
 }
 
 /* >>qconfig printing */
-typedef struct sbit__qconfig_printer {
-    void (*put)(const char *text, size_t size, void *user);
-    void *user;
-    bool only_set;
-} sbit__qconfig_printer;
-
-static void sbit__qconfig_put(const sbit__qconfig_printer *p, const char *text)
-{
-    p->put(text, strlen(text), p->user);
-}
-
-static void sbit__qconfig_put_quoted(const sbit__qconfig_printer *p, const char *text)
-{
-    sbit__qconfig_put(p, "\"");
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            p->put("\\", 1, p->user);
-        }
-        p->put(text, 1, p->user);
-    }
-    sbit__qconfig_put(p, "\"");
-}
-
-/* A YAML value in flow style. */
-static void sbit__qconfig_put_yaml(const sbit__qconfig_printer *p, const sbit_yaml *y)
-{
-    if (y->kind == SBIT_YAML_SCALAR) {
-        if (y->quoted) {
-            sbit__qconfig_put_quoted(p, y->text);
-        } else {
-            sbit__qconfig_put(p, y->text);
-        }
-        return;
-    }
-    const bool map = y->kind == SBIT_YAML_MAP;
-    sbit__qconfig_put(p, map ? "{" : "[");
-    for (size_t i = 0; i < y->count; i++) {
-        sbit__qconfig_put(p, i > 0 ? ", " : "");
-        if (map) {
-            sbit__qconfig_put_quoted(p, y->items[i].key);
-            sbit__qconfig_put(p, ": ");
-        }
-        sbit__qconfig_put_yaml(p, &y->items[i]);
-    }
-    sbit__qconfig_put(p, map ? "}" : "]");
-}
-
-static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_option *option)
-{
-    char number[40];
-    switch (option->key->type) {
-    case SBIT_KEY_BOOL:
-        sbit__qconfig_put(p, option->b ? "true" : "false");
-        break;
-    case SBIT_KEY_INT:
-        snprintf(number, sizeof number, "%lld", (long long)option->i);
-        sbit__qconfig_put(p, number);
-        break;
-    case SBIT_KEY_FLOAT:
-        sbit__format_f64(option->f, false, number);
-        sbit__qconfig_put(p, number);
-        break;
-    case SBIT_KEY_STRINGS:
-        sbit__qconfig_put(p, "[");
-        for (size_t i = 0; i < option->list_count; i++) {
-            sbit__qconfig_put(p, i > 0 ? ", " : "");
-            sbit__qconfig_put_quoted(p, option->list[i]);
-        }
-        sbit__qconfig_put(p, "]");
-        break;
-    case SBIT_KEY_STRING:
-        sbit__qconfig_put_quoted(p, option->s);
-        break;
-    case SBIT_KEY_YAML:
-        if (option->yaml != NULL) {
-            sbit__qconfig_put_yaml(p, option->yaml);
-        } else {
-            sbit__qconfig_put(p, "[]");
-        }
-        break;
-    default:
-        sbit__qconfig_put(p, option->s != NULL ? option->s : "");
-        break;
-    }
-}
-
-static bool sbit__qconfig_shown(const sbit__qconfig_printer *p, const sbit_option *option)
-{
-    return option->is_set || (!p->only_set && option->key->otherwise != NULL);
-}
-
-/* Prints the keys whose path begins with the first `size` characters of `prefix`, grouped. */
-static void sbit__qconfig_put_group(const sbit__qconfig_printer *p, const sbit_options *options,
-                                    const char *prefix, size_t size, int indent)
-{
-    for (size_t i = 0; i < options->count; i++) {
-        const sbit_option *option = &options->items[i];
-        const char *path = option->key->path;
-        if (strncmp(path, prefix, size) != 0 || !sbit__qconfig_shown(p, option)) {
-            continue;
-        }
-        const char *dot = strchr(path + size, '.');
-        const size_t part = dot != NULL ? (size_t)(dot - path) + 1 : strlen(path);
-        bool printed = false; /* the group, with its first member */
-        for (size_t j = 0; dot != NULL && j < i && !printed; j++) {
-            printed = strncmp(options->items[j].key->path, path, part) == 0 &&
-                      sbit__qconfig_shown(p, &options->items[j]);
-        }
-        if (printed) {
-            continue;
-        }
-        for (int k = 0; k < indent; k++) {
-            sbit__qconfig_put(p, "  ");
-        }
-        p->put(path + size, part - size - (dot != NULL ? 1u : 0u), p->user);
-        if (dot != NULL) {
-            sbit__qconfig_put(p, ":\n");
-            sbit__qconfig_put_group(p, options, path, part, indent + 1);
-        } else {
-            sbit__qconfig_put(p, ": ");
-            sbit__qconfig_put_value(p, option);
-            sbit__qconfig_put(p, "\n");
-        }
-    }
-}
-
 SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user)
 {
-    sbit__qconfig_printer p;
-    p.put = put;
-    p.user = user;
-    p.only_set = only_set;
-    sbit__qconfig_put_group(&p, &config->top, "", 0, 0);
-    sbit__qconfig_put(&p, "W:\n");
-    sbit__qconfig_put_group(&p, &config->weight.options, "", 0, 1);
-    sbit__qconfig_put(&p, "A:\n");
-    sbit__qconfig_put_group(&p, &config->feature.options, "", 0, 1);
+    sbit__tree_print(&config->tree, only_set, put, user);
 }
 
 static void sbit__qconfig_to_text(const char *text, size_t size, void *user)
@@ -43079,11 +43275,11 @@ SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfi
                                          sbit_error *error)
 {
     sbit__text text;
-    sbit__text_init(&text, sbit_ctx_allocator(config->ctx));
+    sbit__text_init(&text, sbit_ctx_allocator(config->tree.ctx));
     sbit_qconfig_print(config, true, sbit__qconfig_to_text, &text);
     const sbit_status status =
         text.failed ? sbit__fail_oom(error, text.size)
-                    : sbit_qconfig_read(config->ctx, text.data, text.size, out, error);
+                    : sbit_qconfig_read(config->tree.ctx, text.data, text.size, out, error);
     sbit__text_deinit(&text);
     return status;
 }
@@ -43183,7 +43379,7 @@ static bool sbit__place_is_constant(const sbit_quant *quant, const sbit_node *no
 
 static bool sbit__place_skipped(const sbit_quant *quant, sbit_node_id node)
 {
-    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
     for (size_t i = 0; i < skip->list_count; i++) {
         if (sbit_layer_matches(quant->graph, node, skip->list[i])) {
             return true;
@@ -43461,7 +43657,7 @@ static sbit_status sbit__place_bodies(sbit_quant *quant, sbit_error *error)
 static const char *sbit__place_fused(const sbit_quant *quant, const sbit_node *node)
 {
     const sbit_value_info *input = sbit__place_value(quant, node->inputs[0]);
-    if (!sbit_options_bool(&quant->config->top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
+    if (!sbit_options_bool(&quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
         input == NULL || input->producer.idx == 0) {
         return NULL;
     }
@@ -43483,7 +43679,8 @@ static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *
         return SBIT_OK;
     }
     const uint32_t flags = sbit__place_flags(node, row->quant);
-    const bool add = sbit_options_bool(&quant->config->feature.options, "QADD.ENABLE_QUANT") &&
+    const bool add = sbit_options_bool(&quant->config->tree.sections[SBIT__QCONFIG_A].options,
+                                       "QADD.ENABLE_QUANT") &&
                      (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
     if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
         return SBIT_OK;
@@ -43771,23 +43968,9 @@ static sbit_status sbit__place_with(sbit__placement *p, sbit_error *error)
     return SBIT_OK;
 }
 
-static void sbit__place_warn_unmatched(const sbit_quant *quant, const sbit__qconfig_side *side,
-                                       const char *place)
-{
-    char near[256];
-    for (size_t i = 0; i < side->specific_count; i++) {
-        if (!side->specific[i].matched) {
-            sbit_layer_suggest(quant->graph, side->specific[i].pattern, near, sizeof near);
-            sbit__log(quant->ctx, SBIT_LOG_WARNING,
-                      "%s.SPECIFIC: '%s' matches no quantized layer; the nearest are: %s", place,
-                      side->specific[i].pattern, near);
-        }
-    }
-}
-
 static void sbit__place_warn_skipped(const sbit_quant *quant)
 {
-    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
     char near[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
@@ -43855,8 +44038,10 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
         status = sbit__place_bodies(quant, error);
     }
     if (status == SBIT_OK) {
-        sbit__place_warn_unmatched(quant, &quant->config->weight, "W");
-        sbit__place_warn_unmatched(quant, &quant->config->feature, "A");
+        for (size_t i = 0; i < quant->config->tree.section_count; i++) {
+            sbit__section_warn_unmatched(&quant->config->tree.sections[i], quant->graph,
+                                         "quantized layer");
+        }
         sbit__place_warn_skipped(quant);
     }
     return status;
@@ -44132,7 +44317,7 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value
 /* One scale for the inputs and the output of a Concat, if their ranges are alike. */
 static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
 {
-    const double limit = sbit_options_float(&quant->config->top, "EXPORT.SHARE_LIMIT");
+    const double limit = sbit_options_float(&quant->config->tree.top, "EXPORT.SHARE_LIMIT");
     sbit__site *output = sbit__calc_shared_site(quant, node->outputs[0]);
     float narrow = 0.0f, wide = 0.0f;
     if (output == NULL) {
@@ -44316,7 +44501,7 @@ typedef struct sbit__build {
 
 static bool sbit__build_int4(const sbit_quant *quant, const sbit__site *site)
 {
-    return site->settings.bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+    return site->settings.bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
 }
 
 static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *site)
@@ -44788,7 +44973,7 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
         const int32_t bits = quant->sites[i].settings.bits;
-        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
         }
@@ -44813,8 +44998,8 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     SBIT__TRY(sbit__qconfig_clone(config, &quant->config, error));
     SBIT__TRY(sbit_qconfig_validate(quant->config, error));
     quant->profile = sbit_qconfig_profile(quant->config);
-    simplify.keep_batch_norm = !sbit_options_bool(&quant->config->top, "SCHEDULE.FUSE_BN") ||
-                               sbit_options_bool(&quant->config->top, "SCHEDULE.BN_TUNING");
+    simplify.keep_batch_norm = !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
+                               sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__quant_place(quant, error));
@@ -45081,6 +45266,165 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     return SBIT_OK;
 }
 /* ---- end src/quant/quant.c ---- */
+
+/* ---- begin src/sparse/sconfig.c ---- */
+/* sconfig.c: Sparsebit's pruning configuration. >>sconfig
+ *
+ * The tree (algorithms section 2.1): DEVICE and SPARSER.TYPE, STRATEGY, RATIO. Added here:
+ * SPARSER.SPECIFIC, the spelling "structured", and TYPE and STRATEGY in either order.
+ */
+
+struct sbit_sconfig {
+    sbit__tree tree; /* one section: SPARSER */
+};
+
+static const char *const sbit__sconfig_strategies[] = {"l1norm"};
+
+#define SBIT__SCONFIG_WORDS "structured|unstructured|structed|l1norm"
+
+static const sbit_key sbit__sconfig_top_keys[] = {
+    {"DEVICE", SBIT_KEY_STRING, "cpu", 0, 0, NULL, "accepted for compatibility; always the CPU"},
+};
+
+static const sbit_key sbit__sconfig_sparser_keys[] = {
+    {"TYPE", SBIT_KEY_CHOICE, NULL, 0, 0, SBIT__SCONFIG_WORDS,
+     "structured: whole channels; unstructured: single elements"},
+    {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, SBIT__SCONFIG_WORDS, "how elements are scored"},
+    {"RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of every layer to prune"},
+    {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
+};
+
+/* The strategy named by a key, or NULL: then it says what is pruned. */
+static const char *sbit__sconfig_strategy(const sbit_options *options, const char *key)
+{
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_strategies); i++) {
+        if (sbit__streq(sbit_options_string(options, key), sbit__sconfig_strategies[i])) {
+            return sbit__sconfig_strategies[i];
+        }
+    }
+    return NULL;
+}
+
+static sbit_status sbit__sconfig_check(const sbit_options *options, const char *section,
+                                       sbit_error *error)
+{
+    const bool type = sbit__sconfig_strategy(options, "TYPE") != NULL;
+    const bool strategy = sbit__sconfig_strategy(options, "STRATEGY") != NULL;
+    if (type && strategy) {
+        return sbit__option_fail(sbit_options_find(options, "TYPE"), section,
+                                 "must be structured or unstructured", error);
+    }
+    if (!type && !strategy) {
+        return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
+                                 "must be a strategy: l1norm", error);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__sconfig_init(sbit_sconfig *config, sbit_ctx *ctx, sbit_error *error)
+{
+    sbit__tree *tree = &config->tree;
+    sbit__section *sparser = &tree->sections[0];
+    sbit__key_table table;
+    sbit__tree_init(tree, ctx);
+    table.prefix = "";
+    table.keys = sbit__sconfig_top_keys;
+    table.count = SBIT__COUNT_OF(sbit__sconfig_top_keys);
+    SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &tree->top, error));
+    table.keys = sbit__sconfig_sparser_keys;
+    table.count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
+    SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &sparser->options, error));
+    sparser->name = "SPARSER";
+    sparser->check = sbit__sconfig_check;
+    tree->section_count = 1;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config)
+{
+    if (config != NULL) {
+        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
+        sbit__tree_deinit(&config->tree);
+        sbit__free(a, config, sizeof *config);
+    }
+}
+
+SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
+                                            sbit_sconfig **out, sbit_error *error)
+{
+    if (ctx == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
+    }
+    sbit_sconfig *config = (sbit_sconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
+    if (config == NULL) {
+        return sbit__fail_oom(error, sizeof *config);
+    }
+    sbit_status status = sbit__sconfig_init(config, ctx, error);
+    if (status == SBIT_OK) {
+        status = sbit__tree_read(&config->tree, text, size, error);
+    }
+    if (status != SBIT_OK) {
+        sbit_sconfig_destroy(config);
+        return status;
+    }
+    if (sbit__sconfig_strategy(&config->tree.sections[0].options, "TYPE") != NULL) {
+        sbit__log(ctx, SBIT_LOG_WARNING,
+                  "SPARSER.TYPE and STRATEGY are the wrong way round; read as if exchanged");
+    }
+    *out = config;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
+                                            sbit_error *error)
+{
+    sbit__file file;
+    if (ctx == NULL || out == NULL || path == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, path or out is NULL");
+    }
+    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
+    const sbit_status status =
+        sbit_sconfig_read(ctx, (const char *)file.data, file.size, out, error);
+    sbit__file_close(&file);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,
+                                           const char *value, sbit_error *error)
+{
+    if (config == NULL || path == NULL || value == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a NULL argument");
+    }
+    return sbit__tree_set(&config->tree, path, value, error);
+}
+
+SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
+                                      void (*put)(const char *text, size_t size, void *user),
+                                      void *user)
+{
+    sbit__tree_print(&config->tree, only_set, put, user);
+}
+
+SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
+                                             sbit_node_id node, sbit_sparse_settings *out,
+                                             sbit_error *error)
+{
+    sbit__arena arena;
+    sbit_options options;
+    sbit__arena_init(&arena, sbit_ctx_allocator(config->tree.ctx));
+    const sbit_status status =
+        sbit__section_resolve(&config->tree.sections[0], graph, node, &arena, &options, error);
+    if (status == SBIT_OK) {
+        const char *strategy = sbit__sconfig_strategy(&options, "TYPE");
+        const char *type = sbit_options_string(&options, strategy != NULL ? "STRATEGY" : "TYPE");
+        out->structured = !sbit__streq(type, "unstructured");
+        out->strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(&options, "STRATEGY");
+        out->ratio = sbit_options_float(&options, "RATIO");
+    }
+    sbit__arena_deinit(&arena);
+    return status;
+}
+/* ---- end src/sparse/sconfig.c ---- */
 
 #endif /* SPARSEBIT_IMPLEMENTED */
 #endif /* SPARSEBIT_IMPLEMENTATION */

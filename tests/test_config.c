@@ -2,6 +2,8 @@
 #include "../sparsebit.h"
 #include "test.h"
 
+#include "build_graph.h"
+
 static char config_text[4096];
 static size_t config_size;
 
@@ -349,7 +351,117 @@ TEST(qconfig_flags_win_over_the_file)
     sbit_ctx_destroy(ctx);
 }
 
-TEST(qconfig_survives_failing_allocations)
+static const char config_sparse[] =
+    "SPARSER: {TYPE: structed, STRATEGY: L1Norm, RATIO: 0.5,\n"
+    "          SPECIFIC: [{\"fc\": [RATIO, 0.0], \"conv?\": [TYPE, unstructured, RATIO, 0.25]}]}\n"
+    "DEVICE: cuda\n";
+
+static sbit_status sconfig_read(sbit_ctx *ctx, const char *text, sbit_sconfig **out,
+                                sbit_error *error)
+{
+    memset(error, 0, sizeof *error);
+    return sbit_sconfig_read(ctx, text, strlen(text), out, error);
+}
+
+TEST(sconfig_gives_every_layer_its_settings)
+{
+    static const struct {
+        const char *layer;
+        bool structured;
+        double ratio;
+    } want[] = {{"fc", true, 0.0}, {"conv1", false, 0.25}, {"other", true, 0.5}};
+    build b;
+    sbit_sconfig *config = NULL;
+    build_begin(&b, 17);
+    sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+    if (!b.failed && CHECK_OK(sconfig_read(b.ctx, config_sparse, &config, &b.error), b.error)) {
+        for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+            sbit_sparse_settings got;
+            build_node(&b, "Relu", want[i].layer, &x, 1, NULL, 0);
+            sbit_node_id node = sbit_graph_first(b.graph);
+            while (sbit_graph_next(b.graph, node).idx != 0) {
+                node = sbit_graph_next(b.graph, node);
+            }
+            CHECK_OK(sbit_sconfig_layer(config, b.graph, node, &got, &b.error), b.error);
+            CHECK_MSG(got.structured == want[i].structured && got.ratio == want[i].ratio &&
+                          strcmp(got.strategy, "l1norm") == 0,
+                      "%s: structured %d, ratio %g, %s", want[i].layer, (int)got.structured,
+                      got.ratio, got.strategy);
+        }
+        CHECK_EQ_I64(b.warnings, 0);
+        CHECK_OK(sbit_sconfig_set(config, "sparser.ratio", "0.75", &b.error), b.error);
+        CHECK_STATUS(sbit_sconfig_set(config, "SPARSER.TYPE", "l1norm", &b.error), SBIT_ERR_CONFIG,
+                     b.error); /* a strategy twice */
+        config_size = 0;
+        sbit_sconfig_print(config, true, config_put, NULL);
+        CHECK_STR(
+            config_text,
+            "DEVICE: \"cuda\"\nSPARSER:\n  TYPE: structed\n  STRATEGY: l1norm\n  RATIO: 0.75\n"
+            "  SPECIFIC: [{\"fc\": [RATIO, 0.0], \"conv?\": [TYPE, unstructured, RATIO, 0.25]}]\n");
+    }
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* The order of Sparsebit's seed document, which its own code refuses. */
+TEST(sconfig_takes_type_and_strategy_in_either_order)
+{
+    build b;
+    sbit_sconfig *config = NULL;
+    sbit_sparse_settings got;
+    build_begin(&b, 17);
+    sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+    build_node(&b, "Relu", "a", &x, 1, NULL, 0);
+    if (!b.failed &&
+        CHECK_OK(sconfig_read(b.ctx, "SPARSER: {TYPE: l1norm, STRATEGY: structured, RATIO: 0.5}\n",
+                              &config, &b.error),
+                 b.error)) {
+        CHECK_EQ_I64(b.warnings, 1);
+        CHECK_CONTAINS(b.warning, "wrong way round");
+        CHECK_OK(sbit_sconfig_layer(config, b.graph, sbit_graph_first(b.graph), &got, &b.error),
+                 b.error);
+        CHECK(got.structured && got.ratio == 0.5);
+        CHECK_STR(got.strategy, "l1norm");
+    }
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(sconfig_errors_name_path_and_place)
+{
+    static const struct {
+        const char *text, *where, *part;
+    } cases[] = {
+        {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: 1.5}\n", "1:52", "SPARSER.RATIO"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: -0.1}\n", "1:52", "0 to 1"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: half}\n", "1:52", "a number"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l0norm}\n", "1:37", "'l0norm' is not one of"},
+        {"SPARSER: {TYPE: structed, STRATEGY: unstructured}\n", "1:37", "must be a strategy"},
+        {"SPARSER: {TYPE: l1norm, STRATEGY: l1norm}\n", "1:17", "must be structured"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIOS: 0.5}\n", "1:45",
+         "SPARSER.RATIOS: unknown key; did you mean SPARSER.RATIO?"},
+        {"SPARSE: {TYPE: structed}\n", "1:1", "SPARSE: unknown key; did you mean SPARSER?"},
+        {"SPARSER: {STRATEGY: l1norm}\n", "", "SPARSER.TYPE: must be set"},
+        {"SPARSER: {TYPE: structed}\n", "", "SPARSER.STRATEGY: must be set"},
+        {"", "", "SPARSER.TYPE: must be set"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l1norm, SPECIFIC: [{fc: [RATIO, 2]}]}\n", "1:69",
+         "SPARSER.RATIO: must be in 0 to 1"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l1norm, SPECIFIC: [{fc: [TYPE, l1norm]}]}\n", "1:68",
+         "SPARSER.TYPE: must be structured"},
+    };
+    sbit_ctx *ctx = test_ctx();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_sconfig *config = NULL;
+        sbit_error error;
+        CHECK_STATUS(sconfig_read(ctx, cases[i].text, &config, &error), SBIT_ERR_CONFIG, error);
+        CHECK_MSG(strcmp(error.where, cases[i].where) == 0, "case %d: at '%s', wanted '%s': %s",
+                  (int)i, error.where, cases[i].where, error.message);
+        CHECK_CONTAINS(error.message, cases[i].part);
+    }
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(configurations_survive_failing_allocations)
 {
     for (int64_t n = 1;; n++) {
         test_heap heap;
@@ -365,9 +477,18 @@ TEST(qconfig_survives_failing_allocations)
         if (sbit_ctx_create(&desc, &ctx, NULL) == SBIT_OK) {
             sbit_qconfig *config = NULL;
             sbit_error error;
-            const sbit_status status = config_read(ctx, config_minimal, &config, &error);
+            sbit_sconfig *sparse = NULL;
+            sbit_status status = config_read(ctx, config_minimal, &config, &error);
+            CHECK(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY);
+            if (status == SBIT_OK) {
+                status =
+                    sbit_qconfig_set(config, "W.SPECIFIC", "[{a: [QUANTIZER.BIT, 4]}]", &error);
+                CHECK(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY);
+            }
+            status = sconfig_read(ctx, config_sparse, &sparse, &error);
             CHECK(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY);
             sbit_qconfig_destroy(config);
+            sbit_sconfig_destroy(sparse);
             sbit_ctx_destroy(ctx);
         }
         CHECK_EQ_I64(heap.live_bytes, 0);

@@ -42,6 +42,8 @@ typedef struct sbit__key_table {
 /* All keys with their defaults; items live in `arena`. Paths in the result include the prefix. */
 SBIT__FN sbit_status sbit__options_init(sbit__arena *arena, const sbit__key_table *tables,
                                         size_t table_count, sbit_options *out, sbit_error *error);
+/* True if `path` is a key or a group of keys. */
+SBIT__FN bool sbit__options_know(const sbit_options *options, const char *path);
 /* Reads a YAML map (nested maps are path parts; key names in any case) into options. `place` is
  * the path of the map itself, for messages ("W"). Unknown keys: error with the full path, the
  * position, and the nearest known key. A key given twice, a wrong type, a value out of range or
@@ -57,6 +59,58 @@ SBIT__FN sbit_status sbit__options_complete(const sbit_options *options, const c
                                             sbit_error *error);
 SBIT__FN sbit_status sbit__options_copy(sbit__arena *arena, const sbit_options *from,
                                         sbit_options *to, sbit_error *error);
+
+/* >>config-tree: a whole configuration: keys at the top and sections (W, A, SPARSER), which may
+ * override their keys for single layers. The owner fills top and sections with its tables. */
+
+/* One entry of SPECIFIC: a glob and its flat list [KEY, value, ...]. */
+typedef struct sbit__specific {
+    const char *pattern;
+    const sbit_yaml *list;
+    bool matched; /* by any layer so far */
+} sbit__specific;
+
+typedef struct sbit__section {
+    const char *name;     /* its key, "W" */
+    sbit_options options; /* one of the keys is SPECIFIC */
+    sbit__specific *specific;
+    size_t specific_count;
+    /* optional: what concerns several keys; also called with the overrides of every layer */
+    sbit_status (*check)(const sbit_options *options, const char *section, sbit_error *error);
+} sbit__section;
+
+typedef struct sbit__tree {
+    sbit_ctx *ctx;
+    sbit__arena arena;    /* of options and tables */
+    sbit_yaml_doc **docs; /* options borrow lists from them */
+    size_t doc_count, doc_capacity;
+    sbit_options top;
+    sbit__section sections[2];
+    size_t section_count;
+} sbit__tree;
+
+SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx);
+SBIT__FN void sbit__tree_deinit(sbit__tree *tree);
+/* Reads YAML text; checks every section, with the overrides of single layers. */
+SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
+                                     sbit_error *error);
+/* Sets one key as if it had been written: "A.QUANTIZER.BIT", "4". */
+SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,
+                                    sbit_error *error);
+/* Prints the tree, or only what was set, as YAML that reads back equal. */
+SBIT__FN void sbit__tree_print(const sbit__tree *tree, bool only_set,
+                               void (*put)(const char *text, size_t size, void *user), void *user);
+/* The options of one layer, in `arena`: those of the section and the first override whose glob
+ * matches. */
+SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena, sbit_options *out,
+                                           sbit_error *error);
+/* Warns of overrides that matched no layer so far, with the nearest names. */
+SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
+                                           const char *layers);
+/* A mistake in the value of an option that was set: error with its position and path. */
+SBIT__FN sbit_status sbit__option_fail(const sbit_option *option, const char *section,
+                                       const char *what, sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -52,6 +52,19 @@ static sbit_status sbit__keys_fail(sbit_error *error, const sbit_yaml *at, bool 
                       path, what);
 }
 
+SBIT__FN sbit_status sbit__option_fail(const sbit_option *option, const char *section,
+                                       const char *what, sbit_error *error)
+{
+    char path[192];
+    sbit_yaml at;
+    memset(&at, 0, sizeof at);
+    at.line = option->line;
+    at.column = option->column;
+    snprintf(path, sizeof path, "%s%s%s", section, section[0] != '\0' ? "." : "",
+             option->key->path);
+    return sbit__keys_fail(error, &at, false, path, what);
+}
+
 /* >>keys values */
 static sbit_status sbit__keys_bool(sbit_option *option, const sbit_yaml *value, const char *path,
                                    sbit_error *error)
@@ -193,6 +206,11 @@ static bool sbit__options_is_group(const sbit_options *options, const char *path
         }
     }
     return false;
+}
+
+SBIT__FN bool sbit__options_know(const sbit_options *options, const char *path)
+{
+    return sbit__options_at(options, path) != NULL || sbit__options_is_group(options, path);
 }
 
 static const char *sbit__options_nearest(const sbit_options *options, const char *path)

@@ -17,7 +17,7 @@ typedef struct sbit__build {
 
 static bool sbit__build_int4(const sbit_quant *quant, const sbit__site *site)
 {
-    return site->settings.bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+    return site->settings.bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
 }
 
 static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *site)

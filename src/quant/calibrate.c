@@ -247,7 +247,7 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value
 /* One scale for the inputs and the output of a Concat, if their ranges are alike. */
 static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
 {
-    const double limit = sbit_options_float(&quant->config->top, "EXPORT.SHARE_LIMIT");
+    const double limit = sbit_options_float(&quant->config->tree.top, "EXPORT.SHARE_LIMIT");
     sbit__site *output = sbit__calc_shared_site(quant, node->outputs[0]);
     float narrow = 0.0f, wide = 0.0f;
     if (output == NULL) {

@@ -92,7 +92,7 @@ static bool sbit__place_is_constant(const sbit_quant *quant, const sbit_node *no
 
 static bool sbit__place_skipped(const sbit_quant *quant, sbit_node_id node)
 {
-    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
     for (size_t i = 0; i < skip->list_count; i++) {
         if (sbit_layer_matches(quant->graph, node, skip->list[i])) {
             return true;
@@ -370,7 +370,7 @@ static sbit_status sbit__place_bodies(sbit_quant *quant, sbit_error *error)
 static const char *sbit__place_fused(const sbit_quant *quant, const sbit_node *node)
 {
     const sbit_value_info *input = sbit__place_value(quant, node->inputs[0]);
-    if (!sbit_options_bool(&quant->config->top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
+    if (!sbit_options_bool(&quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
         input == NULL || input->producer.idx == 0) {
         return NULL;
     }
@@ -392,7 +392,8 @@ static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *
         return SBIT_OK;
     }
     const uint32_t flags = sbit__place_flags(node, row->quant);
-    const bool add = sbit_options_bool(&quant->config->feature.options, "QADD.ENABLE_QUANT") &&
+    const bool add = sbit_options_bool(&quant->config->tree.sections[SBIT__QCONFIG_A].options,
+                                       "QADD.ENABLE_QUANT") &&
                      (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
     if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
         return SBIT_OK;
@@ -680,23 +681,9 @@ static sbit_status sbit__place_with(sbit__placement *p, sbit_error *error)
     return SBIT_OK;
 }
 
-static void sbit__place_warn_unmatched(const sbit_quant *quant, const sbit__qconfig_side *side,
-                                       const char *place)
-{
-    char near[256];
-    for (size_t i = 0; i < side->specific_count; i++) {
-        if (!side->specific[i].matched) {
-            sbit_layer_suggest(quant->graph, side->specific[i].pattern, near, sizeof near);
-            sbit__log(quant->ctx, SBIT_LOG_WARNING,
-                      "%s.SPECIFIC: '%s' matches no quantized layer; the nearest are: %s", place,
-                      side->specific[i].pattern, near);
-        }
-    }
-}
-
 static void sbit__place_warn_skipped(const sbit_quant *quant)
 {
-    const sbit_option *skip = sbit_options_find(&quant->config->top, "SKIP_TRACE_MODULES");
+    const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
     char near[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
@@ -764,8 +751,10 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
         status = sbit__place_bodies(quant, error);
     }
     if (status == SBIT_OK) {
-        sbit__place_warn_unmatched(quant, &quant->config->weight, "W");
-        sbit__place_warn_unmatched(quant, &quant->config->feature, "A");
+        for (size_t i = 0; i < quant->config->tree.section_count; i++) {
+            sbit__section_warn_unmatched(&quant->config->tree.sections[i], quant->graph,
+                                         "quantized layer");
+        }
         sbit__place_warn_skipped(quant);
     }
     return status;

@@ -166,22 +166,31 @@ static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *a
     return text;
 }
 
-static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target,
-                                           sbit__qconfig_side *side, sbit_error *error)
+/* BIT: 0 disables, as in Sparsebit; one bit cannot be had. */
+static sbit_status sbit__qconfig_check_bit(const sbit_options *options, const char *section,
+                                           sbit_error *error)
+{
+    const sbit_option *bit = sbit_options_find(options, "QUANTIZER.BIT");
+    return bit->i != 1 ? SBIT_OK : sbit__option_fail(bit, section, "must be in 2 to 16", error);
+}
+
+static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sbit__section *side,
+                                           sbit_error *error)
 {
     sbit__qconfig_tables t;
     const size_t bytes = sizeof sbit__qconfig_side_keys;
-    sbit_key *keys = (sbit_key *)sbit__arena_alloc(&config->arena, bytes);
+    sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, bytes);
     if (keys == NULL) {
         return sbit__fail_oom(error, bytes);
     }
     memset(&t, 0, sizeof t);
+    side->check = sbit__qconfig_check_bit;
     memcpy(keys, sbit__qconfig_side_keys, bytes);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             const bool observer = keys[i].path[0] == 'O';
             keys[i].choices = sbit__qconfig_all_choices(
-                config->ctx, &config->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
+                tree->ctx, &tree->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
                 target);
             if (keys[i].choices == NULL) {
                 return sbit__fail_oom(error, 0);
@@ -194,13 +203,12 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
                                 SBIT__COUNT_OF(sbit__qconfig_feature_keys));
     }
     const void *row;
-    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
+    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
         const sbit_observer_row *observer = (const sbit_observer_row *)row;
         sbit__qconfig_add_table(&t, "OBSERVER.", observer->keys,
                                 (observer->targets & target) != 0 ? observer->key_count : 0);
     }
-    for (size_t i = 0; (row = sbit__qconfig_row(config->ctx, SBIT__REG_QUANTIZER, i)) != NULL;
-         i++) {
+    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_QUANTIZER, i)) != NULL; i++) {
         const sbit_quantizer_row *quantizer = (const sbit_quantizer_row *)row;
         sbit__qconfig_add_table(&t, "QUANTIZER.", quantizer->keys,
                                 (quantizer->targets & target) != 0 ? quantizer->key_count : 0);
@@ -211,203 +219,38 @@ static sbit_status sbit__qconfig_side_init(sbit_qconfig *config, uint32_t target
         sbit__qconfig_add_table(&t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
                                 wanted ? 1 : 0);
     }
-    return sbit__options_init(&config->arena, t.tables, t.count, &side->options, error);
+    return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
-static sbit_status sbit__qconfig_new(sbit_ctx *ctx, sbit_qconfig **out, sbit_error *error)
+static sbit_status sbit__qconfig_init(sbit_qconfig *config, sbit_ctx *ctx, sbit_error *error)
 {
+    sbit__tree *tree = &config->tree;
     sbit__key_table top;
-    const sbit_allocator *a = sbit_ctx_allocator(ctx);
-    sbit_qconfig *config = (sbit_qconfig *)sbit__calloc(a, 1, sizeof *config);
-    if (config == NULL) {
-        return sbit__fail_oom(error, sizeof *config);
-    }
-    config->ctx = ctx;
-    sbit__arena_init(&config->arena, a);
+    sbit__tree_init(tree, ctx);
     top.prefix = "";
     top.keys = sbit__qconfig_top_keys;
     top.count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
-    sbit_status status = sbit__options_init(&config->arena, &top, 1, &config->top, error);
-    if (status == SBIT_OK) {
-        status = sbit__qconfig_side_init(config, SBIT_TARGET_WEIGHT, &config->weight, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit__qconfig_side_init(config, SBIT_TARGET_FEATURE, &config->feature, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_qconfig_destroy(config);
-        return status;
-    }
-    *out = config;
+    SBIT__TRY(sbit__options_init(&tree->arena, &top, 1, &tree->top, error));
+    SBIT__TRY(
+        sbit__qconfig_side_init(tree, SBIT_TARGET_WEIGHT, &tree->sections[SBIT__QCONFIG_W], error));
+    SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_FEATURE, &tree->sections[SBIT__QCONFIG_A],
+                                      error));
+    tree->sections[SBIT__QCONFIG_W].name = "W";
+    tree->sections[SBIT__QCONFIG_A].name = "A";
+    tree->section_count = 2;
     return SBIT_OK;
 }
 
 SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config)
 {
-    if (config == NULL) {
-        return;
+    if (config != NULL) {
+        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
+        sbit__tree_deinit(&config->tree);
+        sbit__free(a, config, sizeof *config);
     }
-    const sbit_allocator *a = sbit_ctx_allocator(config->ctx);
-    for (size_t i = 0; i < config->doc_count; i++) {
-        sbit_yaml_destroy(config->docs[i]);
-    }
-    sbit__free(a, config->docs, config->doc_capacity * sizeof *config->docs);
-    sbit__arena_deinit(&config->arena);
-    sbit__free(a, config, sizeof *config);
 }
 
 /* >>qconfig reading */
-/* Parses text and keeps the document as long as the config lives. */
-static sbit_status sbit__qconfig_parse(sbit_qconfig *config, const char *text, size_t size,
-                                       const sbit_yaml **root, sbit_error *error)
-{
-    const sbit_allocator *a = sbit_ctx_allocator(config->ctx);
-    sbit_yaml_doc *doc = NULL;
-    void *docs = config->docs;
-    SBIT__TRY(sbit__grow(a, &docs, &config->doc_capacity, config->doc_count + 1,
-                         sizeof *config->docs, error));
-    config->docs = (sbit_yaml_doc **)docs;
-    SBIT__TRY(sbit_yaml_parse(config->ctx, text, size, &doc, error));
-    config->docs[config->doc_count++] = doc;
-    *root = sbit_yaml_root(doc);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qconfig_specific_fail(const sbit_yaml *at, const char *place,
-                                               const char *what, sbit_error *error)
-{
-    char where[32];
-    sbit__yaml_position(at->line, at->column, where, sizeof where);
-    return sbit__fail(error, SBIT_ERR_CONFIG, where, "%s: %s.SPECIFIC: %s", where, place, what);
-}
-
-/* SPECIFIC: a list of maps glob -> [KEY, value, ...]; a single map is taken too. Every flat list
- * is tried on a copy of the options now, so that its mistakes are found at load. */
-static sbit_status sbit__qconfig_specific(sbit_qconfig *config, sbit__qconfig_side *side,
-                                          const char *place, sbit_error *error)
-{
-    const sbit_yaml *root = sbit_options_find(&side->options, "SPECIFIC")->yaml;
-    side->specific_count = 0;
-    if (root == NULL || root->kind == SBIT_YAML_NULL) {
-        return SBIT_OK;
-    }
-    if (root->kind == SBIT_YAML_SCALAR) {
-        return sbit__qconfig_specific_fail(root, place, "[{\"glob\": [KEY, value]}] is expected",
-                                           error);
-    }
-    const sbit_yaml *maps = root->kind == SBIT_YAML_MAP ? root : root->items;
-    const size_t map_count = root->kind == SBIT_YAML_MAP ? 1 : root->count;
-    size_t total = 0;
-    for (size_t m = 0; m < map_count; m++) {
-        if (maps[m].kind != SBIT_YAML_MAP) {
-            return sbit__qconfig_specific_fail(&maps[m], place,
-                                               "[{\"glob\": [KEY, value]}] is expected", error);
-        }
-        total += maps[m].count;
-    }
-    side->specific =
-        (sbit__specific *)sbit__arena_array(&config->arena, total + 1, sizeof *side->specific);
-    if (side->specific == NULL) {
-        return sbit__fail_oom(error, total * sizeof *side->specific);
-    }
-    for (size_t m = 0; m < map_count; m++) {
-        for (size_t i = 0; i < maps[m].count; i++) {
-            const sbit_yaml *entry = &maps[m].items[i];
-            sbit__specific *specific = &side->specific[side->specific_count++];
-            specific->pattern = entry->key;
-            specific->list = entry;
-            if (entry->kind != SBIT_YAML_LIST || entry->count % 2 != 0) {
-                return sbit__qconfig_specific_fail(entry, place,
-                                                   "a list [KEY, value, ...] is expected", error);
-            }
-        }
-    }
-    return SBIT_OK;
-}
-
-/* Applies a flat list [KEY, value, ...] to options. */
-static sbit_status sbit__qconfig_apply(sbit__arena *arena, const sbit__specific *specific,
-                                       const char *place, sbit_options *options, sbit_error *error)
-{
-    for (size_t i = 0; i + 1 < specific->list->count; i += 2) {
-        const sbit_yaml *key = &specific->list->items[i];
-        if (key->kind != SBIT_YAML_SCALAR) {
-            return sbit__qconfig_specific_fail(key, place, "a key is expected", error);
-        }
-        if (sbit__same_word(key->text, "SPECIFIC")) {
-            return sbit__qconfig_specific_fail(key, place, "SPECIFIC cannot be nested", error);
-        }
-        /* an unknown key is reported where it stands, a wrong value where that stands */
-        const bool known = sbit_options_find(options, key->text) != NULL;
-        SBIT__TRY(
-            sbit__options_set(arena, options, key->text, known ? key + 1 : key, place, error));
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qconfig_check_side(sbit_qconfig *config, sbit__qconfig_side *side,
-                                            const char *place, sbit_error *error)
-{
-    SBIT__TRY(sbit__options_complete(&side->options, place, error));
-    SBIT__TRY(sbit__qconfig_specific(config, side, place, error));
-    for (size_t i = 0; i < side->specific_count; i++) {
-        sbit_options trial;
-        SBIT__TRY(sbit__options_copy(&config->arena, &side->options, &trial, error));
-        SBIT__TRY(sbit__qconfig_apply(&config->arena, &side->specific[i], place, &trial, error));
-        if (sbit_options_int(&trial, "QUANTIZER.BIT") == 1) {
-            return sbit__qconfig_specific_fail(side->specific[i].list, place,
-                                               "QUANTIZER.BIT must be 2 to 16", error);
-        }
-    }
-    if (sbit_options_int(&side->options, "QUANTIZER.BIT") == 1) {
-        return sbit__fail(error, SBIT_ERR_CONFIG, NULL, "%s.QUANTIZER.BIT must be 2 to 16", place);
-    }
-    return SBIT_OK;
-}
-
-/* Reads the root map: W and A are trees of their own, the rest is the top table's. */
-static sbit_status sbit__qconfig_read_root(sbit_qconfig *config, const sbit_yaml *root,
-                                           sbit_error *error)
-{
-    sbit_yaml rest = *root;
-    sbit_yaml *items =
-        (sbit_yaml *)sbit__arena_array(&config->arena, root->count + 1, sizeof *items);
-    if (items == NULL) {
-        return sbit__fail_oom(error, root->count * sizeof *items);
-    }
-    rest.count = 0;
-    rest.items = items;
-    for (size_t i = 0; root->kind == SBIT_YAML_MAP && i < root->count; i++) {
-        const sbit_yaml *entry = &root->items[i];
-        const bool weight = sbit__same_word(entry->key, "W");
-        if (weight || sbit__same_word(entry->key, "A")) {
-            SBIT__TRY(sbit__options_read(
-                &config->arena, weight ? &config->weight.options : &config->feature.options, entry,
-                weight ? "W" : "A", error));
-        } else {
-            items[rest.count++] = *entry;
-        }
-    }
-    SBIT__TRY(sbit__options_read(&config->arena, &config->top, &rest, "", error));
-    const sbit_option *device = sbit_options_find(&config->top, "DEVICE");
-    if (device->is_set && !sbit__same_word(device->s, "cpu")) {
-        sbit__log(config->ctx, SBIT_LOG_INFO,
-                  "DEVICE: %s is accepted, but this build runs on the CPU", device->s);
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__qconfig_read_text(sbit_qconfig *config, const char *text, size_t size,
-                                           sbit_error *error)
-{
-    const sbit_yaml *root = NULL;
-    SBIT__TRY(sbit__qconfig_parse(config, text, size, &root, error));
-    SBIT__TRY(sbit__qconfig_read_root(config, root, error));
-    SBIT__TRY(sbit__qconfig_check_side(config, &config->weight, "W", error));
-    SBIT__TRY(sbit__qconfig_check_side(config, &config->feature, "A", error));
-    return sbit_qconfig_validate(config, error);
-}
-
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)
 {
@@ -415,8 +258,17 @@ SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, siz
     if (ctx == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
     }
-    SBIT__TRY(sbit__qconfig_new(ctx, &config, error));
-    const sbit_status status = sbit__qconfig_read_text(config, text, size, error);
+    config = (sbit_qconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
+    if (config == NULL) {
+        return sbit__fail_oom(error, sizeof *config);
+    }
+    sbit_status status = sbit__qconfig_init(config, ctx, error);
+    if (status == SBIT_OK) {
+        status = sbit__tree_read(&config->tree, text, size, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit_qconfig_validate(config, error);
+    }
     if (status != SBIT_OK) {
         sbit_qconfig_destroy(config);
         return status;
@@ -477,24 +329,8 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
 /* >>qconfig use */
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config)
 {
-    return sbit_lookup_profile(config->ctx, sbit_options_string(&config->top, "PLACEMENT"));
-}
-
-static sbit_status sbit__qconfig_set_value(sbit_qconfig *config, const char *path,
-                                           const char *value, sbit_error *error)
-{
-    const sbit_yaml *parsed = NULL;
-    SBIT__TRY(sbit__qconfig_parse(config, value, strlen(value), &parsed, error));
-    const bool side =
-        (path[0] == 'W' || path[0] == 'A' || path[0] == 'w' || path[0] == 'a') && path[1] == '.';
-    if (!side) {
-        return sbit__options_set(&config->arena, &config->top, path, parsed, "", error);
-    }
-    const bool weight = path[0] == 'W' || path[0] == 'w';
-    sbit__qconfig_side *to = weight ? &config->weight : &config->feature;
-    SBIT__TRY(sbit__options_set(&config->arena, &to->options, path + 2, parsed, weight ? "W" : "A",
-                                error));
-    return sbit__qconfig_check_side(config, to, weight ? "W" : "A", error);
+    return sbit_lookup_profile(config->tree.ctx,
+                               sbit_options_string(&config->tree.top, "PLACEMENT"));
 }
 
 SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
@@ -503,7 +339,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *pat
     if (config == NULL || path == NULL || value == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a NULL argument");
     }
-    return sbit__qconfig_set_value(config, path, value, error);
+    return sbit__tree_set(&config->tree, path, value, error);
 }
 
 static bool sbit__qconfig_has(const sbit_options *options, const char *part)
@@ -513,9 +349,9 @@ static bool sbit__qconfig_has(const sbit_options *options, const char *part)
 
 static sbit_status sbit__qconfig_check_backend(const sbit_qconfig *config, sbit_error *error)
 {
-    const char *backend = sbit_options_string(&config->top, "BACKEND");
-    const sbit_options *w = &config->weight.options;
-    const sbit_options *a = &config->feature.options;
+    const char *backend = sbit_options_string(&config->tree.top, "BACKEND");
+    const sbit_options *w = &config->tree.sections[SBIT__QCONFIG_W].options;
+    const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     if (sbit__streq(backend, "virtual")) {
         return SBIT_OK;
     }
@@ -541,21 +377,17 @@ static sbit_status sbit__qconfig_check_backend(const sbit_qconfig *config, sbit_
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error)
 {
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
-    const sbit_options *w = &config->weight.options;
-    const sbit_options *a = &config->feature.options;
+    const sbit_options *w = &config->tree.sections[SBIT__QCONFIG_W].options;
+    const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     if (profile == NULL) {
-        const sbit_option *option = sbit_options_find(&config->top, "PLACEMENT");
-        char names[256], place[32] = "PLACEMENT";
-        if (option->line > 0) { /* written in a file */
-            snprintf(place, sizeof place, "%d:%d", (int)option->line, (int)option->column);
-        }
-        return sbit__fail(error, SBIT_ERR_CONFIG, place,
-                          "PLACEMENT: unknown profile '%s'; known: %s",
-                          sbit_options_string(&config->top, "PLACEMENT"),
-                          sbit__profile_names(config->ctx, names, sizeof names));
+        const sbit_option *option = sbit_options_find(&config->tree.top, "PLACEMENT");
+        char names[256], what[400];
+        snprintf(what, sizeof what, "unknown profile '%.100s'; known: %s", option->s,
+                 sbit__profile_names(config->tree.ctx, names, sizeof names));
+        return sbit__option_fail(option, "", what, error);
     }
-    if (sbit_options_bool(&config->top, "SCHEDULE.BN_TUNING") &&
+    if (sbit_options_bool(&config->tree.top, "SCHEDULE.BN_TUNING") &&
         !sbit__qconfig_has(w, "per-channel")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "SCHEDULE.BN_TUNING",
                           "SCHEDULE.BN_TUNING needs a per-channel W.QSCHEME");
@@ -588,33 +420,17 @@ static void sbit__settings_range(sbit__settings *s, bool signed_affine, bool nar
     }
 }
 
-static const sbit__specific *sbit__qconfig_match(sbit__qconfig_side *side, const sbit_graph *graph,
-                                                 sbit_node_id node)
-{
-    for (size_t i = 0; i < side->specific_count; i++) {
-        if (sbit_layer_matches(graph, node, side->specific[i].pattern)) {
-            side->specific[i].matched = true;
-            return &side->specific[i]; /* the first one wins */
-        }
-    }
-    return NULL;
-}
-
 SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
                                            sbit_error *error)
 {
     const bool weight = target == SBIT_TARGET_WEIGHT;
-    sbit__qconfig_side *side = weight ? &config->weight : &config->feature;
-    const sbit__specific *specific = sbit__qconfig_match(side, graph, node);
+    sbit__section *side = &config->tree.sections[weight ? SBIT__QCONFIG_W : SBIT__QCONFIG_A];
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     sbit__settings s;
     memset(&s, 0, sizeof s);
-    SBIT__TRY(sbit__options_copy(arena, &side->options, &s.options, error));
-    if (specific != NULL) {
-        SBIT__TRY(sbit__qconfig_apply(arena, specific, weight ? "W" : "A", &s.options, error));
-    }
+    SBIT__TRY(sbit__section_resolve(side, graph, node, arena, &s.options, error));
     s.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
@@ -623,18 +439,17 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.feature_axis = sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
-        sbit_lookup_observer(config->ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+        sbit_lookup_observer(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
     s.quantizer =
-        sbit_lookup_quantizer(config->ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+        sbit_lookup_quantizer(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     if (s.observer == NULL || s.quantizer == NULL) {
         const bool observer = s.observer == NULL;
         const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";
         const char *known = sbit__qconfig_choices(
-            config->ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
+            config->tree.ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, key,
-                          "%s.%s: '%s' is not one of those that this version has: %s",
-                          weight ? "W" : "A", key, sbit_options_string(&s.options, key),
-                          known != NULL ? known : "");
+                          "%s.%s: '%s' is not one of those that this version has: %s", side->name,
+                          key, sbit_options_string(&s.options, key), known != NULL ? known : "");
     }
     sbit__settings_range(&s, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
@@ -643,145 +458,11 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
 }
 
 /* >>qconfig printing */
-typedef struct sbit__qconfig_printer {
-    void (*put)(const char *text, size_t size, void *user);
-    void *user;
-    bool only_set;
-} sbit__qconfig_printer;
-
-static void sbit__qconfig_put(const sbit__qconfig_printer *p, const char *text)
-{
-    p->put(text, strlen(text), p->user);
-}
-
-static void sbit__qconfig_put_quoted(const sbit__qconfig_printer *p, const char *text)
-{
-    sbit__qconfig_put(p, "\"");
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            p->put("\\", 1, p->user);
-        }
-        p->put(text, 1, p->user);
-    }
-    sbit__qconfig_put(p, "\"");
-}
-
-/* A YAML value in flow style. */
-static void sbit__qconfig_put_yaml(const sbit__qconfig_printer *p, const sbit_yaml *y)
-{
-    if (y->kind == SBIT_YAML_SCALAR) {
-        if (y->quoted) {
-            sbit__qconfig_put_quoted(p, y->text);
-        } else {
-            sbit__qconfig_put(p, y->text);
-        }
-        return;
-    }
-    const bool map = y->kind == SBIT_YAML_MAP;
-    sbit__qconfig_put(p, map ? "{" : "[");
-    for (size_t i = 0; i < y->count; i++) {
-        sbit__qconfig_put(p, i > 0 ? ", " : "");
-        if (map) {
-            sbit__qconfig_put_quoted(p, y->items[i].key);
-            sbit__qconfig_put(p, ": ");
-        }
-        sbit__qconfig_put_yaml(p, &y->items[i]);
-    }
-    sbit__qconfig_put(p, map ? "}" : "]");
-}
-
-static void sbit__qconfig_put_value(const sbit__qconfig_printer *p, const sbit_option *option)
-{
-    char number[40];
-    switch (option->key->type) {
-    case SBIT_KEY_BOOL:
-        sbit__qconfig_put(p, option->b ? "true" : "false");
-        break;
-    case SBIT_KEY_INT:
-        snprintf(number, sizeof number, "%lld", (long long)option->i);
-        sbit__qconfig_put(p, number);
-        break;
-    case SBIT_KEY_FLOAT:
-        sbit__format_f64(option->f, false, number);
-        sbit__qconfig_put(p, number);
-        break;
-    case SBIT_KEY_STRINGS:
-        sbit__qconfig_put(p, "[");
-        for (size_t i = 0; i < option->list_count; i++) {
-            sbit__qconfig_put(p, i > 0 ? ", " : "");
-            sbit__qconfig_put_quoted(p, option->list[i]);
-        }
-        sbit__qconfig_put(p, "]");
-        break;
-    case SBIT_KEY_STRING:
-        sbit__qconfig_put_quoted(p, option->s);
-        break;
-    case SBIT_KEY_YAML:
-        if (option->yaml != NULL) {
-            sbit__qconfig_put_yaml(p, option->yaml);
-        } else {
-            sbit__qconfig_put(p, "[]");
-        }
-        break;
-    default:
-        sbit__qconfig_put(p, option->s != NULL ? option->s : "");
-        break;
-    }
-}
-
-static bool sbit__qconfig_shown(const sbit__qconfig_printer *p, const sbit_option *option)
-{
-    return option->is_set || (!p->only_set && option->key->otherwise != NULL);
-}
-
-/* Prints the keys whose path begins with the first `size` characters of `prefix`, grouped. */
-static void sbit__qconfig_put_group(const sbit__qconfig_printer *p, const sbit_options *options,
-                                    const char *prefix, size_t size, int indent)
-{
-    for (size_t i = 0; i < options->count; i++) {
-        const sbit_option *option = &options->items[i];
-        const char *path = option->key->path;
-        if (strncmp(path, prefix, size) != 0 || !sbit__qconfig_shown(p, option)) {
-            continue;
-        }
-        const char *dot = strchr(path + size, '.');
-        const size_t part = dot != NULL ? (size_t)(dot - path) + 1 : strlen(path);
-        bool printed = false; /* the group, with its first member */
-        for (size_t j = 0; dot != NULL && j < i && !printed; j++) {
-            printed = strncmp(options->items[j].key->path, path, part) == 0 &&
-                      sbit__qconfig_shown(p, &options->items[j]);
-        }
-        if (printed) {
-            continue;
-        }
-        for (int k = 0; k < indent; k++) {
-            sbit__qconfig_put(p, "  ");
-        }
-        p->put(path + size, part - size - (dot != NULL ? 1u : 0u), p->user);
-        if (dot != NULL) {
-            sbit__qconfig_put(p, ":\n");
-            sbit__qconfig_put_group(p, options, path, part, indent + 1);
-        } else {
-            sbit__qconfig_put(p, ": ");
-            sbit__qconfig_put_value(p, option);
-            sbit__qconfig_put(p, "\n");
-        }
-    }
-}
-
 SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user)
 {
-    sbit__qconfig_printer p;
-    p.put = put;
-    p.user = user;
-    p.only_set = only_set;
-    sbit__qconfig_put_group(&p, &config->top, "", 0, 0);
-    sbit__qconfig_put(&p, "W:\n");
-    sbit__qconfig_put_group(&p, &config->weight.options, "", 0, 1);
-    sbit__qconfig_put(&p, "A:\n");
-    sbit__qconfig_put_group(&p, &config->feature.options, "", 0, 1);
+    sbit__tree_print(&config->tree, only_set, put, user);
 }
 
 static void sbit__qconfig_to_text(const char *text, size_t size, void *user)
@@ -793,11 +474,11 @@ SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfi
                                          sbit_error *error)
 {
     sbit__text text;
-    sbit__text_init(&text, sbit_ctx_allocator(config->ctx));
+    sbit__text_init(&text, sbit_ctx_allocator(config->tree.ctx));
     sbit_qconfig_print(config, true, sbit__qconfig_to_text, &text);
     const sbit_status status =
         text.failed ? sbit__fail_oom(error, text.size)
-                    : sbit_qconfig_read(config->ctx, text.data, text.size, out, error);
+                    : sbit_qconfig_read(config->tree.ctx, text.data, text.size, out, error);
     sbit__text_deinit(&text);
     return status;
 }

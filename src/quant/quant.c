@@ -12,7 +12,7 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
         const int32_t bits = quant->sites[i].settings.bits;
-        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->top, "EXPORT.INT4");
+        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
         }
@@ -37,8 +37,8 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     SBIT__TRY(sbit__qconfig_clone(config, &quant->config, error));
     SBIT__TRY(sbit_qconfig_validate(quant->config, error));
     quant->profile = sbit_qconfig_profile(quant->config);
-    simplify.keep_batch_norm = !sbit_options_bool(&quant->config->top, "SCHEDULE.FUSE_BN") ||
-                               sbit_options_bool(&quant->config->top, "SCHEDULE.BN_TUNING");
+    simplify.keep_batch_norm = !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
+                               sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__quant_place(quant, error));

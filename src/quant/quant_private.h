@@ -22,27 +22,13 @@ extern "C" {
 #endif
 
 /* >>qconfig */
-/* One entry of W.SPECIFIC or A.SPECIFIC: a glob and its flat list [KEY, value, ...]. */
-typedef struct sbit__specific {
-    const char *pattern;
-    const sbit_yaml *list;
-    bool matched; /* by any layer so far */
-} sbit__specific;
-
-/* W or A. */
-typedef struct sbit__qconfig_side {
-    sbit_options options;
-    sbit__specific *specific;
-    size_t specific_count;
-} sbit__qconfig_side;
+enum {
+    SBIT__QCONFIG_W,
+    SBIT__QCONFIG_A
+}; /* the tree's sections */
 
 struct sbit_qconfig {
-    sbit_ctx *ctx;
-    sbit__arena arena;
-    sbit_yaml_doc **docs; /* options borrow lists from them */
-    size_t doc_count, doc_capacity;
-    sbit_options top;
-    sbit__qconfig_side weight, feature;
+    sbit__tree tree;
 };
 
 /* Settings of one quantizer after SPECIFIC: the options, and what follows from them. */

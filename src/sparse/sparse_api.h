@@ -7,7 +7,7 @@
 #ifndef SBIT_SPARSE_API_H
 #define SBIT_SPARSE_API_H
 
-#include "../sparsers/sparsers_api.h"
+#include "sconfig_api.h"
 
 #ifdef __cplusplus
 extern "C" {

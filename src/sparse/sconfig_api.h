@@ -1,0 +1,55 @@
+/* sconfig_api.h: the pruning configuration (Sparsebit's sparse YAML tree). >>sconfig
+ *
+ * Called by: users, sparse, tools. Calls: config (YAML, key tables).
+ *
+ *     SPARSER:
+ *       TYPE: unstructured      # elements; structured (Sparsebit writes "structed"): channels
+ *       STRATEGY: l1norm
+ *       RATIO: 0.5              # part of every layer that goes, 0 to 1
+ *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
+ *
+ * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
+ */
+#ifndef SBIT_SCONFIG_API_H
+#define SBIT_SCONFIG_API_H
+
+#include "../sparsers/sparsers_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit_sconfig sbit_sconfig;
+
+/* From a YAML file or text. Sparsebit's files load unchanged (DEVICE is accepted with a notice).
+ * Errors: CONFIG with the key's path and line:column. Free with sbit_sconfig_destroy. */
+SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
+                                            sbit_sconfig **out, sbit_error *error);
+SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config); /* NULL is fine */
+
+/* Sets one key as if it had been written in the file: "SPARSER.RATIO", "0.3". */
+SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,
+                                           const char *value, sbit_error *error);
+/* The whole tree, or what was set, as YAML that reads back equal, in pieces to `put`. */
+SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
+                                      void (*put)(const char *text, size_t size, void *user),
+                                      void *user);
+
+/* What one layer gets, after SPECIFIC (the first glob that matches wins; see >>layer names). */
+typedef struct sbit_sparse_settings {
+    bool structured;      /* whole output channels; else single elements */
+    const char *strategy; /* name of the sparser */
+    double ratio;         /* part to prune, 0 to 1 */
+} sbit_sparse_settings;
+/* Not thread-safe: notes which globs matched. */
+SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
+                                             sbit_node_id node, sbit_sparse_settings *out,
+                                             sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_SCONFIG_API_H */
