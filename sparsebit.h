@@ -650,6 +650,9 @@ struct sbit_op_call {
     /* prepare and run: what prepare left: memory from alloc_state, freed by the session */
     void **state;
     void *(*alloc_state)(const sbit_op_call *call, size_t bytes); /* 64-byte aligned, zeroed */
+    /* prepare and run: this node will not read the data of a constant input again as long as its
+     * state lives, because it has packed it; the session may free the data */
+    void (*release_input)(const sbit_op_call *call, int32_t input);
     size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
     void *scratch;         /* run: 64-byte aligned */
     const void *epilogue;  /* run: const sbit__epilogue*, only if row->fuse allows; or NULL */
@@ -845,7 +848,8 @@ typedef struct sbit_session_memory {
     size_t activation_bytes; /* the shared block: peak of live values */
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
-    size_t state_bytes;      /* packed weights, values made of constants, other per-node state */
+    size_t state_bytes;      /* packed weights and values made of constants (made by the first
+                                run), other per-node state */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
@@ -1363,6 +1367,9 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
 
 SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
 
+/* True if some observer waits for data. Else (integer weights only, activations float) no batch
+ * need be fed between prepare_calibration and calc_qparams. */
+SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant);
 /* Runs the model on one batch. Between prepare_calibration and calc_qparams: in float, feeding the
  * observers. After: as set_quant says. names may be NULL if the model has one input. Results stay
  * until the next forward. Errors: NUMERIC naming the tensor with a value that is not finite,
@@ -1372,8 +1379,8 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                                              sbit_error *error);
 SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index);
 
-/* Scale and zero point of every site. Errors: STATE if nothing was fed ("calibration set is
- * empty"). */
+/* Scale and zero point of every site. Errors: STATE if data is needed and nothing was fed
+ * ("calibration set is empty"). */
 SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error);
 /* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
 SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
@@ -3136,6 +3143,10 @@ SBIT__FN sbit_status sbit__graph_capture(sbit_graph *body, sbit_value_id outer, 
 SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
                                        const sbit_tensor *tensor, bool owned,
                                        const sbit_onnx_tensor *source);
+/* sbit_graph_add_constant without the copy: the graph owns the data from now on, unless it fails. */
+SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *name,
+                                               const sbit_tensor *tensor, sbit_value_id *out,
+                                               sbit_error *error);
 SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id);
 SBIT__FN sbit_status sbit__graph_append_id(sbit_graph *graph, sbit_value_id **ids, size_t *count,
                                            size_t *capacity, sbit_value_id id, sbit_error *error);
@@ -4485,21 +4496,28 @@ SPARSEBIT_API sbit_status sbit_graph_add_value(sbit_graph *graph, const char *na
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *name,
+                                               const sbit_tensor *tensor, sbit_value_id *out,
+                                               sbit_error *error)
+{
+    sbit_value_id id = {0};
+    SBIT__TRY(sbit_graph_add_value(graph, name, NULL, &id, error));
+    sbit__graph_put_constant(graph, id, tensor, true, NULL);
+    *out = id;
+    return SBIT_OK;
+}
+
 SPARSEBIT_API sbit_status sbit_graph_add_constant(sbit_graph *graph, const char *name,
                                                   const sbit_tensor *tensor, sbit_value_id *out,
                                                   sbit_error *error)
 {
     sbit_tensor copy;
-    sbit_value_id id = {0};
     SBIT__TRY(sbit__tensor_copy(graph->family->ctx, tensor, &copy, error));
-    const sbit_status status = sbit_graph_add_value(graph, name, NULL, &id, error);
+    const sbit_status status = sbit__graph_take_constant(graph, name, &copy, out, error);
     if (status != SBIT_OK) {
         sbit_tensor_free(graph->family->ctx, &copy);
-        return status;
     }
-    sbit__graph_put_constant(graph, id, &copy, true, NULL);
-    *out = id;
-    return SBIT_OK;
+    return status;
 }
 
 SPARSEBIT_API sbit_status sbit_graph_set_constant(sbit_graph *graph, sbit_value_id id,
@@ -4955,8 +4973,8 @@ SPARSEBIT_API sbit_status sbit_graph_drop_node_metadata(sbit_graph *graph, sbit_
         return SBIT_OK;
     }
     /* a new list, because this one may be the document's */
-    SBIT__TRY(sbit__graph_alloc(graph, node->metadata_count, sizeof(*node->metadata), &block,
-                                error));
+    SBIT__TRY(
+        sbit__graph_alloc(graph, node->metadata_count, sizeof(*node->metadata), &block, error));
     sbit_onnx_string_entry *entries = (sbit_onnx_string_entry *)block;
     for (size_t i = 0; i < node->metadata_count; i++) {
         const char *key = node->metadata[i].key.data;
@@ -15495,6 +15513,21 @@ SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
 /* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
 SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes);
+/* A constant in the order that a kernel reads it in: sized by prepare, made by the first run. */
+typedef struct sbit__packed {
+    size_t bytes; /* 0: not packed */
+    void *data;   /* NULL: not yet */
+} sbit__packed;
+/* prepare: what lies there is kept if it has that size. Gives back the inputs (bits) that it was
+ * made of. */
+SBIT__FN void sbit__packed_plan(const sbit_op_call *call, sbit__packed *packed, size_t bytes,
+                                uint32_t inputs);
+/* run: the memory, 64-byte aligned; *fresh: it is to be filled, then sbit__packed_done. */
+SBIT__FN sbit_status sbit__packed_get(const sbit_op_call *call, sbit__packed *packed, bool *fresh,
+                                      sbit_error *error);
+/* What stands for the memory where only sizes are asked for; NULL if nothing is packed. */
+SBIT__FN const float *sbit__packed_mark(const sbit__packed *packed);
+SBIT__FN void sbit__packed_done(const sbit_op_call *call, uint32_t inputs);
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
 /* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
 SBIT__FN size_t sbit__align64(size_t bytes);
@@ -15620,6 +15653,42 @@ SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes)
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
 {
     return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory for packed weights");
+}
+
+SBIT__FN void sbit__packed_done(const sbit_op_call *call, uint32_t inputs)
+{
+    for (int32_t i = 0; i < 32; i++) {
+        if ((inputs >> i & 1u) != 0) {
+            call->release_input(call, i);
+        }
+    }
+}
+
+SBIT__FN void sbit__packed_plan(const sbit_op_call *call, sbit__packed *packed, size_t bytes,
+                                uint32_t inputs)
+{
+    if (packed->bytes != bytes) {
+        packed->bytes = bytes;
+        packed->data = NULL;
+    }
+    if (packed->data != NULL) {
+        sbit__packed_done(call, inputs);
+    }
+}
+
+SBIT__FN const float *sbit__packed_mark(const sbit__packed *packed)
+{
+    return packed->bytes > 0 ? (const float *)(const void *)packed : NULL;
+}
+
+SBIT__FN sbit_status sbit__packed_get(const sbit_op_call *call, sbit__packed *packed, bool *fresh,
+                                      sbit_error *error)
+{
+    *fresh = packed->bytes > 0 && packed->data == NULL;
+    if (*fresh) {
+        packed->data = call->alloc_state(call, packed->bytes);
+    }
+    return packed->bytes == 0 || packed->data != NULL ? SBIT_OK : sbit__op_no_memory(call, error);
 }
 
 SBIT__FN size_t sbit__align64(size_t bytes)
@@ -15880,15 +15949,8 @@ SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *w
 
 typedef struct sbit__conv_state {
     sbit__conv plan;
-    size_t packed_bytes; /* 0: the weight is not constant, or not float32 */
-} sbit__conv_state;      /* then the packed weights */
-
-static const size_t sbit__conv_state_bytes = (sizeof(sbit__conv_state) + 63) / 64 * 64;
-
-static float *sbit__conv_packed(sbit__conv_state *state)
-{
-    return (float *)(void *)((char *)state + sbit__conv_state_bytes);
-}
+    sbit__packed weight; /* only if it is constant float32 */
+} sbit__conv_state;
 
 /* Checks ranks and channels of X, W and B; *rank is X's (-1: unknown). `transposed`: W's first
  * dimension is the input channel. */
@@ -16043,19 +16105,12 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
     sbit__conv_plan(call->ctx, &shape, &plan);
     const sbit_tensor *w = call->in[1];
     const size_t packed_bytes = w != NULL && w->dtype == SBIT_F32 ? plan.packed_bytes : 0;
-    sbit__conv_state *state = (sbit__conv_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__conv_state *)sbit__op_state(call, sbit__conv_state_bytes + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        if (packed_bytes > 0) {
-            sbit__conv_pack(call->ctx, &plan, (const float *)w->data, sbit__conv_packed(state));
-        }
+    sbit__conv_state *state = (sbit__conv_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
     state->plan = plan;
+    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
     *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__align64(plan.scratch_bytes) +
                            (packed_bytes > 0 ? 0 : sbit__align64(plan.packed_bytes));
     return SBIT_OK;
@@ -16093,13 +16148,17 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
         sbit__conv_fill(call);
         return SBIT_OK;
     }
-    const float *packed = sbit__conv_packed(state);
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
     char *scratch = (char *)call->scratch;
-    if (state->packed_bytes == 0) {
-        float *fresh = (float *)(void *)scratch;
-        sbit__conv_pack(call->ctx, &state->plan, (const float *)call->in[1]->data, fresh);
-        packed = fresh;
+    float *packed = (float *)state->weight.data;
+    if (state->weight.bytes == 0) {
+        packed = (float *)(void *)scratch;
         scratch += sbit__align64(state->plan.packed_bytes);
+    }
+    if (fresh || state->weight.bytes == 0) {
+        sbit__conv_pack(call->ctx, &state->plan, (const float *)call->in[1]->data, packed);
+        sbit__packed_done(call, fresh ? 2 : 0);
     }
     const float *bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
@@ -16212,10 +16271,8 @@ typedef struct sbit__convt_plan {
 
 typedef struct sbit__convt_state {
     sbit__convt_plan plan;
-    size_t packed_bytes; /* 0: not packed */
-} sbit__convt_state;     /* then the packed weights, group after group */
-
-static const size_t sbit__convt_state_bytes = (sizeof(sbit__convt_state) + 63) / 64 * 64;
+    sbit__packed weight; /* group after group */
+} sbit__convt_state;
 
 static void sbit__convt_gemm(const sbit__convt_plan *plan, sbit__gemm *gemm)
 {
@@ -16273,6 +16330,27 @@ static sbit_status sbit__convt_plan_of(const sbit_op_call *call, sbit__convt_pla
     return SBIT_OK;
 }
 
+static float *sbit__convt_packed(const sbit__convt_state *state, int64_t group)
+{
+    return (float *)(void *)((char *)state->weight.data + (size_t)group * state->plan.group_bytes);
+}
+
+static sbit_status sbit__convt_pack(const sbit_op_call *call, sbit__convt_state *state,
+                                    sbit_error *error)
+{
+    sbit__gemm gemm;
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
+    sbit__convt_gemm(&state->plan, &gemm);
+    for (int64_t g = 0; fresh && g < state->plan.groups; g++) {
+        const float *w = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
+        sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k, w, gemm.lda, true, 1.0f,
+                          sbit__convt_packed(state, g));
+    }
+    sbit__packed_done(call, fresh ? 2 : 0);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__convt_plan plan;
@@ -16288,24 +16366,12 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
     plan.group_bytes = sbit__align64(sbit__gemm_pack_a_bytes(call->ctx, gemm.m, gemm.k));
     const bool pack = w != NULL && w->dtype == SBIT_F32;
     const size_t packed_bytes = pack ? (size_t)plan.groups * plan.group_bytes : 0;
-    sbit__convt_state *state = (sbit__convt_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__convt_state *)sbit__op_state(call, sbit__convt_state_bytes + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        for (int64_t g = 0; pack && g < plan.groups; g++) {
-            char *to = (char *)state + sbit__convt_state_bytes + (size_t)g * plan.group_bytes;
-            sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k,
-                              (const float *)w->data + g * gemm.m * gemm.k, gemm.lda, true, 1.0f,
-                              (float *)(void *)to);
-        }
+    sbit__convt_state *state = (sbit__convt_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
-    if (pack) {
-        gemm.packed_a = (const float *)(const void *)((char *)state + sbit__convt_state_bytes);
-    }
+    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
+    gemm.packed_a = sbit__packed_mark(&state->weight);
     plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     state->plan = plan;
     *call->scratch_bytes = sbit__op_as_f32_scratch(call) + plan.column_bytes + plan.gemm_bytes;
@@ -16405,7 +16471,7 @@ static void sbit__convt_finish(void *user, int64_t begin, int64_t end, int32_t w
 }
 
 static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state *state,
-                              const float *x, const float *w, float *y, int64_t group)
+                              const float *x, float *y, int64_t group)
 {
     const sbit__convt_plan *plan = &state->plan;
     float *columns = (float *)call->scratch;
@@ -16418,11 +16484,10 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
     task.columns = columns;
     task.y = y;
     sbit__convt_gemm(plan, &gemm);
-    gemm.a = w + group * gemm.m * gemm.k;
-    if (state->packed_bytes > 0) {
-        gemm.packed_a =
-            (const float *)(const void *)((const char *)state + sbit__convt_state_bytes +
-                                          (size_t)group * plan->group_bytes);
+    if (state->weight.bytes > 0) {
+        gemm.packed_a = sbit__convt_packed(state, group);
+    } else {
+        gemm.a = (const float *)call->in[1]->data + group * gemm.m * gemm.k;
     }
     gemm.c = columns;
     for (int64_t r = 0; r < rows; r += plan->block_rows) {
@@ -16437,13 +16502,14 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
 
 static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__convt_state *state = (const sbit__convt_state *)*call->state;
+    sbit__convt_state *state = (sbit__convt_state *)*call->state;
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__convt_pack(call, state, error));
     const sbit__convt_plan *plan = &state->plan;
     const int64_t planes = plan->batch * plan->groups * plan->out_channels;
     sbit__convt_task task;
@@ -16458,7 +16524,6 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
         sbit__convt_group(call, state,
                           (const float *)call->in[0]->data + i * plan->in_channels * plan->in_size,
-                          (const float *)call->in[1]->data,
                           task.y + i * plan->out_channels * plan->out_size, i % plan->groups);
     }
     if (task.epilogue != NULL) {
@@ -16914,10 +16979,8 @@ typedef struct sbit__matmul_plan {
 
 typedef struct sbit__matmul_state {
     sbit__matmul_plan plan;
-    size_t packed_bytes; /* 0: the right operand is not constant, or not float32 */
-} sbit__matmul_state;    /* then the packed right matrices */
-
-static const size_t sbit__matmul_state_bytes = (sizeof(sbit__matmul_state) + 63) / 64 * 64;
+    sbit__packed right; /* only if it is constant float32 */
+} sbit__matmul_state;
 
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
                                       sbit_error *error)
@@ -17045,6 +17108,26 @@ static void sbit__matmul_gemm(const sbit__matmul_plan *plan, sbit__gemm *gemm)
     gemm->alpha = 1.0f;
 }
 
+static float *sbit__matmul_packed(const sbit__matmul_state *state, int64_t b)
+{
+    return (float *)(void *)((char *)state->right.data + (size_t)b * state->plan.matrix_bytes);
+}
+
+static sbit_status sbit__matmul_pack(const sbit_op_call *call, sbit__matmul_state *state,
+                                     sbit_error *error)
+{
+    const sbit__matmul_plan *plan = &state->plan;
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
+    for (int64_t i = 0; fresh && i < plan->b_count; i++) {
+        const float *b = (const float *)call->in[1]->data + i * plan->n * plan->k;
+        sbit__gemm_pack_b(call->ctx, plan->n, plan->k, b, plan->n, false, 1.0f,
+                          sbit__matmul_packed(state, i));
+    }
+    sbit__packed_done(call, fresh ? 2 : 0);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__matmul_plan plan;
@@ -17060,25 +17143,13 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     sbit__matmul_gemm(&plan, &gemm);
     plan.matrix_bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, plan.n, plan.k));
     const size_t packed_bytes = pack ? plan.matrix_bytes * (size_t)plan.b_count : 0;
-    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__matmul_state *)sbit__op_state(call, sbit__matmul_state_bytes + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        for (int64_t i = 0; pack && i < plan.b_count; i++) {
-            char *to = (char *)state + sbit__matmul_state_bytes + (size_t)i * plan.matrix_bytes;
-            sbit__gemm_pack_b(call->ctx, plan.n, plan.k,
-                              (const float *)b->data + i * plan.n * plan.k, plan.n, false, 1.0f,
-                              (float *)(void *)to);
-        }
+    sbit__matmul_state *state = (sbit__matmul_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
     state->plan = plan;
-    if (pack) {
-        gemm.packed_b = (const float *)(const void *)((char *)state + sbit__matmul_state_bytes);
-    }
+    sbit__packed_plan(call, &state->right, packed_bytes, 2);
+    gemm.packed_b = sbit__packed_mark(&state->right);
     *call->scratch_bytes =
         sbit__op_as_f32_scratch(call) + sbit__gemm_scratch_bytes(call->ctx, &gemm);
     return SBIT_OK;
@@ -17086,7 +17157,7 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
+    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
     const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
     sbit__epilogue epilogue;
     sbit__gemm gemm;
@@ -17104,17 +17175,17 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
         sbit__epilogue_apply(call->kernels, given, 0, count, y);
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__matmul_pack(call, state, error));
     for (int64_t i = 0; i < plan->batches; i++) {
         int64_t a = 0, b = 0;
         sbit__matmul_index(plan, i, &a, &b);
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
-        gemm.b = (const float *)call->in[1]->data + b * plan->k * plan->n;
         gemm.c = y + i * plan->m * plan->n;
-        if (state->packed_bytes > 0) {
-            gemm.packed_b =
-                (const float *)(const void *)((const char *)state + sbit__matmul_state_bytes +
-                                              (size_t)b * plan->matrix_bytes);
+        if (state->right.bytes > 0) {
+            gemm.packed_b = sbit__matmul_packed(state, b);
+        } else {
+            gemm.b = (const float *)call->in[1]->data + b * plan->k * plan->n;
         }
         if (given != NULL) {
             epilogue = *given;
@@ -17177,9 +17248,9 @@ static int64_t sbit__matmul_macs(const sbit_op_call *call)
 /* ---- Gemm */
 
 typedef struct sbit__gemm_state {
-    size_t packed_bytes;
+    sbit__packed right;  /* only if B is constant float32 */
     size_t gemm_scratch; /* what the driver needs; C's copy lies behind it */
-} sbit__gemm_state;      /* then packed B */
+} sbit__gemm_state;
 
 /* The operands' sides: rows and columns after transposition. */
 static sbit_status sbit__gemm_sides(const sbit_op_call *call, sbit_dim *m, sbit_dim *k, sbit_dim *n,
@@ -17271,11 +17342,6 @@ static sbit_status sbit__gemm_of(const sbit_op_call *call, sbit__gemm *gemm, sbi
     return SBIT_OK;
 }
 
-static const float *sbit__gemm_packed(const sbit__gemm_state *state)
-{
-    return (const float *)(const void *)((const char *)state + 64);
-}
-
 static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__gemm gemm;
@@ -17293,21 +17359,13 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
     const sbit_tensor *b = call->in[1];
     const bool pack = b != NULL && b->dtype == SBIT_F32 && gemm.n > 0 && gemm.k > 0;
     const size_t packed_bytes = pack ? sbit__gemm_pack_b_bytes(call->ctx, gemm.n, gemm.k) : 0;
-    sbit__gemm_state *state = (sbit__gemm_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__gemm_state *)sbit__op_state(call, 64 + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        if (pack) {
-            sbit__gemm_pack_b(call->ctx, gemm.n, gemm.k, (const float *)b->data, gemm.ldb,
-                              gemm.trans_b, gemm.alpha, (float *)(void *)((char *)state + 64));
-        }
+    sbit__gemm_state *state = (sbit__gemm_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
+    sbit__packed_plan(call, &state->right, packed_bytes, 2);
+    gemm.packed_b = sbit__packed_mark(&state->right);
     if (pack) {
-        gemm.packed_b = sbit__gemm_packed(state);
         gemm.alpha = 1.0f; /* is in the packed operand */
     }
     state->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
@@ -17363,9 +17421,29 @@ static void sbit__gemm_only_c(const sbit_op_call *call, const sbit__gemm *gemm,
     }
 }
 
+/* The right operand: packed with alpha, or as it is. */
+static sbit_status sbit__gemm_right(const sbit_op_call *call, sbit__gemm_state *state,
+                                    sbit__gemm *gemm, sbit_error *error)
+{
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
+    if (fresh) {
+        sbit__gemm_pack_b(call->ctx, gemm->n, gemm->k, (const float *)call->in[1]->data, gemm->ldb,
+                          gemm->trans_b, gemm->alpha, (float *)state->right.data);
+        sbit__packed_done(call, 2);
+    }
+    if (state->right.bytes > 0) {
+        gemm->packed_b = (const float *)state->right.data;
+        gemm->alpha = 1.0f;
+    } else {
+        gemm->b = (const float *)call->in[1]->data;
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__gemm_state *state = (const sbit__gemm_state *)*call->state;
+    sbit__gemm_state *state = (sbit__gemm_state *)*call->state;
     sbit__epilogue epilogue;
     sbit__gemm gemm;
     if (state == NULL) {
@@ -17380,12 +17458,8 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
         epilogue = *(const sbit__epilogue *)call->epilogue;
     }
     gemm.a = (const float *)call->in[0]->data;
-    gemm.b = (const float *)call->in[1]->data;
     gemm.c = (float *)call->out[0]->data;
-    if (state->packed_bytes > 0) {
-        gemm.packed_b = sbit__gemm_packed(state);
-        gemm.alpha = 1.0f;
-    }
+    SBIT__TRY(sbit__gemm_right(call, state, &gemm, error));
     if (call->input_count > 2 && call->in[2] != NULL) {
         float *scratch = (float *)(void *)((char *)call->scratch + state->gemm_scratch);
         sbit__gemm_add_c(call, call->in[2], &gemm, &epilogue, scratch);
@@ -20010,12 +20084,10 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
 typedef struct sbit__rnn_state {
-    size_t packed_bytes; /* 0: weights are not constant, or not float32 */
+    sbit__packed weights; /* only if they are constant float32 */
     size_t part_bytes[3];
     size_t gemm_bytes; /* scratch of the largest gemm */
 } sbit__rnn_state;
-
-static const size_t sbit__rnn_state_bytes = (sizeof(sbit__rnn_state) + 63) / 64 * 64;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
 static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k, int64_t *row)
@@ -20026,14 +20098,13 @@ static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64
     *row = part == 2 ? rnn->first : 0;
 }
 
-static float *sbit__rnn_packed(sbit__rnn_state *state, int64_t dir, int32_t part)
+static float *sbit__rnn_packed(const sbit__rnn_state *state, int64_t dir, int32_t part)
 {
-    size_t at = sbit__rnn_state_bytes;
-    at += (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
+    size_t at = (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
     for (int32_t i = 0; i < part; i++) {
         at += state->part_bytes[i];
     }
-    return (float *)(void *)((char *)state + at);
+    return (float *)(void *)((char *)state->weights.data + at);
 }
 
 static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__gemm *gemm)
@@ -20048,9 +20119,12 @@ static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__
     gemm->alpha = 1.0f;
 }
 
-static void sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn, sbit__rnn_state *state)
+static sbit_status sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn,
+                                  sbit__rnn_state *state, sbit_error *error)
 {
-    for (int64_t dir = 0; dir < rnn->dirs; dir++) {
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->weights, &fresh, error));
+    for (int64_t dir = 0; fresh && dir < rnn->dirs; dir++) {
         for (int32_t part = 0; part < 3; part++) {
             int64_t n = 0, k = 0, row = 0;
             sbit__rnn_part(rnn, part, &n, &k, &row);
@@ -20062,6 +20136,8 @@ static void sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn, sbit_
             }
         }
     }
+    sbit__packed_done(call, fresh ? 6 : 0);
+    return SBIT_OK;
 }
 
 static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
@@ -20074,7 +20150,7 @@ static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
 static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    sbit__rnn_state sizes;
+    size_t packed_bytes = 0;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < 3; i++) {
@@ -20083,32 +20159,24 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         }
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
-    memset(&sizes, 0, sizeof sizes);
+    sbit__rnn_state *state = (sbit__rnn_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
     const bool pack = call->in[1] != NULL && call->in[2] != NULL && call->in[1]->dtype == SBIT_F32;
     for (int32_t part = 0; pack && part < 3; part++) {
         int64_t n = 0, k = 0, row = 0;
         sbit__rnn_part(&rnn, part, &n, &k, &row);
-        sizes.part_bytes[part] =
+        state->part_bytes[part] =
             n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
-        sizes.packed_bytes += (size_t)rnn.dirs * sizes.part_bytes[part];
+        packed_bytes += (size_t)rnn.dirs * state->part_bytes[part];
     }
-    sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
-    if (state == NULL || state->packed_bytes != sizes.packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__rnn_state *)sbit__op_state(call, sbit__rnn_state_bytes + sizes.packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        *state = sizes;
-        if (sizes.packed_bytes > 0) {
-            sbit__rnn_pack(call, &rnn, state);
-        }
-    }
+    sbit__packed_plan(call, &state->weights, packed_bytes, 6);
     state->gemm_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
-        gemm.packed_b = sizes.packed_bytes > 0 ? sbit__rnn_packed(state, 0, part) : NULL;
+        gemm.packed_b = sbit__packed_mark(&state->weights);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
             state->gemm_bytes = bytes > state->gemm_bytes ? bytes : state->gemm_bytes;
@@ -20282,9 +20350,12 @@ static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int
         return;
     }
     gemm.a = a;
-    gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
-             (dir * rnn->gates * rnn->hidden + row) * k;
-    gemm.packed_b = state->packed_bytes > 0 ? sbit__rnn_packed(state, dir, part) : NULL;
+    if (state->weights.bytes > 0) {
+        gemm.packed_b = sbit__rnn_packed(state, dir, part);
+    } else {
+        gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
+                 (dir * rnn->gates * rnn->hidden + row) * k;
+    }
     gemm.bias = bias;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
@@ -20421,6 +20492,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_pack(call, &rnn, (sbit__rnn_state *)*call->state, error));
     for (int64_t b = 0; b < rnn.batch; b++) {
         const int64_t length = sbit__rnn_length(call, &rnn, b);
         if (length < 0 || length > rnn.steps) {
@@ -20429,7 +20501,8 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
                                 (long long)b, (long long)length, (long long)rnn.steps);
         }
     }
-    if (sbit__out(call, 0) != NULL && call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
+    if (sbit__out(call, 0) != NULL &&
+        call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
         memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
     }
     for (int64_t dir = 0; dir < rnn.dirs && rnn.hidden > 0; dir++) {
@@ -32632,6 +32705,11 @@ typedef struct sbit__exec_value {
     uint32_t uses; /* by nodes that are steps, by bodies and as results */
     uint32_t user; /* idx of the last node that uses it */
     bool fixed;    /* type and shape were known when the plan was made */
+    bool pinned;   /* a result, tapped or read by a body: there as soon as it can be */
+    /* A large constant that a node makes of constants: made when a step first needs it, freed when
+     * all its users have packed it. */
+    uint32_t maker; /* the node; 0: none */
+    uint32_t released;
 } sbit__exec_value;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
@@ -32644,6 +32722,7 @@ typedef struct sbit__exec_block {
 typedef struct sbit__dynamic {
     void *main;
     size_t main_bytes;
+    bool constant; /* main counts as state */
     sbit__exec_block *items;
 } sbit__dynamic;
 
@@ -32698,9 +32777,11 @@ typedef struct sbit__step {
     bool fake_quantize; /* QuantizeLinear and DequantizeLinear at once */
     float scale;
     int32_t zero_point, qmin, qmax;
-    bool copies;  /* a view of something that is no tensor: copied by the executor */
-    bool resolve; /* output shapes are found while running */
-    bool late;    /* prepare is called while running */
+    bool copies;       /* a view of something that is no tensor: copied by the executor */
+    bool resolve;      /* output shapes are found while running */
+    bool late;         /* prepare is called while running */
+    bool made;         /* some input has a maker */
+    uint32_t released; /* inputs (bits) that the node will not read again */
     bool tapped;
 } sbit__step;
 
@@ -32760,6 +32841,8 @@ SBIT__FN sbit_status sbit__dynamic_tensor(sbit_session *session, sbit__dynamic *
                                           sbit_dtype dtype, int32_t rank, const int64_t *dims,
                                           sbit_tensor *tensor, sbit_error *error);
 SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic);
+SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
+                                         bool constant);
 /* A deep copy with all memory in `list`. */
 SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
                                       const sbit_value *value, sbit_value *out, sbit_error *error);
@@ -32778,6 +32861,9 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>plan (plan.c, fuse.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
+/* The data of a constant with a maker: made now, if it is not there. */
+SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error);
+SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
 /* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
  * them; the last of them (step->node itself if there are none) is where the step runs. */
@@ -32805,13 +32891,15 @@ SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *no
  *
  * Called by: exec. Calls: infer, ops (row->prepare; row->run for what is known already).
  * A node whose inputs are all constant is run once and its outputs count as constants from then on
- * (weights behind DequantizeLinear). A node whose inputs are known for the shapes at hand (the
- * arithmetic on shapes that exporters write) is run while planning. What is left become steps.
+ * (weights behind DequantizeLinear; large ones wait until a step needs them). A node whose inputs
+ * are known for the shapes at hand (the arithmetic on shapes that exporters write) is run while
+ * planning. What is left become steps.
  */
 
 #define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
 #define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
 #define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
+#define SBIT__PLAN_FOLD_NOW 16384 /* bytes of a constant that need not wait for a step */
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
@@ -32964,7 +33052,7 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
         if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
             return false;
         }
-        *forever = *forever && session->constant[idx];
+        *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
         small = small && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
         in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
     }
@@ -33000,14 +33088,16 @@ static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, b
     step->node = sbit_graph_node(session->graph, id);
     SBIT__TRY(sbit__step_build(session, step, error));
     for (size_t i = 0; i < step->node->output_count; i++) {
-        session->plan[step->node->outputs[i].idx].place = SBIT__PLACE_DYNAMIC;
+        const uint32_t idx = step->node->outputs[i].idx;
+        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
     }
     status = sbit__step_prepare(step, error);
     if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
         status = sbit__exec_scratch(session, session->scratch_needed, error);
     }
     if (status == SBIT_OK) {
-        status = sbit__step_run(step, error);
+        status = sbit__step_run(step, error); /* makes what it needs */
     }
     sbit__exec_free_state(session, data);
     SBIT__TRY(status);
@@ -33023,7 +33113,89 @@ static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, b
             data->folded = false; /* a sequence: computed again by the next plan */
         }
     }
+    for (size_t i = 0; i < step->node->input_count; i++) { /* read by such nodes only */
+        const uint32_t idx = step->node->inputs[i].idx;
+        if (idx != 0 && session->plan[idx].maker != 0 && session->steps != NULL &&
+            session->plan[idx].uses == 0) {
+            sbit__plan_free_constant(session, idx);
+        }
+    }
     return SBIT_OK;
+}
+
+/* >>constants that are made when needed */
+
+/* Large, of floats (so that no shape depends on it), and only read by steps. */
+static bool sbit__plan_can_wait(const sbit_session *session, const sbit_node *node)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &session->infer.types[idx];
+        size_t bytes = 0;
+        if (idx == 0) {
+            continue;
+        }
+        if (session->plan[idx].pinned || !sbit__type_static(type) ||
+            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
+            !sbit__exec_bytes(type->dtype, sbit__plan_count(type), &bytes)) {
+            return false;
+        }
+        total += bytes;
+    }
+    return total > SBIT__PLAN_FOLD_NOW;
+}
+
+static void sbit__plan_wait(sbit_session *session, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &session->infer.types[idx];
+        sbit_tensor *tensor = &session->values[idx].tensor;
+        if (idx == 0) {
+            continue;
+        }
+        memset(&session->values[idx], 0, sizeof session->values[idx]);
+        tensor->dtype = type->dtype;
+        tensor->rank = type->rank;
+        for (int32_t d = 0; d < type->rank; d++) {
+            tensor->dims[d] = type->dims[d].value;
+        }
+        session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        session->plan[idx].maker = node->id.idx;
+    }
+}
+
+SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error)
+{
+    sbit_node_id maker;
+    maker.idx = session->plan[idx].maker;
+    return maker.idx == 0 || session->values[idx].tensor.data != NULL
+               ? SBIT_OK
+               : sbit__plan_evaluate(session, maker, true, error);
+}
+
+SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
+{
+    sbit__dynamic_free(session, &session->dynamics[idx]);
+    session->values[idx].tensor.data = NULL;
+    session->infer.known[idx] = NULL;
+    session->constant[idx] = false;
+    session->nodes[session->plan[idx].maker].folded = false; /* made again if a plan needs it */
+}
+
+/* A result, what the caller taps and what bodies read must be there when the run begins. */
+static void sbit__plan_pin(sbit_session *session)
+{
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        session->plan[idx].pinned = session->wanted[idx] || session->tapped[idx];
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
+        for (size_t i = 0; i < data->capture_count; i++) {
+            session->plan[data->captures[i].idx].pinned = true;
+        }
+    }
 }
 
 /* True if all outputs that anyone reads are known, so that the node need not run. */
@@ -33089,8 +33261,12 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
     }
     SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
     if (!data->skipped && sbit__plan_can_evaluate(session, node, data, &forever)) {
-        SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
         data->skipped = true;
+        if (forever && sbit__plan_can_wait(session, node)) {
+            sbit__plan_wait(session, node);
+        } else {
+            SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
+        }
     }
     return SBIT_OK;
 }
@@ -33175,8 +33351,7 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
                    call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
     /* infer also checks element types, which then is still to be done */
-    step->resolve =
-        (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
+    step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
     for (int32_t i = 0; i < call->output_count; i++) {
         const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
@@ -33187,6 +33362,7 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
         }
         memset(value, 0, sizeof *value);
         session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], false);
         if ((flags & SBIT_OP_DYNAMIC) != 0 || step->copies || step->resolve) {
             continue;
         }
@@ -33253,6 +33429,7 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
     }
     SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
     SBIT__TRY(sbit__plan_sources(session, error));
+    sbit__plan_pin(session);
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
     }
@@ -33900,6 +34077,19 @@ SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes)
     return sbit_dtype_bytes((int32_t)dtype, count, bytes);
 }
 
+static size_t *sbit__dynamic_counter(sbit_session *session, const sbit__dynamic *dynamic)
+{
+    return dynamic->constant ? &session->state_bytes : &session->dynamic_bytes;
+}
+
+SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
+                                         bool constant)
+{
+    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
+    dynamic->constant = constant;
+    *sbit__dynamic_counter(session, dynamic) += dynamic->main_bytes;
+}
+
 static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
                                          size_t bytes, sbit_error *error)
 {
@@ -33913,7 +34103,7 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
         return sbit__fail_oom(error, bytes);
     }
     sbit__free_aligned(a, dynamic->main, dynamic->main_bytes);
-    session->dynamic_bytes += bytes - dynamic->main_bytes;
+    *sbit__dynamic_counter(session, dynamic) += bytes - dynamic->main_bytes;
     if (session->dynamic_bytes > session->dynamic_peak) {
         session->dynamic_peak = session->dynamic_bytes;
     }
@@ -33926,7 +34116,7 @@ SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
 {
     sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
     sbit__free_aligned(&session->ctx->allocator, dynamic->main, dynamic->main_bytes);
-    session->dynamic_bytes -= dynamic->main_bytes;
+    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
     dynamic->main = NULL;
     dynamic->main_bytes = 0;
 }
@@ -34083,6 +34273,21 @@ static void *sbit__call_alloc_state(const sbit_op_call *call, size_t bytes)
     return data;
 }
 
+static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    const bool counted = input >= 0 && input < call->input_count && input < 32;
+    const uint32_t idx = counted ? step->node->inputs[input].idx : 0;
+    if (idx == 0 || step->session->plan[idx].maker == 0 || (step->released >> input & 1u) != 0) {
+        return;
+    }
+    sbit__exec_value *value = &step->session->plan[idx];
+    step->released |= 1u << input;
+    if (++value->released >= value->uses) {
+        sbit__plan_free_constant(step->session, idx);
+    }
+}
+
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
@@ -34231,6 +34436,7 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
             in[i] = &session->values[idx].tensor;
             in_value[i] = &session->values[idx];
             step->constant_in[i] = session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
+            step->made = step->made || session->plan[idx].maker != 0;
         }
     }
     for (size_t i = 0; i < outs; i++) {
@@ -34272,6 +34478,7 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->output_count = (int32_t)step->node->output_count;
     call->state = &step->data->state;
     call->alloc_state = sbit__call_alloc_state;
+    call->release_input = sbit__call_release_input;
     call->alloc_text = sbit__call_alloc_text;
     call->alloc_output = sbit__call_alloc_output;
     call->alloc_items = sbit__call_alloc_items;
@@ -34324,6 +34531,15 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
     return SBIT_OK;
 }
 
+/* The row says anew which constants it has packed. */
+static void sbit__step_unrelease(sbit__step *step)
+{
+    for (size_t i = 0; i < step->node->input_count && i < 32; i++) {
+        step->session->plan[step->node->inputs[i].idx].released -= step->released >> i & 1u;
+    }
+    step->released = 0;
+}
+
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
@@ -34342,6 +34558,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     if (!same) {
         data->prepared_holds = false;
+        sbit__step_unrelease(step);
         if (data->prepared == NULL) {
             data->prepared = (sbit_type *)sbit__alloc(a, bytes);
             data->prepared_bytes = bytes;
@@ -34439,10 +34656,20 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
         sbit__block_free_all(session, &session->dynamics[idx].items, &session->dynamic_bytes);
         memset(&session->values[idx], 0, sizeof session->values[idx]);
     }
-    if (step->alias != 0) {
-        session->values[step->output.idx].tensor.data = session->values[step->alias].tensor.data;
-    }
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;
+}
+
+/* Constants that are made when needed: here they are. */
+static sbit_status sbit__step_constants(sbit__step *step, sbit_error *error)
+{
+    sbit_session *session = step->session;
+    for (size_t i = 0; step->made && i < step->node->input_count; i++) {
+        const bool released = i < 32 && (step->released >> i & 1u) != 0;
+        if (!released) {
+            SBIT__TRY(sbit__plan_constant(session, step->node->inputs[i].idx, error));
+        }
+    }
+    return step->residual != 0 ? sbit__plan_constant(session, step->residual, error) : SBIT_OK;
 }
 
 /* After a DYNAMIC row: outputs must be there and, where a plan relied on a shape, have it. */
@@ -34495,6 +34722,9 @@ static void sbit__fake_range(void *task, int64_t begin, int64_t end, int32_t wor
 static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
+    if (step->alias != 0) {
+        session->values[step->output.idx].tensor.data = session->values[step->alias].tensor.data;
+    }
     if (step->fake_quantize) {
         sbit__fake_task task;
         task.step = step;
@@ -34534,6 +34764,9 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     sbit_status status = SBIT_OK;
     said.message[0] = '\0';
     status = sbit__step_storage(step, &said);
+    if (status == SBIT_OK) {
+        status = sbit__step_constants(step, &said);
+    }
     if (status == SBIT_OK) {
         status = sbit__step_compute(step, &said);
     }
@@ -35331,12 +35564,6 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->scratch_bytes += s->scratch_bytes;
     memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
-    for (uint32_t idx = 1; idx < s->value_limit; idx++) { /* computed while planning */
-        if (s->planned && s->plan[idx].place == SBIT__PLACE_CONSTANT) {
-            memory->dynamic_bytes -= s->dynamics[idx].main_bytes;
-            memory->state_bytes += s->dynamics[idx].main_bytes;
-        }
-    }
     for (uint32_t i = 0; i < s->node_limit; i++) {
         for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
             if (body->session != NULL) {
@@ -42144,17 +42371,17 @@ SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbi
 {
     const sbit_kernels *kernels = sbit__kernels(site->ctx);
     const bool whole = x->channels == 1; /* then everything lies in one run */
-    for (int64_t c = 0; c < x->channels; c++) {
-        for (int64_t o = 0; o < (whole ? 1 : x->outer); o++) {
-            const int64_t count = whole ? x->outer * x->inner : x->inner;
-            float lo, hi;
+    const int64_t outer = whole ? 1 : x->outer;
+    const int64_t count = whole ? x->outer * x->inner : x->inner;
+    for (int64_t o = 0; o < outer && count > 0; o++) { /* in the order of memory */
+        const float *row = x->data + o * x->channels * count;
+        const bool first = o == 0 && !join;
+        for (int64_t c = 0; c < x->channels; c++) {
+            float lo = row[c * count], hi = lo;
             bool finite;
-            if (count == 0) {
-                continue;
+            if (count > 1) {
+                kernels->f32_minmax(count, row + c * count, &lo, &hi, &finite);
             }
-            kernels->f32_minmax(count, x->data + (o * x->channels + c) * x->inner, &lo, &hi,
-                                &finite);
-            const bool first = o == 0 && !join;
             min[c] = first || lo < min[c] ? lo : min[c];
             max[c] = first || hi > max[c] ? hi : max[c];
         }
@@ -44353,9 +44580,10 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
     }
 }
 
+/* Only where outputs are quantized too: Sparsebit gives every input a scale of its own. */
 static void sbit__calc_share(sbit_quant *quant)
 {
-    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+    for (sbit_node_id id = sbit_graph_first(quant->graph); quant->profile->outputs && id.idx != 0;
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
         const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
@@ -44512,35 +44740,33 @@ static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *s
     return site->settings.dtype;
 }
 
-/* Stores integers as the elements of `dtype` (8, 16 or packed 4 bits). */
-static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t count, void *out)
+/* Stores an integer as element i of `dtype` (8, 16, 32 or packed 4 bits; then in rising order). */
+static void sbit__build_store(sbit_dtype dtype, int32_t value, int64_t i, void *out)
 {
-    for (int64_t i = 0; i < count; i++) {
-        switch (dtype) {
-        case SBIT_I16:
-        case SBIT_U16: {
-            const uint16_t v = (uint16_t)(uint32_t)values[i];
-            memcpy((char *)out + 2 * i, &v, 2);
-            break;
-        }
-        case SBIT_I4:
-        case SBIT_U4: {
-            uint8_t *at = (uint8_t *)out + i / 2;
-            const uint32_t v = (uint32_t)values[i] & 15u;
-            *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
-            break;
-        }
-        case SBIT_I32:
-            memcpy((char *)out + 4 * i, &values[i], 4);
-            break;
-        default:
-            ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i];
-            break;
-        }
+    switch (dtype) {
+    case SBIT_I16:
+    case SBIT_U16: {
+        const uint16_t v = (uint16_t)(uint32_t)value;
+        memcpy((char *)out + 2 * i, &v, 2);
+        break;
+    }
+    case SBIT_I4:
+    case SBIT_U4: {
+        uint8_t *at = (uint8_t *)out + i / 2;
+        const uint32_t v = (uint32_t)value & 15u;
+        *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
+        break;
+    }
+    case SBIT_I32:
+        memcpy((char *)out + 4 * i, &value, 4);
+        break;
+    default:
+        ((uint8_t *)out)[i] = (uint8_t)(uint32_t)value;
+        break;
     }
 }
 
-/* Adds the tensor as the constant "<base><suffix>" and frees it. */
+/* Adds the tensor as the constant "<base><suffix>", which takes it over. */
 static sbit_status sbit__build_constant(sbit__build *b, const char *base, const char *suffix,
                                         sbit_tensor *tensor, sbit_value_id *out, sbit_error *error)
 {
@@ -44549,9 +44775,11 @@ static sbit_status sbit__build_constant(sbit__build *b, const char *base, const 
     sbit__text_printf(&name, "%s%s", base, suffix);
     const sbit_status status =
         name.failed ? sbit__fail_oom(error, 0)
-                    : sbit_graph_add_constant(b->graph, name.data, tensor, out, error);
+                    : sbit__graph_take_constant(b->graph, name.data, tensor, out, error);
     sbit__text_deinit(&name);
-    sbit_tensor_free(b->quant->ctx, tensor);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(b->quant->ctx, tensor);
+    }
     return status;
 }
 
@@ -44562,7 +44790,9 @@ static sbit_status sbit__build_integers(sbit__build *b, const char *base, const 
 {
     sbit_tensor tensor;
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, dims, &tensor, error));
-    sbit__build_store(dtype, values, sbit_tensor_count(&tensor), tensor.data);
+    for (int64_t i = 0; i < sbit_tensor_count(&tensor); i++) {
+        sbit__build_store(dtype, values[i], i, tensor.data);
+    }
     return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
@@ -44730,64 +44960,74 @@ static int32_t sbit__build_round(double value, int32_t zero_point, int32_t qmin,
     return q < (double)qmin ? qmin : q > (double)qmax ? qmax : (int32_t)q;
 }
 
-/* q[i] for every element; x / scale in fp32, as QuantizeLinear does. */
-static void sbit__build_quantize(const sbit__site *site, const sbit_observation *x, int32_t *q)
+/* The integer of every element; x / scale in fp32, as QuantizeLinear does. */
+static void sbit__build_quantize(const sbit_kernels *kernels, const sbit__site *site,
+                                 const sbit_observation *x, sbit_tensor *out)
 {
+    const int32_t qmin = site->settings.qmin, qmax = site->settings.qmax;
     for (int64_t o = 0; o < x->outer; o++) {
         for (int64_t c = 0; c < x->channels; c++) {
             const int64_t k = site->channels == 1 ? 0 : c;
+            const int32_t zero_point = site->zero_point[k];
             const float scale = site->scale[k];
             const int64_t at = (o * x->channels + c) * x->inner;
+            if (out->dtype == SBIT_I8 && x->inner > 1) {
+                kernels->f32_quantize_s8(x->inner, x->data + at, scale, zero_point, qmin, qmax,
+                                         (int8_t *)out->data + at);
+                continue;
+            }
             for (int64_t i = at; i < at + x->inner; i++) {
-                q[i] = sbit__build_round((double)(x->data[i] / scale), site->zero_point[k],
-                                         site->settings.qmin, site->settings.qmax);
+                const double q = (double)(x->data[i] / scale);
+                sbit__build_store(out->dtype, sbit__build_round(q, zero_point, qmin, qmax), i,
+                                  out->data);
             }
         }
     }
 }
 
-/* The integers of a weight, from the values its quantizer wants stored. */
+/* A weight's integers, from the values that its quantizer wants stored. */
 static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
-                                             const sbit_tensor *weight, int32_t *q,
-                                             float *effective, sbit_error *error)
+                                             const sbit_tensor *weight, sbit_tensor *out,
+                                             sbit_error *error)
 {
-    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
+    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
+    const sbit_kernels *kernels = sbit__kernels(b->quant->ctx);
     const sbit_quantizer_row *row = site->settings.quantizer;
-    if (row->finish != NULL) {
-        const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
-        memcpy(effective, weight->data, sbit_tensor_bytes(weight));
-        SBIT__TRY(row->finish(site->quantizer_state, &quantizer, &x, effective, error));
-        x.data = effective;
+    const size_t bytes = sbit_tensor_bytes(weight);
+    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
+    if (row->finish == NULL) {
+        sbit__build_quantize(kernels, site, &x, out);
+        return SBIT_OK;
     }
-    sbit__build_quantize(site, &x, q);
-    return SBIT_OK;
+    float *effective = (float *)sbit__alloc(a, bytes);
+    if (effective == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
+    memcpy(effective, weight->data, bytes);
+    const sbit_status status = row->finish(site->quantizer_state, &quantizer, &x, effective, error);
+    if (status == SBIT_OK) {
+        x.data = effective;
+        sbit__build_quantize(kernels, site, &x, out);
+    }
+    sbit__free(a, effective, bytes);
+    return status;
 }
 
 static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
                                                sbit_error *error)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
     const sbit_value_info *value = sbit__site_value(b->quant, site);
-    sbit_tensor weight;
+    sbit_tensor weight, integers;
     SBIT__TRY(sbit__site_weight(b->quant, site, &weight, error));
-    const size_t count = (size_t)sbit_tensor_count(&weight);
-    int32_t *q = (int32_t *)sbit__alloc(a, count * sizeof *q);
-    float *effective = (float *)sbit__alloc(a, count * sizeof *effective);
-    sbit_status status = SBIT_OK;
-    if (q == NULL || effective == NULL) {
-        status = sbit__fail_oom(error, count * 8);
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, sbit__build_dtype(b->quant, site), weight.rank,
+                                weight.dims, &integers, error));
+    const sbit_status status = sbit__build_weight_values(b, site, &weight, &integers, error);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(b->quant->ctx, &integers);
+        return status;
     }
-    if (status == SBIT_OK) {
-        status = sbit__build_weight_values(b, site, &weight, q, effective, error);
-    }
-    if (status == SBIT_OK) {
-        status =
-            sbit__build_integers(b, value->name, "_quantized", sbit__build_dtype(b->quant, site),
-                                 weight.rank, weight.dims, q, out, error);
-    }
-    sbit__free(a, q, count * sizeof *q);
-    sbit__free(a, effective, count * sizeof *effective);
-    return status;
+    return sbit__build_constant(b, value->name, "_quantized", &integers, out, error);
 }
 
 /* The int32 bias of one layer: scale_x * scale_w[c], zero point 0. */
@@ -45071,6 +45311,16 @@ static bool sbit__quant_observes(const sbit__site *site)
     return site->enabled && site->target == SBIT_TARGET_FEATURE && !site->fixed_range;
 }
 
+SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (sbit__quant_observes(&quant->sites[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The session's tap: hands a value to every site on it. */
 static sbit_status sbit__quant_tap(sbit_value_id id, const sbit_value *value, void *user,
                                    sbit_error *error)
@@ -45171,7 +45421,7 @@ SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error 
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "call sbit_quant_prepare_calibration and feed data first");
     }
-    if (quant->batches_seen == 0) {
+    if (quant->batches_seen == 0 && sbit_quant_needs_data(quant)) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "the calibration set is empty: no batch was fed to sbit_quant_forward");
     }

@@ -409,7 +409,7 @@ TEST(cli_wrong_usage)
     CHECK_FAILS(2, "the model is missing", "info");
     CHECK_FAILS(2, "the second model is missing", "compare %s --data npy:x", NET);
     CHECK_FAILS(2, "one argument too many", "info a b");
-    CHECK_FAILS(2, "sparsebit quantize model.onnx --data cifar10", "quantize %s -o x", NET);
+    CHECK_FAILS(2, "--data SPEC is missing: the ranges", "quantize %s -o x", NET);
     CHECK_FAILS(2, "--data SPEC is missing", "eval %s", NET);
     CHECK_FAILS(2, "-o OUT is missing", "simplify %s", NET);
     CHECK_FAILS(2, "needs a value", "eval %s --data", NET);
@@ -868,6 +868,26 @@ TEST(cli_quantize_and_after)
     CHECK_CONTAINS(cli.out, "1 Conv, ");
     CHECK_CONTAINS(cli.out, " quantized; 0 nodes float");
     CHECK_CONTAINS(cli.out, "peak memory");
+}
+
+/* Integer weights alone: nothing is measured, no data is wanted. */
+TEST(cli_quantize_weights_without_data)
+{
+    NEED_CLI();
+    make_net_files();
+    CHECK_EQ_I64(RUN("quantize %s --set A.QUANTIZER.DISABLE=true -o %sw.onnx --json", NET, TMP), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "calibration_samples"), 0);
+    CHECK_CONTAINS(cli.out, "\"inputs\": []");
+    CHECK_EQ_I64(RUN("info %sw.onnx --json", TMP), 0);
+    CHECK_EQ_I64(json_number("operators", "DequantizeLinear"), 2);
+    CHECK(strstr(cli.out, "\"QuantizeLinear\"") == NULL);
+    CHECK_CONTAINS(cli.out, "\"sparsebit.calibration\": \"samples=0 data=none:\"");
+    CHECK_EQ_I64(RUN("quantize %s --set A.QUANTIZER.DISABLE=true -o %sw.onnx", NET, TMP), 0);
+    CHECK(strstr(cli.out, "peak of activations") == NULL); /* shapes come with data */
+    CHECK_EQ_I64(RUN("compare %s %sw.onnx --data npy:%s --json", NET, TMP, DATA), 0);
+    CHECK(json_number("outputs", "sqnr_db") > 30.0);
+    CHECK(json_number("outputs", "relative_error") > 0.0);
 }
 
 TEST(cli_quantize_same_bytes)

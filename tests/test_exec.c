@@ -181,6 +181,80 @@ TEST(a_chain_needs_two_buffers)
     build_end(&b);
 }
 
+static sbit_status tap_nothing(sbit_value_id id, const sbit_value *value, void *user,
+                               sbit_error *error)
+{
+    (void)id;
+    (void)value;
+    (void)user;
+    (void)error;
+    return SBIT_OK;
+}
+
+/* Weights behind DequantizeLinear: floats are made by the step that packs them and go when all that
+ * read them have; what a kernel reads as it is stays. */
+TEST(large_constants_are_made_when_needed)
+{
+    enum {
+        K = 64,
+        N = 128
+    };
+    static int8_t q[3][K * N];
+    static const float scale[1] = {0.001f};
+    static const int64_t order[2] = {1, 0};
+    const sbit_attr perm = build_ints("perm", order, 2);
+    static float x[5 * K];
+    build b;
+    sbit_value_id w[3];
+    build_begin(&b, 17);
+    fill(x, 5 * K, 1);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "batch,64");
+    const sbit_value_id s = build_constant(&b, "s", SBIT_F32, "", scale);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < K * N; k++) {
+            q[i][k] = (int8_t)((k * 37 + i * 11) % 255 - 127);
+        }
+        w[i] =
+            build_binary(&b, "DequantizeLinear", "w",
+                         build_constant(&b, "q", SBIT_I8, i == 2 ? "128,64" : "64,128", q[i]), s);
+    }
+    const sbit_value_id turned = build_node(&b, "Transpose", "turn", &w[1], 1, &perm, 1);
+    sbit_value_id v = build_binary(&b, "MatMul", "first", input, w[0]);
+    v = build_binary(&b, "MatMul", "second", v, turned);
+    const sbit_value_id again = build_binary(&b, "MatMul", "again", v, w[0]);
+    const sbit_value_id last = build_binary(&b, "MatMul", "last", w[2],
+                                            build_node(&b, "Transpose", "turn_x", &v, 1, &perm, 1));
+    build_output(&b, again);
+    build_output(&b, last);
+    sbit_session_desc eager_desc;
+    memset(&eager_desc, 0, sizeof eager_desc);
+    eager_desc.tap_all = true;
+    eager_desc.tap_fn = tap_nothing;
+    sbit_session *session = session_of(&b, NULL), *eager = session_of(&b, &eager_desc);
+    static const char *const shapes[] = {"3,64", "5,64", "3,64"};
+    for (int i = 0; session != NULL && eager != NULL && i < 3; i++) {
+        sbit_session_memory memory;
+        set_floats(session, "x", shapes[i], x);
+        set_floats(eager, "x", shapes[i], x);
+        CHECK_OK(sbit_session_plan(session, &b.error), b.error);
+        sbit_session_memory_of(session, &memory);
+        CHECK(i > 0 || memory.state_bytes < 8192);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_OK(sbit_session_run(eager, &b.error), b.error);
+        sbit_session_memory_of(session, &memory);
+        CHECK_MSG(memory.state_bytes >= 4 * K * N * 4 && memory.state_bytes < 4 * K * N * 4 + 8192,
+                  "%u bytes of state", (unsigned)memory.state_bytes);
+        CHECK_EQ_I64(memory.dynamic_bytes, 0);
+        for (size_t o = 0; o < 2; o++) {
+            const int count = N * (shapes[i][0] - '0');
+            check_floats(floats_of(session, o), floats_of(eager, o), count, 1e-4);
+        }
+    }
+    sbit_session_destroy(session);
+    sbit_session_destroy(eager);
+    build_end(&b);
+}
+
 TEST(in_place_operators_need_one_buffer)
 {
     build b;

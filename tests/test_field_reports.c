@@ -67,6 +67,169 @@ static sbit_value_id report_conv(build *b, const char *name, sbit_value_id x, co
     return build_node(b, "Conv", name, inputs, 2, NULL, 0);
 }
 
+/* ---- A1.7: a large model, written field by field (onnx.proto) */
+
+typedef struct report_message {
+    unsigned char bytes[600];
+    size_t size;
+} report_message;
+
+static void report_int(report_message *m, int field, uint64_t value)
+{
+    uint64_t rest[2];
+    rest[0] = (uint64_t)field << 3;
+    rest[1] = value;
+    for (int i = 0; i < 2; i++) {
+        for (; rest[i] > 127; rest[i] >>= 7) {
+            m->bytes[m->size++] = (unsigned char)(rest[i] | 128);
+        }
+        m->bytes[m->size++] = (unsigned char)rest[i];
+    }
+}
+
+static void report_bytes(report_message *m, int field, const void *bytes, size_t size)
+{
+    report_int(m, field, size); /* the same, but for the wire type of the key */
+    m->bytes[m->size - (size > 127 ? 3 : 2)] |= 2;
+    memcpy(m->bytes + m->size, bytes, size);
+    m->size += size;
+}
+
+static void report_text(report_message *m, int field, const char *text)
+{
+    report_bytes(m, field, text, strlen(text));
+}
+
+static void report_external(report_message *tensor, const char *key, const char *value)
+{
+    report_message entry = {{0}, 0};
+    report_text(&entry, 1, key);
+    report_text(&entry, 2, value);
+    report_bytes(tensor, 13, entry.bytes, entry.size);
+}
+
+static void report_value(report_message *graph, int field, const char *name, int64_t width)
+{
+    report_message dims[2] = {{{0}, 0}, {{0}, 0}}, shape = {{0}, 0}, tensor = {{0}, 0};
+    report_message type = {{0}, 0}, value = {{0}, 0};
+    report_int(&dims[0], 1, 1);
+    report_int(&dims[1], 1, (uint64_t)width);
+    report_bytes(&shape, 1, dims[0].bytes, dims[0].size);
+    report_bytes(&shape, 1, dims[1].bytes, dims[1].size);
+    report_int(&tensor, 1, SBIT_F32);
+    report_bytes(&tensor, 2, shape.bytes, shape.size);
+    report_bytes(&type, 1, tensor.bytes, tensor.size);
+    report_text(&value, 1, name);
+    report_bytes(&value, 2, type.bytes, type.size);
+    report_bytes(graph, field, value.bytes, value.size);
+}
+
+/* y = x w, w [width, width] in large.bin, all zero but for the last element, which is 3. */
+static bool report_large_model(const char *path, const char *data_path, int64_t width)
+{
+    static const float last = 3.0f;
+    report_message node = {{0}, 0}, tensor = {{0}, 0}, graph = {{0}, 0}, model = {{0}, 0};
+    report_message opset = {{0}, 0};
+    report_text(&node, 1, "x");
+    report_text(&node, 1, "w");
+    report_text(&node, 2, "y");
+    report_text(&node, 4, "MatMul");
+    report_int(&tensor, 1, (uint64_t)width);
+    report_int(&tensor, 1, (uint64_t)width);
+    report_int(&tensor, 2, SBIT_F32);
+    report_text(&tensor, 8, "w");
+    report_external(&tensor, "location", "large.bin");
+    report_int(&tensor, 14, 1);
+    report_bytes(&graph, 1, node.bytes, node.size);
+    report_text(&graph, 2, "large");
+    report_bytes(&graph, 5, tensor.bytes, tensor.size);
+    report_value(&graph, 11, "x", width);
+    report_value(&graph, 12, "y", width);
+    report_int(&opset, 2, 17);
+    report_int(&model, 1, 8);
+    report_bytes(&model, 7, graph.bytes, graph.size);
+    report_bytes(&model, 8, opset.bytes, opset.size);
+    FILE *file = fopen(path, "wb"), *data = fopen(data_path, "wb");
+    bool ok = file != NULL && data != NULL;
+    ok = ok && fwrite(model.bytes, 1, model.size, file) == model.size;
+    ok = ok && fseek(data, (long)(width * width * 4 - 4), SEEK_SET) == 0;
+    ok = ok && fwrite(&last, 1, 4, data) == 4;
+    ok = (file == NULL || fclose(file) == 0) && ok;
+    return CHECK((data == NULL || fclose(data) == 0) && ok);
+}
+
+static void report_check_large(const char *path, int64_t width)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_graph *graph = NULL;
+    sbit_error error;
+    if (CHECK_OK(sbit_graph_load(ctx, path, &graph, &error), error)) {
+        const sbit_value_id id = sbit_graph_find_value(graph, "w_quantized");
+        if (CHECK(id.idx != 0)) {
+            const sbit_tensor *w = &sbit_graph_value(graph, id)->constant;
+            CHECK_EQ_I64(sbit_tensor_count(w), width * width);
+            CHECK_EQ_I64(w->dtype, SBIT_I8);
+            CHECK_EQ_I64(((const int8_t *)w->data)[width * width - 1], 127);
+            CHECK_EQ_I64(((const int8_t *)w->data)[0], 0);
+        }
+    }
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}
+
+/* A1.7: a model of 2.4 GB, whose weights lie in a sparse file beside it, gets int8 weights with
+ * little more memory than these take; what is read comes from the file. */
+TEST(a_model_over_2_gb_is_quantized_in_bounded_memory)
+{
+#ifdef __SANITIZE_ADDRESS__
+    const int64_t width = 4000; /* 64 MB: the sanitizer takes its time */
+#else
+    const int64_t width = 24500;
+#endif
+    const int64_t bytes = width * width * 4;
+    char path[400], data_path[400], out[400];
+    test_tmp_path("large.onnx", path, sizeof path);
+    test_tmp_path("large.bin", data_path, sizeof data_path);
+    test_tmp_path("large_int8.onnx", out, sizeof out);
+    test_heap heap = {0, 0, 0, 0};
+    sbit_ctx_desc desc;
+    sbit_ctx *ctx = NULL;
+    sbit_graph *graph = NULL;
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc_fn = test_heap_alloc;
+    desc.allocator.realloc_fn = test_heap_realloc;
+    desc.allocator.free_fn = test_heap_free;
+    desc.allocator.user = &heap;
+    if (!report_large_model(path, data_path, width) ||
+        !CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error)) {
+        return;
+    }
+    if (CHECK_OK(sbit_graph_load(ctx, path, &graph, &error), error) &&
+        CHECK_OK(sbit_qconfig_create(ctx, "generic", &config, &error), error) &&
+        CHECK_OK(sbit_qconfig_set(config, "A.QUANTIZER.DISABLE", "true", &error), error) &&
+        CHECK_OK(sbit_quant_create(graph, config, &quant, &error), error) &&
+        CHECK(!sbit_quant_needs_data(quant)) &&
+        CHECK_OK(sbit_quant_prepare_calibration(quant, &error), error) &&
+        CHECK_OK(sbit_quant_calc_qparams(quant, &error), error) &&
+        CHECK_OK(sbit_quant_export_onnx(quant, out, NULL, &error), error)) {
+        CHECK_MSG(heap.peak_bytes < bytes / 4 + bytes / 32 + (1 << 20),
+                  "%.1f MB for weights of %.1f", (double)heap.peak_bytes / 1e6,
+                  (double)bytes / 1e6);
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    CHECK_EQ_I64(heap.live_bytes, 0);
+    report_check_large(out, width);
+    remove(path);
+    remove(data_path);
+    remove(out);
+}
+
 /* A1.10: no node has a name; what is added is named, each name once, and a layer is left out by its
  * output's name. */
 TEST(nodes_without_names)

@@ -350,30 +350,37 @@ TEST(tiny_weights_do_not_overflow_the_bias)
     build_end(&b);
 }
 
-/* A5.1: a Concat of boxes (0..640) and scores (0..1) does not share one scale. */
+/* A5.1: a Concat of boxes (0..640) and scores (0..1) does not share one scale; alike ranges do, but
+ * not in Sparsebit's own placement. */
 TEST(concat_shares_only_alike_ranges)
 {
-    for (int wide = 0; wide < 2; wide++) {
-        static const float factor[1] = {640.0f};
+    static const struct {
+        const char *profile;
+        float factor; /* between the two ranges */
+        bool shared;
+    } cases[] = {{"generic", 2.0f, true}, {"generic", 640.0f, false}, {"sparsebit", 2.0f, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const sbit_attr axis = build_int("axis", 1);
         build b;
         build_begin(&b, 13);
         sbit_value_id in[2];
         const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
         sbit_value_id c = quant_conv(&b, "cb", x, 3, 4, false);
-        if (wide) {
-            c = build_binary(&b, "Mul", "scaled", c, build_constant(&b, "k", SBIT_F32, "", factor));
-        }
+        c = build_binary(&b, "Mul", "scaled", c,
+                         build_constant(&b, "k", SBIT_F32, "", &cases[i].factor));
         in[0] = build_unary(&b, "Relu", "a", quant_conv(&b, "ca", x, 3, 4, false));
         in[1] = build_unary(&b, "Relu", "b", c);
         const sbit_value_id cat = build_node(&b, "Concat", "cat", in, 2, &axis, 1);
         build_output(&b, quant_conv(&b, "head", cat, 8, 2, false));
-        sbit_quant *quant = quant_make(&b, "generic", NULL);
+        build_output(&b, quant_conv(&b, "side", in[0], 4, 2, false)); /* sites in any placement */
+        build_output(&b, quant_conv(&b, "other", in[1], 4, 2, false));
+        sbit_quant *quant = quant_make(&b, cases[i].profile, NULL);
         sbit_site sa, sb;
         if (quant_feed(&b, quant, 2) && CHECK(quant_site(quant, "a", &sa)) &&
             CHECK(quant_site(quant, "b", &sb))) {
             const bool same = fabsf(sa.qparams.scale[0] - sb.qparams.scale[0]) <= 0.0f;
-            CHECK(same == (wide == 0));
+            CHECK_MSG(same == cases[i].shared, "%s: %g and %g", cases[i].profile,
+                      (double)sa.qparams.scale[0], (double)sb.qparams.scale[0]);
         }
         sbit_quant_destroy(quant);
         build_end(&b);

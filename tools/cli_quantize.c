@@ -117,7 +117,7 @@ static int cli_config_make(cli_job *job)
     if (sbit_qconfig_validate(job->config, &error) != SBIT_OK) {
         return cli_fail_library(&error, "configuration");
     }
-    return args->config == NULL ? cli_config_show(job) : CLI_OK;
+    return CLI_OK;
 }
 
 /* ---- calibration */
@@ -143,7 +143,8 @@ static int cli_calibrate_batch(cli_job *job, int64_t first, cli_batch *batch)
     for (size_t i = 0; i < batch->input_count; i++) {
         cli_range_add(&job->ranges[i], &batch->inputs[i], batch->count, slots);
     }
-    if (sbit_quant_forward(job->quant, batch->names, batch->inputs, batch->input_count, &error) !=
+    if (sbit_quant_needs_data(job->quant) &&
+        sbit_quant_forward(job->quant, batch->names, batch->inputs, batch->input_count, &error) !=
         SBIT_OK) {
         return cli_fail_library(&error, "calibration failed at sample %lld", (long long)first);
     }
@@ -158,16 +159,17 @@ static int cli_calibrate(cli_job *job)
     memset(&error, 0, sizeof error);
     memset(&batch, 0, sizeof batch);
     const double begin = cli_seconds();
-    if (sbit_quant_create(job->model.graph, job->config, &job->quant, &error) != SBIT_OK ||
-        sbit_quant_prepare_calibration(job->quant, &error) != SBIT_OK) {
+    if (sbit_quant_prepare_calibration(job->quant, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
     }
     for (int64_t i = 0; i < job->calib.count && code == CLI_OK; i += job->calib.batch) {
         cli_progress("calibrate", i, job->calib.count);
         code = cli_calibrate_batch(job, i, &batch);
     }
-    cli_progress("calibrate", job->calib.count, job->calib.count);
-    cli_batch_free(job->model.ctx, &batch);
+    if (job->has_calib) {
+        cli_progress("calibrate", job->calib.count, job->calib.count);
+        cli_batch_free(job->model.ctx, &batch);
+    }
     if (code == CLI_OK && sbit_quant_calc_qparams(job->quant, &error) != SBIT_OK) {
         code = cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
     }
@@ -190,7 +192,8 @@ static sbit_status cli_describe(cli_job *job, sbit_error *error)
     sbit_status status = sbit_graph_add_metadata(job->built, CLI_KEY_PREP, text, error);
     if (status == SBIT_OK) {
         snprintf(text, sizeof text, "samples=%lld data=%s:%s", (long long)data->count,
-                 data->source->name, cli_base_name(data->path));
+                 job->has_calib ? data->source->name : "none",
+                 job->has_calib ? cli_base_name(data->path) : "");
         if (data->order != NULL) {
             const size_t at = strlen(text);
             snprintf(text + at, sizeof text - at, " seed=%lld", (long long)job->args->seed);
@@ -236,7 +239,9 @@ static int cli_measure_cost(cli_job *job, sbit_graph *graph, const char *name, c
     }
     out->params = cost.params;
     out->macs = cost.macs;
-    CLI_TRY(cli_peak_of(&job->calib, graph, name, &out->peak_bytes));
+    if (job->has_calib) {
+        CLI_TRY(cli_peak_of(&job->calib, graph, name, &out->peak_bytes));
+    }
     if (job->has_eval) {
         CLI_TRY(cli_evaluate(&job->eval, graph, name, NULL, &out->score));
     }
@@ -257,13 +262,35 @@ static void cli_warn_quantized(const cli_job *job)
     }
 }
 
+static int cli_calibration_open(cli_job *job)
+{
+    const cli_args *args = job->args;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    job->has_calib = args->data != NULL;
+    if (job->has_calib) {
+        CLI_TRY(cli_data_open(args, &job->model, "calibration set", args->data,
+                              args->calib > 0 ? args->calib : 256, args->shuffle, &job->calib));
+    }
+    if (sbit_quant_create(job->model.graph, job->config, &job->quant, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    if (!job->has_calib && sbit_quant_needs_data(job->quant)) {
+        return cli_fail_usage(args->command,
+                              "--data SPEC is missing: the ranges of activations are measured on "
+                              "data, for example:\n"
+                              "  sparsebit quantize %s --data npy:inputs.npy --calib 256 -o %s",
+                              job->model.path, args->out);
+    }
+    return CLI_OK;
+}
+
 static int cli_quantize_open(cli_job *job)
 {
     const cli_args *args = job->args;
     CLI_TRY(cli_config_make(job));
     CLI_TRY(cli_model_check_runs(&job->model));
-    CLI_TRY(cli_data_open(args, &job->model, "calibration set", args->data,
-                          args->calib > 0 ? args->calib : 256, args->shuffle, &job->calib));
+    CLI_TRY(cli_calibration_open(job));
     if (args->eval != NULL) {
         CLI_TRY(cli_data_open(args, &job->model, "data set", args->eval, args->limit, false,
                               &job->eval));
@@ -274,7 +301,7 @@ static int cli_quantize_open(cli_job *job)
         }
     }
     cli_warn_quantized(job);
-    return CLI_OK;
+    return args->config == NULL ? cli_config_show(job) : CLI_OK;
 }
 
 static int cli_quantize_run(cli_job *job)

@@ -17,7 +17,7 @@ typedef struct cli_job {
     cli_model model;
     sbit_qconfig *config;
     cli_data calib, eval;
-    bool has_eval;
+    bool has_calib, has_eval; /* --data, --eval */
     cli_range ranges[CLI_MAX_INPUTS];
     sbit_quant *quant;
     sbit_graph *built;

@@ -295,8 +295,11 @@ static int cli_print_costs(const cli_job *job)
     cli_cost_row(&table, "", "before", "after");
     cli_cost_row(&table, "file", cli_bytes_text((double)x->file_bytes, a, sizeof a),
                  cli_bytes_text((double)y->file_bytes, b, sizeof b));
-    cli_cost_row(&table, "peak of activations", cli_bytes_text((double)x->peak_bytes, a, sizeof a),
-                 cli_bytes_text((double)y->peak_bytes, b, sizeof b));
+    if (job->has_calib) { /* which says the shapes */
+        cli_cost_row(&table, "peak of activations",
+                     cli_bytes_text((double)x->peak_bytes, a, sizeof a),
+                     cli_bytes_text((double)y->peak_bytes, b, sizeof b));
+    }
     cli_cost_row(&table, "MACs", cli_count_text((double)x->macs, a, sizeof a),
                  cli_count_text((double)y->macs, b, sizeof b));
     if (job->has_eval) {
@@ -336,7 +339,9 @@ static int cli_print_inputs(const cli_job *job)
 static int cli_print_job(const cli_job *job, const cli_report *report)
 {
     char bytes[40];
-    CLI_TRY(cli_print_inputs(job));
+    if (job->has_calib) {
+        CLI_TRY(cli_print_inputs(job));
+    }
     cli_print_summary(job, report);
     CLI_TRY(cli_print_costs(job));
     printf("%lld samples, profile %s, %.1f s (calibration %.1f s), peak memory %s: %s\n",

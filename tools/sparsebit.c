@@ -38,14 +38,15 @@ static const cli_command cli_commands[] = {
      "--config --target --set --data --calib --batch --shuffle --seed --out --eval --limit "
      "--output "
      "--threads --json" CLI_PREP,
-     "--data --out",
+     "--out",
      "Simplifies the model, feeds the calibration data to the observers, computes scales and zero\n"
      "points, and writes an ONNX model with QuantizeLinear and DequantizeLinear nodes.\n"
-     "--limit is for --eval.",
+     "Weights alone (--set A.QUANTIZER.DISABLE=true) need no --data. --limit is for --eval.",
      "sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
      "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o "
      "int8.onnx\n"
-     "sparsebit quantize model.onnx --set A.QUANTIZER.BIT=4 --data npy:x.npy -o int8.onnx",
+     "sparsebit quantize model.onnx --set A.QUANTIZER.BIT=4 --data npy:x.npy -o int8.onnx\n"
+     "sparsebit quantize large.onnx --set A.QUANTIZER.DISABLE=true -o weights_int8.onnx",
      cli_quantize},
     {"compare", "A B", "how much model B differs from model A",
      "--data --limit --threads --json" CLI_PREP, "--data",

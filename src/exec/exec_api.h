@@ -64,7 +64,8 @@ typedef struct sbit_session_memory {
     size_t activation_bytes; /* the shared block: peak of live values */
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
-    size_t state_bytes;      /* packed weights, values made of constants, other per-node state */
+    size_t state_bytes;      /* packed weights and values made of constants (made by the first
+                                run), other per-node state */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);

@@ -38,6 +38,11 @@ typedef struct sbit__exec_value {
     uint32_t uses; /* by nodes that are steps, by bodies and as results */
     uint32_t user; /* idx of the last node that uses it */
     bool fixed;    /* type and shape were known when the plan was made */
+    bool pinned;   /* a result, tapped or read by a body: there as soon as it can be */
+    /* A large constant that a node makes of constants: made when a step first needs it, freed when
+     * all its users have packed it. */
+    uint32_t maker; /* the node; 0: none */
+    uint32_t released;
 } sbit__exec_value;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
@@ -50,6 +55,7 @@ typedef struct sbit__exec_block {
 typedef struct sbit__dynamic {
     void *main;
     size_t main_bytes;
+    bool constant; /* main counts as state */
     sbit__exec_block *items;
 } sbit__dynamic;
 
@@ -104,9 +110,11 @@ typedef struct sbit__step {
     bool fake_quantize; /* QuantizeLinear and DequantizeLinear at once */
     float scale;
     int32_t zero_point, qmin, qmax;
-    bool copies;  /* a view of something that is no tensor: copied by the executor */
-    bool resolve; /* output shapes are found while running */
-    bool late;    /* prepare is called while running */
+    bool copies;       /* a view of something that is no tensor: copied by the executor */
+    bool resolve;      /* output shapes are found while running */
+    bool late;         /* prepare is called while running */
+    bool made;         /* some input has a maker */
+    uint32_t released; /* inputs (bits) that the node will not read again */
     bool tapped;
 } sbit__step;
 
@@ -166,6 +174,8 @@ SBIT__FN sbit_status sbit__dynamic_tensor(sbit_session *session, sbit__dynamic *
                                           sbit_dtype dtype, int32_t rank, const int64_t *dims,
                                           sbit_tensor *tensor, sbit_error *error);
 SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic);
+SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
+                                         bool constant);
 /* A deep copy with all memory in `list`. */
 SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
                                       const sbit_value *value, sbit_value *out, sbit_error *error);
@@ -184,6 +194,9 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>plan (plan.c, fuse.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
+/* The data of a constant with a maker: made now, if it is not there. */
+SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error);
+SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
 /* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
  * them; the last of them (step->node itself if there are none) is where the step runs. */

@@ -2,8 +2,9 @@
  *
  * Called by: exec. Calls: infer, ops (row->prepare; row->run for what is known already).
  * A node whose inputs are all constant is run once and its outputs count as constants from then on
- * (weights behind DequantizeLinear). A node whose inputs are known for the shapes at hand (the
- * arithmetic on shapes that exporters write) is run while planning. What is left become steps.
+ * (weights behind DequantizeLinear; large ones wait until a step needs them). A node whose inputs
+ * are known for the shapes at hand (the arithmetic on shapes that exporters write) is run while
+ * planning. What is left become steps.
  */
 #include "exec_private.h"
 
@@ -12,6 +13,7 @@
 #define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
 #define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
 #define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
+#define SBIT__PLAN_FOLD_NOW 16384 /* bytes of a constant that need not wait for a step */
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
@@ -164,7 +166,7 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
         if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
             return false;
         }
-        *forever = *forever && session->constant[idx];
+        *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
         small = small && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
         in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
     }
@@ -200,14 +202,16 @@ static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, b
     step->node = sbit_graph_node(session->graph, id);
     SBIT__TRY(sbit__step_build(session, step, error));
     for (size_t i = 0; i < step->node->output_count; i++) {
-        session->plan[step->node->outputs[i].idx].place = SBIT__PLACE_DYNAMIC;
+        const uint32_t idx = step->node->outputs[i].idx;
+        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
     }
     status = sbit__step_prepare(step, error);
     if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
         status = sbit__exec_scratch(session, session->scratch_needed, error);
     }
     if (status == SBIT_OK) {
-        status = sbit__step_run(step, error);
+        status = sbit__step_run(step, error); /* makes what it needs */
     }
     sbit__exec_free_state(session, data);
     SBIT__TRY(status);
@@ -223,7 +227,89 @@ static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, b
             data->folded = false; /* a sequence: computed again by the next plan */
         }
     }
+    for (size_t i = 0; i < step->node->input_count; i++) { /* read by such nodes only */
+        const uint32_t idx = step->node->inputs[i].idx;
+        if (idx != 0 && session->plan[idx].maker != 0 && session->steps != NULL &&
+            session->plan[idx].uses == 0) {
+            sbit__plan_free_constant(session, idx);
+        }
+    }
     return SBIT_OK;
+}
+
+/* >>constants that are made when needed */
+
+/* Large, of floats (so that no shape depends on it), and only read by steps. */
+static bool sbit__plan_can_wait(const sbit_session *session, const sbit_node *node)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &session->infer.types[idx];
+        size_t bytes = 0;
+        if (idx == 0) {
+            continue;
+        }
+        if (session->plan[idx].pinned || !sbit__type_static(type) ||
+            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
+            !sbit__exec_bytes(type->dtype, sbit__plan_count(type), &bytes)) {
+            return false;
+        }
+        total += bytes;
+    }
+    return total > SBIT__PLAN_FOLD_NOW;
+}
+
+static void sbit__plan_wait(sbit_session *session, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &session->infer.types[idx];
+        sbit_tensor *tensor = &session->values[idx].tensor;
+        if (idx == 0) {
+            continue;
+        }
+        memset(&session->values[idx], 0, sizeof session->values[idx]);
+        tensor->dtype = type->dtype;
+        tensor->rank = type->rank;
+        for (int32_t d = 0; d < type->rank; d++) {
+            tensor->dims[d] = type->dims[d].value;
+        }
+        session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        session->plan[idx].maker = node->id.idx;
+    }
+}
+
+SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error)
+{
+    sbit_node_id maker;
+    maker.idx = session->plan[idx].maker;
+    return maker.idx == 0 || session->values[idx].tensor.data != NULL
+               ? SBIT_OK
+               : sbit__plan_evaluate(session, maker, true, error);
+}
+
+SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
+{
+    sbit__dynamic_free(session, &session->dynamics[idx]);
+    session->values[idx].tensor.data = NULL;
+    session->infer.known[idx] = NULL;
+    session->constant[idx] = false;
+    session->nodes[session->plan[idx].maker].folded = false; /* made again if a plan needs it */
+}
+
+/* A result, what the caller taps and what bodies read must be there when the run begins. */
+static void sbit__plan_pin(sbit_session *session)
+{
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        session->plan[idx].pinned = session->wanted[idx] || session->tapped[idx];
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
+        for (size_t i = 0; i < data->capture_count; i++) {
+            session->plan[data->captures[i].idx].pinned = true;
+        }
+    }
 }
 
 /* True if all outputs that anyone reads are known, so that the node need not run. */
@@ -289,8 +375,12 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
     }
     SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
     if (!data->skipped && sbit__plan_can_evaluate(session, node, data, &forever)) {
-        SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
         data->skipped = true;
+        if (forever && sbit__plan_can_wait(session, node)) {
+            sbit__plan_wait(session, node);
+        } else {
+            SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
+        }
     }
     return SBIT_OK;
 }
@@ -375,8 +465,7 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
                    call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
     /* infer also checks element types, which then is still to be done */
-    step->resolve =
-        (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
+    step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
     for (int32_t i = 0; i < call->output_count; i++) {
         const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
@@ -387,6 +476,7 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
         }
         memset(value, 0, sizeof *value);
         session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], false);
         if ((flags & SBIT_OP_DYNAMIC) != 0 || step->copies || step->resolve) {
             continue;
         }
@@ -453,6 +543,7 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
     }
     SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
     SBIT__TRY(sbit__plan_sources(session, error));
+    sbit__plan_pin(session);
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
     }

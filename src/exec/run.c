@@ -48,6 +48,19 @@ SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes)
     return sbit_dtype_bytes((int32_t)dtype, count, bytes);
 }
 
+static size_t *sbit__dynamic_counter(sbit_session *session, const sbit__dynamic *dynamic)
+{
+    return dynamic->constant ? &session->state_bytes : &session->dynamic_bytes;
+}
+
+SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
+                                         bool constant)
+{
+    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
+    dynamic->constant = constant;
+    *sbit__dynamic_counter(session, dynamic) += dynamic->main_bytes;
+}
+
 static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
                                          size_t bytes, sbit_error *error)
 {
@@ -61,7 +74,7 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
         return sbit__fail_oom(error, bytes);
     }
     sbit__free_aligned(a, dynamic->main, dynamic->main_bytes);
-    session->dynamic_bytes += bytes - dynamic->main_bytes;
+    *sbit__dynamic_counter(session, dynamic) += bytes - dynamic->main_bytes;
     if (session->dynamic_bytes > session->dynamic_peak) {
         session->dynamic_peak = session->dynamic_bytes;
     }
@@ -74,7 +87,7 @@ SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
 {
     sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
     sbit__free_aligned(&session->ctx->allocator, dynamic->main, dynamic->main_bytes);
-    session->dynamic_bytes -= dynamic->main_bytes;
+    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
     dynamic->main = NULL;
     dynamic->main_bytes = 0;
 }
@@ -231,6 +244,21 @@ static void *sbit__call_alloc_state(const sbit_op_call *call, size_t bytes)
     return data;
 }
 
+static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    const bool counted = input >= 0 && input < call->input_count && input < 32;
+    const uint32_t idx = counted ? step->node->inputs[input].idx : 0;
+    if (idx == 0 || step->session->plan[idx].maker == 0 || (step->released >> input & 1u) != 0) {
+        return;
+    }
+    sbit__exec_value *value = &step->session->plan[idx];
+    step->released |= 1u << input;
+    if (++value->released >= value->uses) {
+        sbit__plan_free_constant(step->session, idx);
+    }
+}
+
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
 {
     sbit_session *session = ((sbit__step *)call->session)->session;
@@ -379,6 +407,7 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
             in[i] = &session->values[idx].tensor;
             in_value[i] = &session->values[idx];
             step->constant_in[i] = session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
+            step->made = step->made || session->plan[idx].maker != 0;
         }
     }
     for (size_t i = 0; i < outs; i++) {
@@ -420,6 +449,7 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->output_count = (int32_t)step->node->output_count;
     call->state = &step->data->state;
     call->alloc_state = sbit__call_alloc_state;
+    call->release_input = sbit__call_release_input;
     call->alloc_text = sbit__call_alloc_text;
     call->alloc_output = sbit__call_alloc_output;
     call->alloc_items = sbit__call_alloc_items;
@@ -472,6 +502,15 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
     return SBIT_OK;
 }
 
+/* The row says anew which constants it has packed. */
+static void sbit__step_unrelease(sbit__step *step)
+{
+    for (size_t i = 0; i < step->node->input_count && i < 32; i++) {
+        step->session->plan[step->node->inputs[i].idx].released -= step->released >> i & 1u;
+    }
+    step->released = 0;
+}
+
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
@@ -490,6 +529,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     if (!same) {
         data->prepared_holds = false;
+        sbit__step_unrelease(step);
         if (data->prepared == NULL) {
             data->prepared = (sbit_type *)sbit__alloc(a, bytes);
             data->prepared_bytes = bytes;
@@ -587,10 +627,20 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
         sbit__block_free_all(session, &session->dynamics[idx].items, &session->dynamic_bytes);
         memset(&session->values[idx], 0, sizeof session->values[idx]);
     }
-    if (step->alias != 0) {
-        session->values[step->output.idx].tensor.data = session->values[step->alias].tensor.data;
-    }
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;
+}
+
+/* Constants that are made when needed: here they are. */
+static sbit_status sbit__step_constants(sbit__step *step, sbit_error *error)
+{
+    sbit_session *session = step->session;
+    for (size_t i = 0; step->made && i < step->node->input_count; i++) {
+        const bool released = i < 32 && (step->released >> i & 1u) != 0;
+        if (!released) {
+            SBIT__TRY(sbit__plan_constant(session, step->node->inputs[i].idx, error));
+        }
+    }
+    return step->residual != 0 ? sbit__plan_constant(session, step->residual, error) : SBIT_OK;
 }
 
 /* After a DYNAMIC row: outputs must be there and, where a plan relied on a shape, have it. */
@@ -643,6 +693,9 @@ static void sbit__fake_range(void *task, int64_t begin, int64_t end, int32_t wor
 static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
+    if (step->alias != 0) {
+        session->values[step->output.idx].tensor.data = session->values[step->alias].tensor.data;
+    }
     if (step->fake_quantize) {
         sbit__fake_task task;
         task.step = step;
@@ -682,6 +735,9 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     sbit_status status = SBIT_OK;
     said.message[0] = '\0';
     status = sbit__step_storage(step, &said);
+    if (status == SBIT_OK) {
+        status = sbit__step_constants(step, &said);
+    }
     if (status == SBIT_OK) {
         status = sbit__step_compute(step, &said);
     }

@@ -581,12 +581,6 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->scratch_bytes += s->scratch_bytes;
     memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
-    for (uint32_t idx = 1; idx < s->value_limit; idx++) { /* computed while planning */
-        if (s->planned && s->plan[idx].place == SBIT__PLACE_CONSTANT) {
-            memory->dynamic_bytes -= s->dynamics[idx].main_bytes;
-            memory->state_bytes += s->dynamics[idx].main_bytes;
-        }
-    }
     for (uint32_t i = 0; i < s->node_limit; i++) {
         for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
             if (body->session != NULL) {

@@ -216,21 +216,28 @@ SPARSEBIT_API sbit_status sbit_graph_add_value(sbit_graph *graph, const char *na
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *name,
+                                               const sbit_tensor *tensor, sbit_value_id *out,
+                                               sbit_error *error)
+{
+    sbit_value_id id = {0};
+    SBIT__TRY(sbit_graph_add_value(graph, name, NULL, &id, error));
+    sbit__graph_put_constant(graph, id, tensor, true, NULL);
+    *out = id;
+    return SBIT_OK;
+}
+
 SPARSEBIT_API sbit_status sbit_graph_add_constant(sbit_graph *graph, const char *name,
                                                   const sbit_tensor *tensor, sbit_value_id *out,
                                                   sbit_error *error)
 {
     sbit_tensor copy;
-    sbit_value_id id = {0};
     SBIT__TRY(sbit__tensor_copy(graph->family->ctx, tensor, &copy, error));
-    const sbit_status status = sbit_graph_add_value(graph, name, NULL, &id, error);
+    const sbit_status status = sbit__graph_take_constant(graph, name, &copy, out, error);
     if (status != SBIT_OK) {
         sbit_tensor_free(graph->family->ctx, &copy);
-        return status;
     }
-    sbit__graph_put_constant(graph, id, &copy, true, NULL);
-    *out = id;
-    return SBIT_OK;
+    return status;
 }
 
 SPARSEBIT_API sbit_status sbit_graph_set_constant(sbit_graph *graph, sbit_value_id id,
@@ -686,8 +693,8 @@ SPARSEBIT_API sbit_status sbit_graph_drop_node_metadata(sbit_graph *graph, sbit_
         return SBIT_OK;
     }
     /* a new list, because this one may be the document's */
-    SBIT__TRY(sbit__graph_alloc(graph, node->metadata_count, sizeof(*node->metadata), &block,
-                                error));
+    SBIT__TRY(
+        sbit__graph_alloc(graph, node->metadata_count, sizeof(*node->metadata), &block, error));
     sbit_onnx_string_entry *entries = (sbit_onnx_string_entry *)block;
     for (size_t i = 0; i < node->metadata_count; i++) {
         const char *key = node->metadata[i].key.data;

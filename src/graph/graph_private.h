@@ -147,6 +147,10 @@ SBIT__FN sbit_status sbit__graph_capture(sbit_graph *body, sbit_value_id outer, 
 SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
                                        const sbit_tensor *tensor, bool owned,
                                        const sbit_onnx_tensor *source);
+/* sbit_graph_add_constant without the copy: the graph owns the data from now on, unless it fails. */
+SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *name,
+                                               const sbit_tensor *tensor, sbit_value_id *out,
+                                               sbit_error *error);
 SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id);
 SBIT__FN sbit_status sbit__graph_append_id(sbit_graph *graph, sbit_value_id **ids, size_t *count,
                                            size_t *capacity, sbit_value_id id, sbit_error *error);

@@ -23,17 +23,17 @@ SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbi
 {
     const sbit_kernels *kernels = sbit__kernels(site->ctx);
     const bool whole = x->channels == 1; /* then everything lies in one run */
-    for (int64_t c = 0; c < x->channels; c++) {
-        for (int64_t o = 0; o < (whole ? 1 : x->outer); o++) {
-            const int64_t count = whole ? x->outer * x->inner : x->inner;
-            float lo, hi;
+    const int64_t outer = whole ? 1 : x->outer;
+    const int64_t count = whole ? x->outer * x->inner : x->inner;
+    for (int64_t o = 0; o < outer && count > 0; o++) { /* in the order of memory */
+        const float *row = x->data + o * x->channels * count;
+        const bool first = o == 0 && !join;
+        for (int64_t c = 0; c < x->channels; c++) {
+            float lo = row[c * count], hi = lo;
             bool finite;
-            if (count == 0) {
-                continue;
+            if (count > 1) {
+                kernels->f32_minmax(count, row + c * count, &lo, &hi, &finite);
             }
-            kernels->f32_minmax(count, x->data + (o * x->channels + c) * x->inner, &lo, &hi,
-                                &finite);
-            const bool first = o == 0 && !join;
             min[c] = first || lo < min[c] ? lo : min[c];
             max[c] = first || hi > max[c] ? hi : max[c];
         }

@@ -18,15 +18,8 @@
 
 typedef struct sbit__conv_state {
     sbit__conv plan;
-    size_t packed_bytes; /* 0: the weight is not constant, or not float32 */
-} sbit__conv_state;      /* then the packed weights */
-
-static const size_t sbit__conv_state_bytes = (sizeof(sbit__conv_state) + 63) / 64 * 64;
-
-static float *sbit__conv_packed(sbit__conv_state *state)
-{
-    return (float *)(void *)((char *)state + sbit__conv_state_bytes);
-}
+    sbit__packed weight; /* only if it is constant float32 */
+} sbit__conv_state;
 
 /* Checks ranks and channels of X, W and B; *rank is X's (-1: unknown). `transposed`: W's first
  * dimension is the input channel. */
@@ -181,19 +174,12 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
     sbit__conv_plan(call->ctx, &shape, &plan);
     const sbit_tensor *w = call->in[1];
     const size_t packed_bytes = w != NULL && w->dtype == SBIT_F32 ? plan.packed_bytes : 0;
-    sbit__conv_state *state = (sbit__conv_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__conv_state *)sbit__op_state(call, sbit__conv_state_bytes + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        if (packed_bytes > 0) {
-            sbit__conv_pack(call->ctx, &plan, (const float *)w->data, sbit__conv_packed(state));
-        }
+    sbit__conv_state *state = (sbit__conv_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
     state->plan = plan;
+    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
     *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__align64(plan.scratch_bytes) +
                            (packed_bytes > 0 ? 0 : sbit__align64(plan.packed_bytes));
     return SBIT_OK;
@@ -231,13 +217,17 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
         sbit__conv_fill(call);
         return SBIT_OK;
     }
-    const float *packed = sbit__conv_packed(state);
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
     char *scratch = (char *)call->scratch;
-    if (state->packed_bytes == 0) {
-        float *fresh = (float *)(void *)scratch;
-        sbit__conv_pack(call->ctx, &state->plan, (const float *)call->in[1]->data, fresh);
-        packed = fresh;
+    float *packed = (float *)state->weight.data;
+    if (state->weight.bytes == 0) {
+        packed = (float *)(void *)scratch;
         scratch += sbit__align64(state->plan.packed_bytes);
+    }
+    if (fresh || state->weight.bytes == 0) {
+        sbit__conv_pack(call->ctx, &state->plan, (const float *)call->in[1]->data, packed);
+        sbit__packed_done(call, fresh ? 2 : 0);
     }
     const float *bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
@@ -350,10 +340,8 @@ typedef struct sbit__convt_plan {
 
 typedef struct sbit__convt_state {
     sbit__convt_plan plan;
-    size_t packed_bytes; /* 0: not packed */
-} sbit__convt_state;     /* then the packed weights, group after group */
-
-static const size_t sbit__convt_state_bytes = (sizeof(sbit__convt_state) + 63) / 64 * 64;
+    sbit__packed weight; /* group after group */
+} sbit__convt_state;
 
 static void sbit__convt_gemm(const sbit__convt_plan *plan, sbit__gemm *gemm)
 {
@@ -411,6 +399,27 @@ static sbit_status sbit__convt_plan_of(const sbit_op_call *call, sbit__convt_pla
     return SBIT_OK;
 }
 
+static float *sbit__convt_packed(const sbit__convt_state *state, int64_t group)
+{
+    return (float *)(void *)((char *)state->weight.data + (size_t)group * state->plan.group_bytes);
+}
+
+static sbit_status sbit__convt_pack(const sbit_op_call *call, sbit__convt_state *state,
+                                    sbit_error *error)
+{
+    sbit__gemm gemm;
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
+    sbit__convt_gemm(&state->plan, &gemm);
+    for (int64_t g = 0; fresh && g < state->plan.groups; g++) {
+        const float *w = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
+        sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k, w, gemm.lda, true, 1.0f,
+                          sbit__convt_packed(state, g));
+    }
+    sbit__packed_done(call, fresh ? 2 : 0);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__convt_plan plan;
@@ -426,24 +435,12 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
     plan.group_bytes = sbit__align64(sbit__gemm_pack_a_bytes(call->ctx, gemm.m, gemm.k));
     const bool pack = w != NULL && w->dtype == SBIT_F32;
     const size_t packed_bytes = pack ? (size_t)plan.groups * plan.group_bytes : 0;
-    sbit__convt_state *state = (sbit__convt_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__convt_state *)sbit__op_state(call, sbit__convt_state_bytes + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        for (int64_t g = 0; pack && g < plan.groups; g++) {
-            char *to = (char *)state + sbit__convt_state_bytes + (size_t)g * plan.group_bytes;
-            sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k,
-                              (const float *)w->data + g * gemm.m * gemm.k, gemm.lda, true, 1.0f,
-                              (float *)(void *)to);
-        }
+    sbit__convt_state *state = (sbit__convt_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
-    if (pack) {
-        gemm.packed_a = (const float *)(const void *)((char *)state + sbit__convt_state_bytes);
-    }
+    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
+    gemm.packed_a = sbit__packed_mark(&state->weight);
     plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     state->plan = plan;
     *call->scratch_bytes = sbit__op_as_f32_scratch(call) + plan.column_bytes + plan.gemm_bytes;
@@ -543,7 +540,7 @@ static void sbit__convt_finish(void *user, int64_t begin, int64_t end, int32_t w
 }
 
 static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state *state,
-                              const float *x, const float *w, float *y, int64_t group)
+                              const float *x, float *y, int64_t group)
 {
     const sbit__convt_plan *plan = &state->plan;
     float *columns = (float *)call->scratch;
@@ -556,11 +553,10 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
     task.columns = columns;
     task.y = y;
     sbit__convt_gemm(plan, &gemm);
-    gemm.a = w + group * gemm.m * gemm.k;
-    if (state->packed_bytes > 0) {
-        gemm.packed_a =
-            (const float *)(const void *)((const char *)state + sbit__convt_state_bytes +
-                                          (size_t)group * plan->group_bytes);
+    if (state->weight.bytes > 0) {
+        gemm.packed_a = sbit__convt_packed(state, group);
+    } else {
+        gemm.a = (const float *)call->in[1]->data + group * gemm.m * gemm.k;
     }
     gemm.c = columns;
     for (int64_t r = 0; r < rows; r += plan->block_rows) {
@@ -575,13 +571,14 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
 
 static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__convt_state *state = (const sbit__convt_state *)*call->state;
+    sbit__convt_state *state = (sbit__convt_state *)*call->state;
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__convt_pack(call, state, error));
     const sbit__convt_plan *plan = &state->plan;
     const int64_t planes = plan->batch * plan->groups * plan->out_channels;
     sbit__convt_task task;
@@ -596,7 +593,6 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
         sbit__convt_group(call, state,
                           (const float *)call->in[0]->data + i * plan->in_channels * plan->in_size,
-                          (const float *)call->in[1]->data,
                           task.y + i * plan->out_channels * plan->out_size, i % plan->groups);
     }
     if (task.epilogue != NULL) {

@@ -76,10 +76,8 @@ typedef struct sbit__matmul_plan {
 
 typedef struct sbit__matmul_state {
     sbit__matmul_plan plan;
-    size_t packed_bytes; /* 0: the right operand is not constant, or not float32 */
-} sbit__matmul_state;    /* then the packed right matrices */
-
-static const size_t sbit__matmul_state_bytes = (sizeof(sbit__matmul_state) + 63) / 64 * 64;
+    sbit__packed right; /* only if it is constant float32 */
+} sbit__matmul_state;
 
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
                                       sbit_error *error)
@@ -207,6 +205,26 @@ static void sbit__matmul_gemm(const sbit__matmul_plan *plan, sbit__gemm *gemm)
     gemm->alpha = 1.0f;
 }
 
+static float *sbit__matmul_packed(const sbit__matmul_state *state, int64_t b)
+{
+    return (float *)(void *)((char *)state->right.data + (size_t)b * state->plan.matrix_bytes);
+}
+
+static sbit_status sbit__matmul_pack(const sbit_op_call *call, sbit__matmul_state *state,
+                                     sbit_error *error)
+{
+    const sbit__matmul_plan *plan = &state->plan;
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
+    for (int64_t i = 0; fresh && i < plan->b_count; i++) {
+        const float *b = (const float *)call->in[1]->data + i * plan->n * plan->k;
+        sbit__gemm_pack_b(call->ctx, plan->n, plan->k, b, plan->n, false, 1.0f,
+                          sbit__matmul_packed(state, i));
+    }
+    sbit__packed_done(call, fresh ? 2 : 0);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__matmul_plan plan;
@@ -222,25 +240,13 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     sbit__matmul_gemm(&plan, &gemm);
     plan.matrix_bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, plan.n, plan.k));
     const size_t packed_bytes = pack ? plan.matrix_bytes * (size_t)plan.b_count : 0;
-    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__matmul_state *)sbit__op_state(call, sbit__matmul_state_bytes + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        for (int64_t i = 0; pack && i < plan.b_count; i++) {
-            char *to = (char *)state + sbit__matmul_state_bytes + (size_t)i * plan.matrix_bytes;
-            sbit__gemm_pack_b(call->ctx, plan.n, plan.k,
-                              (const float *)b->data + i * plan.n * plan.k, plan.n, false, 1.0f,
-                              (float *)(void *)to);
-        }
+    sbit__matmul_state *state = (sbit__matmul_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
     state->plan = plan;
-    if (pack) {
-        gemm.packed_b = (const float *)(const void *)((char *)state + sbit__matmul_state_bytes);
-    }
+    sbit__packed_plan(call, &state->right, packed_bytes, 2);
+    gemm.packed_b = sbit__packed_mark(&state->right);
     *call->scratch_bytes =
         sbit__op_as_f32_scratch(call) + sbit__gemm_scratch_bytes(call->ctx, &gemm);
     return SBIT_OK;
@@ -248,7 +254,7 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
+    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
     const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
     sbit__epilogue epilogue;
     sbit__gemm gemm;
@@ -266,17 +272,17 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
         sbit__epilogue_apply(call->kernels, given, 0, count, y);
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__matmul_pack(call, state, error));
     for (int64_t i = 0; i < plan->batches; i++) {
         int64_t a = 0, b = 0;
         sbit__matmul_index(plan, i, &a, &b);
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
-        gemm.b = (const float *)call->in[1]->data + b * plan->k * plan->n;
         gemm.c = y + i * plan->m * plan->n;
-        if (state->packed_bytes > 0) {
-            gemm.packed_b =
-                (const float *)(const void *)((const char *)state + sbit__matmul_state_bytes +
-                                              (size_t)b * plan->matrix_bytes);
+        if (state->right.bytes > 0) {
+            gemm.packed_b = sbit__matmul_packed(state, b);
+        } else {
+            gemm.b = (const float *)call->in[1]->data + b * plan->k * plan->n;
         }
         if (given != NULL) {
             epilogue = *given;
@@ -339,9 +345,9 @@ static int64_t sbit__matmul_macs(const sbit_op_call *call)
 /* ---- Gemm */
 
 typedef struct sbit__gemm_state {
-    size_t packed_bytes;
+    sbit__packed right;  /* only if B is constant float32 */
     size_t gemm_scratch; /* what the driver needs; C's copy lies behind it */
-} sbit__gemm_state;      /* then packed B */
+} sbit__gemm_state;
 
 /* The operands' sides: rows and columns after transposition. */
 static sbit_status sbit__gemm_sides(const sbit_op_call *call, sbit_dim *m, sbit_dim *k, sbit_dim *n,
@@ -433,11 +439,6 @@ static sbit_status sbit__gemm_of(const sbit_op_call *call, sbit__gemm *gemm, sbi
     return SBIT_OK;
 }
 
-static const float *sbit__gemm_packed(const sbit__gemm_state *state)
-{
-    return (const float *)(const void *)((const char *)state + 64);
-}
-
 static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__gemm gemm;
@@ -455,21 +456,13 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
     const sbit_tensor *b = call->in[1];
     const bool pack = b != NULL && b->dtype == SBIT_F32 && gemm.n > 0 && gemm.k > 0;
     const size_t packed_bytes = pack ? sbit__gemm_pack_b_bytes(call->ctx, gemm.n, gemm.k) : 0;
-    sbit__gemm_state *state = (sbit__gemm_state *)*call->state;
-    if (state == NULL || state->packed_bytes != packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__gemm_state *)sbit__op_state(call, 64 + packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        state->packed_bytes = packed_bytes;
-        if (pack) {
-            sbit__gemm_pack_b(call->ctx, gemm.n, gemm.k, (const float *)b->data, gemm.ldb,
-                              gemm.trans_b, gemm.alpha, (float *)(void *)((char *)state + 64));
-        }
+    sbit__gemm_state *state = (sbit__gemm_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
     }
+    sbit__packed_plan(call, &state->right, packed_bytes, 2);
+    gemm.packed_b = sbit__packed_mark(&state->right);
     if (pack) {
-        gemm.packed_b = sbit__gemm_packed(state);
         gemm.alpha = 1.0f; /* is in the packed operand */
     }
     state->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
@@ -525,9 +518,29 @@ static void sbit__gemm_only_c(const sbit_op_call *call, const sbit__gemm *gemm,
     }
 }
 
+/* The right operand: packed with alpha, or as it is. */
+static sbit_status sbit__gemm_right(const sbit_op_call *call, sbit__gemm_state *state,
+                                    sbit__gemm *gemm, sbit_error *error)
+{
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
+    if (fresh) {
+        sbit__gemm_pack_b(call->ctx, gemm->n, gemm->k, (const float *)call->in[1]->data, gemm->ldb,
+                          gemm->trans_b, gemm->alpha, (float *)state->right.data);
+        sbit__packed_done(call, 2);
+    }
+    if (state->right.bytes > 0) {
+        gemm->packed_b = (const float *)state->right.data;
+        gemm->alpha = 1.0f;
+    } else {
+        gemm->b = (const float *)call->in[1]->data;
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__gemm_state *state = (const sbit__gemm_state *)*call->state;
+    sbit__gemm_state *state = (sbit__gemm_state *)*call->state;
     sbit__epilogue epilogue;
     sbit__gemm gemm;
     if (state == NULL) {
@@ -542,12 +555,8 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
         epilogue = *(const sbit__epilogue *)call->epilogue;
     }
     gemm.a = (const float *)call->in[0]->data;
-    gemm.b = (const float *)call->in[1]->data;
     gemm.c = (float *)call->out[0]->data;
-    if (state->packed_bytes > 0) {
-        gemm.packed_b = sbit__gemm_packed(state);
-        gemm.alpha = 1.0f;
-    }
+    SBIT__TRY(sbit__gemm_right(call, state, &gemm, error));
     if (call->input_count > 2 && call->in[2] != NULL) {
         float *scratch = (float *)(void *)((char *)call->scratch + state->gemm_scratch);
         sbit__gemm_add_c(call, call->in[2], &gemm, &epilogue, scratch);

@@ -134,6 +134,9 @@ struct sbit_op_call {
     /* prepare and run: what prepare left: memory from alloc_state, freed by the session */
     void **state;
     void *(*alloc_state)(const sbit_op_call *call, size_t bytes); /* 64-byte aligned, zeroed */
+    /* prepare and run: this node will not read the data of a constant input again as long as its
+     * state lives, because it has packed it; the session may free the data */
+    void (*release_input)(const sbit_op_call *call, int32_t input);
     size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
     void *scratch;         /* run: 64-byte aligned */
     const void *epilogue;  /* run: const sbit__epilogue*, only if row->fuse allows; or NULL */

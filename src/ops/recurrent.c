@@ -292,12 +292,10 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
 typedef struct sbit__rnn_state {
-    size_t packed_bytes; /* 0: weights are not constant, or not float32 */
+    sbit__packed weights; /* only if they are constant float32 */
     size_t part_bytes[3];
     size_t gemm_bytes; /* scratch of the largest gemm */
 } sbit__rnn_state;
-
-static const size_t sbit__rnn_state_bytes = (sizeof(sbit__rnn_state) + 63) / 64 * 64;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
 static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k, int64_t *row)
@@ -308,14 +306,13 @@ static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64
     *row = part == 2 ? rnn->first : 0;
 }
 
-static float *sbit__rnn_packed(sbit__rnn_state *state, int64_t dir, int32_t part)
+static float *sbit__rnn_packed(const sbit__rnn_state *state, int64_t dir, int32_t part)
 {
-    size_t at = sbit__rnn_state_bytes;
-    at += (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
+    size_t at = (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
     for (int32_t i = 0; i < part; i++) {
         at += state->part_bytes[i];
     }
-    return (float *)(void *)((char *)state + at);
+    return (float *)(void *)((char *)state->weights.data + at);
 }
 
 static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__gemm *gemm)
@@ -330,9 +327,12 @@ static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__
     gemm->alpha = 1.0f;
 }
 
-static void sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn, sbit__rnn_state *state)
+static sbit_status sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn,
+                                  sbit__rnn_state *state, sbit_error *error)
 {
-    for (int64_t dir = 0; dir < rnn->dirs; dir++) {
+    bool fresh = false;
+    SBIT__TRY(sbit__packed_get(call, &state->weights, &fresh, error));
+    for (int64_t dir = 0; fresh && dir < rnn->dirs; dir++) {
         for (int32_t part = 0; part < 3; part++) {
             int64_t n = 0, k = 0, row = 0;
             sbit__rnn_part(rnn, part, &n, &k, &row);
@@ -344,6 +344,8 @@ static void sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn, sbit_
             }
         }
     }
+    sbit__packed_done(call, fresh ? 6 : 0);
+    return SBIT_OK;
 }
 
 static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
@@ -356,7 +358,7 @@ static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
 static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    sbit__rnn_state sizes;
+    size_t packed_bytes = 0;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < 3; i++) {
@@ -365,32 +367,24 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         }
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
-    memset(&sizes, 0, sizeof sizes);
+    sbit__rnn_state *state = (sbit__rnn_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
     const bool pack = call->in[1] != NULL && call->in[2] != NULL && call->in[1]->dtype == SBIT_F32;
     for (int32_t part = 0; pack && part < 3; part++) {
         int64_t n = 0, k = 0, row = 0;
         sbit__rnn_part(&rnn, part, &n, &k, &row);
-        sizes.part_bytes[part] =
+        state->part_bytes[part] =
             n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
-        sizes.packed_bytes += (size_t)rnn.dirs * sizes.part_bytes[part];
+        packed_bytes += (size_t)rnn.dirs * state->part_bytes[part];
     }
-    sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
-    if (state == NULL || state->packed_bytes != sizes.packed_bytes) {
-        *call->state = NULL;
-        state = (sbit__rnn_state *)sbit__op_state(call, sbit__rnn_state_bytes + sizes.packed_bytes);
-        if (state == NULL) {
-            return sbit__op_no_memory(call, error);
-        }
-        *state = sizes;
-        if (sizes.packed_bytes > 0) {
-            sbit__rnn_pack(call, &rnn, state);
-        }
-    }
+    sbit__packed_plan(call, &state->weights, packed_bytes, 6);
     state->gemm_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
-        gemm.packed_b = sizes.packed_bytes > 0 ? sbit__rnn_packed(state, 0, part) : NULL;
+        gemm.packed_b = sbit__packed_mark(&state->weights);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
             state->gemm_bytes = bytes > state->gemm_bytes ? bytes : state->gemm_bytes;
@@ -564,9 +558,12 @@ static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int
         return;
     }
     gemm.a = a;
-    gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
-             (dir * rnn->gates * rnn->hidden + row) * k;
-    gemm.packed_b = state->packed_bytes > 0 ? sbit__rnn_packed(state, dir, part) : NULL;
+    if (state->weights.bytes > 0) {
+        gemm.packed_b = sbit__rnn_packed(state, dir, part);
+    } else {
+        gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
+                 (dir * rnn->gates * rnn->hidden + row) * k;
+    }
     gemm.bias = bias;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
@@ -703,6 +700,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_pack(call, &rnn, (sbit__rnn_state *)*call->state, error));
     for (int64_t b = 0; b < rnn.batch; b++) {
         const int64_t length = sbit__rnn_length(call, &rnn, b);
         if (length < 0 || length > rnn.steps) {
@@ -711,7 +709,8 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
                                 (long long)b, (long long)length, (long long)rnn.steps);
         }
     }
-    if (sbit__out(call, 0) != NULL && call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
+    if (sbit__out(call, 0) != NULL &&
+        call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
         memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
     }
     for (int64_t dir = 0; dir < rnn.dirs && rnn.hidden > 0; dir++) {

@@ -28,35 +28,33 @@ static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *s
     return site->settings.dtype;
 }
 
-/* Stores integers as the elements of `dtype` (8, 16 or packed 4 bits). */
-static void sbit__build_store(sbit_dtype dtype, const int32_t *values, int64_t count, void *out)
+/* Stores an integer as element i of `dtype` (8, 16, 32 or packed 4 bits; then in rising order). */
+static void sbit__build_store(sbit_dtype dtype, int32_t value, int64_t i, void *out)
 {
-    for (int64_t i = 0; i < count; i++) {
-        switch (dtype) {
-        case SBIT_I16:
-        case SBIT_U16: {
-            const uint16_t v = (uint16_t)(uint32_t)values[i];
-            memcpy((char *)out + 2 * i, &v, 2);
-            break;
-        }
-        case SBIT_I4:
-        case SBIT_U4: {
-            uint8_t *at = (uint8_t *)out + i / 2;
-            const uint32_t v = (uint32_t)values[i] & 15u;
-            *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
-            break;
-        }
-        case SBIT_I32:
-            memcpy((char *)out + 4 * i, &values[i], 4);
-            break;
-        default:
-            ((uint8_t *)out)[i] = (uint8_t)(uint32_t)values[i];
-            break;
-        }
+    switch (dtype) {
+    case SBIT_I16:
+    case SBIT_U16: {
+        const uint16_t v = (uint16_t)(uint32_t)value;
+        memcpy((char *)out + 2 * i, &v, 2);
+        break;
+    }
+    case SBIT_I4:
+    case SBIT_U4: {
+        uint8_t *at = (uint8_t *)out + i / 2;
+        const uint32_t v = (uint32_t)value & 15u;
+        *at = (uint8_t)(i % 2 == 0 ? v : (uint32_t)*at | (v << 4));
+        break;
+    }
+    case SBIT_I32:
+        memcpy((char *)out + 4 * i, &value, 4);
+        break;
+    default:
+        ((uint8_t *)out)[i] = (uint8_t)(uint32_t)value;
+        break;
     }
 }
 
-/* Adds the tensor as the constant "<base><suffix>" and frees it. */
+/* Adds the tensor as the constant "<base><suffix>", which takes it over. */
 static sbit_status sbit__build_constant(sbit__build *b, const char *base, const char *suffix,
                                         sbit_tensor *tensor, sbit_value_id *out, sbit_error *error)
 {
@@ -65,9 +63,11 @@ static sbit_status sbit__build_constant(sbit__build *b, const char *base, const 
     sbit__text_printf(&name, "%s%s", base, suffix);
     const sbit_status status =
         name.failed ? sbit__fail_oom(error, 0)
-                    : sbit_graph_add_constant(b->graph, name.data, tensor, out, error);
+                    : sbit__graph_take_constant(b->graph, name.data, tensor, out, error);
     sbit__text_deinit(&name);
-    sbit_tensor_free(b->quant->ctx, tensor);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(b->quant->ctx, tensor);
+    }
     return status;
 }
 
@@ -78,7 +78,9 @@ static sbit_status sbit__build_integers(sbit__build *b, const char *base, const 
 {
     sbit_tensor tensor;
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, dims, &tensor, error));
-    sbit__build_store(dtype, values, sbit_tensor_count(&tensor), tensor.data);
+    for (int64_t i = 0; i < sbit_tensor_count(&tensor); i++) {
+        sbit__build_store(dtype, values[i], i, tensor.data);
+    }
     return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
@@ -246,64 +248,74 @@ static int32_t sbit__build_round(double value, int32_t zero_point, int32_t qmin,
     return q < (double)qmin ? qmin : q > (double)qmax ? qmax : (int32_t)q;
 }
 
-/* q[i] for every element; x / scale in fp32, as QuantizeLinear does. */
-static void sbit__build_quantize(const sbit__site *site, const sbit_observation *x, int32_t *q)
+/* The integer of every element; x / scale in fp32, as QuantizeLinear does. */
+static void sbit__build_quantize(const sbit_kernels *kernels, const sbit__site *site,
+                                 const sbit_observation *x, sbit_tensor *out)
 {
+    const int32_t qmin = site->settings.qmin, qmax = site->settings.qmax;
     for (int64_t o = 0; o < x->outer; o++) {
         for (int64_t c = 0; c < x->channels; c++) {
             const int64_t k = site->channels == 1 ? 0 : c;
+            const int32_t zero_point = site->zero_point[k];
             const float scale = site->scale[k];
             const int64_t at = (o * x->channels + c) * x->inner;
+            if (out->dtype == SBIT_I8 && x->inner > 1) {
+                kernels->f32_quantize_s8(x->inner, x->data + at, scale, zero_point, qmin, qmax,
+                                         (int8_t *)out->data + at);
+                continue;
+            }
             for (int64_t i = at; i < at + x->inner; i++) {
-                q[i] = sbit__build_round((double)(x->data[i] / scale), site->zero_point[k],
-                                         site->settings.qmin, site->settings.qmax);
+                const double q = (double)(x->data[i] / scale);
+                sbit__build_store(out->dtype, sbit__build_round(q, zero_point, qmin, qmax), i,
+                                  out->data);
             }
         }
     }
 }
 
-/* The integers of a weight, from the values its quantizer wants stored. */
+/* A weight's integers, from the values that its quantizer wants stored. */
 static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
-                                             const sbit_tensor *weight, int32_t *q,
-                                             float *effective, sbit_error *error)
+                                             const sbit_tensor *weight, sbit_tensor *out,
+                                             sbit_error *error)
 {
-    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
+    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
+    const sbit_kernels *kernels = sbit__kernels(b->quant->ctx);
     const sbit_quantizer_row *row = site->settings.quantizer;
-    if (row->finish != NULL) {
-        const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
-        memcpy(effective, weight->data, sbit_tensor_bytes(weight));
-        SBIT__TRY(row->finish(site->quantizer_state, &quantizer, &x, effective, error));
-        x.data = effective;
+    const size_t bytes = sbit_tensor_bytes(weight);
+    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
+    if (row->finish == NULL) {
+        sbit__build_quantize(kernels, site, &x, out);
+        return SBIT_OK;
     }
-    sbit__build_quantize(site, &x, q);
-    return SBIT_OK;
+    float *effective = (float *)sbit__alloc(a, bytes);
+    if (effective == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
+    memcpy(effective, weight->data, bytes);
+    const sbit_status status = row->finish(site->quantizer_state, &quantizer, &x, effective, error);
+    if (status == SBIT_OK) {
+        x.data = effective;
+        sbit__build_quantize(kernels, site, &x, out);
+    }
+    sbit__free(a, effective, bytes);
+    return status;
 }
 
 static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
                                                sbit_error *error)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
     const sbit_value_info *value = sbit__site_value(b->quant, site);
-    sbit_tensor weight;
+    sbit_tensor weight, integers;
     SBIT__TRY(sbit__site_weight(b->quant, site, &weight, error));
-    const size_t count = (size_t)sbit_tensor_count(&weight);
-    int32_t *q = (int32_t *)sbit__alloc(a, count * sizeof *q);
-    float *effective = (float *)sbit__alloc(a, count * sizeof *effective);
-    sbit_status status = SBIT_OK;
-    if (q == NULL || effective == NULL) {
-        status = sbit__fail_oom(error, count * 8);
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, sbit__build_dtype(b->quant, site), weight.rank,
+                                weight.dims, &integers, error));
+    const sbit_status status = sbit__build_weight_values(b, site, &weight, &integers, error);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(b->quant->ctx, &integers);
+        return status;
     }
-    if (status == SBIT_OK) {
-        status = sbit__build_weight_values(b, site, &weight, q, effective, error);
-    }
-    if (status == SBIT_OK) {
-        status =
-            sbit__build_integers(b, value->name, "_quantized", sbit__build_dtype(b->quant, site),
-                                 weight.rank, weight.dims, q, out, error);
-    }
-    sbit__free(a, q, count * sizeof *q);
-    sbit__free(a, effective, count * sizeof *effective);
-    return status;
+    return sbit__build_constant(b, value->name, "_quantized", &integers, out, error);
 }
 
 /* The int32 bias of one layer: scale_x * scale_w[c], zero point 0. */

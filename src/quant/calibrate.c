@@ -283,9 +283,10 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
     }
 }
 
+/* Only where outputs are quantized too: Sparsebit gives every input a scale of its own. */
 static void sbit__calc_share(sbit_quant *quant)
 {
-    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+    for (sbit_node_id id = sbit_graph_first(quant->graph); quant->profile->outputs && id.idx != 0;
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
         const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,

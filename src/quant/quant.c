@@ -110,6 +110,16 @@ static bool sbit__quant_observes(const sbit__site *site)
     return site->enabled && site->target == SBIT_TARGET_FEATURE && !site->fixed_range;
 }
 
+SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (sbit__quant_observes(&quant->sites[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The session's tap: hands a value to every site on it. */
 static sbit_status sbit__quant_tap(sbit_value_id id, const sbit_value *value, void *user,
                                    sbit_error *error)
@@ -210,7 +220,7 @@ SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error 
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "call sbit_quant_prepare_calibration and feed data first");
     }
-    if (quant->batches_seen == 0) {
+    if (quant->batches_seen == 0 && sbit_quant_needs_data(quant)) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "the calibration set is empty: no batch was fed to sbit_quant_forward");
     }

@@ -41,6 +41,9 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
 
 SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
 
+/* True if some observer waits for data. Else (integer weights only, activations float) no batch
+ * need be fed between prepare_calibration and calc_qparams. */
+SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant);
 /* Runs the model on one batch. Between prepare_calibration and calc_qparams: in float, feeding the
  * observers. After: as set_quant says. names may be NULL if the model has one input. Results stay
  * until the next forward. Errors: NUMERIC naming the tensor with a value that is not finite,
@@ -50,8 +53,8 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                                              sbit_error *error);
 SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index);
 
-/* Scale and zero point of every site. Errors: STATE if nothing was fed ("calibration set is
- * empty"). */
+/* Scale and zero point of every site. Errors: STATE if data is needed and nothing was fed
+ * ("calibration set is empty"). */
 SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error);
 /* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
 SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
