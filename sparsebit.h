@@ -7952,7 +7952,11 @@ typedef struct sbit__depthwise {
     X(void, f32_gemm_tile,                                                                         \
       (int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c,     \
        int64_t ldc, bool add, const float *bias, bool bias_rows, const sbit__epilogue *ep))        \
-    /* The same with columns in two halves: row p of b begins at offsets[p] from b_left and from   \
+    /* One row times 1 to 4 packed panels that are `stride` apart: sums[panel][tile_n], with the    \
+     * bits of f32_gemm_tile. */                                                                    \
+    X(void, f32_gemm_row,                                                                          \
+      (int64_t panels, int64_t k, const float *a, const float *b, int64_t stride, float *sums))    \
+    /* f32_gemm_tile with columns in two halves: row p of b begins at offsets[p] from b_left and from   \
      * b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2 (n_right  \
      * may be 0), but b must be readable for tile_n / 2. ep->residual belongs to c_left, that of   \
      * c_right is as far away from it. bias per row. */                                            \
@@ -8027,6 +8031,7 @@ typedef struct sbit__gemm {
     float alpha; /* folded into packed operands when those are packed with it; 1 if unsure */
     const float *bias;
     bool bias_rows; /* bias has m entries, else n */
+    bool serial;    /* on the calling thread: what calls it is spread over the threads itself */
     const sbit__epilogue *epilogue;
     float *c;
 } sbit__gemm;
@@ -8346,6 +8351,21 @@ SBIT__FN void sbit__f32_gemm_tile__ref(int64_t m, int64_t n, int64_t k, const fl
         }
     }
     sbit__ref_tile_put(m, n, sums, 0, c, ldc, add, bias, bias_rows, ep);
+}
+
+SBIT__FN void sbit__f32_gemm_row__ref(int64_t panels, int64_t k, const float *a, const float *b,
+                                      int64_t stride, float *sums)
+{
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__REF_TILE_N) {
+        for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
+            sums[j] = 0.0f;
+        }
+        for (int64_t p = 0; p < k; p++) {
+            for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
+                sums[j] += a[p] * b[p * SBIT__REF_TILE_N + j];
+            }
+        }
+    }
 }
 
 SBIT__FN void sbit__f32_conv_tile__ref(int64_t m, int64_t k, const float *a, const int32_t *offsets,
@@ -9514,6 +9534,47 @@ SBIT__V4_FN void SBIT__128(f32_gemm_tile)(int64_t m, int64_t n, int64_t k, const
     }
 }
 
+#define SBIT__V4_PANEL(i)                                                                          \
+    s##i##0 = sbit__v4_madd(w, sbit__v4_load(b + (i)*stride), s##i##0);                            \
+    s##i##1 = sbit__v4_madd(w, sbit__v4_load(b + (i)*stride + 4), s##i##1)
+#define SBIT__V4_SUMS(i)                                                                           \
+    sbit__v4_store(sums + 8 * (i), s##i##0);                                                       \
+    sbit__v4_store(sums + 8 * (i) + 4, s##i##1)
+
+SBIT__V4_FN void SBIT__128(f32_gemm_row)(int64_t panels, int64_t k, const float *a, const float *b,
+                                         int64_t stride, float *sums)
+{
+    const float *end = a + k;
+    if (panels == 4) {
+        sbit__v4 s00 = sbit__v4_set(0.0f), s01 = s00, s10 = s00, s11 = s00;
+        sbit__v4 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+        for (; a < end; a++, b += SBIT__128_TILE_N) {
+            const sbit__v4 w = sbit__v4_set(*a);
+            SBIT__V4_PANEL(0);
+            SBIT__V4_PANEL(1);
+            SBIT__V4_PANEL(2);
+            SBIT__V4_PANEL(3);
+        }
+        SBIT__V4_SUMS(0);
+        SBIT__V4_SUMS(1);
+        SBIT__V4_SUMS(2);
+        SBIT__V4_SUMS(3);
+        return;
+    }
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__128_TILE_N) {
+        sbit__v4 s0 = sbit__v4_set(0.0f), s1 = s0;
+        for (int64_t p = 0; p < k; p++) {
+            const sbit__v4 w = sbit__v4_set(a[p]);
+            s0 = sbit__v4_madd(w, sbit__v4_load(b + SBIT__128_TILE_N * p), s0);
+            s1 = sbit__v4_madd(w, sbit__v4_load(b + SBIT__128_TILE_N * p + 4), s1);
+        }
+        sbit__v4_store(sums, s0);
+        sbit__v4_store(sums + 4, s1);
+    }
+}
+#undef SBIT__V4_PANEL
+#undef SBIT__V4_SUMS
+
 SBIT__V4_FN void SBIT__128(f32_conv_tile)(int64_t m, int64_t k, const float *a,
                                           const int32_t *offsets, const float *b_left,
                                           const float *b_right, float *c_left, int64_t n_left,
@@ -10679,6 +10740,47 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
     sbit__tile_put8(m, tile, &out);
 }
 
+#define SBIT__AVX2_PANEL(i)                                                                        \
+    s##i##0 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + (i)*stride), s##i##0);                        \
+    s##i##1 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + (i)*stride + 8), s##i##1)
+#define SBIT__AVX2_ROW_SUMS(i)                                                                     \
+    _mm256_storeu_ps(sums + 16 * (i), s##i##0);                                                    \
+    _mm256_storeu_ps(sums + 16 * (i) + 8, s##i##1)
+
+SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_row__avx2(int64_t panels, int64_t k, const float *a,
+                                                     const float *b, int64_t stride, float *sums)
+{
+    const float *end = a + k;
+    if (panels == 4) {
+        __m256 s00 = _mm256_setzero_ps(), s01 = s00, s10 = s00, s11 = s00;
+        __m256 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+        for (; a < end; a++, b += SBIT__AVX2_TILE_N) {
+            const __m256 w = _mm256_broadcast_ss(a);
+            SBIT__AVX2_PANEL(0);
+            SBIT__AVX2_PANEL(1);
+            SBIT__AVX2_PANEL(2);
+            SBIT__AVX2_PANEL(3);
+        }
+        SBIT__AVX2_ROW_SUMS(0);
+        SBIT__AVX2_ROW_SUMS(1);
+        SBIT__AVX2_ROW_SUMS(2);
+        SBIT__AVX2_ROW_SUMS(3);
+        return;
+    }
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__AVX2_TILE_N) {
+        __m256 s0 = _mm256_setzero_ps(), s1 = s0;
+        for (int64_t p = 0; p < k; p++) {
+            const __m256 w = _mm256_broadcast_ss(a + p);
+            s0 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + SBIT__AVX2_TILE_N * p), s0);
+            s1 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + SBIT__AVX2_TILE_N * p + 8), s1);
+        }
+        _mm256_storeu_ps(sums, s0);
+        _mm256_storeu_ps(sums + 8, s1);
+    }
+}
+#undef SBIT__AVX2_PANEL
+#undef SBIT__AVX2_ROW_SUMS
+
 SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(int64_t m, int64_t k, const float *a,
                                                       const int32_t *offsets, const float *b_left,
                                                       const float *b_right, float *c_left,
@@ -11795,6 +11897,48 @@ SBIT__AVX512_FN static void sbit__tile_put16(int64_t m, __m512 tile[][2],
     }
 }
 
+#define SBIT__AVX512_PANEL(i)                                                                      \
+    s##i##0 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + (i)*stride), s##i##0);                        \
+    s##i##1 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + (i)*stride + 16), s##i##1)
+#define SBIT__AVX512_ROW_SUMS(i)                                                                   \
+    _mm512_storeu_ps(sums + 32 * (i), s##i##0);                                                    \
+    _mm512_storeu_ps(sums + 32 * (i) + 16, s##i##1)
+
+SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_row__avx512(int64_t panels, int64_t k, const float *a,
+                                                         const float *b, int64_t stride,
+                                                         float *sums)
+{
+    const float *end = a + k;
+    if (panels == 4) {
+        __m512 s00 = _mm512_setzero_ps(), s01 = s00, s10 = s00, s11 = s00;
+        __m512 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+        for (; a < end; a++, b += SBIT__AVX512_TILE_N) {
+            const __m512 w = _mm512_set1_ps(*a);
+            SBIT__AVX512_PANEL(0);
+            SBIT__AVX512_PANEL(1);
+            SBIT__AVX512_PANEL(2);
+            SBIT__AVX512_PANEL(3);
+        }
+        SBIT__AVX512_ROW_SUMS(0);
+        SBIT__AVX512_ROW_SUMS(1);
+        SBIT__AVX512_ROW_SUMS(2);
+        SBIT__AVX512_ROW_SUMS(3);
+        return;
+    }
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__AVX512_TILE_N) {
+        __m512 s0 = _mm512_setzero_ps(), s1 = s0;
+        for (int64_t p = 0; p < k; p++) {
+            const __m512 w = _mm512_set1_ps(a[p]);
+            s0 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + SBIT__AVX512_TILE_N * p), s0);
+            s1 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + SBIT__AVX512_TILE_N * p + 16), s1);
+        }
+        _mm512_storeu_ps(sums, s0);
+        _mm512_storeu_ps(sums + 16, s1);
+    }
+}
+#undef SBIT__AVX512_PANEL
+#undef SBIT__AVX512_ROW_SUMS
+
 SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_tile__avx512(int64_t m, int64_t n, int64_t k,
                                                           const float *a, const float *b,
                                                           int64_t ldb, float *c, int64_t ldc,
@@ -12292,8 +12436,9 @@ SBIT__FN void sbit__parallel_range(sbit_ctx *ctx, int64_t n, int64_t grain, sbit
  * that fit L2. Threads get rectangles of c. The order in which the terms of one sum are added
  * depends on k alone, so neither threads nor blocks change a result.
  *
- * Without packing: few rows against an untransposed matrix are multiplied where it lies; one to
- * four rows against a transposed one are plain dot products.
+ * One row against a packed right matrix takes four panels at a time, because the sums of one leave
+ * most of the multiplier idle. Without packing: few rows against an untransposed matrix are
+ * multiplied where it lies; one to four rows against a transposed one are plain dot products.
  */
 
 enum {
@@ -12301,6 +12446,7 @@ enum {
     SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 160 KiB of L2 */
     SBIT__GEMM_COLUMNS = 512,
     SBIT__GEMM_DOT_ROWS = 4,
+    SBIT__GEMM_ROW_PANELS = 4,            /* of f32_gemm_row */
     SBIT__GEMM_WORTH_A_THREAD = 64 * 1024 /* multiplications */
 };
 
@@ -12434,6 +12580,12 @@ static bool sbit__gemm_by_dots(const sbit__gemm *g)
            !g->trans_a && g->trans_b;
 }
 
+static bool sbit__gemm_by_row(const sbit__gemm *g)
+{
+    return g->m == 1 && g->packed_a == NULL && g->packed_b != NULL && g->alpha == 1.0f &&
+           (!g->trans_a || g->lda == 1);
+}
+
 /* Splits c among the threads, first along its longer side. */
 static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
 {
@@ -12473,7 +12625,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
     job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
-    sbit__gemm_split(&job, sbit_ctx_threads(ctx));
+    sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
     return job;
 }
 
@@ -12623,9 +12775,65 @@ static void sbit__gemm_dots(void *task, int64_t begin, int64_t end, int32_t work
     }
 }
 
+/* Columns j0..j1 of the one row, at most SBIT__GEMM_ROW_PANELS panels. */
+static void sbit__gemm_row_columns(const sbit__gemm_job *job, int64_t j0, int64_t j1)
+{
+    const sbit__gemm *g = job->gemm;
+    const int64_t tile = job->kernels->tile_n, n = j1 - j0;
+    const float *b = g->packed_b + j0 * g->k;
+    float sums[SBIT__GEMM_ROW_PANELS * SBIT__MAX_TILE_N], *c = g->c + j0;
+    const sbit_kernels *kernels = job->kernels;
+    const float none = 0.0f;
+    const float *bias = g->bias == NULL ? &none : g->bias_rows ? g->bias : g->bias + j0;
+    int64_t k0 = 0;
+    do { /* as in sbit__gemm_columns */
+        const int64_t k1 = sbit__smaller(g->k, k0 + job->depth);
+        kernels->f32_gemm_row(sbit__div_up(n, tile), k1 - k0, g->a + k0, b + k0 * tile, g->k * tile,
+                              sums);
+        if (k0 > 0) {
+            kernels->f32_binary(SBIT__BINARY_ADD, n, sums, 1, c, 1, c);
+        } else if (k1 < g->k) {
+            memcpy(c, sums, (size_t)n * sizeof(*c));
+        }
+        k0 = k1;
+    } while (k0 < g->k);
+    kernels->f32_binary(SBIT__BINARY_ADD, n, g->k > job->depth ? c : sums, 1, bias,
+                        g->bias == NULL || g->bias_rows ? 0 : 1, c);
+    if (g->epilogue != NULL) {
+        if (g->epilogue->residual != NULL) {
+            kernels->f32_binary(SBIT__BINARY_ADD, n, c, 1, g->epilogue->residual + j0, 1, c);
+        }
+        kernels->f32_activate(n, c, g->epilogue);
+    }
+}
+
+static void sbit__gemm_row_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__gemm_job *job = (const sbit__gemm_job *)task;
+    const int64_t width = SBIT__GEMM_ROW_PANELS * job->kernels->tile_n;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        sbit__gemm_row_columns(job, i * width, sbit__smaller((i + 1) * width, job->gemm->n));
+    }
+}
+
+/* A loop over the threads, or on this one alone. */
+static void sbit__gemm_spread(sbit_ctx *ctx, const sbit__gemm_job *job, int64_t n,
+                              int64_t work_each, sbit__range_fn fn)
+{
+    sbit__gemm_job task = *job;
+    if (job->gemm->serial) {
+        fn(&task, 0, n, 0);
+        return;
+    }
+    sbit__parallel_range(
+        ctx, n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, sbit__larger(work_each, 1)), fn, &task);
+}
+
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)
 {
-    return sbit__gemm_plan(ctx, gemm).worker_bytes * (size_t)sbit_ctx_threads(ctx);
+    return sbit__gemm_plan(ctx, gemm).worker_bytes *
+           (size_t)(gemm->serial ? 1 : sbit_ctx_threads(ctx));
 }
 
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch)
@@ -12636,12 +12844,16 @@ SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratc
         return;
     }
     if (sbit__gemm_by_dots(gemm)) {
-        const int64_t each = sbit__larger(gemm->m * gemm->k, 1);
-        sbit__parallel_range(ctx, gemm->n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, each),
-                             sbit__gemm_dots, &job);
-        return;
+        sbit__gemm_spread(ctx, &job, gemm->n, gemm->m * gemm->k, sbit__gemm_dots);
+    } else if (sbit__gemm_by_row(gemm)) {
+        const int64_t width = SBIT__GEMM_ROW_PANELS * job.kernels->tile_n;
+        sbit__gemm_spread(ctx, &job, sbit__div_up(gemm->n, width), width * gemm->k,
+                          sbit__gemm_row_range);
+    } else if (gemm->serial) {
+        sbit__gemm_rectangle(&job, 0, 0);
+    } else {
+        sbit_ctx_parallel(ctx, job.parts_m * job.parts_n, sbit__gemm_rectangle, &job);
     }
-    sbit_ctx_parallel(ctx, job.parts_m * job.parts_n, sbit__gemm_rectangle, &job);
 }
 /* ---- end src/kernels/gemm.c ---- */
 
@@ -16968,6 +17180,8 @@ static void sbit__matmul_int_rows(void *user, int64_t begin, int64_t end, int32_
 
 /* ---- MatMul */
 
+#define SBIT__MATMUL_WORTH ((int64_t)64 * 1024) /* multiplications that are worth a thread */
+
 typedef struct sbit__matmul_plan {
     int64_t m, n, k;
     int32_t batch_rank;
@@ -16975,6 +17189,8 @@ typedef struct sbit__matmul_plan {
     int64_t a_step[SBIT_MAX_RANK], b_step[SBIT_MAX_RANK]; /* in matrices; 0: broadcast */
     int64_t batches, b_count; /* results; matrices that the right operand holds */
     size_t matrix_bytes;      /* of one packed right matrix */
+    bool spread;              /* the batches over the threads, instead of each product */
+    size_t gemm_bytes;        /* scratch of one product */
 } sbit__matmul_plan;
 
 typedef struct sbit__matmul_state {
@@ -17106,6 +17322,7 @@ static void sbit__matmul_gemm(const sbit__matmul_plan *plan, sbit__gemm *gemm)
     gemm->lda = plan->k;
     gemm->ldb = gemm->ldc = plan->n;
     gemm->alpha = 1.0f;
+    gemm->serial = plan->spread;
 }
 
 static float *sbit__matmul_packed(const sbit__matmul_state *state, int64_t b)
@@ -17140,6 +17357,8 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     sbit__matmul_plan_of(call->in_type[0], call->in_type[1], &plan);
     const sbit_tensor *b = call->in[1];
     const bool pack = b != NULL && b->dtype == SBIT_F32 && plan.n > 0 && plan.k > 0;
+    const int64_t threads = sbit_ctx_threads(call->ctx);
+    plan.spread = threads > 1 && plan.batches >= threads;
     sbit__matmul_gemm(&plan, &gemm);
     plan.matrix_bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, plan.n, plan.k));
     const size_t packed_bytes = pack ? plan.matrix_bytes * (size_t)plan.b_count : 0;
@@ -17147,37 +17366,27 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     if (state == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    state->plan = plan;
     sbit__packed_plan(call, &state->right, packed_bytes, 2);
     gemm.packed_b = sbit__packed_mark(&state->right);
+    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    state->plan = plan;
     *call->scratch_bytes =
-        sbit__op_as_f32_scratch(call) + sbit__gemm_scratch_bytes(call->ctx, &gemm);
+        sbit__op_as_f32_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
 }
 
-static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
+/* Products begin..end. */
+static void sbit__matmul_batches(void *task, int64_t begin, int64_t end, int32_t worker)
 {
-    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
-    const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
-    sbit__epilogue epilogue;
-    sbit__gemm gemm;
-    if (state == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
-    }
+    const sbit_op_call *call = (const sbit_op_call *)task;
+    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
     const sbit__matmul_plan *plan = &state->plan;
+    const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
     float *y = (float *)call->out[0]->data;
-    const int64_t count = sbit_tensor_count(call->out[0]);
-    if (count == 0) {
-        return SBIT_OK;
-    }
-    if (plan->k == 0) {
-        memset(y, 0, (size_t)count * sizeof *y);
-        sbit__epilogue_apply(call->kernels, given, 0, count, y);
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__matmul_pack(call, state, error));
-    for (int64_t i = 0; i < plan->batches; i++) {
+    for (int64_t i = begin; i < end; i++) {
         int64_t a = 0, b = 0;
+        sbit__epilogue epilogue;
+        sbit__gemm gemm;
         sbit__matmul_index(plan, i, &a, &b);
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
@@ -17194,7 +17403,35 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
             }
             gemm.epilogue = &epilogue;
         }
-        sbit__gemm_run(call->ctx, &gemm, call->scratch);
+        sbit__gemm_run(call->ctx, &gemm, (char *)call->scratch + (size_t)worker * plan->gemm_bytes);
+    }
+}
+
+static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
+    sbit_op_call task = *call;
+    if (state == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    const sbit__matmul_plan *plan = &state->plan;
+    const int64_t count = sbit_tensor_count(call->out[0]);
+    if (count == 0) {
+        return SBIT_OK;
+    }
+    if (plan->k == 0) {
+        float *y = (float *)call->out[0]->data;
+        memset(y, 0, (size_t)count * sizeof *y);
+        sbit__epilogue_apply(call->kernels, (const sbit__epilogue *)call->epilogue, 0, count, y);
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__matmul_pack(call, state, error));
+    if (plan->spread) {
+        const int64_t each = plan->m * plan->n * plan->k;
+        sbit__parallel_range(call->ctx, plan->batches, SBIT__MATMUL_WORTH / each + 1,
+                             sbit__matmul_batches, &task);
+    } else {
+        sbit__matmul_batches(&task, 0, plan->batches, 0);
     }
     return SBIT_OK;
 }
@@ -20086,7 +20323,9 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 typedef struct sbit__rnn_state {
     sbit__packed weights; /* only if they are constant float32 */
     size_t part_bytes[3];
-    size_t gemm_bytes; /* scratch of the largest gemm */
+    int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
+    size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
+    size_t step_bytes;
 } sbit__rnn_state;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
@@ -20147,6 +20386,20 @@ static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
                     3 * rnn->batch * rnn->hidden /* H, C, r * H */ + 2 * all /* bias */ + 64);
 }
 
+/* Images do not meet, nor do directions: both are spread over the threads. Not with weights that
+ * are not packed, where the order of sums depends on the number of rows. */
+static int64_t sbit__rnn_blocks(const sbit_op_call *call, const sbit__rnn *rnn, bool pack)
+{
+    const int64_t threads = sbit_ctx_threads(call->ctx);
+    const int64_t blocks = pack && rnn->dirs > 0 ? (threads + rnn->dirs - 1) / rnn->dirs : 1;
+    return blocks < rnn->batch ? blocks : rnn->batch > 0 ? rnn->batch : 1;
+}
+
+static bool sbit__rnn_serial(const sbit__rnn *rnn, const sbit__rnn_state *state)
+{
+    return rnn->dirs * state->blocks > 1;
+}
+
 static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
@@ -20172,18 +20425,25 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         packed_bytes += (size_t)rnn.dirs * state->part_bytes[part];
     }
     sbit__packed_plan(call, &state->weights, packed_bytes, 6);
-    state->gemm_bytes = 0;
+    state->blocks = sbit__rnn_blocks(call, &rnn, packed_bytes > 0);
+    state->gemm_bytes = state->step_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
         gemm.packed_b = sbit__packed_mark(&state->weights);
+        gemm.serial = part > 0 && sbit__rnn_serial(&rnn, state);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-            state->gemm_bytes = bytes > state->gemm_bytes ? bytes : state->gemm_bytes;
+            size_t *most = part == 0 ? &state->gemm_bytes : &state->step_bytes;
+            *most = bytes > *most ? bytes : *most;
         }
     }
+    const size_t workers = sbit__rnn_serial(&rnn, state) ? (size_t)sbit_ctx_threads(call->ctx) : 1;
+    if (state->gemm_bytes < workers * state->step_bytes) {
+        state->gemm_bytes = workers * state->step_bytes;
+    }
     *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_bytes +
-                           sbit__rnn_scratch_floats(&rnn) * sizeof(float);
+                           (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) * sizeof(float);
     return SBIT_OK;
 }
 
@@ -20216,15 +20476,18 @@ static float sbit__rnn_activate_one(const sbit__rnn_function *act, float x)
     }
 }
 
+/* One direction at work. */
 typedef struct sbit__rnn_run {
     const sbit__rnn *rnn;
     const sbit_kernels *kernels;
     const sbit__rnn_function *act; /* of the direction */
-    float *gates;                  /* [batch][gates * hidden] */
-    float *h, *c, *rh;             /* [batch][hidden] */
-    const float *xw;               /* rows of X * W^T + bias */
-    const float *reset_bias; /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
-    const float *peephole;   /* [3 * hidden] i o f, or NULL */
+    int64_t dir;
+    float *gates;          /* [batch][gates * hidden] */
+    float *h, *c, *rh;     /* [batch][hidden] */
+    float *xw;             /* rows of X * W^T + bias */
+    float *bias;           /* [gates * hidden] */
+    float *reset_bias;     /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
+    const float *peephole; /* [3 * hidden] i o f, or NULL */
 } sbit__rnn_run;
 
 static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float *x)
@@ -20330,12 +20593,13 @@ static const float *sbit__rnn_xw_row(const sbit__rnn_run *run, int64_t b, int64_
     return run->xw + row * rnn->gates * rnn->hidden;
 }
 
-static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int32_t part,
-                               int64_t dir, const float *a, int64_t m, const float *bias, float *c,
+/* c = a * (part of the weights)^T + bias for m rows. */
+static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *run, int32_t part,
+                               const float *a, int64_t m, const float *bias, float *c,
                                void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
-    sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
+    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
     int64_t n = 0, k = 0, row = 0;
     sbit__gemm gemm;
     sbit__rnn_gemm(rnn, part, m, &gemm);
@@ -20351,33 +20615,38 @@ static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int
     }
     gemm.a = a;
     if (state->weights.bytes > 0) {
-        gemm.packed_b = sbit__rnn_packed(state, dir, part);
+        gemm.packed_b = sbit__rnn_packed(state, run->dir, part);
     } else {
         gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
-                 (dir * rnn->gates * rnn->hidden + row) * k;
+                 (run->dir * rnn->gates * rnn->hidden + row) * k;
     }
+    gemm.serial = part > 0 && sbit__rnn_serial(rnn, state);
     gemm.bias = bias;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
 }
 
-static void sbit__rnn_step(const sbit_op_call *call, sbit__rnn_run *run, int64_t dir, bool reverse,
-                           int64_t step, void *scratch)
+/* One step of images b0..b1. */
+static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, int64_t b0,
+                           int64_t b1, int64_t step, void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
-    sbit__rnn_multiply(call, run, 1, dir, run->h, rnn->batch, NULL, run->gates, scratch);
+    const bool reverse = run->dir == 1 || rnn->reverse_only;
+    const int64_t hidden = rnn->hidden;
+    float *gates = run->gates + b0 * rnn->gates * hidden;
+    sbit__rnn_multiply(call, run, 1, run->h + b0 * hidden, b1 - b0, NULL, gates, scratch);
     if (rnn->kind == SBIT__RNN_GRU) {
-        for (int64_t b = 0; b < rnn->batch; b++) {
+        for (int64_t b = b0; b < b1; b++) {
             const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
             if (time >= 0) {
                 sbit__rnn_gru_reset(run, b, sbit__rnn_xw_row(run, b, time));
             }
         }
         if (!rnn->linear_before_reset) {
-            sbit__rnn_multiply(call, run, 2, dir, run->rh, rnn->batch, NULL, run->gates, scratch);
+            sbit__rnn_multiply(call, run, 2, run->rh + b0 * hidden, b1 - b0, NULL, gates, scratch);
         }
     }
-    for (int64_t b = 0; b < rnn->batch; b++) {
+    for (int64_t b = b0; b < b1; b++) {
         const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
         if (time < 0) {
             continue;
@@ -20391,10 +20660,10 @@ static void sbit__rnn_step(const sbit_op_call *call, sbit__rnn_run *run, int64_t
             sbit__rnn_plain_step(run, b, xw);
         }
         if (sbit__out(call, 0) != NULL) {
-            const int64_t row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + dir
-                                                 : (time * rnn->dirs + dir) * rnn->batch + b;
-            memcpy((float *)call->out[0]->data + row * rnn->hidden, run->h + b * rnn->hidden,
-                   (size_t)rnn->hidden * sizeof(float));
+            const int64_t row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + run->dir
+                                                 : (time * rnn->dirs + run->dir) * rnn->batch + b;
+            memcpy((float *)call->out[0]->data + row * hidden, run->h + b * hidden,
+                   (size_t)hidden * sizeof(float));
         }
     }
 }
@@ -20430,59 +20699,97 @@ static void sbit__rnn_store_state(const sbit__rnn *rnn, const float *from, int64
 }
 
 /* The bias that X * W^T gets: W's plus R's, except for what the reset gate has to see alone. */
-static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir, float *bias,
-                           float *reset_bias)
+static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn_run *run)
 {
+    const sbit__rnn *rnn = run->rnn;
     const int64_t all = rnn->gates * rnn->hidden;
     const sbit_tensor *given = sbit__in(call, 3);
-    const float *from = given != NULL ? (const float *)given->data + dir * 2 * all : NULL;
+    const float *from = given != NULL ? (const float *)given->data + run->dir * 2 * all : NULL;
     for (int64_t i = 0; i < all; i++) {
         const bool apart =
             rnn->kind == SBIT__RNN_GRU && rnn->linear_before_reset && i >= 2 * rnn->hidden;
         const float recurrent = from != NULL ? from[all + i] : 0.0f;
-        bias[i] = (from != NULL ? from[i] : 0.0f) + (apart ? 0.0f : recurrent);
+        run->bias[i] = (from != NULL ? from[i] : 0.0f) + (apart ? 0.0f : recurrent);
         if (i >= 2 * rnn->hidden && rnn->kind == SBIT__RNN_GRU) {
-            reset_bias[i - 2 * rnn->hidden] = recurrent;
+            run->reset_bias[i - 2 * rnn->hidden] = recurrent;
         }
     }
 }
 
-static void sbit__rnn_direction(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir)
+/* Hands out the memory of a direction; returns what lies behind it. */
+static float *sbit__rnn_begin(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir,
+                              float *memory, sbit__rnn_run *run)
+{
+    const int64_t all = rnn->gates * rnn->hidden;
+    const sbit_tensor *peephole = sbit__in(call, 7);
+    float *next = memory;
+    memset(run, 0, sizeof *run);
+    run->rnn = rnn;
+    run->kernels = call->kernels;
+    run->act = rnn->act[dir];
+    run->dir = dir;
+    run->peephole = peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
+    run->xw = next;
+    next += rnn->steps * rnn->batch * all;
+    run->gates = next;
+    next += rnn->batch * all;
+    run->h = next;
+    next += rnn->batch * rnn->hidden;
+    run->c = next;
+    next += rnn->batch * rnn->hidden;
+    run->rh = next;
+    run->bias = next + rnn->batch * rnn->hidden;
+    run->reset_bias = run->bias + all;
+    return memory + sbit__rnn_scratch_floats(rnn);
+}
+
+typedef struct sbit__rnn_task {
+    const sbit_op_call *call;
+    const sbit__rnn_run *runs; /* of the directions */
+} sbit__rnn_task;
+
+/* All steps of block `index`: a direction, and its share of the images. */
+static void sbit__rnn_block(void *data, int64_t index, int32_t worker)
+{
+    const sbit__rnn_task *task = (const sbit__rnn_task *)data;
+    const sbit__rnn_state *state = (const sbit__rnn_state *)*task->call->state;
+    const sbit__rnn_run *run = &task->runs[index / state->blocks];
+    const int64_t block = index % state->blocks, batch = run->rnn->batch;
+    void *scratch = (char *)task->call->scratch + (size_t)worker * state->step_bytes;
+    for (int64_t step = 0; step < run->rnn->steps; step++) {
+        sbit__rnn_step(task->call, run, block * batch / state->blocks,
+                       (block + 1) * batch / state->blocks, step, scratch);
+    }
+}
+
+static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
 {
     const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
-    const int64_t all = rnn->gates * rnn->hidden;
-    const bool reverse = dir == 1 || rnn->reverse_only;
-    const sbit_tensor *peephole = sbit__in(call, 7);
-    float *next = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
-    sbit__rnn_run run;
-    memset(&run, 0, sizeof run);
-    float *xw = next;
-    next += rnn->steps * rnn->batch * all;
-    run.gates = next;
-    next += rnn->batch * all;
-    run.h = next;
-    next += rnn->batch * rnn->hidden;
-    run.c = next;
-    next += rnn->batch * rnn->hidden;
-    run.rh = next;
-    next += rnn->batch * rnn->hidden;
-    run.rnn = rnn;
-    run.kernels = call->kernels;
-    run.act = rnn->act[dir];
-    run.xw = xw;
-    run.reset_bias = next + all;
-    run.peephole = peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
-    sbit__rnn_bias(call, rnn, dir, next, next + all);
-    sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run.h);
-    sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run.c);
-    memset(run.rh, 0, (size_t)(rnn->batch * rnn->hidden) * sizeof(float));
-    sbit__rnn_multiply(call, &run, 0, dir, (const float *)call->in[0]->data,
-                       rnn->steps * rnn->batch, next, xw, call->scratch);
-    for (int64_t step = 0; step < rnn->steps; step++) {
-        sbit__rnn_step(call, &run, dir, reverse, step, call->scratch);
+    const int64_t dirs = rnn->dirs;
+    float *memory = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
+    sbit__rnn_run runs[2];
+    sbit__rnn_task task;
+    for (int64_t dir = 0; dir < dirs; dir++) {
+        sbit__rnn_run *run = &runs[dir];
+        memory = sbit__rnn_begin(call, rnn, dir, memory, run);
+        sbit__rnn_bias(call, run);
+        sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run->h);
+        sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run->c);
+        memset(run->rh, 0, (size_t)(rnn->batch * rnn->hidden) * sizeof(float));
+        sbit__rnn_multiply(call, run, 0, (const float *)call->in[0]->data, rnn->steps * rnn->batch,
+                           run->bias, run->xw, call->scratch);
     }
-    sbit__rnn_store_state(rnn, run.h, dir, sbit__out(call, 1));
-    sbit__rnn_store_state(rnn, run.c, dir, sbit__out(call, 2));
+    task.call = call;
+    task.runs = runs;
+    if (sbit__rnn_serial(rnn, state)) {
+        sbit_ctx_parallel(call->ctx, dirs * state->blocks, sbit__rnn_block, &task);
+    } else {
+        sbit__rnn_block(&task, 0, 0);
+    }
+    for (int64_t dir = 0; dir < dirs; dir++) {
+        sbit__rnn_store_state(rnn, runs[dir].h, dir, sbit__out(call, 1));
+        sbit__rnn_store_state(rnn, runs[dir].c, dir, sbit__out(call, 2));
+    }
 }
 
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
@@ -20505,8 +20812,8 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
         call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
         memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
     }
-    for (int64_t dir = 0; dir < rnn.dirs && rnn.hidden > 0; dir++) {
-        sbit__rnn_direction(call, &rnn, dir);
+    if (rnn.hidden > 0) {
+        sbit__rnn_directions(call, &rnn);
     }
     return SBIT_OK;
 }

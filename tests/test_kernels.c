@@ -227,6 +227,35 @@ TEST(gemm_tile)
     }
 }
 
+/* Each panel has the bits of the tile kernel, whose rows lie tile_m apart. */
+TEST(gemm_row_is_a_row_of_the_tile)
+{
+    static const int64_t depths[] = {0, 1, 2, 9, 70};
+    EACH_ISA(isa, kernels)
+    {
+        const int64_t tm = kernels->tile_m, tn = kernels->tile_n;
+        for (int64_t panels = 1; panels <= 4; panels++) {
+            for (size_t d = 0; d < SBIT__COUNT_OF(depths); d++) {
+                const int64_t k = depths[d], stride = k * tn + 8 * (int64_t)d;
+                const float *a = random_floats(0, tm * k), *b = random_floats(1, 4 * stride);
+                float *row = random_floats(2, k), *sums = random_floats(3, panels * tn);
+                for (int64_t p = 0; p < k; p++) {
+                    row[p] = a[p * tm];
+                }
+                kernels->f32_gemm_row(panels, k, row, b, stride, sums);
+                for (int64_t i = 0; i < panels; i++) {
+                    float want[32]; /* the widest tile */
+                    kernels->f32_gemm_tile(1, tn, k, a, b + i * stride, tn, want, tn, false, NULL,
+                                           false, NULL);
+                    for (int64_t j = 0; j < tn; j++) {
+                        CHECK(same_float(sums[i * tn + j] + 0.0f, want[j]));
+                    }
+                }
+            }
+        }
+    }
+}
+
 static void check_conv_tile(const sbit_kernels *kernels, int64_t m, int64_t n_left, int64_t n_right,
                             int64_t k, int64_t turn)
 {

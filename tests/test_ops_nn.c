@@ -1008,30 +1008,35 @@ TEST(einsum_refuses_bad_equations)
 
 /* ---- the number of threads changes no bit */
 
-static void threads_case(const char *op, const char *dims, const char *w_dims, int64_t opset)
+typedef struct threads_node {
+    const char *op, *dims;
+    const char *constants[2]; /* dims; NULL: none */
+    const sbit_attr *attrs;
+    size_t attr_count;
+    int64_t opset;
+} threads_node;
+
+static void threads_case(const threads_node *node)
 {
     static float data[40000];
     static float first[40000];
     sbit_rng rng = sbit_rng_seed(17);
-    const int64_t kernel[2] = {3, 3};
-    const sbit_attr attr = strstr(op, "Pool") != NULL ? build_ints("kernel_shape", kernel, 2)
-                                                      : build_int("num_groups", 2);
     for (int i = 0; i < 40000; i++) {
         data[i] = sbit_rng_normal(&rng);
     }
-    for (int32_t threads = 1; threads <= 3; threads++) {
+    for (int32_t threads = 1; threads <= 4; threads++) {
         sbit_ctx_desc desc;
         nn t;
         memset(&t, 0, sizeof t);
         memset(&desc, 0, sizeof desc);
         desc.threads = threads;
         CHECK_OK(sbit_ctx_create(&desc, &t.b.ctx, &t.b.error), t.b.error);
-        CHECK_OK(sbit_graph_create(t.b.ctx, opset, &t.b.graph, &t.b.error), t.b.error);
-        nn_feed(&t, SBIT_F32, dims, data);
-        for (int i = 0; w_dims[0] != '\0' && i < (strstr(op, "Norm") != NULL ? 2 : 1); i++) {
-            nn_constant(&t, SBIT_F32, w_dims, data + 100);
+        CHECK_OK(sbit_graph_create(t.b.ctx, node->opset, &t.b.graph, &t.b.error), t.b.error);
+        nn_feed(&t, SBIT_F32, node->dims, data);
+        for (int i = 0; i < 2 && node->constants[i] != NULL; i++) {
+            nn_constant(&t, SBIT_F32, node->constants[i], data + 100 * (i + 1));
         }
-        nn_node(&t, op, &attr, strstr(op, "Pool") != NULL || opset == 21 ? 1 : 0, 1);
+        nn_node(&t, node->op, node->attrs, node->attr_count, 1);
         if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
             const sbit_tensor *y = &sbit_session_result(t.session, 0)->tensor;
             CHECK(sbit_tensor_bytes(y) <= sizeof first);
@@ -1046,14 +1051,31 @@ static void threads_case(const char *op, const char *dims, const char *w_dims, i
 
 TEST(thread_count_changes_nothing)
 {
-    threads_case("Conv", "2,5,17,19", "6,5,3,3", 11);
-    threads_case("ConvTranspose", "2,5,17,19", "5,6,3,3", 11);
-    threads_case("MatMul", "3,37,29", "29,31", 13);
-    threads_case("MaxPool", "2,5,17,19", "", 12);
-    threads_case("AveragePool", "2,5,17,19", "", 12);
-    threads_case("GlobalAveragePool", "2,35,17,19", "", 12);
-    threads_case("Softmax", "23,41,7", "", 13);
-    threads_case("LogSoftmax", "23,41,7", "", 11);
-    threads_case("LayerNormalization", "33,41", "41", 17);
-    threads_case("GroupNormalization", "3,6,11,5", "6", 21);
+    static const int64_t kernel[2] = {3, 3};
+    const sbit_attr pool = build_ints("kernel_shape", kernel, 2),
+                    groups = build_int("num_groups", 2);
+    const sbit_attr lstm[2] = {build_int("hidden_size", 9),
+                               nn_string("direction", "bidirectional")};
+    const sbit_attr gru[2] = {build_int("hidden_size", 9), nn_string("direction", "reverse")};
+    const threads_node nodes[] = {
+        {"Conv", "2,5,17,19", {"6,5,3,3", NULL}, NULL, 0, 11},
+        {"ConvTranspose", "2,5,17,19", {"5,6,3,3", NULL}, NULL, 0, 11},
+        {"MatMul", "3,37,29", {"29,31", NULL}, NULL, 0, 13},
+        {"MatMul", "7,37,29", {"7,29,11", NULL}, NULL, 0, 13},
+        {"MatMul", "3,2,1,600", {"3,2,600,10", NULL}, NULL, 0, 13},
+        {"MatMul", "1,600", {"600,60", NULL}, NULL, 0, 13},
+        {"LSTM", "7,5,6", {"2,36,6", "2,36,9"}, lstm, 2, 14},
+        {"LSTM", "7,1,6", {"2,36,6", "2,36,9"}, lstm, 2, 14},
+        {"GRU", "7,6,6", {"1,27,6", "1,27,9"}, gru, 2, 14},
+        {"MaxPool", "2,5,17,19", {NULL, NULL}, &pool, 1, 12},
+        {"AveragePool", "2,5,17,19", {NULL, NULL}, &pool, 1, 12},
+        {"GlobalAveragePool", "2,35,17,19", {NULL, NULL}, NULL, 0, 12},
+        {"Softmax", "23,41,7", {NULL, NULL}, NULL, 0, 13},
+        {"LogSoftmax", "23,41,7", {NULL, NULL}, NULL, 0, 11},
+        {"LayerNormalization", "33,41", {"41", "41"}, NULL, 0, 17},
+        {"GroupNormalization", "3,6,11,5", {"6", "6"}, &groups, 1, 21},
+    };
+    for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
+        threads_case(&nodes[i]);
+    }
 }

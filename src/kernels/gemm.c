@@ -8,8 +8,9 @@
  * that fit L2. Threads get rectangles of c. The order in which the terms of one sum are added
  * depends on k alone, so neither threads nor blocks change a result.
  *
- * Without packing: few rows against an untransposed matrix are multiplied where it lies; one to
- * four rows against a transposed one are plain dot products.
+ * One row against a packed right matrix takes four panels at a time, because the sums of one leave
+ * most of the multiplier idle. Without packing: few rows against an untransposed matrix are
+ * multiplied where it lies; one to four rows against a transposed one are plain dot products.
  */
 #include "rows_private.h"
 
@@ -18,6 +19,7 @@ enum {
     SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 160 KiB of L2 */
     SBIT__GEMM_COLUMNS = 512,
     SBIT__GEMM_DOT_ROWS = 4,
+    SBIT__GEMM_ROW_PANELS = 4,            /* of f32_gemm_row */
     SBIT__GEMM_WORTH_A_THREAD = 64 * 1024 /* multiplications */
 };
 
@@ -151,6 +153,12 @@ static bool sbit__gemm_by_dots(const sbit__gemm *g)
            !g->trans_a && g->trans_b;
 }
 
+static bool sbit__gemm_by_row(const sbit__gemm *g)
+{
+    return g->m == 1 && g->packed_a == NULL && g->packed_b != NULL && g->alpha == 1.0f &&
+           (!g->trans_a || g->lda == 1);
+}
+
 /* Splits c among the threads, first along its longer side. */
 static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
 {
@@ -190,7 +198,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     job.pack_b = g->packed_b == NULL && (g->trans_b || g->m > 2 * tile_m);
     job.a_bytes = job.pack_a ? sbit__cache_lines(job.rows * job.depth) : 0;
     job.worker_bytes = job.a_bytes + (job.pack_b ? sbit__cache_lines(job.columns * job.depth) : 0);
-    sbit__gemm_split(&job, sbit_ctx_threads(ctx));
+    sbit__gemm_split(&job, g->serial ? 1 : sbit_ctx_threads(ctx));
     return job;
 }
 
@@ -340,9 +348,65 @@ static void sbit__gemm_dots(void *task, int64_t begin, int64_t end, int32_t work
     }
 }
 
+/* Columns j0..j1 of the one row, at most SBIT__GEMM_ROW_PANELS panels. */
+static void sbit__gemm_row_columns(const sbit__gemm_job *job, int64_t j0, int64_t j1)
+{
+    const sbit__gemm *g = job->gemm;
+    const int64_t tile = job->kernels->tile_n, n = j1 - j0;
+    const float *b = g->packed_b + j0 * g->k;
+    float sums[SBIT__GEMM_ROW_PANELS * SBIT__MAX_TILE_N], *c = g->c + j0;
+    const sbit_kernels *kernels = job->kernels;
+    const float none = 0.0f;
+    const float *bias = g->bias == NULL ? &none : g->bias_rows ? g->bias : g->bias + j0;
+    int64_t k0 = 0;
+    do { /* as in sbit__gemm_columns */
+        const int64_t k1 = sbit__smaller(g->k, k0 + job->depth);
+        kernels->f32_gemm_row(sbit__div_up(n, tile), k1 - k0, g->a + k0, b + k0 * tile, g->k * tile,
+                              sums);
+        if (k0 > 0) {
+            kernels->f32_binary(SBIT__BINARY_ADD, n, sums, 1, c, 1, c);
+        } else if (k1 < g->k) {
+            memcpy(c, sums, (size_t)n * sizeof(*c));
+        }
+        k0 = k1;
+    } while (k0 < g->k);
+    kernels->f32_binary(SBIT__BINARY_ADD, n, g->k > job->depth ? c : sums, 1, bias,
+                        g->bias == NULL || g->bias_rows ? 0 : 1, c);
+    if (g->epilogue != NULL) {
+        if (g->epilogue->residual != NULL) {
+            kernels->f32_binary(SBIT__BINARY_ADD, n, c, 1, g->epilogue->residual + j0, 1, c);
+        }
+        kernels->f32_activate(n, c, g->epilogue);
+    }
+}
+
+static void sbit__gemm_row_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__gemm_job *job = (const sbit__gemm_job *)task;
+    const int64_t width = SBIT__GEMM_ROW_PANELS * job->kernels->tile_n;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        sbit__gemm_row_columns(job, i * width, sbit__smaller((i + 1) * width, job->gemm->n));
+    }
+}
+
+/* A loop over the threads, or on this one alone. */
+static void sbit__gemm_spread(sbit_ctx *ctx, const sbit__gemm_job *job, int64_t n,
+                              int64_t work_each, sbit__range_fn fn)
+{
+    sbit__gemm_job task = *job;
+    if (job->gemm->serial) {
+        fn(&task, 0, n, 0);
+        return;
+    }
+    sbit__parallel_range(
+        ctx, n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, sbit__larger(work_each, 1)), fn, &task);
+}
+
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)
 {
-    return sbit__gemm_plan(ctx, gemm).worker_bytes * (size_t)sbit_ctx_threads(ctx);
+    return sbit__gemm_plan(ctx, gemm).worker_bytes *
+           (size_t)(gemm->serial ? 1 : sbit_ctx_threads(ctx));
 }
 
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch)
@@ -353,10 +417,14 @@ SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratc
         return;
     }
     if (sbit__gemm_by_dots(gemm)) {
-        const int64_t each = sbit__larger(gemm->m * gemm->k, 1);
-        sbit__parallel_range(ctx, gemm->n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, each),
-                             sbit__gemm_dots, &job);
-        return;
+        sbit__gemm_spread(ctx, &job, gemm->n, gemm->m * gemm->k, sbit__gemm_dots);
+    } else if (sbit__gemm_by_row(gemm)) {
+        const int64_t width = SBIT__GEMM_ROW_PANELS * job.kernels->tile_n;
+        sbit__gemm_spread(ctx, &job, sbit__div_up(gemm->n, width), width * gemm->k,
+                          sbit__gemm_row_range);
+    } else if (gemm->serial) {
+        sbit__gemm_rectangle(&job, 0, 0);
+    } else {
+        sbit_ctx_parallel(ctx, job.parts_m * job.parts_n, sbit__gemm_rectangle, &job);
     }
-    sbit_ctx_parallel(ctx, job.parts_m * job.parts_n, sbit__gemm_rectangle, &job);
 }

@@ -164,6 +164,21 @@ SBIT__FN void sbit__f32_gemm_tile__ref(int64_t m, int64_t n, int64_t k, const fl
     sbit__ref_tile_put(m, n, sums, 0, c, ldc, add, bias, bias_rows, ep);
 }
 
+SBIT__FN void sbit__f32_gemm_row__ref(int64_t panels, int64_t k, const float *a, const float *b,
+                                      int64_t stride, float *sums)
+{
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__REF_TILE_N) {
+        for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
+            sums[j] = 0.0f;
+        }
+        for (int64_t p = 0; p < k; p++) {
+            for (int64_t j = 0; j < SBIT__REF_TILE_N; j++) {
+                sums[j] += a[p] * b[p * SBIT__REF_TILE_N + j];
+            }
+        }
+    }
+}
+
 SBIT__FN void sbit__f32_conv_tile__ref(int64_t m, int64_t k, const float *a, const int32_t *offsets,
                                        const float *b_left, const float *b_right, float *c_left,
                                        int64_t n_left, float *c_right, int64_t n_right, int64_t ldc,

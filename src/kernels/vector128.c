@@ -938,6 +938,47 @@ SBIT__V4_FN void SBIT__128(f32_gemm_tile)(int64_t m, int64_t n, int64_t k, const
     }
 }
 
+#define SBIT__V4_PANEL(i)                                                                          \
+    s##i##0 = sbit__v4_madd(w, sbit__v4_load(b + (i)*stride), s##i##0);                            \
+    s##i##1 = sbit__v4_madd(w, sbit__v4_load(b + (i)*stride + 4), s##i##1)
+#define SBIT__V4_SUMS(i)                                                                           \
+    sbit__v4_store(sums + 8 * (i), s##i##0);                                                       \
+    sbit__v4_store(sums + 8 * (i) + 4, s##i##1)
+
+SBIT__V4_FN void SBIT__128(f32_gemm_row)(int64_t panels, int64_t k, const float *a, const float *b,
+                                         int64_t stride, float *sums)
+{
+    const float *end = a + k;
+    if (panels == 4) {
+        sbit__v4 s00 = sbit__v4_set(0.0f), s01 = s00, s10 = s00, s11 = s00;
+        sbit__v4 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+        for (; a < end; a++, b += SBIT__128_TILE_N) {
+            const sbit__v4 w = sbit__v4_set(*a);
+            SBIT__V4_PANEL(0);
+            SBIT__V4_PANEL(1);
+            SBIT__V4_PANEL(2);
+            SBIT__V4_PANEL(3);
+        }
+        SBIT__V4_SUMS(0);
+        SBIT__V4_SUMS(1);
+        SBIT__V4_SUMS(2);
+        SBIT__V4_SUMS(3);
+        return;
+    }
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__128_TILE_N) {
+        sbit__v4 s0 = sbit__v4_set(0.0f), s1 = s0;
+        for (int64_t p = 0; p < k; p++) {
+            const sbit__v4 w = sbit__v4_set(a[p]);
+            s0 = sbit__v4_madd(w, sbit__v4_load(b + SBIT__128_TILE_N * p), s0);
+            s1 = sbit__v4_madd(w, sbit__v4_load(b + SBIT__128_TILE_N * p + 4), s1);
+        }
+        sbit__v4_store(sums, s0);
+        sbit__v4_store(sums + 4, s1);
+    }
+}
+#undef SBIT__V4_PANEL
+#undef SBIT__V4_SUMS
+
 SBIT__V4_FN void SBIT__128(f32_conv_tile)(int64_t m, int64_t k, const float *a,
                                           const int32_t *offsets, const float *b_left,
                                           const float *b_right, float *c_left, int64_t n_left,

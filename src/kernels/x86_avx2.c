@@ -855,6 +855,47 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_tile__avx2(int64_t m, int64_t n, int6
     sbit__tile_put8(m, tile, &out);
 }
 
+#define SBIT__AVX2_PANEL(i)                                                                        \
+    s##i##0 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + (i)*stride), s##i##0);                        \
+    s##i##1 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + (i)*stride + 8), s##i##1)
+#define SBIT__AVX2_ROW_SUMS(i)                                                                     \
+    _mm256_storeu_ps(sums + 16 * (i), s##i##0);                                                    \
+    _mm256_storeu_ps(sums + 16 * (i) + 8, s##i##1)
+
+SBIT__AVX2_FN SBIT__FN void sbit__f32_gemm_row__avx2(int64_t panels, int64_t k, const float *a,
+                                                     const float *b, int64_t stride, float *sums)
+{
+    const float *end = a + k;
+    if (panels == 4) {
+        __m256 s00 = _mm256_setzero_ps(), s01 = s00, s10 = s00, s11 = s00;
+        __m256 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+        for (; a < end; a++, b += SBIT__AVX2_TILE_N) {
+            const __m256 w = _mm256_broadcast_ss(a);
+            SBIT__AVX2_PANEL(0);
+            SBIT__AVX2_PANEL(1);
+            SBIT__AVX2_PANEL(2);
+            SBIT__AVX2_PANEL(3);
+        }
+        SBIT__AVX2_ROW_SUMS(0);
+        SBIT__AVX2_ROW_SUMS(1);
+        SBIT__AVX2_ROW_SUMS(2);
+        SBIT__AVX2_ROW_SUMS(3);
+        return;
+    }
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__AVX2_TILE_N) {
+        __m256 s0 = _mm256_setzero_ps(), s1 = s0;
+        for (int64_t p = 0; p < k; p++) {
+            const __m256 w = _mm256_broadcast_ss(a + p);
+            s0 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + SBIT__AVX2_TILE_N * p), s0);
+            s1 = _mm256_fmadd_ps(w, _mm256_loadu_ps(b + SBIT__AVX2_TILE_N * p + 8), s1);
+        }
+        _mm256_storeu_ps(sums, s0);
+        _mm256_storeu_ps(sums + 8, s1);
+    }
+}
+#undef SBIT__AVX2_PANEL
+#undef SBIT__AVX2_ROW_SUMS
+
 SBIT__AVX2_FN SBIT__FN void sbit__f32_conv_tile__avx2(int64_t m, int64_t k, const float *a,
                                                       const int32_t *offsets, const float *b_left,
                                                       const float *b_right, float *c_left,

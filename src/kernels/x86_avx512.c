@@ -750,6 +750,48 @@ SBIT__AVX512_FN static void sbit__tile_put16(int64_t m, __m512 tile[][2],
     }
 }
 
+#define SBIT__AVX512_PANEL(i)                                                                      \
+    s##i##0 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + (i)*stride), s##i##0);                        \
+    s##i##1 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + (i)*stride + 16), s##i##1)
+#define SBIT__AVX512_ROW_SUMS(i)                                                                   \
+    _mm512_storeu_ps(sums + 32 * (i), s##i##0);                                                    \
+    _mm512_storeu_ps(sums + 32 * (i) + 16, s##i##1)
+
+SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_row__avx512(int64_t panels, int64_t k, const float *a,
+                                                         const float *b, int64_t stride,
+                                                         float *sums)
+{
+    const float *end = a + k;
+    if (panels == 4) {
+        __m512 s00 = _mm512_setzero_ps(), s01 = s00, s10 = s00, s11 = s00;
+        __m512 s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+        for (; a < end; a++, b += SBIT__AVX512_TILE_N) {
+            const __m512 w = _mm512_set1_ps(*a);
+            SBIT__AVX512_PANEL(0);
+            SBIT__AVX512_PANEL(1);
+            SBIT__AVX512_PANEL(2);
+            SBIT__AVX512_PANEL(3);
+        }
+        SBIT__AVX512_ROW_SUMS(0);
+        SBIT__AVX512_ROW_SUMS(1);
+        SBIT__AVX512_ROW_SUMS(2);
+        SBIT__AVX512_ROW_SUMS(3);
+        return;
+    }
+    for (int64_t i = 0; i < panels; i++, b += stride, sums += SBIT__AVX512_TILE_N) {
+        __m512 s0 = _mm512_setzero_ps(), s1 = s0;
+        for (int64_t p = 0; p < k; p++) {
+            const __m512 w = _mm512_set1_ps(a[p]);
+            s0 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + SBIT__AVX512_TILE_N * p), s0);
+            s1 = _mm512_fmadd_ps(w, _mm512_loadu_ps(b + SBIT__AVX512_TILE_N * p + 16), s1);
+        }
+        _mm512_storeu_ps(sums, s0);
+        _mm512_storeu_ps(sums + 16, s1);
+    }
+}
+#undef SBIT__AVX512_PANEL
+#undef SBIT__AVX512_ROW_SUMS
+
 SBIT__AVX512_FN SBIT__FN void sbit__f32_gemm_tile__avx512(int64_t m, int64_t n, int64_t k,
                                                           const float *a, const float *b,
                                                           int64_t ldb, float *c, int64_t ldc,

@@ -65,6 +65,8 @@ static void sbit__matmul_int_rows(void *user, int64_t begin, int64_t end, int32_
 
 /* ---- MatMul */
 
+#define SBIT__MATMUL_WORTH ((int64_t)64 * 1024) /* multiplications that are worth a thread */
+
 typedef struct sbit__matmul_plan {
     int64_t m, n, k;
     int32_t batch_rank;
@@ -72,6 +74,8 @@ typedef struct sbit__matmul_plan {
     int64_t a_step[SBIT_MAX_RANK], b_step[SBIT_MAX_RANK]; /* in matrices; 0: broadcast */
     int64_t batches, b_count; /* results; matrices that the right operand holds */
     size_t matrix_bytes;      /* of one packed right matrix */
+    bool spread;              /* the batches over the threads, instead of each product */
+    size_t gemm_bytes;        /* scratch of one product */
 } sbit__matmul_plan;
 
 typedef struct sbit__matmul_state {
@@ -203,6 +207,7 @@ static void sbit__matmul_gemm(const sbit__matmul_plan *plan, sbit__gemm *gemm)
     gemm->lda = plan->k;
     gemm->ldb = gemm->ldc = plan->n;
     gemm->alpha = 1.0f;
+    gemm->serial = plan->spread;
 }
 
 static float *sbit__matmul_packed(const sbit__matmul_state *state, int64_t b)
@@ -237,6 +242,8 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     sbit__matmul_plan_of(call->in_type[0], call->in_type[1], &plan);
     const sbit_tensor *b = call->in[1];
     const bool pack = b != NULL && b->dtype == SBIT_F32 && plan.n > 0 && plan.k > 0;
+    const int64_t threads = sbit_ctx_threads(call->ctx);
+    plan.spread = threads > 1 && plan.batches >= threads;
     sbit__matmul_gemm(&plan, &gemm);
     plan.matrix_bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, plan.n, plan.k));
     const size_t packed_bytes = pack ? plan.matrix_bytes * (size_t)plan.b_count : 0;
@@ -244,37 +251,27 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     if (state == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    state->plan = plan;
     sbit__packed_plan(call, &state->right, packed_bytes, 2);
     gemm.packed_b = sbit__packed_mark(&state->right);
+    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    state->plan = plan;
     *call->scratch_bytes =
-        sbit__op_as_f32_scratch(call) + sbit__gemm_scratch_bytes(call->ctx, &gemm);
+        sbit__op_as_f32_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
 }
 
-static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
+/* Products begin..end. */
+static void sbit__matmul_batches(void *task, int64_t begin, int64_t end, int32_t worker)
 {
-    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
-    const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
-    sbit__epilogue epilogue;
-    sbit__gemm gemm;
-    if (state == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
-    }
+    const sbit_op_call *call = (const sbit_op_call *)task;
+    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
     const sbit__matmul_plan *plan = &state->plan;
+    const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
     float *y = (float *)call->out[0]->data;
-    const int64_t count = sbit_tensor_count(call->out[0]);
-    if (count == 0) {
-        return SBIT_OK;
-    }
-    if (plan->k == 0) {
-        memset(y, 0, (size_t)count * sizeof *y);
-        sbit__epilogue_apply(call->kernels, given, 0, count, y);
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__matmul_pack(call, state, error));
-    for (int64_t i = 0; i < plan->batches; i++) {
+    for (int64_t i = begin; i < end; i++) {
         int64_t a = 0, b = 0;
+        sbit__epilogue epilogue;
+        sbit__gemm gemm;
         sbit__matmul_index(plan, i, &a, &b);
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
@@ -291,7 +288,35 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
             }
             gemm.epilogue = &epilogue;
         }
-        sbit__gemm_run(call->ctx, &gemm, call->scratch);
+        sbit__gemm_run(call->ctx, &gemm, (char *)call->scratch + (size_t)worker * plan->gemm_bytes);
+    }
+}
+
+static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
+    sbit_op_call task = *call;
+    if (state == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    const sbit__matmul_plan *plan = &state->plan;
+    const int64_t count = sbit_tensor_count(call->out[0]);
+    if (count == 0) {
+        return SBIT_OK;
+    }
+    if (plan->k == 0) {
+        float *y = (float *)call->out[0]->data;
+        memset(y, 0, (size_t)count * sizeof *y);
+        sbit__epilogue_apply(call->kernels, (const sbit__epilogue *)call->epilogue, 0, count, y);
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__matmul_pack(call, state, error));
+    if (plan->spread) {
+        const int64_t each = plan->m * plan->n * plan->k;
+        sbit__parallel_range(call->ctx, plan->batches, SBIT__MATMUL_WORTH / each + 1,
+                             sbit__matmul_batches, &task);
+    } else {
+        sbit__matmul_batches(&task, 0, plan->batches, 0);
     }
     return SBIT_OK;
 }

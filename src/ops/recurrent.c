@@ -294,7 +294,9 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 typedef struct sbit__rnn_state {
     sbit__packed weights; /* only if they are constant float32 */
     size_t part_bytes[3];
-    size_t gemm_bytes; /* scratch of the largest gemm */
+    int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
+    size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
+    size_t step_bytes;
 } sbit__rnn_state;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
@@ -355,6 +357,20 @@ static size_t sbit__rnn_scratch_floats(const sbit__rnn *rnn)
                     3 * rnn->batch * rnn->hidden /* H, C, r * H */ + 2 * all /* bias */ + 64);
 }
 
+/* Images do not meet, nor do directions: both are spread over the threads. Not with weights that
+ * are not packed, where the order of sums depends on the number of rows. */
+static int64_t sbit__rnn_blocks(const sbit_op_call *call, const sbit__rnn *rnn, bool pack)
+{
+    const int64_t threads = sbit_ctx_threads(call->ctx);
+    const int64_t blocks = pack && rnn->dirs > 0 ? (threads + rnn->dirs - 1) / rnn->dirs : 1;
+    return blocks < rnn->batch ? blocks : rnn->batch > 0 ? rnn->batch : 1;
+}
+
+static bool sbit__rnn_serial(const sbit__rnn *rnn, const sbit__rnn_state *state)
+{
+    return rnn->dirs * state->blocks > 1;
+}
+
 static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
@@ -380,18 +396,25 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         packed_bytes += (size_t)rnn.dirs * state->part_bytes[part];
     }
     sbit__packed_plan(call, &state->weights, packed_bytes, 6);
-    state->gemm_bytes = 0;
+    state->blocks = sbit__rnn_blocks(call, &rnn, packed_bytes > 0);
+    state->gemm_bytes = state->step_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
         gemm.packed_b = sbit__packed_mark(&state->weights);
+        gemm.serial = part > 0 && sbit__rnn_serial(&rnn, state);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-            state->gemm_bytes = bytes > state->gemm_bytes ? bytes : state->gemm_bytes;
+            size_t *most = part == 0 ? &state->gemm_bytes : &state->step_bytes;
+            *most = bytes > *most ? bytes : *most;
         }
     }
+    const size_t workers = sbit__rnn_serial(&rnn, state) ? (size_t)sbit_ctx_threads(call->ctx) : 1;
+    if (state->gemm_bytes < workers * state->step_bytes) {
+        state->gemm_bytes = workers * state->step_bytes;
+    }
     *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_bytes +
-                           sbit__rnn_scratch_floats(&rnn) * sizeof(float);
+                           (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) * sizeof(float);
     return SBIT_OK;
 }
 
@@ -424,15 +447,18 @@ static float sbit__rnn_activate_one(const sbit__rnn_function *act, float x)
     }
 }
 
+/* One direction at work. */
 typedef struct sbit__rnn_run {
     const sbit__rnn *rnn;
     const sbit_kernels *kernels;
     const sbit__rnn_function *act; /* of the direction */
-    float *gates;                  /* [batch][gates * hidden] */
-    float *h, *c, *rh;             /* [batch][hidden] */
-    const float *xw;               /* rows of X * W^T + bias */
-    const float *reset_bias; /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
-    const float *peephole;   /* [3 * hidden] i o f, or NULL */
+    int64_t dir;
+    float *gates;          /* [batch][gates * hidden] */
+    float *h, *c, *rh;     /* [batch][hidden] */
+    float *xw;             /* rows of X * W^T + bias */
+    float *bias;           /* [gates * hidden] */
+    float *reset_bias;     /* GRU: R's bias of the hidden gate, apart if linear_before_reset */
+    const float *peephole; /* [3 * hidden] i o f, or NULL */
 } sbit__rnn_run;
 
 static void sbit__rnn_activate(const sbit__rnn_run *run, int32_t function, float *x)
@@ -538,12 +564,13 @@ static const float *sbit__rnn_xw_row(const sbit__rnn_run *run, int64_t b, int64_
     return run->xw + row * rnn->gates * rnn->hidden;
 }
 
-static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int32_t part,
-                               int64_t dir, const float *a, int64_t m, const float *bias, float *c,
+/* c = a * (part of the weights)^T + bias for m rows. */
+static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *run, int32_t part,
+                               const float *a, int64_t m, const float *bias, float *c,
                                void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
-    sbit__rnn_state *state = (sbit__rnn_state *)*call->state;
+    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
     int64_t n = 0, k = 0, row = 0;
     sbit__gemm gemm;
     sbit__rnn_gemm(rnn, part, m, &gemm);
@@ -559,33 +586,38 @@ static void sbit__rnn_multiply(const sbit_op_call *call, sbit__rnn_run *run, int
     }
     gemm.a = a;
     if (state->weights.bytes > 0) {
-        gemm.packed_b = sbit__rnn_packed(state, dir, part);
+        gemm.packed_b = sbit__rnn_packed(state, run->dir, part);
     } else {
         gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
-                 (dir * rnn->gates * rnn->hidden + row) * k;
+                 (run->dir * rnn->gates * rnn->hidden + row) * k;
     }
+    gemm.serial = part > 0 && sbit__rnn_serial(rnn, state);
     gemm.bias = bias;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
 }
 
-static void sbit__rnn_step(const sbit_op_call *call, sbit__rnn_run *run, int64_t dir, bool reverse,
-                           int64_t step, void *scratch)
+/* One step of images b0..b1. */
+static void sbit__rnn_step(const sbit_op_call *call, const sbit__rnn_run *run, int64_t b0,
+                           int64_t b1, int64_t step, void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
-    sbit__rnn_multiply(call, run, 1, dir, run->h, rnn->batch, NULL, run->gates, scratch);
+    const bool reverse = run->dir == 1 || rnn->reverse_only;
+    const int64_t hidden = rnn->hidden;
+    float *gates = run->gates + b0 * rnn->gates * hidden;
+    sbit__rnn_multiply(call, run, 1, run->h + b0 * hidden, b1 - b0, NULL, gates, scratch);
     if (rnn->kind == SBIT__RNN_GRU) {
-        for (int64_t b = 0; b < rnn->batch; b++) {
+        for (int64_t b = b0; b < b1; b++) {
             const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
             if (time >= 0) {
                 sbit__rnn_gru_reset(run, b, sbit__rnn_xw_row(run, b, time));
             }
         }
         if (!rnn->linear_before_reset) {
-            sbit__rnn_multiply(call, run, 2, dir, run->rh, rnn->batch, NULL, run->gates, scratch);
+            sbit__rnn_multiply(call, run, 2, run->rh + b0 * hidden, b1 - b0, NULL, gates, scratch);
         }
     }
-    for (int64_t b = 0; b < rnn->batch; b++) {
+    for (int64_t b = b0; b < b1; b++) {
         const int64_t time = sbit__rnn_time(call, rnn, reverse, b, step);
         if (time < 0) {
             continue;
@@ -599,10 +631,10 @@ static void sbit__rnn_step(const sbit_op_call *call, sbit__rnn_run *run, int64_t
             sbit__rnn_plain_step(run, b, xw);
         }
         if (sbit__out(call, 0) != NULL) {
-            const int64_t row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + dir
-                                                 : (time * rnn->dirs + dir) * rnn->batch + b;
-            memcpy((float *)call->out[0]->data + row * rnn->hidden, run->h + b * rnn->hidden,
-                   (size_t)rnn->hidden * sizeof(float));
+            const int64_t row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + run->dir
+                                                 : (time * rnn->dirs + run->dir) * rnn->batch + b;
+            memcpy((float *)call->out[0]->data + row * hidden, run->h + b * hidden,
+                   (size_t)hidden * sizeof(float));
         }
     }
 }
@@ -638,59 +670,97 @@ static void sbit__rnn_store_state(const sbit__rnn *rnn, const float *from, int64
 }
 
 /* The bias that X * W^T gets: W's plus R's, except for what the reset gate has to see alone. */
-static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir, float *bias,
-                           float *reset_bias)
+static void sbit__rnn_bias(const sbit_op_call *call, const sbit__rnn_run *run)
 {
+    const sbit__rnn *rnn = run->rnn;
     const int64_t all = rnn->gates * rnn->hidden;
     const sbit_tensor *given = sbit__in(call, 3);
-    const float *from = given != NULL ? (const float *)given->data + dir * 2 * all : NULL;
+    const float *from = given != NULL ? (const float *)given->data + run->dir * 2 * all : NULL;
     for (int64_t i = 0; i < all; i++) {
         const bool apart =
             rnn->kind == SBIT__RNN_GRU && rnn->linear_before_reset && i >= 2 * rnn->hidden;
         const float recurrent = from != NULL ? from[all + i] : 0.0f;
-        bias[i] = (from != NULL ? from[i] : 0.0f) + (apart ? 0.0f : recurrent);
+        run->bias[i] = (from != NULL ? from[i] : 0.0f) + (apart ? 0.0f : recurrent);
         if (i >= 2 * rnn->hidden && rnn->kind == SBIT__RNN_GRU) {
-            reset_bias[i - 2 * rnn->hidden] = recurrent;
+            run->reset_bias[i - 2 * rnn->hidden] = recurrent;
         }
     }
 }
 
-static void sbit__rnn_direction(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir)
+/* Hands out the memory of a direction; returns what lies behind it. */
+static float *sbit__rnn_begin(const sbit_op_call *call, const sbit__rnn *rnn, int64_t dir,
+                              float *memory, sbit__rnn_run *run)
+{
+    const int64_t all = rnn->gates * rnn->hidden;
+    const sbit_tensor *peephole = sbit__in(call, 7);
+    float *next = memory;
+    memset(run, 0, sizeof *run);
+    run->rnn = rnn;
+    run->kernels = call->kernels;
+    run->act = rnn->act[dir];
+    run->dir = dir;
+    run->peephole = peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
+    run->xw = next;
+    next += rnn->steps * rnn->batch * all;
+    run->gates = next;
+    next += rnn->batch * all;
+    run->h = next;
+    next += rnn->batch * rnn->hidden;
+    run->c = next;
+    next += rnn->batch * rnn->hidden;
+    run->rh = next;
+    run->bias = next + rnn->batch * rnn->hidden;
+    run->reset_bias = run->bias + all;
+    return memory + sbit__rnn_scratch_floats(rnn);
+}
+
+typedef struct sbit__rnn_task {
+    const sbit_op_call *call;
+    const sbit__rnn_run *runs; /* of the directions */
+} sbit__rnn_task;
+
+/* All steps of block `index`: a direction, and its share of the images. */
+static void sbit__rnn_block(void *data, int64_t index, int32_t worker)
+{
+    const sbit__rnn_task *task = (const sbit__rnn_task *)data;
+    const sbit__rnn_state *state = (const sbit__rnn_state *)*task->call->state;
+    const sbit__rnn_run *run = &task->runs[index / state->blocks];
+    const int64_t block = index % state->blocks, batch = run->rnn->batch;
+    void *scratch = (char *)task->call->scratch + (size_t)worker * state->step_bytes;
+    for (int64_t step = 0; step < run->rnn->steps; step++) {
+        sbit__rnn_step(task->call, run, block * batch / state->blocks,
+                       (block + 1) * batch / state->blocks, step, scratch);
+    }
+}
+
+static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
 {
     const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
-    const int64_t all = rnn->gates * rnn->hidden;
-    const bool reverse = dir == 1 || rnn->reverse_only;
-    const sbit_tensor *peephole = sbit__in(call, 7);
-    float *next = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
-    sbit__rnn_run run;
-    memset(&run, 0, sizeof run);
-    float *xw = next;
-    next += rnn->steps * rnn->batch * all;
-    run.gates = next;
-    next += rnn->batch * all;
-    run.h = next;
-    next += rnn->batch * rnn->hidden;
-    run.c = next;
-    next += rnn->batch * rnn->hidden;
-    run.rh = next;
-    next += rnn->batch * rnn->hidden;
-    run.rnn = rnn;
-    run.kernels = call->kernels;
-    run.act = rnn->act[dir];
-    run.xw = xw;
-    run.reset_bias = next + all;
-    run.peephole = peephole != NULL ? (const float *)peephole->data + dir * 3 * rnn->hidden : NULL;
-    sbit__rnn_bias(call, rnn, dir, next, next + all);
-    sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run.h);
-    sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run.c);
-    memset(run.rh, 0, (size_t)(rnn->batch * rnn->hidden) * sizeof(float));
-    sbit__rnn_multiply(call, &run, 0, dir, (const float *)call->in[0]->data,
-                       rnn->steps * rnn->batch, next, xw, call->scratch);
-    for (int64_t step = 0; step < rnn->steps; step++) {
-        sbit__rnn_step(call, &run, dir, reverse, step, call->scratch);
+    const int64_t dirs = rnn->dirs;
+    float *memory = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
+    sbit__rnn_run runs[2];
+    sbit__rnn_task task;
+    for (int64_t dir = 0; dir < dirs; dir++) {
+        sbit__rnn_run *run = &runs[dir];
+        memory = sbit__rnn_begin(call, rnn, dir, memory, run);
+        sbit__rnn_bias(call, run);
+        sbit__rnn_load_state(rnn, sbit__in(call, 5), dir, run->h);
+        sbit__rnn_load_state(rnn, sbit__in(call, 6), dir, run->c);
+        memset(run->rh, 0, (size_t)(rnn->batch * rnn->hidden) * sizeof(float));
+        sbit__rnn_multiply(call, run, 0, (const float *)call->in[0]->data, rnn->steps * rnn->batch,
+                           run->bias, run->xw, call->scratch);
     }
-    sbit__rnn_store_state(rnn, run.h, dir, sbit__out(call, 1));
-    sbit__rnn_store_state(rnn, run.c, dir, sbit__out(call, 2));
+    task.call = call;
+    task.runs = runs;
+    if (sbit__rnn_serial(rnn, state)) {
+        sbit_ctx_parallel(call->ctx, dirs * state->blocks, sbit__rnn_block, &task);
+    } else {
+        sbit__rnn_block(&task, 0, 0);
+    }
+    for (int64_t dir = 0; dir < dirs; dir++) {
+        sbit__rnn_store_state(rnn, runs[dir].h, dir, sbit__out(call, 1));
+        sbit__rnn_store_state(rnn, runs[dir].c, dir, sbit__out(call, 2));
+    }
 }
 
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
@@ -713,8 +783,8 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
         call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
         memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
     }
-    for (int64_t dir = 0; dir < rnn.dirs && rnn.hidden > 0; dir++) {
-        sbit__rnn_direction(call, &rnn, dir);
+    if (rnn.hidden > 0) {
+        sbit__rnn_directions(call, &rnn);
     }
     return SBIT_OK;
 }
