@@ -43355,8 +43355,10 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "no quantizer inside what runtimes fuse (Conv + Relu ...)"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
+    {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
+     "operators whose tensors share a scale: Concat (inputs and output), Add (inputs)"},
     {"EXPORT.SHARE_LIMIT", SBIT_KEY_FLOAT, "16", 1.0, 1e9, NULL,
-     "tensors joined by Concat share a scale if their ranges differ by less than this factor"},
+     "but only if their ranges differ by less than this factor"},
 };
 
 /* Below W and A. The choices of TYPE are filled in from the rows. */
@@ -44848,20 +44850,23 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value
     return NULL;
 }
 
-/* One scale for the inputs and the output of a Concat, if their ranges are alike. */
-static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
+/* Value i of those that a node joins: its inputs, then its output. */
+static sbit_value_id sbit__calc_joined(const sbit_node *node, size_t i)
+{
+    return i < node->input_count ? node->inputs[i] : node->outputs[0];
+}
+
+/* One scale for the first `count` of them, if their ranges are alike. */
+static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node, size_t count)
 {
     const double limit = sbit_options_float(&quant->config->tree.top, "EXPORT.SHARE_LIMIT");
-    sbit__site *output = sbit__calc_shared_site(quant, node->outputs[0]);
+    const sbit__site *first = sbit__calc_shared_site(quant, sbit__calc_joined(node, 0));
     float narrow = 0.0f, wide = 0.0f;
-    if (output == NULL) {
-        return;
-    }
-    for (size_t i = 0; i < node->input_count; i++) {
-        const sbit__site *site = sbit__calc_shared_site(quant, node->inputs[i]);
-        if (site == NULL || site->settings.qmin != output->settings.qmin ||
-            site->settings.qmax != output->settings.qmax ||
-            site->settings.symmetric != output->settings.symmetric) {
+    for (size_t i = 0; i < count; i++) {
+        const sbit__site *site = sbit__calc_shared_site(quant, sbit__calc_joined(node, i));
+        if (site == NULL || site->settings.qmin != first->settings.qmin ||
+            site->settings.qmax != first->settings.qmax ||
+            site->settings.symmetric != first->settings.symmetric) {
             return;
         }
         const float width = sbit__calc_width(site);
@@ -44877,27 +44882,35 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node)
                   text, limit, (double)wide, (double)narrow);
         return;
     }
-    for (size_t i = 0; i < node->input_count; i++) {
-        const uint32_t from = sbit__calc_shared_site(quant, node->inputs[i])->group;
+    for (size_t i = 1; i < count; i++) {
+        const uint32_t from = sbit__calc_shared_site(quant, sbit__calc_joined(node, i))->group;
         for (size_t j = 0; j < quant->site_count; j++) {
             if (quant->sites[j].group == from) {
-                quant->sites[j].group = output->group;
+                quant->sites[j].group = first->group;
             }
         }
     }
 }
 
-/* Only where outputs are quantized too: Sparsebit gives every input a scale of its own. */
+/* Concat: inputs and output; Add: inputs, for runtimes that add the integers as they are. Only
+ * where outputs are quantized too: Sparsebit gives every input a scale of its own. */
 static void sbit__calc_share(sbit_quant *quant)
 {
-    for (sbit_node_id id = sbit_graph_first(quant->graph); quant->profile->outputs && id.idx != 0;
+    const char *which = sbit_options_string(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
+    const bool concat = quant->profile->outputs && !sbit__streq(which, "none");
+    const bool add = concat && sbit__streq(which, "concat_add");
+    for (sbit_node_id id = sbit_graph_first(quant->graph); concat && id.idx != 0;
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
         const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
                                                       sbit_graph_opset(quant->graph, node->domain));
-        if (row != NULL && row->quant != NULL && node->output_count > 0 &&
-            (row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
-            sbit__calc_share_node(quant, node);
+        if (row == NULL || row->quant == NULL || node->output_count == 0) {
+            continue;
+        }
+        if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
+            sbit__calc_share_node(quant, node, node->input_count + 1);
+        } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
+            sbit__calc_share_node(quant, node, node->input_count);
         }
     }
 }

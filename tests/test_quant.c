@@ -351,14 +351,23 @@ TEST(tiny_weights_do_not_overflow_the_bias)
 }
 
 /* A5.1: a Concat of boxes (0..640) and scores (0..1) does not share one scale; alike ranges do, but
- * not in Sparsebit's own placement. */
-TEST(concat_shares_only_alike_ranges)
+ * not in Sparsebit's own placement. The inputs of Add do if that is wished for. */
+TEST(concat_and_add_share_only_alike_ranges)
 {
     static const struct {
-        const char *profile;
+        const char *profile, *share, *op;
         float factor; /* between the two ranges */
         bool shared;
-    } cases[] = {{"generic", 2.0f, true}, {"generic", 640.0f, false}, {"sparsebit", 2.0f, false}};
+    } cases[] = {
+        {"generic", "concat", "Concat", 2.0f, true},
+        {"generic", "concat", "Concat", 640.0f, false},
+        {"generic", "none", "Concat", 2.0f, false},
+        {"sparsebit", "concat", "Concat", 2.0f, false},
+        {"generic", "concat", "Add", 2.0f, false},
+        {"generic", "concat_add", "Add", 2.0f, true},
+        {"generic", "concat_add", "Add", 640.0f, false},
+        {"generic", "concat_add", "Concat", 2.0f, true},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const sbit_attr axis = build_int("axis", 1);
         build b;
@@ -370,17 +379,21 @@ TEST(concat_shares_only_alike_ranges)
                          build_constant(&b, "k", SBIT_F32, "", &cases[i].factor));
         in[0] = build_unary(&b, "Relu", "a", quant_conv(&b, "ca", x, 3, 4, false));
         in[1] = build_unary(&b, "Relu", "b", c);
-        const sbit_value_id cat = build_node(&b, "Concat", "cat", in, 2, &axis, 1);
-        build_output(&b, quant_conv(&b, "head", cat, 8, 2, false));
+        const bool add = strcmp(cases[i].op, "Add") == 0;
+        const sbit_value_id both =
+            build_node(&b, cases[i].op, "both", in, 2, add ? NULL : &axis, add ? 0 : 1);
+        build_output(&b, quant_conv(&b, "head", both, add ? 4 : 8, 2, false));
         build_output(&b, quant_conv(&b, "side", in[0], 4, 2, false)); /* sites in any placement */
         build_output(&b, quant_conv(&b, "other", in[1], 4, 2, false));
-        sbit_quant *quant = quant_make(&b, cases[i].profile, NULL);
+        const char *set[2][2] = {{"EXPORT.SHARE_SCALE", cases[i].share}, {NULL, NULL}};
+        sbit_quant *quant = quant_make(&b, cases[i].profile, set);
         sbit_site sa, sb;
         if (quant_feed(&b, quant, 2) && CHECK(quant_site(quant, "a", &sa)) &&
             CHECK(quant_site(quant, "b", &sb))) {
             const bool same = fabsf(sa.qparams.scale[0] - sb.qparams.scale[0]) <= 0.0f;
-            CHECK_MSG(same == cases[i].shared, "%s: %g and %g", cases[i].profile,
-                      (double)sa.qparams.scale[0], (double)sb.qparams.scale[0]);
+            CHECK_MSG(same == cases[i].shared, "%s, %s, %s: %g and %g", cases[i].profile,
+                      cases[i].share, cases[i].op, (double)sa.qparams.scale[0],
+                      (double)sb.qparams.scale[0]);
         }
         sbit_quant_destroy(quant);
         build_end(&b);

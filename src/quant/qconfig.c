@@ -20,8 +20,10 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "no quantizer inside what runtimes fuse (Conv + Relu ...)"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
+    {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
+     "operators whose tensors share a scale: Concat (inputs and output), Add (inputs)"},
     {"EXPORT.SHARE_LIMIT", SBIT_KEY_FLOAT, "16", 1.0, 1e9, NULL,
-     "tensors joined by Concat share a scale if their ranges differ by less than this factor"},
+     "but only if their ranges differ by less than this factor"},
 };
 
 /* Below W and A. The choices of TYPE are filled in from the rows. */

@@ -3,8 +3,8 @@
 For each network and the profiles sparsebit and generic: the file passes onnx.checker with
 full_check, uses only ai.onnx, is small enough, and ONNX Runtime predicts what this library predicts
 (contracts.md section 4), or disagrees no more than with itself. SBIT_IMAGES images of test-10k are
-used (default 300; acceptance: 10000). The
-limits are meant for 10,000: with fewer, two images more may differ.
+used (default 300; acceptance: 10000). The limits are meant for 10,000: with fewer, two images more
+may differ.
 """
 import os
 
