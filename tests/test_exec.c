@@ -181,9 +181,10 @@ TEST(a_chain_needs_two_buffers)
     build_end(&b);
 }
 
-static sbit_status tap_nothing(sbit_value_id id, const sbit_value *value, void *user,
-                               sbit_error *error)
+static sbit_status tap_nothing(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                               void *user, sbit_error *error)
 {
+    (void)graph;
     (void)id;
     (void)value;
     (void)user;
@@ -557,9 +558,10 @@ TEST(fused_equals_unfused)
     }
 }
 
-static sbit_status count_tap(sbit_value_id id, const sbit_value *value, void *user,
-                             sbit_error *error)
+static sbit_status count_tap(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                             void *user, sbit_error *error)
 {
+    (void)graph;
     int *count = (int *)user;
     (void)error;
     CHECK(id.idx != 0 && value->tensor.data != NULL);
@@ -675,8 +677,10 @@ typedef struct tap_log {
     int count, stop_at;
 } tap_log;
 
-static sbit_status log_tap(sbit_value_id id, const sbit_value *value, void *user, sbit_error *error)
+static sbit_status log_tap(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                           void *user, sbit_error *error)
 {
+    (void)graph;
     tap_log *log = (tap_log *)user;
     (void)error;
     if (log->count < 8) {

@@ -198,9 +198,10 @@ static int cli_find_pairs(cli_comparison *c)
     return CLI_OK;
 }
 
-static sbit_status cli_tap_keep(sbit_value_id id, const sbit_value *value, void *user,
-                                sbit_error *error)
+static sbit_status cli_tap_keep(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                                void *user, sbit_error *error)
 {
+    (void)graph;
     cli_comparison *c = (cli_comparison *)user;
     cli_pair *pair = &c->pairs[c->slot_a[id.idx] - 1];
     const sbit_tensor *tensor = &value->tensor;
@@ -218,9 +219,10 @@ static sbit_status cli_tap_keep(sbit_value_id id, const sbit_value *value, void 
     return SBIT_OK;
 }
 
-static sbit_status cli_tap_compare(sbit_value_id id, const sbit_value *value, void *user,
-                                   sbit_error *error)
+static sbit_status cli_tap_compare(const sbit_graph *graph, sbit_value_id id,
+                                   const sbit_value *value, void *user, sbit_error *error)
 {
+    (void)graph;
     cli_comparison *c = (cli_comparison *)user;
     cli_pair *pair = &c->pairs[c->slot_b[id.idx] - 1];
     (void)error;

@@ -17,10 +17,12 @@ extern "C" {
 
 typedef struct sbit_session sbit_session;
 
-/* A look at a value just after it was computed (graph inputs: just before the first node);
- * borrowed until the callback returns. Anything but SBIT_OK ends the run with that status. */
-typedef sbit_status (*sbit_tap_fn)(sbit_value_id id, const sbit_value *value, void *user,
-                                   sbit_error *error);
+/* A look at a value just after it was computed (graph inputs, and what a body captures: just before
+ * the first node); borrowed until the callback returns. `graph` is that of the value: the
+ * session's, or one of its bodies (of a copy, if operators had to be expanded). Anything but
+ * SBIT_OK ends the run with that status. */
+typedef sbit_status (*sbit_tap_fn)(const sbit_graph *graph, sbit_value_id id,
+                                   const sbit_value *value, void *user, sbit_error *error);
 
 typedef struct sbit_session_desc {
     sbit_tap_fn tap_fn;         /* NULL: none */
@@ -28,6 +30,7 @@ typedef struct sbit_session_desc {
     const sbit_value_id *taps;  /* of the root graph; kept from being fused away */
     size_t tap_count;
     bool tap_all;               /* every value of the root graph; turns fusion off */
+    bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
     const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
     size_t output_count;
     bool disable_fusion;        /* every operator by itself, as ONNX defines it */

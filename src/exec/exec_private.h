@@ -127,7 +127,7 @@ struct sbit_session {
 
     sbit_tap_fn tap_fn;
     void *tap_user;
-    bool has_taps, fuse, profile;
+    bool has_taps, tap_bodies, fuse, profile;
     size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */

@@ -756,7 +756,7 @@ static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_erro
 {
     sbit_value_id id;
     id.idx = idx;
-    return session->tap_fn(id, &session->values[idx], session->tap_user, error);
+    return session->tap_fn(session->graph, id, &session->values[idx], session->tap_user, error);
 }
 
 /* Inputs, and values that the plan knows without running. */
@@ -766,6 +766,7 @@ static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error
         sbit_value_id id;
         id.idx = idx;
         if (!session->tapped[idx] || (session->plan[idx].place != SBIT__PLACE_INPUT &&
+                                      session->plan[idx].place != SBIT__PLACE_CAPTURED &&
                                       (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
                                        sbit_graph_value(session->graph, id)->is_constant))) {
             continue;

@@ -287,6 +287,11 @@ SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_de
         return sbit__fail_oom(error, sizeof *s);
     }
     memset(&defaults, 0, sizeof defaults);
+    if (parent != NULL && parent->tap_bodies) {
+        defaults.tap_fn = parent->tap_fn;
+        defaults.tap_user = parent->tap_user;
+        defaults.tap_all = defaults.tap_bodies = true;
+    }
     desc = desc != NULL ? desc : &defaults;
     s->ctx = ctx;
     s->graph = graph;
@@ -295,10 +300,11 @@ SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_de
     s->tap_fn = desc->tap_fn;
     s->tap_user = desc->tap_user;
     s->fuse = !desc->disable_fusion && !(desc->tap_all && desc->tap_fn != NULL);
+    s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
     s->max_bytes = desc->max_bytes;
     if (parent != NULL) {
-        s->fuse = parent->fuse;
+        s->fuse = s->fuse && parent->fuse;
         s->max_bytes = parent->max_bytes;
     }
     sbit__arena_init(&s->arena, &ctx->allocator);

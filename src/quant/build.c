@@ -210,7 +210,7 @@ static sbit_status sbit__build_redirect_all(sbit__build *b, sbit_value_id from, 
 
 static sbit_status sbit__build_feature(sbit__build *b, const sbit__site *site, sbit_error *error)
 {
-    const sbit_value_info *value = sbit__site_value(b->quant, site);
+    const sbit_value_info *value = sbit__site_value(site);
     const sbit_node_id before = sbit__build_place(b, site->value);
     sbit_type type = value->type;
     sbit_value_id q_inputs[3], dq_inputs[3], x = site->value, y;
@@ -305,7 +305,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
 static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
                                                sbit_error *error)
 {
-    const sbit_value_info *value = sbit__site_value(b->quant, site);
+    const sbit_value_info *value = sbit__site_value(site);
     sbit_tensor weight, integers;
     SBIT__TRY(sbit__site_weight(b->quant, site, &weight, error));
     SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, sbit__build_dtype(b->quant, site), weight.rank,
@@ -323,8 +323,8 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, layer);
-    const sbit__site *x = sbit__quant_input_site(b->quant, layer, 0);
+    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->body, layer);
+    const sbit__site *x = sbit__quant_input_site(b->quant, weight->body, layer, 0);
     if (bias == NULL || x == NULL || x->axis != -1) {
         return SBIT_OK;
     }
@@ -366,7 +366,7 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
                                       sbit_error *error)
 {
-    const sbit_value_info *value = sbit__site_value(b->quant, site);
+    const sbit_value_info *value = sbit__site_value(site);
     const sbit_node_id before = site->captured ? sbit_graph_first(b->graph) : site->uses->node;
     sbit_value_id inputs[3], y;
     sbit_node_id node;
@@ -380,7 +380,7 @@ static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool wit
     }
     for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
         SBIT__TRY(sbit_graph_set_node_input(b->graph, use->node, use->input, y, error));
-        if (with_bias && site->body == 0) {
+        if (with_bias) {
             SBIT__TRY(sbit__build_bias(b, site, use->node, error));
         }
     }
@@ -445,6 +445,7 @@ static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features,
     for (size_t i = 0; features && i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
         if (site->enabled && site->target == SBIT_TARGET_FEATURE) {
+            b->graph = sbit__quant_body(b->root, site->body);
             SBIT__TRY(sbit__build_feature(b, site, error));
         }
     }

@@ -44,7 +44,7 @@ SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const
 {
     sbit_quantizer_site s;
     s.ctx = quant->ctx;
-    s.name = sbit__site_value(quant, site)->name;
+    s.name = sbit__site_value(site)->name;
     s.target = site->target;
     s.symmetric = site->settings.symmetric;
     s.bits = site->settings.bits;
@@ -104,7 +104,7 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
                                           sbit_error *error)
 {
-    const char *name = sbit__site_value(quant, site)->name;
+    const char *name = sbit__site_value(site)->name;
     float min, max;
     bool finite = true;
     sbit__kernels(quant->ctx)->f32_minmax(sbit_tensor_count(tensor), data, &min, &max, &finite);
@@ -149,15 +149,15 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
     return status;
 }
 
-SBIT__FN const sbit_value_info *sbit__site_value(const sbit_quant *quant, const sbit__site *site)
+SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site)
 {
-    return sbit_graph_value(sbit__quant_body(quant->graph, site->body), site->value);
+    return sbit_graph_value(site->graph, site->value);
 }
 
 SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
                                        sbit_error *error)
 {
-    const sbit_tensor *constant = &sbit__site_value(quant, site)->constant;
+    const sbit_tensor *constant = &sbit__site_value(site)->constant;
     *out = *constant;
     if (constant->dtype == SBIT_F32) {
         return SBIT_OK;
@@ -232,11 +232,11 @@ static void sbit__calc_join_groups(sbit_quant *quant)
 }
 
 /* The enabled per-tensor feature site of a value, for sharing. */
-static sbit__site *sbit__calc_shared_site(sbit_quant *quant, sbit_value_id value)
+static sbit__site *sbit__calc_shared_site(sbit_quant *quant, uint32_t body, sbit_value_id value)
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE && site->enabled &&
+        if (sbit__site_is(site, body, value, SBIT_TARGET_FEATURE) && site->enabled &&
             site->axis == -1) {
             return site;
         }
@@ -251,13 +251,14 @@ static sbit_value_id sbit__calc_joined(const sbit_node *node, size_t i)
 }
 
 /* One scale for the first `count` of them, if their ranges are alike. */
-static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node, size_t count)
+static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_node *node,
+                                  size_t count)
 {
     const double limit = sbit_options_float(&quant->config->tree.top, "EXPORT.SHARE_LIMIT");
-    const sbit__site *first = sbit__calc_shared_site(quant, sbit__calc_joined(node, 0));
+    const sbit__site *first = sbit__calc_shared_site(quant, body, sbit__calc_joined(node, 0));
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
-        const sbit__site *site = sbit__calc_shared_site(quant, sbit__calc_joined(node, i));
+        const sbit__site *site = sbit__calc_shared_site(quant, body, sbit__calc_joined(node, i));
         if (site == NULL || site->settings.qmin != first->settings.qmin ||
             site->settings.qmax != first->settings.qmax ||
             site->settings.symmetric != first->settings.symmetric) {
@@ -269,7 +270,7 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node, size
     }
     if ((double)wide > limit * (double)narrow) {
         char text[160];
-        sbit_graph_describe(quant->graph, node->id, text, sizeof text);
+        sbit_graph_describe(sbit__quant_body(quant->graph, body), node->id, text, sizeof text);
         sbit__log(quant->ctx, SBIT_LOG_INFO,
                   "%s: its inputs' ranges differ by more than %g times (%g and %g); they keep "
                   "scales of their own",
@@ -277,11 +278,30 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_node *node, size
         return;
     }
     for (size_t i = 1; i < count; i++) {
-        const uint32_t from = sbit__calc_shared_site(quant, sbit__calc_joined(node, i))->group;
+        const uint32_t from =
+            sbit__calc_shared_site(quant, body, sbit__calc_joined(node, i))->group;
         for (size_t j = 0; j < quant->site_count; j++) {
             if (quant->sites[j].group == from) {
                 quant->sites[j].group = first->group;
             }
+        }
+    }
+}
+
+static void sbit__calc_share_graph(sbit_quant *quant, uint32_t body, const sbit_graph *graph,
+                                   bool add)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
+                                                      sbit_graph_opset(quant->graph, node->domain));
+        if (row == NULL || row->quant == NULL || node->output_count == 0) {
+            continue;
+        }
+        if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
+            sbit__calc_share_node(quant, body, node, node->input_count + 1);
+        } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
+            sbit__calc_share_node(quant, body, node, node->input_count);
         }
     }
 }
@@ -293,19 +313,10 @@ static void sbit__calc_share(sbit_quant *quant)
     const char *which = sbit_options_string(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
     const bool concat = quant->profile->outputs && !sbit__streq(which, "none");
     const bool add = concat && sbit__streq(which, "concat_add");
-    for (sbit_node_id id = sbit_graph_first(quant->graph); concat && id.idx != 0;
-         id = sbit_graph_next(quant->graph, id)) {
-        const sbit_node *node = sbit_graph_node(quant->graph, id);
-        const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                                      sbit_graph_opset(quant->graph, node->domain));
-        if (row == NULL || row->quant == NULL || node->output_count == 0) {
-            continue;
-        }
-        if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
-            sbit__calc_share_node(quant, node, node->input_count + 1);
-        } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
-            sbit__calc_share_node(quant, node, node->input_count);
-        }
+    const sbit_graph *graph;
+    for (uint32_t body = 0; concat && (graph = sbit__quant_body(quant->graph, body)) != NULL;
+         body++) {
+        sbit__calc_share_graph(quant, body, graph, add);
     }
 }
 
@@ -332,7 +343,7 @@ static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
 static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit__settings *s = &site->settings;
-    const char *name = sbit__site_value(quant, site)->name;
+    const char *name = sbit__site_value(site)->name;
     for (int64_t c = 0; c < site->channels; c++) {
         SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->symmetric, s->qmin,
                                           s->qmax, &site->scale[c], &site->zero_point[c], error));
@@ -357,9 +368,11 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
 }
 
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_node_id id)
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32_t body,
+                                                 sbit_node_id id)
 {
-    const sbit_node *node = sbit_graph_node(quant->graph, id);
+    const sbit_graph *graph = sbit__quant_body(quant->graph, body);
+    const sbit_node *node = sbit_graph_node(graph, id);
     const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
                                                   sbit_graph_opset(quant->graph, node->domain));
     const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
@@ -367,7 +380,7 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_n
         node->inputs[input].idx == 0) {
         return NULL;
     }
-    const sbit_value_info *bias = sbit_graph_value(quant->graph, node->inputs[input]);
+    const sbit_value_info *bias = sbit_graph_value(graph, node->inputs[input]);
     const bool row_vector =
         bias->is_constant && bias->constant.dtype == SBIT_F32 && bias->constant.rank >= 1 &&
         bias->constant.dims[bias->constant.rank - 1] == sbit_tensor_count(&bias->constant);
@@ -378,8 +391,8 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, sbit_n
  * such a channel are next to zero anyway (field-reports A4.3). */
 static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, node);
-    const sbit__site *x = sbit__quant_input_site(quant, node, 0);
+    const sbit_value_info *bias = sbit__quant_bias(quant, weight->body, node);
+    const sbit__site *x = sbit__quant_input_site(quant, weight->body, node, 0);
     if (bias == NULL || x == NULL || x->axis != -1) {
         return;
     }
@@ -414,8 +427,7 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         for (const sbit__site_use *use = site->uses;
-             site->enabled && site->target == SBIT_TARGET_WEIGHT && site->body == 0 &&
-             !site->captured && use != NULL;
+             site->enabled && site->target == SBIT_TARGET_WEIGHT && !site->captured && use != NULL;
              use = use->next) {
             sbit__calc_fit_bias(quant, site, use->node);
         }

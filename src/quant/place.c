@@ -27,6 +27,16 @@ static const struct {
 /* Operators that only clamp: a runtime folds them into the output range of the node before. */
 static const char sbit__place_clamps[] = " Relu Clip ";
 
+/* One graph of the model: the root or a body. */
+typedef struct sbit__placement {
+    sbit_quant *quant;
+    const sbit_graph *graph;
+    uint32_t body;             /* its number: see sbit__quant_body */
+    const sbit_node_id *order; /* nodes in execution order */
+    size_t count;
+    bool *wanted; /* by value: something quantized reads it */
+} sbit__placement;
+
 static bool sbit__place_in_list(const char *list, const char *word)
 {
     char padded[64];
@@ -34,15 +44,15 @@ static bool sbit__place_in_list(const char *list, const char *word)
     return strstr(list, padded) != NULL;
 }
 
-static const sbit_op_row *sbit__place_row(const sbit_quant *quant, const sbit_node *node)
+static const sbit_op_row *sbit__place_row(const sbit__placement *p, const sbit_node *node)
 {
-    return sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                sbit_graph_opset(quant->graph, node->domain));
+    return sbit_lookup_operator(p->quant->ctx, node->domain, node->op_type,
+                                sbit_graph_opset(p->graph, node->domain));
 }
 
-static const sbit_value_info *sbit__place_value(const sbit_quant *quant, sbit_value_id id)
+static const sbit_value_info *sbit__place_value(const sbit__placement *p, sbit_value_id id)
 {
-    return id.idx != 0 ? sbit_graph_value(quant->graph, id) : NULL;
+    return id.idx != 0 ? sbit_graph_value(p->graph, id) : NULL;
 }
 
 static bool sbit__place_float(const sbit_value_info *value)
@@ -54,15 +64,15 @@ static bool sbit__place_float(const sbit_value_info *value)
 
 /* A matrix that is a constant turned over, for this value's one reader: tied embeddings are read
  * by Gather as they are and by the last MatMul like this (A4.15). The Transpose, or NULL. */
-static const sbit_node *sbit__place_turned(const sbit_quant *quant, const sbit_value_info *value)
+static const sbit_node *sbit__place_turned(const sbit__placement *p, const sbit_value_info *value)
 {
     if (!sbit__place_float(value) || value->producer.idx == 0 || value->use_count != 1 ||
         value->is_output) {
         return NULL;
     }
-    const sbit_node *node = sbit_graph_node(quant->graph, value->producer);
+    const sbit_node *node = sbit_graph_node(p->graph, value->producer);
     const sbit_value_info *from =
-        node->input_count > 0 ? sbit__place_value(quant, node->inputs[0]) : NULL;
+        node->input_count > 0 ? sbit__place_value(p, node->inputs[0]) : NULL;
     const sbit_attr *perm = sbit_node_attr(node, "perm");
     const bool turns = perm == NULL || (perm->type == SBIT_ONNX_ATTR_INTS && perm->count == 2 &&
                                         perm->ints[0] == 1 && perm->ints[1] == 0);
@@ -73,28 +83,41 @@ static const sbit_node *sbit__place_turned(const sbit_quant *quant, const sbit_v
                : NULL;
 }
 
-/* True for an input that carries data of the network: float, present, not a constant. */
-static bool sbit__place_is_feature(const sbit_quant *quant, const sbit_node *node, size_t input)
+/* What a body captures, as the graph that it comes from knows it. */
+static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
+                                                 const sbit_value_info *value)
 {
-    const sbit_value_info *value =
-        input < node->input_count ? sbit__place_value(quant, node->inputs[input]) : NULL;
-    return sbit__place_float(value) && !value->is_constant &&
-           sbit__place_turned(quant, value) == NULL;
+    const sbit_graph *graph = p->graph;
+    while (value != NULL && value->outer.idx != 0) {
+        graph = sbit_graph_parent(graph);
+        value = sbit_graph_value(graph, value->outer);
+    }
+    return value;
 }
 
-static bool sbit__place_is_constant(const sbit_quant *quant, const sbit_node *node, int32_t input)
+/* True for an input that carries data of the network: float, present, not a constant. */
+static bool sbit__place_is_feature(const sbit__placement *p, const sbit_node *node, size_t input)
+{
+    const sbit_value_info *value =
+        input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
+    return sbit__place_float(value) && !sbit__place_origin(p, value)->is_constant &&
+           sbit__place_turned(p, value) == NULL;
+}
+
+static bool sbit__place_is_constant(const sbit__placement *p, const sbit_node *node, int32_t input)
 {
     const sbit_value_info *value = input >= 0 && (size_t)input < node->input_count
-                                       ? sbit__place_value(quant, node->inputs[input])
+                                       ? sbit__place_value(p, node->inputs[input])
                                        : NULL;
+    value = sbit__place_origin(p, value);
     return sbit__place_float(value) && value->is_constant;
 }
 
-static bool sbit__place_skipped(const sbit_quant *quant, sbit_node_id node)
+static bool sbit__place_skipped(const sbit__placement *p, sbit_node_id node)
 {
-    const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
+    const sbit_option *skip = sbit_options_find(&p->quant->config->tree.top, "SKIP_TRACE_MODULES");
     for (size_t i = 0; i < skip->list_count; i++) {
-        if (sbit_layer_matches(quant->graph, node, skip->list[i])) {
+        if (sbit_layer_matches(p->graph, node, skip->list[i])) {
             return true;
         }
     }
@@ -129,23 +152,25 @@ static bool sbit__place_same_settings(const sbit__settings *a, const sbit__setti
     return true;
 }
 
-static sbit_status sbit__place_new_site(sbit_quant *quant, const sbit_value_info *value,
-                                        uint32_t target, const sbit_graph *graph,
-                                        sbit_node_id layer, const sbit__settings *settings,
-                                        uint32_t *index, sbit_error *error)
+static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_value_info *value,
+                                        uint32_t target, sbit_node_id layer,
+                                        const sbit__settings *settings, uint32_t *index,
+                                        sbit_error *error)
 {
-    void *sites = quant->sites;
+    void *sites = p->quant->sites;
     char name[256];
-    sbit_layer_name(graph, layer, name, sizeof name);
-    const char *layer_name = sbit__arena_strdup(&quant->arena, name, strlen(name));
+    sbit_layer_name(p->graph, layer, name, sizeof name);
+    const char *layer_name = sbit__arena_strdup(&p->quant->arena, name, strlen(name));
     if (layer_name == NULL) {
         return sbit__fail_oom(error, sizeof name);
     }
-    SBIT__TRY(sbit__grow(sbit_ctx_allocator(quant->ctx), &sites, &quant->site_capacity,
-                         quant->site_count + 1, sizeof *quant->sites, error));
-    quant->sites = (sbit__site *)sites;
-    sbit__site *site = &quant->sites[quant->site_count];
+    SBIT__TRY(sbit__grow(sbit_ctx_allocator(p->quant->ctx), &sites, &p->quant->site_capacity,
+                         p->quant->site_count + 1, sizeof *p->quant->sites, error));
+    p->quant->sites = (sbit__site *)sites;
+    sbit__site *site = &p->quant->sites[p->quant->site_count];
     memset(site, 0, sizeof *site);
+    site->body = p->body;
+    site->graph = p->graph;
     site->value = value->id;
     site->dtype = value->type.dtype;
     site->target = target;
@@ -156,23 +181,23 @@ static sbit_status sbit__place_new_site(sbit_quant *quant, const sbit_value_info
     site->channels = 1;
     site->enabled = !settings->disabled;
     site->reason = settings->disabled ? "disabled by the configuration" : "";
-    site->group = (uint32_t)quant->site_count;
-    *index = (uint32_t)quant->site_count++;
+    site->group = (uint32_t)p->quant->site_count;
+    *index = (uint32_t)p->quant->site_count++;
     return SBIT_OK;
 }
 
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 /* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
  * placement observes them as it does everything. */
-static void sbit__place_fix_range(const sbit_quant *quant, sbit__site *site)
+static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
 {
-    const sbit_node_id producer = sbit_graph_value(quant->graph, site->value)->producer;
-    const sbit_node *node = producer.idx != 0 ? sbit_graph_node(quant->graph, producer) : NULL;
-    const sbit_op_row *row =
-        node != NULL ? sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                            sbit_graph_opset(quant->graph, node->domain))
-                     : NULL;
-    if (quant->profile->classic || row == NULL || row->quant == NULL ||
+    const sbit_node_id producer = sbit_graph_value(p->graph, site->value)->producer;
+    const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
+    const sbit_op_row *row = node != NULL
+                                 ? sbit_lookup_operator(p->quant->ctx, node->domain, node->op_type,
+                                                        sbit_graph_opset(p->graph, node->domain))
+                                 : NULL;
+    if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
         (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
         return;
     }
@@ -181,45 +206,45 @@ static void sbit__place_fix_range(const sbit_quant *quant, sbit__site *site)
     site->fixed_max = row->quant->range_max;
 }
 
-static sbit_status sbit__place_feature(sbit_quant *quant, sbit_value_id value, sbit_node_id layer,
-                                       bool one_per_value, uint32_t *index, sbit_error *error)
+static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id value,
+                                       sbit_node_id layer, bool one_per_value, uint32_t *index,
+                                       sbit_error *error)
 {
     sbit__settings settings;
-    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_FEATURE, quant->graph, layer,
-                                    &quant->arena, &settings, error));
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const sbit__site *site = &quant->sites[i];
-        if (site->value.idx == value.idx && site->target == SBIT_TARGET_FEATURE &&
+    SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_FEATURE, p->graph, layer,
+                                    &p->quant->arena, &settings, error));
+    for (size_t i = 0; i < p->quant->site_count; i++) {
+        const sbit__site *site = &p->quant->sites[i];
+        if (sbit__site_is(site, p->body, value, SBIT_TARGET_FEATURE) &&
             (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
             *index = (uint32_t)i;
             return SBIT_OK;
         }
     }
-    SBIT__TRY(sbit__place_new_site(quant, sbit_graph_value(quant->graph, value),
-                                   SBIT_TARGET_FEATURE, quant->graph, layer, &settings, index,
-                                   error));
-    sbit__site *site = &quant->sites[*index];
-    const sbit_type *type = &sbit_graph_value(quant->graph, value)->type;
+    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_FEATURE, layer,
+                                   &settings, index, error));
+    sbit__site *site = &p->quant->sites[*index];
+    const sbit_type *type = &sbit_graph_value(p->graph, value)->type;
     const int32_t axis = settings.feature_axis;
     if (settings.per_channel && axis < type->rank && type->dims[axis].symbol == 0) {
         site->axis = axis;
         site->channels = type->dims[axis].value;
     }
-    sbit__place_fix_range(quant, site);
+    sbit__place_fix_range(p, site);
     return SBIT_OK;
 }
 
-static sbit_status sbit__place_use(sbit_quant *quant, uint32_t index, sbit_node_id node,
+static sbit_status sbit__place_use(const sbit__placement *p, uint32_t index, sbit_node_id node,
                                    uint32_t input, sbit_error *error)
 {
-    sbit__site_use **end = &quant->sites[index].uses;
+    sbit__site_use **end = &p->quant->sites[index].uses;
     while (*end != NULL) {
         if ((*end)->node.idx == node.idx && (*end)->input == input) {
             return SBIT_OK;
         }
         end = &(*end)->next;
     }
-    *end = (sbit__site_use *)sbit__arena_alloc(&quant->arena, sizeof **end);
+    *end = (sbit__site_use *)sbit__arena_alloc(&p->quant->arena, sizeof **end);
     if (*end == NULL) {
         return sbit__fail_oom(error, sizeof **end);
     }
@@ -237,10 +262,10 @@ typedef struct sbit__place_found {
 } sbit__place_found;
 
 /* True if every use of a constant of the root is a body's layer using it as its weight. */
-static bool sbit__place_only_weights(const sbit_quant *quant, const sbit_value_info *value)
+static bool sbit__place_only_weights(const sbit__placement *p, const sbit_value_info *value)
 {
     sbit_use uses[16], inner[16];
-    const size_t count = sbit_graph_uses(quant->graph, value->id, uses, SBIT__COUNT_OF(uses));
+    const size_t count = sbit_graph_uses(p->graph, value->id, uses, SBIT__COUNT_OF(uses));
     for (size_t i = 0; i < count; i++) {
         if (count > SBIT__COUNT_OF(uses) || uses[i].body == NULL) {
             return false;
@@ -252,7 +277,7 @@ static bool sbit__place_only_weights(const sbit_quant *quant, const sbit_value_i
                 return false;
             }
             const sbit_node *node = sbit_graph_node(uses[i].body, inner[k].node);
-            const sbit_op_row *row = sbit__place_row(quant, node);
+            const sbit_op_row *row = sbit__place_row(p, node);
             if (row == NULL || row->quant == NULL || row->quant->weight != (int)inner[k].index) {
                 return false;
             }
@@ -261,16 +286,16 @@ static bool sbit__place_only_weights(const sbit_quant *quant, const sbit_value_i
     return count > 0;
 }
 
-static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const sbit_graph *graph,
-                                                 uint32_t body, const sbit_node *node,
+static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const sbit_node *node,
                                                  int32_t input)
 {
-    sbit__place_found found = {NULL, body, false, NULL};
+    sbit__place_found found = {NULL, p->body, false, NULL};
+    const sbit_graph *graph = p->graph;
     if ((size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return found;
     }
     const sbit_value_info *value = sbit_graph_value(graph, node->inputs[input]);
-    found.turned = body == 0 ? sbit__place_turned(quant, value) : NULL;
+    found.turned = sbit__place_turned(p, value);
     if (found.turned != NULL) {
         found.value = sbit_graph_value(graph, found.turned->inputs[0]);
         return found;
@@ -280,10 +305,10 @@ static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const 
         value = sbit_graph_value(graph, value->outer);
         found.captured = true;
     }
-    found.body = found.captured ? 0 : body;
+    found.body = found.captured ? 0 : p->body;
     if (sbit__place_float(value) && value->is_constant && !value->is_output &&
         (!found.captured ||
-         (sbit_graph_parent(graph) == NULL && sbit__place_only_weights(quant, value)))) {
+         (sbit_graph_parent(graph) == NULL && sbit__place_only_weights(p, value)))) {
         found.value = value;
     }
     return found;
@@ -291,17 +316,17 @@ static sbit__place_found sbit__place_find_weight(const sbit_quant *quant, const 
 
 /* The weight of one node: per channel on the row's output axis. Layers that share a constant and
  * its axis and settings share the site. */
-static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph, uint32_t body,
-                                      const sbit_node *node, const sbit_op_quant *row,
-                                      int32_t input, sbit_error *error)
+static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node *node,
+                                      const sbit_op_quant *row, int32_t input, sbit_error *error)
 {
+    sbit_quant *quant = p->quant;
     sbit__settings settings;
     uint32_t index = 0;
-    const sbit__place_found w = sbit__place_find_weight(quant, graph, body, node, input);
+    const sbit__place_found w = sbit__place_find_weight(p, node, input);
     if (w.value == NULL) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, graph, node->id,
+    SBIT__TRY(sbit__qconfig_resolve(quant->config, SBIT_TARGET_WEIGHT, p->graph, node->id,
                                     &quant->arena, &settings, error));
     const bool swap = (row->transpose_attr != NULL &&
                        sbit_node_int(node, row->transpose_attr, 0) != 0) != (w.turned != NULL);
@@ -311,70 +336,50 @@ static sbit_status sbit__place_weight(sbit_quant *quant, const sbit_graph *graph
     const bool per_channel = settings.per_channel && axis >= 0 && axis < rank;
     axis = per_channel ? axis : -1;
     bool found = false;
-    for (size_t i = 0; i < quant->site_count && !found; i++) {
-        const sbit__site *site = &quant->sites[i];
-        found = site->body == w.body && site->value.idx == w.value->id.idx &&
-                site->target == SBIT_TARGET_WEIGHT && site->axis == axis &&
-                sbit__place_same_settings(&site->settings, &settings);
+    for (size_t i = 0; i < p->quant->site_count && !found; i++) {
+        const sbit__site *site = &p->quant->sites[i];
+        found = sbit__site_is(site, w.body, w.value->id, SBIT_TARGET_WEIGHT) &&
+                site->axis == axis && sbit__place_same_settings(&site->settings, &settings);
         index = found ? (uint32_t)i : index;
     }
     if (!found) {
-        SBIT__TRY(sbit__place_new_site(quant, w.value, SBIT_TARGET_WEIGHT, graph, node->id,
-                                       &settings, &index, error));
-        sbit__site *site = &quant->sites[index];
+        SBIT__TRY(sbit__place_new_site(p, w.value, SBIT_TARGET_WEIGHT, node->id, &settings, &index,
+                                       error));
+        sbit__site *site = &p->quant->sites[index];
         site->body = w.body;
+        site->graph = w.captured ? quant->graph : p->graph;
         site->captured = w.captured;
         site->axis = axis;
         site->channels = per_channel ? w.value->constant.dims[axis] : 1;
     }
-    return w.turned != NULL ? sbit__place_use(quant, index, w.turned->id, 0, error)
-                            : sbit__place_use(quant, index, node->id, (uint32_t)input, error);
+    return w.turned != NULL ? sbit__place_use(p, index, w.turned->id, 0, error)
+                            : sbit__place_use(p, index, node->id, (uint32_t)input, error);
 }
 
-static sbit_status sbit__place_weights(sbit_quant *quant, const sbit_graph *graph, uint32_t body,
-                                       const sbit_node *node, const sbit_op_quant *row,
-                                       sbit_error *error)
+static sbit_status sbit__place_weights(const sbit__placement *p, const sbit_node *node,
+                                       const sbit_op_quant *row, sbit_error *error)
 {
     const int32_t inputs[2] = {row->weight, row->weight2};
-    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 && !quant->profile->recurrent_weights) {
+    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 && !p->quant->profile->recurrent_weights) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < SBIT__COUNT_OF(inputs); i++) {
         if (inputs[i] >= 0) {
-            SBIT__TRY(sbit__place_weight(quant, graph, body, node, row, inputs[i], error));
-        }
-    }
-    return SBIT_OK;
-}
-
-/* Layers in the bodies of If, Loop and Scan get integer weights; their activations stay float,
- * because a body's tensors are not seen by calibration. */
-static sbit_status sbit__place_bodies(sbit_quant *quant, sbit_error *error)
-{
-    const sbit_graph *graph;
-    for (uint32_t body = 1; (graph = sbit__quant_body(quant->graph, body)) != NULL; body++) {
-        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
-             id = sbit_graph_next(graph, id)) {
-            const sbit_node *node = sbit_graph_node(graph, id);
-            const sbit_op_row *row = sbit__place_row(quant, node);
-            if (row != NULL && row->quant != NULL &&
-                (row->quant->flags & SBIT_QUANT_KEEP_FLOAT) == 0) {
-                SBIT__TRY(sbit__place_weights(quant, graph, body, node, row->quant, error));
-            }
+            SBIT__TRY(sbit__place_weight(p, node, row, inputs[i], error));
         }
     }
     return SBIT_OK;
 }
 
 /* >>place classic */
-static const char *sbit__place_fused(const sbit_quant *quant, const sbit_node *node)
+static const char *sbit__place_fused(const sbit__placement *p, const sbit_node *node)
 {
-    const sbit_value_info *input = sbit__place_value(quant, node->inputs[0]);
-    if (!sbit_options_bool(&quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
+    const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
+    if (!sbit_options_bool(&p->quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
         input == NULL || input->producer.idx == 0) {
         return NULL;
     }
-    const sbit_node *producer = sbit_graph_node(quant->graph, input->producer);
+    const sbit_node *producer = sbit_graph_node(p->graph, input->producer);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__place_chains); i++) {
         if (sbit__streq(sbit__place_chains[i].a, producer->op_type) &&
             sbit__place_in_list(sbit__place_chains[i].b, node->op_type)) {
@@ -384,48 +389,41 @@ static const char *sbit__place_fused(const sbit_quant *quant, const sbit_node *n
     return NULL;
 }
 
-static sbit_status sbit__place_classic_node(sbit_quant *quant, const sbit_node *node,
+static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit_node *node,
                                             sbit_error *error)
 {
-    const sbit_op_row *row = sbit__place_row(quant, node);
-    if (row == NULL || row->quant == NULL || sbit__place_skipped(quant, node->id)) {
+    const sbit_op_row *row = sbit__place_row(p, node);
+    if (row == NULL || row->quant == NULL || sbit__place_skipped(p, node->id)) {
         return SBIT_OK;
     }
     const uint32_t flags = sbit__place_flags(node, row->quant);
-    const bool add = sbit_options_bool(&quant->config->tree.sections[SBIT__QCONFIG_A].options,
+    const bool add = sbit_options_bool(&p->quant->config->tree.sections[SBIT__QCONFIG_A].options,
                                        "QADD.ENABLE_QUANT") &&
                      (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
     if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__place_weights(quant, quant->graph, 0, node, row->quant, error));
-    const char *fused = sbit__place_fused(quant, node);
+    SBIT__TRY(sbit__place_weights(p, node, row->quant, error));
+    const char *fused = sbit__place_fused(p, node);
     for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
         uint32_t index = 0;
-        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_feature(quant, node, i)) {
+        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_feature(p, node, i)) {
             continue;
         }
         if (fused != NULL) {
             continue; /* the tensor does not exist in the deployed network */
         }
-        SBIT__TRY(sbit__place_feature(quant, node->inputs[i], node->id, false, &index, error));
-        SBIT__TRY(sbit__place_use(quant, index, node->id, i, error));
+        SBIT__TRY(sbit__place_feature(p, node->inputs[i], node->id, false, &index, error));
+        SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
 }
 
 /* >>place generic */
-typedef struct sbit__placement {
-    sbit_quant *quant;
-    const sbit_node_id *order; /* nodes in execution order */
-    size_t count;
-    bool *wanted; /* by value: something quantized reads it */
-} sbit__placement;
-
-static bool sbit__place_all_tensors(const sbit_quant *quant, const sbit_node *node)
+static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *node)
 {
     for (size_t i = 0; i < node->input_count; i++) {
-        if (!sbit__place_is_feature(quant, node, i)) {
+        if (!sbit__place_is_feature(p, node, i)) {
             return false;
         }
     }
@@ -433,15 +431,14 @@ static bool sbit__place_all_tensors(const sbit_quant *quant, const sbit_node *no
 }
 
 /* The row's quant entry if this node is one to quantize, else NULL. */
-static const sbit_op_quant *sbit__place_active(const sbit_quant *quant, const sbit_node *node)
+static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const sbit_node *node)
 {
-    const sbit_op_row *row = sbit__place_row(quant, node);
+    const sbit_op_row *row = sbit__place_row(p, node);
     const sbit_op_quant *q = row != NULL ? row->quant : NULL;
-    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 ||
-        sbit__place_skipped(quant, node->id)) {
+    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node->id)) {
         return NULL;
     }
-    if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(quant, node)) {
+    if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(p, node)) {
         return NULL;
     }
     return q;
@@ -456,8 +453,8 @@ static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, siz
 static void sbit__place_mark_wanted(const sbit__placement *p)
 {
     for (size_t n = p->count; n-- > 0;) {
-        const sbit_node *node = sbit_graph_node(p->quant->graph, p->order[n]);
-        const sbit_op_quant *q = sbit__place_active(p->quant, node);
+        const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
+        const sbit_op_quant *q = sbit__place_active(p, node);
         const bool pass = q != NULL && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0;
         bool out_wanted = false;
         for (size_t i = 0; pass && i < node->output_count; i++) {
@@ -475,48 +472,48 @@ static void sbit__place_mark_wanted(const sbit__placement *p)
 /* True if one operator alone reads the value and continues the layer that made it: a clamp, or an
  * elementwise operator with a constant (the bias of a MatMul). Then the value between has no
  * integer form of its own; what comes out behind gets one. */
-static bool sbit__place_continued(const sbit_quant *quant, const sbit_value_info *value)
+static bool sbit__place_continued(const sbit__placement *p, const sbit_value_info *value)
 {
     sbit_use use;
-    if (value->use_count != 1 || sbit_graph_uses(quant->graph, value->id, &use, 1) != 1 ||
+    if (value->use_count != 1 || sbit_graph_uses(p->graph, value->id, &use, 1) != 1 ||
         use.node.idx == 0 || use.body != NULL) {
         return false;
     }
-    const sbit_node *node = sbit_graph_node(quant->graph, use.node);
-    const sbit_op_row *row = sbit__place_row(quant, node);
+    const sbit_node *node = sbit_graph_node(p->graph, use.node);
+    const sbit_op_row *row = sbit__place_row(p, node);
     if (sbit__place_in_list(sbit__place_clamps, node->op_type)) {
         return use.index == 0;
     }
     return row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0 &&
-           node->input_count == 2 && sbit__place_is_constant(quant, node, 1 - (int32_t)use.index);
+           node->input_count == 2 && sbit__place_is_constant(p, node, 1 - (int32_t)use.index);
 }
 
 /* The layer whose settings a tensor gets: the operator that makes it if that is quantized, else
  * the one that reads it. */
-static sbit_node_id sbit__place_layer_of(const sbit_quant *quant, const sbit_value_info *value,
+static sbit_node_id sbit__place_layer_of(const sbit__placement *p, const sbit_value_info *value,
                                          sbit_node_id reader)
 {
-    if (value->producer.idx == 0 || !quant->profile->outputs) {
+    if (value->producer.idx == 0 || !p->quant->profile->outputs) {
         return reader;
     }
-    const sbit_node *producer = sbit_graph_node(quant->graph, value->producer);
-    const sbit_op_quant *q = sbit__place_active(quant, producer);
+    const sbit_node *producer = sbit_graph_node(p->graph, value->producer);
+    const sbit_op_quant *q = sbit__place_active(p, producer);
     return q != NULL && (sbit__place_flags(producer, q) & SBIT_QUANT_OUTPUT) != 0 ? producer->id
                                                                                   : reader;
 }
 
 /* TensorRT: of an elementwise sum only the branch that does not come straight from a layer. */
-static bool sbit__place_residual(const sbit_quant *quant, const sbit_node *node, size_t input)
+static bool sbit__place_residual(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     size_t chosen = 1;
     if (!sbit__streq(node->op_type, "Add") || node->input_count != 2) {
         return false;
     }
     for (size_t i = 0; i < 2; i++) {
-        const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[i]);
+        const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
         const sbit_node *producer =
-            value->producer.idx != 0 ? sbit_graph_node(quant->graph, value->producer) : NULL;
-        const sbit_op_row *row = producer != NULL ? sbit__place_row(quant, producer) : NULL;
+            value->producer.idx != 0 ? sbit_graph_node(p->graph, value->producer) : NULL;
+        const sbit_op_row *row = producer != NULL ? sbit__place_row(p, producer) : NULL;
         if (row == NULL || row->quant == NULL || row->quant->weight < 0) {
             chosen = i;
             break;
@@ -528,21 +525,20 @@ static bool sbit__place_residual(const sbit_quant *quant, const sbit_node *node,
 static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node *node,
                                       const sbit_op_quant *q, sbit_error *error)
 {
-    sbit_quant *quant = p->quant;
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_feature(quant, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_feature(p, node, i)) {
             continue;
         }
-        if (quant->profile->residual_inputs && elementwise &&
-            !sbit__place_residual(quant, node, i)) {
+        if (p->quant->profile->residual_inputs && elementwise &&
+            !sbit__place_residual(p, node, i)) {
             continue;
         }
-        const sbit_value_info *value = sbit_graph_value(quant->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_feature(
-            quant, value->id, sbit__place_layer_of(quant, value, node->id), true, &index, error));
-        SBIT__TRY(sbit__place_use(quant, index, node->id, i, error));
+        const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
+        SBIT__TRY(sbit__place_feature(p, value->id, sbit__place_layer_of(p, value, node->id), true,
+                                      &index, error));
+        SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
 }
@@ -555,19 +551,19 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         return false;
     }
     const bool clamp = sbit__place_in_list(sbit__place_clamps, node->op_type);
-    const bool has_weight = q != NULL && sbit__place_is_constant(p->quant, node, q->weight) &&
+    const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
                             (q->flags & SBIT_QUANT_RECURRENT) == 0;
     if (clamp) {
-        const sbit_value_info *input = sbit__place_value(p->quant, node->inputs[0]);
+        const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
         const sbit_node *before = input != NULL && input->producer.idx != 0
-                                      ? sbit_graph_node(p->quant->graph, input->producer)
+                                      ? sbit_graph_node(p->graph, input->producer)
                                       : NULL;
-        const sbit_op_quant *b = before != NULL ? sbit__place_active(p->quant, before) : NULL;
+        const sbit_op_quant *b = before != NULL ? sbit__place_active(p, before) : NULL;
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
         return joins && (p->wanted[value->id.idx] || b->weight >= 0);
     }
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
-        sbit__place_continued(p->quant, value)) {
+        sbit__place_continued(p, value)) {
         return false;
     }
     return p->wanted[value->id.idx] || has_weight;
@@ -578,29 +574,28 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 {
     uint32_t index = 0;
     const sbit_value_info *value =
-        node->output_count > 0 ? sbit__place_value(p->quant, node->outputs[0]) : NULL;
+        node->output_count > 0 ? sbit__place_value(p, node->outputs[0]) : NULL;
     if (value == NULL || !sbit__place_wants_output(p, node, q, value)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__place_feature(p->quant, value->id, node->id, true, &index, error));
+    SBIT__TRY(sbit__place_feature(p, value->id, node->id, true, &index, error));
     sbit__site *site = &p->quant->sites[index];
     site->all_uses = true;
     return SBIT_OK;
 }
 
-static sbit__site *sbit__place_site_of(sbit_quant *quant, sbit_value_id value)
+static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].value.idx == value.idx &&
-            quant->sites[i].target == SBIT_TARGET_FEATURE) {
-            return &quant->sites[i];
+    for (size_t i = 0; i < p->quant->site_count; i++) {
+        if (sbit__site_is(&p->quant->sites[i], p->body, value, SBIT_TARGET_FEATURE)) {
+            return &p->quant->sites[i];
         }
     }
     return NULL;
 }
 
 /* Joins the groups of two sites when they can have one scale. */
-static void sbit__place_join(sbit_quant *quant, const sbit__site *a, const sbit__site *b)
+static void sbit__place_join(const sbit__placement *p, const sbit__site *a, const sbit__site *b)
 {
     const uint32_t from = b->group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
@@ -609,9 +604,9 @@ static void sbit__place_join(sbit_quant *quant, const sbit__site *a, const sbit_
         return;
     }
     const uint32_t to = a->group;
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].group == from) {
-            quant->sites[i].group = to;
+    for (size_t i = 0; i < p->quant->site_count; i++) {
+        if (p->quant->sites[i].group == from) {
+            p->quant->sites[i].group = to;
         }
     }
 }
@@ -620,65 +615,84 @@ static void sbit__place_join(sbit_quant *quant, const sbit__site *a, const sbit_
 static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *node,
                                     const sbit_op_quant *q, sbit_error *error)
 {
-    sbit_quant *quant = p->quant;
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) == 0 ||
-        !quant->profile->outputs || node->input_count == 0 ||
-        sbit__place_site_of(quant, node->inputs[0]) == NULL) {
+        !p->quant->profile->outputs || node->input_count == 0 ||
+        sbit__place_site_of(p, node->inputs[0]) == NULL) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        const sbit_value_info *value = sbit__place_value(quant, node->outputs[i]);
+        const sbit_value_info *value = sbit__place_value(p, node->outputs[i]);
         uint32_t index = 0;
         if (!sbit__place_float(value) || !p->wanted[value->id.idx] || value->is_output) {
             continue;
         }
-        const sbit_node_id layer = sbit__place_site_of(quant, node->inputs[0])->layer;
-        SBIT__TRY(sbit__place_feature(quant, value->id, layer, true, &index, error));
-        quant->sites[index].all_uses = true;
-        sbit__place_join(quant, sbit__place_site_of(quant, node->inputs[0]), &quant->sites[index]);
+        const sbit_node_id layer = sbit__place_site_of(p, node->inputs[0])->layer;
+        SBIT__TRY(sbit__place_feature(p, value->id, layer, true, &index, error));
+        p->quant->sites[index].all_uses = true;
+        sbit__place_join(p, sbit__place_site_of(p, node->inputs[0]), &p->quant->sites[index]);
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *error)
 {
-    sbit_quant *quant = p->quant;
     sbit__place_mark_wanted(p);
     for (size_t n = 0; n < p->count; n++) {
-        const sbit_node *node = sbit_graph_node(quant->graph, p->order[n]);
-        const sbit_op_quant *q = sbit__place_active(quant, node);
+        const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
+        const sbit_op_quant *q = sbit__place_active(p, node);
         if (q != NULL) {
-            SBIT__TRY(sbit__place_weights(quant, quant->graph, 0, node, q, error));
+            SBIT__TRY(sbit__place_weights(p, node, q, error));
             SBIT__TRY(sbit__place_inputs(p, node, q, error));
         }
         SBIT__TRY(sbit__place_output(p, node, q, error));
     }
     for (size_t n = 0; n < p->count; n++) {
-        const sbit_node *node = sbit_graph_node(quant->graph, p->order[n]);
-        SBIT__TRY(sbit__place_pass(p, node, sbit__place_active(quant, node), error));
+        const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
+        SBIT__TRY(sbit__place_pass(p, node, sbit__place_active(p, node), error));
     }
     return SBIT_OK;
 }
 
 /* >>place driver */
-static sbit_status sbit__place_with(sbit__placement *p, sbit_error *error)
+static sbit_status sbit__place_ordered(const sbit__placement *p, sbit_error *error)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(p->quant->ctx);
     if (!p->quant->profile->classic) {
-        const size_t limit = sbit_graph_value_limit(p->quant->graph);
-        p->wanted = (bool *)sbit__calloc(a, limit, sizeof *p->wanted);
-        if (p->wanted == NULL) {
-            return sbit__fail_oom(error, limit);
-        }
-        const sbit_status status = sbit__place_generic(p, error);
-        sbit__free(a, p->wanted, limit * sizeof *p->wanted);
-        return status;
+        return sbit__place_generic(p, error);
     }
     for (size_t n = 0; n < p->count; n++) {
-        SBIT__TRY(sbit__place_classic_node(p->quant, sbit_graph_node(p->quant->graph, p->order[n]),
-                                           error));
+        SBIT__TRY(sbit__place_classic_node(p, sbit_graph_node(p->graph, p->order[n]), error));
     }
     return SBIT_OK;
+}
+
+/* One graph: the root or a body. */
+static sbit_status sbit__place_graph(sbit_quant *quant, uint32_t body, const sbit_graph *graph,
+                                     sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t nodes = sbit_graph_node_limit(graph), values = sbit_graph_value_limit(graph);
+    sbit_node_id *order = (sbit_node_id *)sbit__calloc(a, nodes, sizeof *order);
+    bool *wanted = (bool *)sbit__calloc(a, values, sizeof *wanted);
+    sbit_status status = order != NULL && wanted != NULL
+                             ? SBIT_OK
+                             : sbit__fail_oom(error, nodes * sizeof *order + values);
+    sbit__placement p;
+    memset(&p, 0, sizeof p);
+    p.quant = quant;
+    p.graph = graph;
+    p.body = body;
+    p.order = order;
+    p.wanted = wanted;
+    for (sbit_node_id id = sbit_graph_first(graph); status == SBIT_OK && id.idx != 0;
+         id = sbit_graph_next(graph, id)) {
+        order[p.count++] = id;
+    }
+    if (status == SBIT_OK) {
+        status = sbit__place_ordered(&p, error);
+    }
+    sbit__free(a, order, nodes * sizeof *order);
+    sbit__free(a, wanted, values * sizeof *wanted);
+    return status;
 }
 
 static void sbit__place_warn_skipped(const sbit_quant *quant)
@@ -687,9 +701,12 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
     char near[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
-        for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0 && !matched;
-             id = sbit_graph_next(quant->graph, id)) {
-            matched = sbit_layer_matches(quant->graph, id, skip->list[i]);
+        const sbit_graph *graph;
+        for (uint32_t b = 0; (graph = sbit__quant_body(quant->graph, b)) != NULL; b++) {
+            for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && !matched;
+                 id = sbit_graph_next(graph, id)) {
+                matched = sbit_layer_matches(graph, id, skip->list[i]);
+            }
         }
         if (!matched) {
             sbit_layer_suggest(quant->graph, skip->list[i], near, sizeof near);
@@ -731,41 +748,32 @@ SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index)
 
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
-    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const size_t limit = sbit_graph_node_limit(quant->graph);
-    sbit_node_id *order = (sbit_node_id *)sbit__calloc(a, limit, sizeof *order);
-    sbit__placement p;
-    if (order == NULL) {
-        return sbit__fail_oom(error, limit * sizeof *order);
+    const sbit_graph *graph;
+    for (uint32_t body = 0; (graph = sbit__quant_body(quant->graph, body)) != NULL; body++) {
+        SBIT__TRY(sbit__place_graph(quant, body, graph, error));
     }
-    memset(&p, 0, sizeof p);
-    p.quant = quant;
-    p.order = order;
-    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
-         id = sbit_graph_next(quant->graph, id)) {
-        order[p.count++] = id;
+    for (size_t i = 0; i < quant->config->tree.section_count; i++) {
+        sbit__section_warn_unmatched(&quant->config->tree.sections[i], quant->graph,
+                                     "quantized layer");
     }
-    sbit_status status = sbit__place_with(&p, error);
-    sbit__free(a, order, limit * sizeof *order);
-    if (status == SBIT_OK) {
-        status = sbit__place_bodies(quant, error);
-    }
-    if (status == SBIT_OK) {
-        for (size_t i = 0; i < quant->config->tree.section_count; i++) {
-            sbit__section_warn_unmatched(&quant->config->tree.sections[i], quant->graph,
-                                         "quantized layer");
-        }
-        sbit__place_warn_skipped(quant);
-    }
-    return status;
+    sbit__place_warn_skipped(quant);
+    return SBIT_OK;
 }
 
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, sbit_node_id node, uint32_t input)
+SBIT__FN bool sbit__site_is(const sbit__site *site, uint32_t body, sbit_value_id value,
+                            uint32_t target)
 {
-    const sbit_value_id value = sbit_graph_node(quant->graph, node)->inputs[input];
+    return site->body == body && site->value.idx == value.idx && site->target == target;
+}
+
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, uint32_t body, sbit_node_id node,
+                                            uint32_t input)
+{
+    const sbit_value_id value =
+        sbit_graph_node(sbit__quant_body(quant->graph, body), node)->inputs[input];
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (site->value.idx != value.idx || site->target != SBIT_TARGET_FEATURE || !site->enabled) {
+        if (!sbit__site_is(site, body, value, SBIT_TARGET_FEATURE) || !site->enabled) {
             continue;
         }
         if (site->all_uses) {

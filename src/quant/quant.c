@@ -121,13 +121,15 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
 }
 
 /* The session's tap: hands a value to every site on it. */
-static sbit_status sbit__quant_tap(sbit_value_id id, const sbit_value *value, void *user,
-                                   sbit_error *error)
+static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
+                                   const sbit_value *value, void *user, sbit_error *error)
 {
     sbit_quant *quant = (sbit_quant *)user;
+    const bool root = sbit_graph_parent(graph) == NULL;
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (site->value.idx == id.idx && sbit__quant_observes(site)) {
+        const bool here = root ? site->body == 0 : site->graph == graph;
+        if (here && site->value.idx == id.idx && sbit__quant_observes(site)) {
             SBIT__TRY(sbit__site_observe(quant, site, &value->tensor, error));
         }
     }
@@ -146,7 +148,8 @@ static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_sessi
     memset(&desc, 0, sizeof desc);
     for (size_t i = 0; i < quant->site_count; i++) {
         const sbit__site *site = &quant->sites[i];
-        bool listed = !sbit__quant_observes(site);
+        bool listed = !sbit__quant_observes(site) || site->body != 0;
+        desc.tap_bodies = desc.tap_bodies || (sbit__quant_observes(site) && site->body != 0);
         for (size_t j = 0; j < desc.tap_count && !listed; j++) {
             listed = taps[j].idx == site->value.idx;
         }
@@ -290,7 +293,7 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     const sbit__site *site = &quant->sites[index];
     memset(out, 0, sizeof *out);
     out->layer = site->layer_name;
-    out->tensor = sbit__site_value(quant, site)->name;
+    out->tensor = sbit__site_value(site)->name;
     out->value.idx = site->body == 0 ? site->value.idx : 0;
     out->target = site->target;
     out->enabled = site->enabled;
