@@ -2,7 +2,7 @@
  */
 #include "cli_quantize.h"
 
-#include <stdlib.h> /* calloc */
+#include <stdlib.h> /* realloc, free */
 
 /* ---- what became of each node */
 
@@ -18,11 +18,18 @@ typedef struct cli_count {
     int64_t quantized;
 } cli_count;
 
+typedef struct cli_float {
+    const sbit_graph *graph; /* the built one, or one of its bodies */
+    sbit_node_id node;
+    const char *reason;
+} cli_float;
+
 typedef struct cli_report {
     cli_count counts[200];
     size_t count;
-    int64_t floats, moves;
-    const char **reasons; /* by node of the float graph: why a site of it is disabled, or NULL */
+    cli_float *floats;
+    size_t float_count, float_capacity;
+    int64_t moves;
 } cli_report;
 
 bool cli_is_quantize(const sbit_node *node)
@@ -107,20 +114,22 @@ static bool cli_feeds_quantizer(const sbit_graph *graph, const sbit_node *node, 
 }
 
 /* Its weight, or all activations that it reads, are dequantized integers. */
-static bool cli_computes_quantized(const cli_job *job, const sbit_node *node)
+static bool cli_computes_quantized(const cli_job *job, const sbit_graph *graph,
+                                   const sbit_node *node)
 {
     const sbit_op_row *row = cli_row_of(job, node);
     if (row == NULL || row->quant == NULL || (row->quant->flags & SBIT_QUANT_KEEP_FLOAT) != 0) {
         return false;
     }
-    return cli_is_dequantized(job->built, node, row->quant->weight) ||
-           cli_is_dequantized(job->built, node, row->quant->weight2) ||
-           cli_activations(job->built, node, row) == 1;
+    return cli_is_dequantized(graph, node, row->quant->weight) ||
+           cli_is_dequantized(graph, node, row->quant->weight2) ||
+           cli_activations(graph, node, row) == 1;
 }
 
 /* All that it reads is dequantized, but one value from a node that computes quantized, or follows
  * one: a runtime fuses it with that node (Conv + Add + Relu). */
-static bool cli_follows_quantized(const cli_job *job, const sbit_node *node, int depth)
+static bool cli_follows_quantized(const cli_job *job, const sbit_graph *graph,
+                                  const sbit_node *node, int depth)
 {
     const sbit_op_row *row = cli_row_of(job, node);
     const sbit_node *leader = NULL;
@@ -129,8 +138,8 @@ static bool cli_follows_quantized(const cli_job *job, const sbit_node *node, int
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const sbit_value_id id = node->inputs[i];
-        const sbit_node *from = cli_producer(job->built, id);
-        if (!cli_is_float(job->built, id) || sbit_graph_value(job->built, id)->is_constant ||
+        const sbit_node *from = cli_producer(graph, id);
+        if (!cli_is_float(graph, id) || sbit_graph_value(graph, id)->is_constant ||
             (from != NULL && cli_is_dequantize(from))) {
             continue;
         }
@@ -139,17 +148,19 @@ static bool cli_follows_quantized(const cli_job *job, const sbit_node *node, int
         }
         leader = from;
     }
-    return leader != NULL && (cli_computes_quantized(job, leader) ||
-                              (depth > 0 && cli_follows_quantized(job, leader, depth - 1)));
+    return leader != NULL && (cli_computes_quantized(job, graph, leader) ||
+                              (depth > 0 && cli_follows_quantized(job, graph, leader, depth - 1)));
 }
 
-static cli_fate cli_fate_of(const cli_job *job, const sbit_node *node)
+static cli_fate cli_fate_of(const cli_job *job, const sbit_graph *graph, const sbit_node *node)
 {
-    const sbit_graph *graph = job->built;
     const sbit_op_row *row = cli_row_of(job, node);
     const bool makes_float = node->output_count > 0 && cli_is_float(graph, node->outputs[0]);
     if (cli_is_quantize(node) || cli_is_dequantize(node) || !makes_float) {
         return CLI_FATE_NONE;
+    }
+    if (row != NULL && (row->flags & SBIT_OP_BODY) != 0) {
+        return CLI_FATE_NONE; /* its bodies are looked at */
     }
     if (row == NULL || row->quant == NULL) {
         return row != NULL && (row->flags & SBIT_OP_VIEW) != 0 ? CLI_FATE_MOVES : CLI_FATE_FLOAT;
@@ -161,10 +172,11 @@ static cli_fate cli_fate_of(const cli_job *job, const sbit_node *node)
         !cli_is_dequantized(graph, node, row->quant->weight)) {
         return CLI_FATE_MOVES;
     }
-    if (cli_computes_quantized(job, node)) {
+    if (cli_computes_quantized(job, graph, node)) {
         return CLI_FATE_QUANTIZED;
     }
-    const bool fused = cli_feeds_quantizer(graph, node, 1) && cli_follows_quantized(job, node, 2);
+    const bool fused =
+        cli_feeds_quantizer(graph, node, 1) && cli_follows_quantized(job, graph, node, 2);
     return fused ? CLI_FATE_QUANTIZED : CLI_FATE_FLOAT;
 }
 
@@ -182,51 +194,29 @@ static void cli_report_count(cli_report *report, const char *op_type)
     }
 }
 
-/* Sites name their layers; what is disabled says why. */
-static void cli_take_reasons(const cli_job *job, cli_report *report)
+/* Sites name their layers by the float graph; what is disabled says why. */
+static const char *cli_site_reason(const cli_job *job, const sbit_graph *plain, sbit_node_id id)
 {
-    const sbit_graph *graph = sbit_quant_graph(job->quant);
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        char name[300];
-        sbit_layer_name(graph, id, name, sizeof name);
-        for (size_t i = 0; i < sbit_quant_site_count(job->quant); i++) {
-            sbit_site site;
-            if (sbit_quant_site(job->quant, i, &site) == SBIT_OK && !site.enabled &&
-                site.reason[0] != '\0' && strcmp(site.layer, name) == 0) {
-                report->reasons[id.idx] = site.reason;
-            }
+    char name[300];
+    if (id.idx >= sbit_graph_node_limit(plain)) {
+        return NULL;
+    }
+    sbit_layer_name(plain, id, name, sizeof name);
+    for (size_t i = 0; i < sbit_quant_site_count(job->quant); i++) {
+        sbit_site site;
+        if (sbit_quant_site(job->quant, i, &site) == SBIT_OK && !site.enabled &&
+            site.reason[0] != '\0' && strcmp(site.layer, name) == 0) {
+            return site.reason;
         }
     }
+    return NULL;
 }
 
-static int cli_take_report(const cli_job *job, cli_report *report)
+/* Nodes of the float graph `plain` keep their ids in the built one. */
+static const char *cli_float_reason(const cli_job *job, const sbit_graph *built,
+                                    const sbit_graph *plain, const sbit_node *node)
 {
-    const size_t limit = (size_t)sbit_graph_node_limit(sbit_quant_graph(job->quant)) + 1;
-    memset(report, 0, sizeof *report);
-    report->reasons = (const char **)calloc(limit, sizeof *report->reasons);
-    if (report->reasons == NULL) {
-        return cli_fail_memory(limit * sizeof *report->reasons);
-    }
-    cli_take_reasons(job, report);
-    for (sbit_node_id id = sbit_graph_first(job->built); id.idx != 0;
-         id = sbit_graph_next(job->built, id)) {
-        const sbit_node *node = sbit_graph_node(job->built, id);
-        const cli_fate fate = cli_fate_of(job, node);
-        if (fate == CLI_FATE_QUANTIZED) {
-            cli_report_count(report, node->op_type);
-        }
-        report->floats += fate == CLI_FATE_FLOAT;
-        report->moves += fate == CLI_FATE_MOVES;
-    }
-    return CLI_OK;
-}
-
-/* Nodes of the float graph keep their ids in the built one. */
-static const char *cli_float_reason(const cli_job *job, const cli_report *report,
-                                    const sbit_node *node)
-{
-    const uint32_t limit = sbit_graph_node_limit(sbit_quant_graph(job->quant));
-    const char *reason = node->id.idx < limit ? report->reasons[node->id.idx] : NULL;
+    const char *reason = cli_site_reason(job, plain, node->id);
     const sbit_op_row *row = cli_row_of(job, node);
     if (reason != NULL) {
         return reason;
@@ -240,42 +230,81 @@ static const char *cli_float_reason(const cli_job *job, const cli_report *report
     for (size_t i = 0; i < node->input_count; i++) {
         const sbit_value_id id = node->inputs[i];
         if ((row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && id.idx != 0 &&
-            sbit_graph_value(job->built, id)->is_constant) {
+            sbit_graph_value(built, id)->is_constant) {
             return "one input is a constant";
         }
     }
     return "the profile does not quantize it here";
 }
 
+static int cli_add_float(cli_report *report, const sbit_graph *graph, sbit_node_id node,
+                         const char *reason)
+{
+    if (report->float_count == report->float_capacity) {
+        const size_t capacity = report->float_capacity * 2 + 64;
+        cli_float *moved = (cli_float *)realloc(report->floats, capacity * sizeof *moved);
+        if (moved == NULL) {
+            return cli_fail_memory(capacity * sizeof *moved);
+        }
+        report->floats = moved;
+        report->float_capacity = capacity;
+    }
+    report->floats[report->float_count].graph = graph;
+    report->floats[report->float_count].node = node;
+    report->floats[report->float_count++].reason = reason;
+    return CLI_OK;
+}
+
+/* A graph with quantizers, and the float one that it was made of. */
+static int cli_take_graph(const cli_job *job, const sbit_graph *built, const sbit_graph *plain,
+                          cli_report *report)
+{
+    for (sbit_node_id id = sbit_graph_first(built); id.idx != 0; id = sbit_graph_next(built, id)) {
+        const sbit_node *node = sbit_graph_node(built, id);
+        const cli_fate fate = cli_fate_of(job, built, node);
+        if (fate == CLI_FATE_QUANTIZED) {
+            cli_report_count(report, node->op_type);
+        } else if (fate == CLI_FATE_FLOAT) {
+            CLI_TRY(cli_add_float(report, built, id, cli_float_reason(job, built, plain, node)));
+        }
+        report->moves += fate == CLI_FATE_MOVES;
+        for (size_t i = 0; i < node->attr_count; i++) {
+            if (node->attrs[i].type == SBIT_ONNX_ATTR_GRAPH) {
+                CLI_TRY(cli_take_graph(job, node->attrs[i].g,
+                                       sbit_graph_node(plain, id)->attrs[i].g, report));
+            }
+        }
+    }
+    return CLI_OK;
+}
+
+static int cli_take_report(const cli_job *job, cli_report *report)
+{
+    memset(report, 0, sizeof *report);
+    return cli_take_graph(job, job->built, sbit_quant_graph(job->quant), report);
+}
+
 /* ---- as text */
 
-static void cli_print_summary(const cli_job *job, const cli_report *report)
+static void cli_print_summary(const cli_report *report)
 {
     for (size_t i = 0; i < report->count; i++) {
         printf("%s%lld %s", i > 0 ? ", " : "", (long long)report->counts[i].quantized,
                report->counts[i].op_type);
     }
     printf("%s quantized; %lld node%s float", report->count > 0 ? "" : "nothing",
-           (long long)report->floats, report->floats == 1 ? "" : "s");
+           (long long)report->float_count, report->float_count == 1 ? "" : "s");
     if (report->moves > 0) {
         printf(" (and %lld that only move values)", (long long)report->moves);
     }
     printf("\n");
-    int64_t shown = 0;
-    for (sbit_node_id id = sbit_graph_first(job->built); id.idx != 0 && report->floats > 0;
-         id = sbit_graph_next(job->built, id)) {
-        const sbit_node *node = sbit_graph_node(job->built, id);
-        if (cli_fate_of(job, node) != CLI_FATE_FLOAT) {
-            continue;
-        }
+    for (size_t i = 0; i < report->float_count && i < 20; i++) {
         char name[300];
-        sbit_graph_describe(job->built, id, name, sizeof name);
-        if (++shown <= 20) {
-            printf("  %s: %s\n", name, cli_float_reason(job, report, node));
-        }
+        sbit_graph_describe(report->floats[i].graph, report->floats[i].node, name, sizeof name);
+        printf("  %s: %s\n", name, report->floats[i].reason);
     }
-    if (shown > 20) {
-        printf("  and %lld more\n", (long long)shown - 20);
+    if (report->float_count > 20) {
+        printf("  and %lld more\n", (long long)report->float_count - 20);
     }
 }
 
@@ -342,7 +371,7 @@ static int cli_print_job(const cli_job *job, const cli_report *report)
     if (job->has_calib) {
         CLI_TRY(cli_print_inputs(job));
     }
-    cli_print_summary(job, report);
+    cli_print_summary(report);
     CLI_TRY(cli_print_costs(job));
     printf("%lld samples, profile %s, %.1f s (calibration %.1f s), peak memory %s: %s\n",
            (long long)job->calib.count, sbit_qconfig_profile(job->config)->name, job->seconds,
@@ -418,7 +447,7 @@ static void cli_json_inputs(cli_json *json, const cli_job *job)
     cli_json_close(json, ']');
 }
 
-static void cli_json_report(cli_json *json, const cli_job *job, const cli_report *report)
+static void cli_json_report(cli_json *json, const cli_report *report)
 {
     cli_json_open(json, "quantized", '{');
     for (size_t i = 0; i < report->count; i++) {
@@ -426,18 +455,14 @@ static void cli_json_report(cli_json *json, const cli_job *job, const cli_report
     }
     cli_json_close(json, '}');
     cli_json_open(json, "float", '[');
-    for (sbit_node_id id = sbit_graph_first(job->built); id.idx != 0;
-         id = sbit_graph_next(job->built, id)) {
-        const sbit_node *node = sbit_graph_node(job->built, id);
-        if (cli_fate_of(job, node) != CLI_FATE_FLOAT) {
-            continue;
-        }
+    for (size_t i = 0; i < report->float_count; i++) {
+        const cli_float *at = &report->floats[i];
         char name[300];
-        sbit_layer_name(job->built, id, name, sizeof name);
+        sbit_layer_name(at->graph, at->node, name, sizeof name);
         cli_json_open(json, NULL, '{');
         cli_json_text(json, "name", name);
-        cli_json_text(json, "op_type", node->op_type);
-        cli_json_text(json, "reason", cli_float_reason(job, report, node));
+        cli_json_text(json, "op_type", sbit_graph_node(at->graph, at->node)->op_type);
+        cli_json_text(json, "reason", at->reason);
         cli_json_close(json, '}');
     }
     cli_json_close(json, ']');
@@ -460,7 +485,7 @@ static int cli_json_job(const cli_job *job, const cli_report *report)
     if (job->has_eval) {
         cli_json_int(&json, "eval_samples", job->before.score.samples);
     }
-    cli_json_report(&json, job, report);
+    cli_json_report(&json, report);
     cli_json_open(&json, "layers", '[');
     for (size_t i = 0; i < sbit_quant_site_count(job->quant); i++) {
         sbit_site site;
@@ -484,6 +509,6 @@ int cli_report_show(const cli_job *job)
     if (code == CLI_OK) {
         code = job->args->json ? cli_json_job(job, &report) : cli_print_job(job, &report);
     }
-    free(report.reasons);
+    free(report.floats);
     return code;
 }
