@@ -8,6 +8,9 @@
  * others    one site a tensor. Inputs of every quantizable operator; outputs where the profile
  *           says so and something quantized reads them, or the operator has a quantized weight.
  *           Operators that pass values through unchanged put one scale on both sides.
+ *
+ * The bodies of If, Loop and Scan are placed like the root, each by itself: what one captures gets
+ * a site in it. A weight that several graphs read lies in the root, once.
  */
 #include "quant_private.h"
 
@@ -135,6 +138,60 @@ static uint32_t sbit__place_flags(const sbit_node *node, const sbit_op_quant *q)
     return SBIT_QUANT_PASS_SCALE;
 }
 
+static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (!sbit__place_is_feature(p, node, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The row's quant entry if this node is one to quantize, else NULL. */
+static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit__place_row(p, node);
+    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
+    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node->id)) {
+        return NULL;
+    }
+    if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(p, node)) {
+        return NULL;
+    }
+    return q;
+}
+
+static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, size_t input)
+{
+    return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
+           (q->activations & (1u << input)) != 0;
+}
+
+/* No quantizer takes what the node makes, not even behind a clamp. ONNX Runtime then fuses a stack
+ * of weights into a product that refuses a scale for each column. */
+static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *node)
+{
+    sbit_use uses[16];
+    const sbit_value_info *value = sbit__place_value(p, node->outputs[0]);
+    const size_t count = value == NULL || value->is_output
+                             ? 0
+                             : sbit_graph_uses(p->graph, value->id, uses, SBIT__COUNT_OF(uses));
+    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(uses); i++) {
+        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
+            continue;
+        }
+        const sbit_node *user = sbit_graph_node(p->graph, uses[i].node);
+        const sbit_op_quant *q = sbit__place_active(p, user);
+        const bool clamp = sbit__place_in_list(sbit__place_clamps, user->op_type);
+        if ((q != NULL && sbit__place_reads(user, q, uses[i].index)) ||
+            (clamp && !sbit__place_stays_float(p, user))) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* >>place sites */
 static bool sbit__place_same_settings(const sbit__settings *a, const sbit__settings *b)
 {
@@ -257,33 +314,46 @@ static sbit_status sbit__place_use(const sbit__placement *p, uint32_t index, sbi
 typedef struct sbit__place_found {
     const sbit_value_info *value; /* NULL: no constant float weight to quantize */
     uint32_t body;
-    bool captured;
+    bool captured;           /* by bodies; then a constant of the root */
     const sbit_node *turned; /* the Transpose that the node reads it through */
 } sbit__place_found;
 
-/* True if every use of a constant of the root is a body's layer using it as its weight. */
-static bool sbit__place_only_weights(const sbit__placement *p, const sbit_value_info *value)
+/* A use in `graph` is by a layer to be quantized, as its weight. */
+static bool sbit__place_is_weight(const sbit__placement *p, const sbit_graph *graph,
+                                  const sbit_use *use)
 {
+    sbit__placement there = *p;
+    there.graph = graph;
+    if (use->node.idx == 0 || use->body != NULL) {
+        return false;
+    }
+    const sbit_op_quant *q = sbit__place_active(&there, sbit_graph_node(graph, use->node));
+    return q != NULL && q->weight == (int)use->index;
+}
+
+/* True if bodies capture a constant of the root, and layers alone read it, there and here, as their
+ * weight: then it is stored once, in the root. */
+static bool sbit__place_shared(const sbit__placement *p, const sbit_value_info *value)
+{
+    const sbit_graph *root = p->quant->graph;
     sbit_use uses[16], inner[16];
-    const size_t count = sbit_graph_uses(p->graph, value->id, uses, SBIT__COUNT_OF(uses));
-    for (size_t i = 0; i < count; i++) {
-        if (count > SBIT__COUNT_OF(uses) || uses[i].body == NULL) {
-            return false;
+    bool captured = false;
+    const size_t count = sbit_graph_uses(root, value->id, uses, SBIT__COUNT_OF(uses));
+    bool all = count <= SBIT__COUNT_OF(uses);
+    for (size_t i = 0; all && i < count; i++) {
+        if (uses[i].body == NULL) {
+            all = sbit__place_is_weight(p, root, &uses[i]);
+            continue;
         }
         const sbit_value_id id = {uses[i].index};
         const size_t n = sbit_graph_uses(uses[i].body, id, inner, SBIT__COUNT_OF(inner));
-        for (size_t k = 0; k < n; k++) {
-            if (n > SBIT__COUNT_OF(inner) || inner[k].node.idx == 0 || inner[k].body != NULL) {
-                return false;
-            }
-            const sbit_node *node = sbit_graph_node(uses[i].body, inner[k].node);
-            const sbit_op_row *row = sbit__place_row(p, node);
-            if (row == NULL || row->quant == NULL || row->quant->weight != (int)inner[k].index) {
-                return false;
-            }
+        captured = true;
+        all = n <= SBIT__COUNT_OF(inner);
+        for (size_t k = 0; all && k < n; k++) {
+            all = sbit__place_is_weight(p, uses[i].body, &inner[k]);
         }
     }
-    return count > 0;
+    return captured && all;
 }
 
 static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const sbit_node *node,
@@ -300,15 +370,17 @@ static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const
         found.value = sbit_graph_value(graph, found.turned->inputs[0]);
         return found;
     }
+    const bool outer = value->outer.idx != 0;
     while (value->outer.idx != 0) {
         graph = sbit_graph_parent(graph);
         value = sbit_graph_value(graph, value->outer);
-        found.captured = true;
     }
+    if (!sbit__place_float(value) || !value->is_constant || value->is_output) {
+        return found;
+    }
+    found.captured = sbit_graph_parent(graph) == NULL && sbit__place_shared(p, value);
     found.body = found.captured ? 0 : p->body;
-    if (sbit__place_float(value) && value->is_constant && !value->is_output &&
-        (!found.captured ||
-         (sbit_graph_parent(graph) == NULL && sbit__place_only_weights(p, value)))) {
+    if (found.captured || !outer) {
         found.value = value;
     }
     return found;
@@ -333,7 +405,9 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     const int32_t rank = w.value->constant.rank;
     int32_t axis = swap ? row->in_axis : row->out_axis;
     axis = axis < 0 ? axis + rank : axis;
-    const bool per_channel = settings.per_channel && axis >= 0 && axis < rank;
+    const bool stack = row->out_axis < 0 && rank > 2; /* of matrices */
+    const bool per_channel = settings.per_channel && axis >= 0 && axis < rank &&
+                             !(stack && sbit__place_stays_float(p, node));
     axis = per_channel ? axis : -1;
     bool found = false;
     for (size_t i = 0; i < p->quant->site_count && !found; i++) {
@@ -420,36 +494,6 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
 }
 
 /* >>place generic */
-static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->input_count; i++) {
-        if (!sbit__place_is_feature(p, node, i)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The row's quant entry if this node is one to quantize, else NULL. */
-static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const sbit_node *node)
-{
-    const sbit_op_row *row = sbit__place_row(p, node);
-    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
-    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node->id)) {
-        return NULL;
-    }
-    if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(p, node)) {
-        return NULL;
-    }
-    return q;
-}
-
-static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, size_t input)
-{
-    return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
-           (q->activations & (1u << input)) != 0;
-}
-
 static void sbit__place_mark_wanted(const sbit__placement *p)
 {
     for (size_t n = p->count; n-- > 0;) {

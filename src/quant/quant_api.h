@@ -76,7 +76,7 @@ SPARSEBIT_API const sbit_graph *sbit_quant_graph(const sbit_quant *quant);
 typedef struct sbit_site {
     const char *layer;   /* shown name of the layer whose settings it has */
     const char *tensor;  /* name of the value */
-    sbit_value_id value; /* of the root graph; none for a body's weight */
+    sbit_value_id value; /* of the root graph; none for a tensor of a body */
     uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
     bool enabled;        /* false: stays float, because of `reason` */
     const char *reason;  /* "" if enabled */

@@ -72,8 +72,8 @@ typedef struct sbit__site {
     sbit__settings settings;
     int32_t axis; /* of channels; -1: per tensor */
     int64_t channels;
-    bool all_uses;        /* stands behind the producer: every use reads the quantized value */
-    bool captured;        /* a constant of the root that only bodies' layers use as their weight */
+    bool all_uses; /* stands behind the producer: every use reads the quantized value */
+    bool captured; /* a constant of the root that layers of bodies have as their weight too */
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool enabled;
     const char *reason; /* why not */
