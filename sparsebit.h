@@ -35999,11 +35999,18 @@ typedef struct sbit__tree {
     size_t section_count;
 } sbit__tree;
 
-SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx);
-SBIT__FN void sbit__tree_deinit(sbit__tree *tree);
-/* Reads YAML text; checks every section, with the overrides of single layers. */
-SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
-                                     sbit_error *error);
+typedef struct sbit__tree_kind {
+    sbit_status (*init)(sbit__tree *tree, sbit_error *error);   /* fills top and sections */
+    sbit_status (*finish)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+} sbit__tree_kind;
+
+/* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.
+ * Free with sbit__tree_destroy (NULL is fine). */
+SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *text,
+                                     size_t size, sbit__tree **out, sbit_error *error);
+SBIT__FN sbit_status sbit__tree_load(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *path,
+                                     sbit__tree **out, sbit_error *error);
+SBIT__FN void sbit__tree_destroy(sbit__tree *tree);
 /* Sets one key as if it had been written: "A.QUANTIZER.BIT", "4". */
 SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,
                                     sbit_error *error);
@@ -37140,22 +37147,6 @@ SPARSEBIT_API const char *sbit_options_string(const sbit_options *options, const
  * Which keys a tree has is its owner's affair (quant/qconfig.c, sparse/sconfig.c).
  */
 
-SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx)
-{
-    memset(tree, 0, sizeof *tree);
-    tree->ctx = ctx;
-    sbit__arena_init(&tree->arena, sbit_ctx_allocator(ctx));
-}
-
-SBIT__FN void sbit__tree_deinit(sbit__tree *tree)
-{
-    for (size_t i = 0; i < tree->doc_count; i++) {
-        sbit_yaml_destroy(tree->docs[i]);
-    }
-    sbit__free(sbit_ctx_allocator(tree->ctx), tree->docs, tree->doc_capacity * sizeof *tree->docs);
-    sbit__arena_deinit(&tree->arena);
-}
-
 /* Parses text and keeps the document as long as the tree lives. */
 static sbit_status sbit__tree_parse(sbit__tree *tree, const char *text, size_t size,
                                     const sbit_yaml **root, sbit_error *error)
@@ -37341,8 +37332,8 @@ static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit_yaml *root,
     return sbit__options_read(&tree->arena, &tree->top, &rest, "", error);
 }
 
-SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
-                                     sbit_error *error)
+static sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
+                                   sbit_error *error)
 {
     const sbit_yaml *root = NULL;
     SBIT__TRY(sbit__tree_parse(tree, text, size, &root, error));
@@ -37356,6 +37347,61 @@ SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t 
                   "DEVICE: %s is accepted, but this build runs on the CPU", device->s);
     }
     return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *text,
+                                     size_t size, sbit__tree **out, sbit_error *error)
+{
+    if (ctx == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
+    }
+    sbit__tree *tree = (sbit__tree *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *tree);
+    if (tree == NULL) {
+        return sbit__fail_oom(error, sizeof *tree);
+    }
+    tree->ctx = ctx;
+    sbit__arena_init(&tree->arena, sbit_ctx_allocator(ctx));
+    sbit_status status = kind->init(tree, error);
+    if (status == SBIT_OK) {
+        status = sbit__tree_read(tree, text, size, error);
+    }
+    if (status == SBIT_OK) {
+        status = kind->finish(tree, error);
+    }
+    if (status != SBIT_OK) {
+        sbit__tree_destroy(tree);
+        return status;
+    }
+    *out = tree;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__tree_load(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *path,
+                                     sbit__tree **out, sbit_error *error)
+{
+    sbit__file file;
+    if (ctx == NULL || path == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or path is NULL");
+    }
+    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
+    const sbit_status status =
+        sbit__tree_make(ctx, kind, (const char *)file.data, file.size, out, error);
+    sbit__file_close(&file);
+    return status;
+}
+
+SBIT__FN void sbit__tree_destroy(sbit__tree *tree)
+{
+    if (tree == NULL) {
+        return;
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(tree->ctx);
+    for (size_t i = 0; i < tree->doc_count; i++) {
+        sbit_yaml_destroy(tree->docs[i]);
+    }
+    sbit__free(a, tree->docs, tree->doc_capacity * sizeof *tree->docs);
+    sbit__arena_deinit(&tree->arena);
+    sbit__free(a, tree, sizeof *tree);
 }
 
 SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,
@@ -43575,11 +43621,9 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
-static sbit_status sbit__qconfig_init(sbit_qconfig *config, sbit_ctx *ctx, sbit_error *error)
+static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)
 {
-    sbit__tree *tree = &config->tree;
     sbit__key_table top;
-    sbit__tree_init(tree, ctx);
     top.prefix = "";
     top.keys = sbit__qconfig_top_keys;
     top.count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
@@ -43594,54 +43638,41 @@ static sbit_status sbit__qconfig_init(sbit_qconfig *config, sbit_ctx *ctx, sbit_
     return SBIT_OK;
 }
 
-SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config)
+/* >>qconfig reading */
+static sbit_qconfig *sbit__qconfig_of(sbit__tree *tree)
 {
-    if (config != NULL) {
-        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
-        sbit__tree_deinit(&config->tree);
-        sbit__free(a, config, sizeof *config);
-    }
+    return (sbit_qconfig *)(void *)tree; /* its only member */
 }
 
-/* >>qconfig reading */
+static sbit_status sbit__qconfig_finish(sbit__tree *tree, sbit_error *error)
+{
+    return sbit_qconfig_validate(sbit__qconfig_of(tree), error);
+}
+
+static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_finish};
+
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)
 {
-    sbit_qconfig *config = NULL;
-    if (ctx == NULL || out == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
-    }
-    config = (sbit_qconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
-    if (config == NULL) {
-        return sbit__fail_oom(error, sizeof *config);
-    }
-    sbit_status status = sbit__qconfig_init(config, ctx, error);
-    if (status == SBIT_OK) {
-        status = sbit__tree_read(&config->tree, text, size, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit_qconfig_validate(config, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_qconfig_destroy(config);
-        return status;
-    }
-    *out = config;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(
+        sbit__tree_make(ctx, &sbit__qconfig_kind, text, size, out != NULL ? &tree : NULL, error));
+    *out = sbit__qconfig_of(tree);
     return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbit_qconfig **out,
                                             sbit_error *error)
 {
-    sbit__file file;
-    if (ctx == NULL || out == NULL || path == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, path or out is NULL");
-    }
-    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
-    const sbit_status status =
-        sbit_qconfig_read(ctx, (const char *)file.data, file.size, out, error);
-    sbit__file_close(&file);
-    return status;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(sbit__tree_load(ctx, &sbit__qconfig_kind, path, out != NULL ? &tree : NULL, error));
+    *out = sbit__qconfig_of(tree);
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config)
+{
+    sbit__tree_destroy(config != NULL ? &config->tree : NULL);
 }
 
 static const char *sbit__qscheme_name(sbit_qscheme scheme)
@@ -44082,17 +44113,13 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     return SBIT_OK;
 }
 
-/* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 /* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
  * placement observes them as it does everything. */
 static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
 {
     const sbit_node_id producer = sbit_graph_value(p->graph, site->value)->producer;
     const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
-    const sbit_op_row *row = node != NULL
-                                 ? sbit_lookup_operator(p->quant->ctx, node->domain, node->op_type,
-                                                        sbit_graph_opset(p->graph, node->domain))
-                                 : NULL;
+    const sbit_op_row *row = node != NULL ? sbit__place_row(p, node) : NULL;
     if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
         (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
         return;
@@ -44102,6 +44129,7 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     site->fixed_max = row->quant->range_max;
 }
 
+/* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id value,
                                        sbit_node_id layer, bool one_per_value, uint32_t *index,
                                        sbit_error *error)
@@ -44226,7 +44254,7 @@ static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const
 }
 
 /* The weight of one node: per channel on the row's output axis. Layers that share a constant and
- * its axis and settings share the site. */
+ * its axis and settings share the site; all graphs' layers share that of a captured one. */
 static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node *node,
                                       const sbit_op_quant *row, int32_t input, sbit_error *error)
 {
@@ -44252,7 +44280,8 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     for (size_t i = 0; i < p->quant->site_count && !found; i++) {
         const sbit__site *site = &p->quant->sites[i];
         found = sbit__site_is(site, w.body, w.value->id, SBIT_TARGET_WEIGHT) &&
-                site->axis == axis && sbit__place_same_settings(&site->settings, &settings);
+                (w.captured ||
+                 (site->axis == axis && sbit__place_same_settings(&site->settings, &settings)));
         index = found ? (uint32_t)i : index;
     }
     if (!found) {
@@ -45975,12 +46004,10 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     return SBIT_OK;
 }
 
-static sbit_status sbit__sconfig_init(sbit_sconfig *config, sbit_ctx *ctx, sbit_error *error)
+static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
 {
-    sbit__tree *tree = &config->tree;
     sbit__section *sparser = &tree->sections[0];
     sbit__key_table table;
-    sbit__tree_init(tree, ctx);
     table.prefix = "";
     table.keys = sbit__sconfig_top_keys;
     table.count = SBIT__COUNT_OF(sbit__sconfig_top_keys);
@@ -45994,53 +46021,45 @@ static sbit_status sbit__sconfig_init(sbit_sconfig *config, sbit_ctx *ctx, sbit_
     return SBIT_OK;
 }
 
-SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config)
+static sbit_status sbit__sconfig_finish(sbit__tree *tree, sbit_error *error)
 {
-    if (config != NULL) {
-        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
-        sbit__tree_deinit(&config->tree);
-        sbit__free(a, config, sizeof *config);
+    (void)error;
+    if (sbit__sconfig_strategy(&tree->sections[0].options, "TYPE") != NULL) {
+        sbit__log(tree->ctx, SBIT_LOG_WARNING,
+                  "SPARSER.TYPE and STRATEGY are the wrong way round; read as if exchanged");
     }
+    return SBIT_OK;
+}
+
+static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_finish};
+
+static sbit_sconfig *sbit__sconfig_of(sbit__tree *tree)
+{
+    return (sbit_sconfig *)(void *)tree; /* its only member */
 }
 
 SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_sconfig **out, sbit_error *error)
 {
-    if (ctx == NULL || out == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
-    }
-    sbit_sconfig *config = (sbit_sconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
-    if (config == NULL) {
-        return sbit__fail_oom(error, sizeof *config);
-    }
-    sbit_status status = sbit__sconfig_init(config, ctx, error);
-    if (status == SBIT_OK) {
-        status = sbit__tree_read(&config->tree, text, size, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_sconfig_destroy(config);
-        return status;
-    }
-    if (sbit__sconfig_strategy(&config->tree.sections[0].options, "TYPE") != NULL) {
-        sbit__log(ctx, SBIT_LOG_WARNING,
-                  "SPARSER.TYPE and STRATEGY are the wrong way round; read as if exchanged");
-    }
-    *out = config;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(
+        sbit__tree_make(ctx, &sbit__sconfig_kind, text, size, out != NULL ? &tree : NULL, error));
+    *out = sbit__sconfig_of(tree);
     return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
                                             sbit_error *error)
 {
-    sbit__file file;
-    if (ctx == NULL || out == NULL || path == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, path or out is NULL");
-    }
-    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
-    const sbit_status status =
-        sbit_sconfig_read(ctx, (const char *)file.data, file.size, out, error);
-    sbit__file_close(&file);
-    return status;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(sbit__tree_load(ctx, &sbit__sconfig_kind, path, out != NULL ? &tree : NULL, error));
+    *out = sbit__sconfig_of(tree);
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config)
+{
+    sbit__tree_destroy(config != NULL ? &config->tree : NULL);
 }
 
 SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,

@@ -461,6 +461,36 @@ TEST(sconfig_errors_name_path_and_place)
     sbit_ctx_destroy(ctx);
 }
 
+TEST(configurations_load_from_files)
+{
+    sbit_ctx *ctx = test_ctx();
+    sbit_sconfig *sparse = NULL;
+    sbit_qconfig *config = NULL;
+    sbit_error error;
+    char path[400];
+    test_tmp_path("config.yaml", path, sizeof path);
+    const char *const texts[] = {config_sparse, config_minimal};
+    for (size_t i = 0; i < 2; i++) {
+        FILE *file = fopen(path, "wb");
+        if (CHECK(file != NULL)) {
+            fputs(texts[i], file);
+            fclose(file);
+        }
+        const sbit_status status = i == 0 ? sbit_sconfig_load(ctx, path, &sparse, &error)
+                                          : sbit_qconfig_load(ctx, path, &config, &error);
+        CHECK_OK(status, error);
+    }
+    sbit_sconfig_destroy(sparse);
+    sbit_qconfig_destroy(config);
+    remove(path);
+    CHECK_STATUS(sbit_sconfig_load(ctx, path, &sparse, &error), SBIT_ERR_IO, error);
+    CHECK_CONTAINS(error.message, "config.yaml");
+    CHECK_STATUS(sbit_qconfig_load(ctx, path, NULL, &error), SBIT_ERR_IO, error);
+    CHECK_STATUS(sbit_sconfig_load(ctx, NULL, &sparse, &error), SBIT_ERR_INVALID_ARGUMENT, error);
+    CHECK_STATUS(sbit_sconfig_read(ctx, "", 0, NULL, &error), SBIT_ERR_INVALID_ARGUMENT, error);
+    sbit_ctx_destroy(ctx);
+}
+
 TEST(configurations_survive_failing_allocations)
 {
     for (int64_t n = 1;; n++) {

@@ -89,11 +89,18 @@ typedef struct sbit__tree {
     size_t section_count;
 } sbit__tree;
 
-SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx);
-SBIT__FN void sbit__tree_deinit(sbit__tree *tree);
-/* Reads YAML text; checks every section, with the overrides of single layers. */
-SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
-                                     sbit_error *error);
+typedef struct sbit__tree_kind {
+    sbit_status (*init)(sbit__tree *tree, sbit_error *error);   /* fills top and sections */
+    sbit_status (*finish)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+} sbit__tree_kind;
+
+/* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.
+ * Free with sbit__tree_destroy (NULL is fine). */
+SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *text,
+                                     size_t size, sbit__tree **out, sbit_error *error);
+SBIT__FN sbit_status sbit__tree_load(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *path,
+                                     sbit__tree **out, sbit_error *error);
+SBIT__FN void sbit__tree_destroy(sbit__tree *tree);
 /* Sets one key as if it had been written: "A.QUANTIZER.BIT", "4". */
 SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,
                                     sbit_error *error);

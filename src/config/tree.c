@@ -4,22 +4,6 @@
  */
 #include "config_private.h"
 
-SBIT__FN void sbit__tree_init(sbit__tree *tree, sbit_ctx *ctx)
-{
-    memset(tree, 0, sizeof *tree);
-    tree->ctx = ctx;
-    sbit__arena_init(&tree->arena, sbit_ctx_allocator(ctx));
-}
-
-SBIT__FN void sbit__tree_deinit(sbit__tree *tree)
-{
-    for (size_t i = 0; i < tree->doc_count; i++) {
-        sbit_yaml_destroy(tree->docs[i]);
-    }
-    sbit__free(sbit_ctx_allocator(tree->ctx), tree->docs, tree->doc_capacity * sizeof *tree->docs);
-    sbit__arena_deinit(&tree->arena);
-}
-
 /* Parses text and keeps the document as long as the tree lives. */
 static sbit_status sbit__tree_parse(sbit__tree *tree, const char *text, size_t size,
                                     const sbit_yaml **root, sbit_error *error)
@@ -205,8 +189,8 @@ static sbit_status sbit__tree_read_root(sbit__tree *tree, const sbit_yaml *root,
     return sbit__options_read(&tree->arena, &tree->top, &rest, "", error);
 }
 
-SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
-                                     sbit_error *error)
+static sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t size,
+                                   sbit_error *error)
 {
     const sbit_yaml *root = NULL;
     SBIT__TRY(sbit__tree_parse(tree, text, size, &root, error));
@@ -220,6 +204,61 @@ SBIT__FN sbit_status sbit__tree_read(sbit__tree *tree, const char *text, size_t 
                   "DEVICE: %s is accepted, but this build runs on the CPU", device->s);
     }
     return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *text,
+                                     size_t size, sbit__tree **out, sbit_error *error)
+{
+    if (ctx == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
+    }
+    sbit__tree *tree = (sbit__tree *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *tree);
+    if (tree == NULL) {
+        return sbit__fail_oom(error, sizeof *tree);
+    }
+    tree->ctx = ctx;
+    sbit__arena_init(&tree->arena, sbit_ctx_allocator(ctx));
+    sbit_status status = kind->init(tree, error);
+    if (status == SBIT_OK) {
+        status = sbit__tree_read(tree, text, size, error);
+    }
+    if (status == SBIT_OK) {
+        status = kind->finish(tree, error);
+    }
+    if (status != SBIT_OK) {
+        sbit__tree_destroy(tree);
+        return status;
+    }
+    *out = tree;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__tree_load(sbit_ctx *ctx, const sbit__tree_kind *kind, const char *path,
+                                     sbit__tree **out, sbit_error *error)
+{
+    sbit__file file;
+    if (ctx == NULL || path == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or path is NULL");
+    }
+    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
+    const sbit_status status =
+        sbit__tree_make(ctx, kind, (const char *)file.data, file.size, out, error);
+    sbit__file_close(&file);
+    return status;
+}
+
+SBIT__FN void sbit__tree_destroy(sbit__tree *tree)
+{
+    if (tree == NULL) {
+        return;
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(tree->ctx);
+    for (size_t i = 0; i < tree->doc_count; i++) {
+        sbit_yaml_destroy(tree->docs[i]);
+    }
+    sbit__free(a, tree->docs, tree->doc_capacity * sizeof *tree->docs);
+    sbit__arena_deinit(&tree->arena);
+    sbit__free(a, tree, sizeof *tree);
 }
 
 SBIT__FN sbit_status sbit__tree_set(sbit__tree *tree, const char *path, const char *value,

@@ -243,17 +243,13 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     return SBIT_OK;
 }
 
-/* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 /* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
  * placement observes them as it does everything. */
 static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
 {
     const sbit_node_id producer = sbit_graph_value(p->graph, site->value)->producer;
     const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
-    const sbit_op_row *row = node != NULL
-                                 ? sbit_lookup_operator(p->quant->ctx, node->domain, node->op_type,
-                                                        sbit_graph_opset(p->graph, node->domain))
-                                 : NULL;
+    const sbit_op_row *row = node != NULL ? sbit__place_row(p, node) : NULL;
     if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
         (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
         return;
@@ -263,6 +259,7 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     site->fixed_max = row->quant->range_max;
 }
 
+/* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id value,
                                        sbit_node_id layer, bool one_per_value, uint32_t *index,
                                        sbit_error *error)
@@ -387,7 +384,7 @@ static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const
 }
 
 /* The weight of one node: per channel on the row's output axis. Layers that share a constant and
- * its axis and settings share the site. */
+ * its axis and settings share the site; all graphs' layers share that of a captured one. */
 static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node *node,
                                       const sbit_op_quant *row, int32_t input, sbit_error *error)
 {
@@ -413,7 +410,8 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     for (size_t i = 0; i < p->quant->site_count && !found; i++) {
         const sbit__site *site = &p->quant->sites[i];
         found = sbit__site_is(site, w.body, w.value->id, SBIT_TARGET_WEIGHT) &&
-                site->axis == axis && sbit__place_same_settings(&site->settings, &settings);
+                (w.captured ||
+                 (site->axis == axis && sbit__place_same_settings(&site->settings, &settings)));
         index = found ? (uint32_t)i : index;
     }
     if (!found) {

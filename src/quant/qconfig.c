@@ -224,11 +224,9 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
-static sbit_status sbit__qconfig_init(sbit_qconfig *config, sbit_ctx *ctx, sbit_error *error)
+static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)
 {
-    sbit__tree *tree = &config->tree;
     sbit__key_table top;
-    sbit__tree_init(tree, ctx);
     top.prefix = "";
     top.keys = sbit__qconfig_top_keys;
     top.count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
@@ -243,54 +241,41 @@ static sbit_status sbit__qconfig_init(sbit_qconfig *config, sbit_ctx *ctx, sbit_
     return SBIT_OK;
 }
 
-SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config)
+/* >>qconfig reading */
+static sbit_qconfig *sbit__qconfig_of(sbit__tree *tree)
 {
-    if (config != NULL) {
-        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
-        sbit__tree_deinit(&config->tree);
-        sbit__free(a, config, sizeof *config);
-    }
+    return (sbit_qconfig *)(void *)tree; /* its only member */
 }
 
-/* >>qconfig reading */
+static sbit_status sbit__qconfig_finish(sbit__tree *tree, sbit_error *error)
+{
+    return sbit_qconfig_validate(sbit__qconfig_of(tree), error);
+}
+
+static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_finish};
+
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)
 {
-    sbit_qconfig *config = NULL;
-    if (ctx == NULL || out == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
-    }
-    config = (sbit_qconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
-    if (config == NULL) {
-        return sbit__fail_oom(error, sizeof *config);
-    }
-    sbit_status status = sbit__qconfig_init(config, ctx, error);
-    if (status == SBIT_OK) {
-        status = sbit__tree_read(&config->tree, text, size, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit_qconfig_validate(config, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_qconfig_destroy(config);
-        return status;
-    }
-    *out = config;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(
+        sbit__tree_make(ctx, &sbit__qconfig_kind, text, size, out != NULL ? &tree : NULL, error));
+    *out = sbit__qconfig_of(tree);
     return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbit_qconfig **out,
                                             sbit_error *error)
 {
-    sbit__file file;
-    if (ctx == NULL || out == NULL || path == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, path or out is NULL");
-    }
-    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
-    const sbit_status status =
-        sbit_qconfig_read(ctx, (const char *)file.data, file.size, out, error);
-    sbit__file_close(&file);
-    return status;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(sbit__tree_load(ctx, &sbit__qconfig_kind, path, out != NULL ? &tree : NULL, error));
+    *out = sbit__qconfig_of(tree);
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config)
+{
+    sbit__tree_destroy(config != NULL ? &config->tree : NULL);
 }
 
 static const char *sbit__qscheme_name(sbit_qscheme scheme)

@@ -53,12 +53,10 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     return SBIT_OK;
 }
 
-static sbit_status sbit__sconfig_init(sbit_sconfig *config, sbit_ctx *ctx, sbit_error *error)
+static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
 {
-    sbit__tree *tree = &config->tree;
     sbit__section *sparser = &tree->sections[0];
     sbit__key_table table;
-    sbit__tree_init(tree, ctx);
     table.prefix = "";
     table.keys = sbit__sconfig_top_keys;
     table.count = SBIT__COUNT_OF(sbit__sconfig_top_keys);
@@ -72,53 +70,45 @@ static sbit_status sbit__sconfig_init(sbit_sconfig *config, sbit_ctx *ctx, sbit_
     return SBIT_OK;
 }
 
-SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config)
+static sbit_status sbit__sconfig_finish(sbit__tree *tree, sbit_error *error)
 {
-    if (config != NULL) {
-        const sbit_allocator *a = sbit_ctx_allocator(config->tree.ctx);
-        sbit__tree_deinit(&config->tree);
-        sbit__free(a, config, sizeof *config);
+    (void)error;
+    if (sbit__sconfig_strategy(&tree->sections[0].options, "TYPE") != NULL) {
+        sbit__log(tree->ctx, SBIT_LOG_WARNING,
+                  "SPARSER.TYPE and STRATEGY are the wrong way round; read as if exchanged");
     }
+    return SBIT_OK;
+}
+
+static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_finish};
+
+static sbit_sconfig *sbit__sconfig_of(sbit__tree *tree)
+{
+    return (sbit_sconfig *)(void *)tree; /* its only member */
 }
 
 SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_sconfig **out, sbit_error *error)
 {
-    if (ctx == NULL || out == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
-    }
-    sbit_sconfig *config = (sbit_sconfig *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *config);
-    if (config == NULL) {
-        return sbit__fail_oom(error, sizeof *config);
-    }
-    sbit_status status = sbit__sconfig_init(config, ctx, error);
-    if (status == SBIT_OK) {
-        status = sbit__tree_read(&config->tree, text, size, error);
-    }
-    if (status != SBIT_OK) {
-        sbit_sconfig_destroy(config);
-        return status;
-    }
-    if (sbit__sconfig_strategy(&config->tree.sections[0].options, "TYPE") != NULL) {
-        sbit__log(ctx, SBIT_LOG_WARNING,
-                  "SPARSER.TYPE and STRATEGY are the wrong way round; read as if exchanged");
-    }
-    *out = config;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(
+        sbit__tree_make(ctx, &sbit__sconfig_kind, text, size, out != NULL ? &tree : NULL, error));
+    *out = sbit__sconfig_of(tree);
     return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
                                             sbit_error *error)
 {
-    sbit__file file;
-    if (ctx == NULL || out == NULL || path == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, path or out is NULL");
-    }
-    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
-    const sbit_status status =
-        sbit_sconfig_read(ctx, (const char *)file.data, file.size, out, error);
-    sbit__file_close(&file);
-    return status;
+    sbit__tree *tree = NULL;
+    SBIT__TRY(sbit__tree_load(ctx, &sbit__sconfig_kind, path, out != NULL ? &tree : NULL, error));
+    *out = sbit__sconfig_of(tree);
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config)
+{
+    sbit__tree_destroy(config != NULL ? &config->tree : NULL);
 }
 
 SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,
