@@ -12437,7 +12437,7 @@ SBIT__FN void sbit__parallel_range(sbit_ctx *ctx, int64_t n, int64_t grain, sbit
  * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of which a
  * left and a right panel fit the L1 cache together; n into blocks that fit L2/L3; m into blocks
  * that fit L2. Threads get rectangles of c. The order in which the terms of one sum are added
- * depends on k alone, so neither threads nor blocks change a result.
+ * depends on n and k alone, so neither threads nor blocks nor the batch change a result.
  *
  * One row against a packed right matrix takes four panels at a time, because the sums of one leave
  * most of the multiplier idle. Without packing: few rows against an untransposed matrix are
@@ -12452,6 +12452,19 @@ enum {
     SBIT__GEMM_ROW_PANELS = 4,            /* of f32_gemm_row */
     SBIT__GEMM_WORTH_A_THREAD = 64 * 1024 /* multiplications */
 };
+
+/* Terms of a sum that are added up before they join the rest: 128, more for narrow matrices, which
+ * is what ONNX Runtime's library (MLAS) does. A sum rounded otherwise would now and then fall on
+ * the other side of a quantizer's step; so its pieces are the same, on every instruction set. */
+static int64_t sbit__gemm_terms(int64_t n, int64_t k)
+{
+    int64_t terms = 128, width = 128;
+    while (n < k && width > 16 && width / 2 >= n) {
+        width /= 2;
+        terms *= 2;
+    }
+    return sbit__larger(sbit__smaller(terms, k), 1);
+}
 
 /* Equal pieces of at most what L1 holds. */
 SBIT__FN int64_t sbit__gemm_depth(const sbit_kernels *kernels, int64_t k)
@@ -12621,7 +12634,7 @@ static sbit__gemm_job sbit__gemm_plan(const sbit_ctx *ctx, const sbit__gemm *g)
     const int64_t tile_m = job.kernels->tile_m, tile_n = job.kernels->tile_n;
     job.tiles_m = sbit__div_up(g->m, tile_m);
     job.tiles_n = sbit__div_up(g->n, tile_n);
-    job.depth = sbit__gemm_depth(job.kernels, g->k);
+    job.depth = sbit__gemm_terms(g->n, g->k);
     job.rows = sbit__smaller(job.tiles_m, SBIT__GEMM_ROWS / tile_m) * tile_m;
     job.columns = sbit__smaller(job.tiles_n, SBIT__GEMM_COLUMNS / tile_n) * tile_n;
     job.pack_a = g->packed_a == NULL || g->alpha != 1.0f;
