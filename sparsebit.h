@@ -8021,6 +8021,8 @@ SBIT__FN const sbit_kernels *sbit__kernels(const sbit_ctx *ctx);
  * CPU without that ISA crashes: ask sbit_isa_available first. */
 SBIT__FN const sbit_kernels *sbit__kernels_of(sbit_isa isa);
 
+enum { SBIT__WORTH_A_THREAD = 64 * 1024 }; /* multiplications */
+
 /* >>gemm driver: c[m][n] = epilogue(alpha * a[m][k] * b[k][n] + bias). Row-major with leading
  * dimensions; transposed operands are read transposed. Packed operands come from the functions
  * below; pass either `a` or `packed_a`, `b` or `packed_b`. beta: c = ... + beta * c_in is the
@@ -12434,10 +12436,11 @@ SBIT__FN void sbit__parallel_range(sbit_ctx *ctx, int64_t n, int64_t grain, sbit
  * Called by: ops (MatMul, Gemm, recurrent layers), conv.c (packing). Calls: kernels, parallel.
  *
  * Panels: the left matrix is packed as [m / tile_m][k][tile_m], the right one as
- * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of which a
- * left and a right panel fit the L1 cache together; n into blocks that fit L2/L3; m into blocks
- * that fit L2. Threads get rectangles of c. The order in which the terms of one sum are added
- * depends on n and k alone, so neither threads nor blocks nor the batch change a result.
+ * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of 128, so
+ * that a left and a right panel fit the L1 cache together, deeper for narrow matrices; n into
+ * blocks that fit L2/L3; m into blocks that fit L2. Threads get rectangles of c. The order in which
+ * the terms of one sum are added depends on n and k alone, so neither threads nor blocks nor the
+ * batch change a result.
  *
  * One row against a packed right matrix takes four panels at a time, because the sums of one leave
  * most of the multiplier idle. Without packing: few rows against an untransposed matrix are
@@ -12446,11 +12449,10 @@ SBIT__FN void sbit__parallel_range(sbit_ctx *ctx, int64_t n, int64_t grain, sbit
 
 enum {
     SBIT__GEMM_L1_BYTES = 24 * 1024, /* of 32 KiB and more */
-    SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 160 KiB of L2 */
+    SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 72 KiB of L2 */
     SBIT__GEMM_COLUMNS = 512,
     SBIT__GEMM_DOT_ROWS = 4,
-    SBIT__GEMM_ROW_PANELS = 4,            /* of f32_gemm_row */
-    SBIT__GEMM_WORTH_A_THREAD = 64 * 1024 /* multiplications */
+    SBIT__GEMM_ROW_PANELS = 4 /* of f32_gemm_row */
 };
 
 /* Terms of a sum that are added up before they join the rest: 128, more for narrow matrices, which
@@ -12466,7 +12468,7 @@ static int64_t sbit__gemm_terms(int64_t n, int64_t k)
     return sbit__larger(sbit__smaller(terms, k), 1);
 }
 
-/* Equal pieces of at most what L1 holds. */
+/* For convolutions: equal pieces of at most what L1 holds. */
 SBIT__FN int64_t sbit__gemm_depth(const sbit_kernels *kernels, int64_t k)
 {
     const int64_t floats = SBIT__GEMM_L1_BYTES / (int64_t)sizeof(float);
@@ -12609,7 +12611,7 @@ static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
     int64_t pieces = 2 * threads;
     job->parts_m = job->parts_n = 1;
     const double work = (double)g->m * (double)g->n * (double)sbit__larger(g->k, 1);
-    const double worth = work / (double)SBIT__GEMM_WORTH_A_THREAD; /* so many threads */
+    const double worth = work / (double)SBIT__WORTH_A_THREAD; /* so many threads */
     if (threads == 1 || worth < 2.0) {
         return;
     }
@@ -12834,16 +12836,15 @@ static void sbit__gemm_row_range(void *task, int64_t begin, int64_t end, int32_t
 }
 
 /* A loop over the threads, or on this one alone. */
-static void sbit__gemm_spread(sbit_ctx *ctx, const sbit__gemm_job *job, int64_t n,
-                              int64_t work_each, sbit__range_fn fn)
+static void sbit__gemm_spread(sbit_ctx *ctx, sbit__gemm_job *job, int64_t n, int64_t work_each,
+                              sbit__range_fn fn)
 {
-    sbit__gemm_job task = *job;
     if (job->gemm->serial) {
-        fn(&task, 0, n, 0);
+        fn(job, 0, n, 0);
         return;
     }
-    sbit__parallel_range(
-        ctx, n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, sbit__larger(work_each, 1)), fn, &task);
+    sbit__parallel_range(ctx, n, sbit__div_up(SBIT__WORTH_A_THREAD, sbit__larger(work_each, 1)), fn,
+                         job);
 }
 
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)
@@ -13941,9 +13942,8 @@ SBIT__FN void sbit__conv_rows_range(void *task, int64_t begin, int64_t end, int3
 
 enum {
     SBIT__CONV_DEPTHWISE_CHANNELS = 4,
-    SBIT__CONV_DIRECT_CHANNELS = 2,       /* out of a group, at most, for the row form */
-    SBIT__CONV_DIRECT_ROWS = 1024,        /* rows that an output row depends on, at most */
-    SBIT__CONV_WORTH_A_THREAD = 64 * 1024 /* multiplications */
+    SBIT__CONV_DIRECT_CHANNELS = 2, /* out of a group, at most, for the row form */
+    SBIT__CONV_DIRECT_ROWS = 1024,  /* rows that an output row depends on, at most */
 };
 
 /* >>plan */
@@ -14075,8 +14075,7 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
         sbit__conv_share_matrix(&job);
     }
     const int64_t each = sbit__larger(outputs * job.k / job.units, 1);
-    sbit__parallel_range(ctx, job.units, sbit__div_up(SBIT__CONV_WORTH_A_THREAD, each), range,
-                         &job);
+    sbit__parallel_range(ctx, job.units, sbit__div_up(SBIT__WORTH_A_THREAD, each), range, &job);
 }
 /* ---- end src/kernels/conv.c ---- */
 
@@ -17196,8 +17195,6 @@ static void sbit__matmul_int_rows(void *user, int64_t begin, int64_t end, int32_
 
 /* ---- MatMul */
 
-#define SBIT__MATMUL_WORTH ((int64_t)64 * 1024) /* multiplications that are worth a thread */
-
 typedef struct sbit__matmul_plan {
     int64_t m, n, k;
     int32_t batch_rank;
@@ -17444,7 +17441,7 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__matmul_pack(call, state, error));
     if (plan->spread) {
         const int64_t each = plan->m * plan->n * plan->k;
-        sbit__parallel_range(call->ctx, plan->batches, SBIT__MATMUL_WORTH / each + 1,
+        sbit__parallel_range(call->ctx, plan->batches, SBIT__WORTH_A_THREAD / each + 1,
                              sbit__matmul_batches, &task);
     } else {
         sbit__matmul_batches(&task, 0, plan->batches, 0);
@@ -43227,8 +43224,8 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
 /* Graph number `index` of a model: 0 the root, then the bodies depth first in node and attribute
  * order; the same in every clone. NULL past the last. */
 SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
-/* True for a site of that value of graph number `body` and that target. */
-SBIT__FN bool sbit__site_is(const sbit__site *site, uint32_t body, sbit_value_id value,
+/* True for a site of that value of `graph` and that target. */
+SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
                             uint32_t target);
 /* The value of a site in its own graph. */
 SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site);
@@ -43248,14 +43245,14 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 /* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32_t body,
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id node);
 /* The zero point that goes with a range and a scale already chosen. */
 SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
                                           int32_t qmax);
 /* The site of a node's activation input, NULL if that stays float. */
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, uint32_t body, sbit_node_id node,
-                                            uint32_t input);
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
+                                            sbit_node_id node, uint32_t input);
 
 #ifdef __cplusplus
 }
@@ -44152,7 +44149,7 @@ static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id v
                                     &p->quant->arena, &settings, error));
     for (size_t i = 0; i < p->quant->site_count; i++) {
         const sbit__site *site = &p->quant->sites[i];
-        if (sbit__site_is(site, p->body, value, SBIT_TARGET_FEATURE) &&
+        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_FEATURE) &&
             (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
             *index = (uint32_t)i;
             return SBIT_OK;
@@ -44193,9 +44190,9 @@ static sbit_status sbit__place_use(const sbit__placement *p, uint32_t index, sbi
 /* The weight that input `input` of a node of graph `graph` (number `body`) names. */
 typedef struct sbit__place_found {
     const sbit_value_info *value; /* NULL: no constant float weight to quantize */
-    uint32_t body;
-    bool captured;           /* by bodies; then a constant of the root */
-    const sbit_node *turned; /* the Transpose that the node reads it through */
+    const sbit_graph *graph;      /* that it is of */
+    bool captured;                /* by bodies; then a constant of the root */
+    const sbit_node *turned;      /* the Transpose that the node reads it through */
 } sbit__place_found;
 
 /* A use in `graph` is by a layer to be quantized, as its weight. */
@@ -44239,7 +44236,7 @@ static bool sbit__place_shared(const sbit__placement *p, const sbit_value_info *
 static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const sbit_node *node,
                                                  int32_t input)
 {
-    sbit__place_found found = {NULL, p->body, false, NULL};
+    sbit__place_found found = {NULL, p->graph, false, NULL};
     const sbit_graph *graph = p->graph;
     if ((size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return found;
@@ -44259,7 +44256,7 @@ static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const
         return found;
     }
     found.captured = sbit_graph_parent(graph) == NULL && sbit__place_shared(p, value);
-    found.body = found.captured ? 0 : p->body;
+    found.graph = found.captured ? graph : p->graph;
     if (found.captured || !outer) {
         found.value = value;
     }
@@ -44292,7 +44289,7 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     bool found = false;
     for (size_t i = 0; i < p->quant->site_count && !found; i++) {
         const sbit__site *site = &p->quant->sites[i];
-        found = sbit__site_is(site, w.body, w.value->id, SBIT_TARGET_WEIGHT) &&
+        found = sbit__site_is(site, w.graph, w.value->id, SBIT_TARGET_WEIGHT) &&
                 (w.captured ||
                  (site->axis == axis && sbit__place_same_settings(&site->settings, &settings)));
         index = found ? (uint32_t)i : index;
@@ -44301,8 +44298,8 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
         SBIT__TRY(sbit__place_new_site(p, w.value, SBIT_TARGET_WEIGHT, node->id, &settings, &index,
                                        error));
         sbit__site *site = &p->quant->sites[index];
-        site->body = w.body;
-        site->graph = w.captured ? quant->graph : p->graph;
+        site->body = w.captured ? 0 : p->body;
+        site->graph = w.graph;
         site->captured = w.captured;
         site->axis = axis;
         site->channels = per_channel ? w.value->constant.dims[axis] : 1;
@@ -44512,7 +44509,7 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
     for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (sbit__site_is(&p->quant->sites[i], p->body, value, SBIT_TARGET_FEATURE)) {
+        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_FEATURE)) {
             return &p->quant->sites[i];
         }
     }
@@ -44685,20 +44682,19 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     return SBIT_OK;
 }
 
-SBIT__FN bool sbit__site_is(const sbit__site *site, uint32_t body, sbit_value_id value,
+SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
                             uint32_t target)
 {
-    return site->body == body && site->value.idx == value.idx && site->target == target;
+    return site->graph == graph && site->value.idx == value.idx && site->target == target;
 }
 
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, uint32_t body, sbit_node_id node,
-                                            uint32_t input)
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
+                                            sbit_node_id node, uint32_t input)
 {
-    const sbit_value_id value =
-        sbit_graph_node(sbit__quant_body(quant->graph, body), node)->inputs[input];
+    const sbit_value_id value = sbit_graph_node(graph, node)->inputs[input];
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (!sbit__site_is(site, body, value, SBIT_TARGET_FEATURE) || !site->enabled) {
+        if (!sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) || !site->enabled) {
             continue;
         }
         if (site->all_uses) {
@@ -44948,11 +44944,12 @@ static void sbit__calc_join_groups(sbit_quant *quant)
 }
 
 /* The enabled per-tensor feature site of a value, for sharing. */
-static sbit__site *sbit__calc_shared_site(sbit_quant *quant, uint32_t body, sbit_value_id value)
+static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *graph,
+                                          sbit_value_id value)
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (sbit__site_is(site, body, value, SBIT_TARGET_FEATURE) && site->enabled &&
+        if (sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) && site->enabled &&
             site->axis == -1) {
             return site;
         }
@@ -44967,14 +44964,14 @@ static sbit_value_id sbit__calc_joined(const sbit_node *node, size_t i)
 }
 
 /* One scale for the first `count` of them, if their ranges are alike. */
-static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_node *node,
+static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, const sbit_node *node,
                                   size_t count)
 {
     const double limit = sbit_options_float(&quant->config->tree.top, "EXPORT.SHARE_LIMIT");
-    const sbit__site *first = sbit__calc_shared_site(quant, body, sbit__calc_joined(node, 0));
+    const sbit__site *first = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, 0));
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
-        const sbit__site *site = sbit__calc_shared_site(quant, body, sbit__calc_joined(node, i));
+        const sbit__site *site = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i));
         if (site == NULL || site->settings.qmin != first->settings.qmin ||
             site->settings.qmax != first->settings.qmax ||
             site->settings.symmetric != first->settings.symmetric) {
@@ -44986,7 +44983,7 @@ static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_n
     }
     if ((double)wide > limit * (double)narrow) {
         char text[160];
-        sbit_graph_describe(sbit__quant_body(quant->graph, body), node->id, text, sizeof text);
+        sbit_graph_describe(graph, node->id, text, sizeof text);
         sbit__log(quant->ctx, SBIT_LOG_INFO,
                   "%s: its inputs' ranges differ by more than %g times (%g and %g); they keep "
                   "scales of their own",
@@ -44995,7 +44992,7 @@ static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_n
     }
     for (size_t i = 1; i < count; i++) {
         const uint32_t from =
-            sbit__calc_shared_site(quant, body, sbit__calc_joined(node, i))->group;
+            sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i))->group;
         for (size_t j = 0; j < quant->site_count; j++) {
             if (quant->sites[j].group == from) {
                 quant->sites[j].group = first->group;
@@ -45004,8 +45001,7 @@ static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_n
     }
 }
 
-static void sbit__calc_share_graph(sbit_quant *quant, uint32_t body, const sbit_graph *graph,
-                                   bool add)
+static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
@@ -45015,9 +45011,9 @@ static void sbit__calc_share_graph(sbit_quant *quant, uint32_t body, const sbit_
             continue;
         }
         if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
-            sbit__calc_share_node(quant, body, node, node->input_count + 1);
+            sbit__calc_share_node(quant, graph, node, node->input_count + 1);
         } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
-            sbit__calc_share_node(quant, body, node, node->input_count);
+            sbit__calc_share_node(quant, graph, node, node->input_count);
         }
     }
 }
@@ -45032,7 +45028,7 @@ static void sbit__calc_share(sbit_quant *quant)
     const sbit_graph *graph;
     for (uint32_t body = 0; concat && (graph = sbit__quant_body(quant->graph, body)) != NULL;
          body++) {
-        sbit__calc_share_graph(quant, body, graph, add);
+        sbit__calc_share_graph(quant, graph, add);
     }
 }
 
@@ -45084,10 +45080,9 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
 }
 
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32_t body,
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id id)
 {
-    const sbit_graph *graph = sbit__quant_body(quant->graph, body);
     const sbit_node *node = sbit_graph_node(graph, id);
     const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
                                                   sbit_graph_opset(quant->graph, node->domain));
@@ -45107,8 +45102,8 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32
  * such a channel are next to zero anyway (field-reports A4.3). */
 static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, weight->body, node);
-    const sbit__site *x = sbit__quant_input_site(quant, weight->body, node, 0);
+    const sbit_value_info *bias = sbit__quant_bias(quant, weight->graph, node);
+    const sbit__site *x = sbit__quant_input_site(quant, weight->graph, node, 0);
     if (bias == NULL || x == NULL || x->axis != -1) {
         return;
     }
@@ -45477,8 +45472,8 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->body, layer);
-    const sbit__site *x = sbit__quant_input_site(b->quant, weight->body, layer, 0);
+    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->graph, layer);
+    const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
     if (bias == NULL || x == NULL || x->axis != -1) {
         return SBIT_OK;
     }

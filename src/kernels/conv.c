@@ -7,9 +7,8 @@
 
 enum {
     SBIT__CONV_DEPTHWISE_CHANNELS = 4,
-    SBIT__CONV_DIRECT_CHANNELS = 2,       /* out of a group, at most, for the row form */
-    SBIT__CONV_DIRECT_ROWS = 1024,        /* rows that an output row depends on, at most */
-    SBIT__CONV_WORTH_A_THREAD = 64 * 1024 /* multiplications */
+    SBIT__CONV_DIRECT_CHANNELS = 2, /* out of a group, at most, for the row form */
+    SBIT__CONV_DIRECT_ROWS = 1024,  /* rows that an output row depends on, at most */
 };
 
 /* >>plan */
@@ -141,6 +140,5 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
         sbit__conv_share_matrix(&job);
     }
     const int64_t each = sbit__larger(outputs * job.k / job.units, 1);
-    sbit__parallel_range(ctx, job.units, sbit__div_up(SBIT__CONV_WORTH_A_THREAD, each), range,
-                         &job);
+    sbit__parallel_range(ctx, job.units, sbit__div_up(SBIT__WORTH_A_THREAD, each), range, &job);
 }

@@ -3,10 +3,11 @@
  * Called by: ops (MatMul, Gemm, recurrent layers), conv.c (packing). Calls: kernels, parallel.
  *
  * Panels: the left matrix is packed as [m / tile_m][k][tile_m], the right one as
- * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of which a
- * left and a right panel fit the L1 cache together; n into blocks that fit L2/L3; m into blocks
- * that fit L2. Threads get rectangles of c. The order in which the terms of one sum are added
- * depends on n and k alone, so neither threads nor blocks nor the batch change a result.
+ * [n / tile_n][k][tile_n], zeros where the last panel is not full. k is cut into blocks of 128, so
+ * that a left and a right panel fit the L1 cache together, deeper for narrow matrices; n into
+ * blocks that fit L2/L3; m into blocks that fit L2. Threads get rectangles of c. The order in which
+ * the terms of one sum are added depends on n and k alone, so neither threads nor blocks nor the
+ * batch change a result.
  *
  * One row against a packed right matrix takes four panels at a time, because the sums of one leave
  * most of the multiplier idle. Without packing: few rows against an untransposed matrix are
@@ -16,11 +17,10 @@
 
 enum {
     SBIT__GEMM_L1_BYTES = 24 * 1024, /* of 32 KiB and more */
-    SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 160 KiB of L2 */
+    SBIT__GEMM_ROWS = 144,           /* times the depth of a block: 72 KiB of L2 */
     SBIT__GEMM_COLUMNS = 512,
     SBIT__GEMM_DOT_ROWS = 4,
-    SBIT__GEMM_ROW_PANELS = 4,            /* of f32_gemm_row */
-    SBIT__GEMM_WORTH_A_THREAD = 64 * 1024 /* multiplications */
+    SBIT__GEMM_ROW_PANELS = 4 /* of f32_gemm_row */
 };
 
 /* Terms of a sum that are added up before they join the rest: 128, more for narrow matrices, which
@@ -36,7 +36,7 @@ static int64_t sbit__gemm_terms(int64_t n, int64_t k)
     return sbit__larger(sbit__smaller(terms, k), 1);
 }
 
-/* Equal pieces of at most what L1 holds. */
+/* For convolutions: equal pieces of at most what L1 holds. */
 SBIT__FN int64_t sbit__gemm_depth(const sbit_kernels *kernels, int64_t k)
 {
     const int64_t floats = SBIT__GEMM_L1_BYTES / (int64_t)sizeof(float);
@@ -179,7 +179,7 @@ static void sbit__gemm_split(sbit__gemm_job *job, int64_t threads)
     int64_t pieces = 2 * threads;
     job->parts_m = job->parts_n = 1;
     const double work = (double)g->m * (double)g->n * (double)sbit__larger(g->k, 1);
-    const double worth = work / (double)SBIT__GEMM_WORTH_A_THREAD; /* so many threads */
+    const double worth = work / (double)SBIT__WORTH_A_THREAD; /* so many threads */
     if (threads == 1 || worth < 2.0) {
         return;
     }
@@ -404,16 +404,15 @@ static void sbit__gemm_row_range(void *task, int64_t begin, int64_t end, int32_t
 }
 
 /* A loop over the threads, or on this one alone. */
-static void sbit__gemm_spread(sbit_ctx *ctx, const sbit__gemm_job *job, int64_t n,
-                              int64_t work_each, sbit__range_fn fn)
+static void sbit__gemm_spread(sbit_ctx *ctx, sbit__gemm_job *job, int64_t n, int64_t work_each,
+                              sbit__range_fn fn)
 {
-    sbit__gemm_job task = *job;
     if (job->gemm->serial) {
-        fn(&task, 0, n, 0);
+        fn(job, 0, n, 0);
         return;
     }
-    sbit__parallel_range(
-        ctx, n, sbit__div_up(SBIT__GEMM_WORTH_A_THREAD, sbit__larger(work_each, 1)), fn, &task);
+    sbit__parallel_range(ctx, n, sbit__div_up(SBIT__WORTH_A_THREAD, sbit__larger(work_each, 1)), fn,
+                         job);
 }
 
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm)

@@ -144,6 +144,8 @@ SBIT__FN const sbit_kernels *sbit__kernels(const sbit_ctx *ctx);
  * CPU without that ISA crashes: ask sbit_isa_available first. */
 SBIT__FN const sbit_kernels *sbit__kernels_of(sbit_isa isa);
 
+enum { SBIT__WORTH_A_THREAD = 64 * 1024 }; /* multiplications */
+
 /* >>gemm driver: c[m][n] = epilogue(alpha * a[m][k] * b[k][n] + bias). Row-major with leading
  * dimensions; transposed operands are read transposed. Packed operands come from the functions
  * below; pass either `a` or `packed_a`, `b` or `packed_b`. beta: c = ... + beta * c_in is the

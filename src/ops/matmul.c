@@ -65,8 +65,6 @@ static void sbit__matmul_int_rows(void *user, int64_t begin, int64_t end, int32_
 
 /* ---- MatMul */
 
-#define SBIT__MATMUL_WORTH ((int64_t)64 * 1024) /* multiplications that are worth a thread */
-
 typedef struct sbit__matmul_plan {
     int64_t m, n, k;
     int32_t batch_rank;
@@ -313,7 +311,7 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__matmul_pack(call, state, error));
     if (plan->spread) {
         const int64_t each = plan->m * plan->n * plan->k;
-        sbit__parallel_range(call->ctx, plan->batches, SBIT__MATMUL_WORTH / each + 1,
+        sbit__parallel_range(call->ctx, plan->batches, SBIT__WORTH_A_THREAD / each + 1,
                              sbit__matmul_batches, &task);
     } else {
         sbit__matmul_batches(&task, 0, plan->batches, 0);

@@ -323,8 +323,8 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->body, layer);
-    const sbit__site *x = sbit__quant_input_site(b->quant, weight->body, layer, 0);
+    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->graph, layer);
+    const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
     if (bias == NULL || x == NULL || x->axis != -1) {
         return SBIT_OK;
     }

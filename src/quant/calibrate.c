@@ -232,11 +232,12 @@ static void sbit__calc_join_groups(sbit_quant *quant)
 }
 
 /* The enabled per-tensor feature site of a value, for sharing. */
-static sbit__site *sbit__calc_shared_site(sbit_quant *quant, uint32_t body, sbit_value_id value)
+static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *graph,
+                                          sbit_value_id value)
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (sbit__site_is(site, body, value, SBIT_TARGET_FEATURE) && site->enabled &&
+        if (sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) && site->enabled &&
             site->axis == -1) {
             return site;
         }
@@ -251,14 +252,14 @@ static sbit_value_id sbit__calc_joined(const sbit_node *node, size_t i)
 }
 
 /* One scale for the first `count` of them, if their ranges are alike. */
-static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_node *node,
+static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, const sbit_node *node,
                                   size_t count)
 {
     const double limit = sbit_options_float(&quant->config->tree.top, "EXPORT.SHARE_LIMIT");
-    const sbit__site *first = sbit__calc_shared_site(quant, body, sbit__calc_joined(node, 0));
+    const sbit__site *first = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, 0));
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
-        const sbit__site *site = sbit__calc_shared_site(quant, body, sbit__calc_joined(node, i));
+        const sbit__site *site = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i));
         if (site == NULL || site->settings.qmin != first->settings.qmin ||
             site->settings.qmax != first->settings.qmax ||
             site->settings.symmetric != first->settings.symmetric) {
@@ -270,7 +271,7 @@ static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_n
     }
     if ((double)wide > limit * (double)narrow) {
         char text[160];
-        sbit_graph_describe(sbit__quant_body(quant->graph, body), node->id, text, sizeof text);
+        sbit_graph_describe(graph, node->id, text, sizeof text);
         sbit__log(quant->ctx, SBIT_LOG_INFO,
                   "%s: its inputs' ranges differ by more than %g times (%g and %g); they keep "
                   "scales of their own",
@@ -279,7 +280,7 @@ static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_n
     }
     for (size_t i = 1; i < count; i++) {
         const uint32_t from =
-            sbit__calc_shared_site(quant, body, sbit__calc_joined(node, i))->group;
+            sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i))->group;
         for (size_t j = 0; j < quant->site_count; j++) {
             if (quant->sites[j].group == from) {
                 quant->sites[j].group = first->group;
@@ -288,8 +289,7 @@ static void sbit__calc_share_node(sbit_quant *quant, uint32_t body, const sbit_n
     }
 }
 
-static void sbit__calc_share_graph(sbit_quant *quant, uint32_t body, const sbit_graph *graph,
-                                   bool add)
+static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
@@ -299,9 +299,9 @@ static void sbit__calc_share_graph(sbit_quant *quant, uint32_t body, const sbit_
             continue;
         }
         if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
-            sbit__calc_share_node(quant, body, node, node->input_count + 1);
+            sbit__calc_share_node(quant, graph, node, node->input_count + 1);
         } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
-            sbit__calc_share_node(quant, body, node, node->input_count);
+            sbit__calc_share_node(quant, graph, node, node->input_count);
         }
     }
 }
@@ -316,7 +316,7 @@ static void sbit__calc_share(sbit_quant *quant)
     const sbit_graph *graph;
     for (uint32_t body = 0; concat && (graph = sbit__quant_body(quant->graph, body)) != NULL;
          body++) {
-        sbit__calc_share_graph(quant, body, graph, add);
+        sbit__calc_share_graph(quant, graph, add);
     }
 }
 
@@ -368,10 +368,9 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
 }
 
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32_t body,
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id id)
 {
-    const sbit_graph *graph = sbit__quant_body(quant->graph, body);
     const sbit_node *node = sbit_graph_node(graph, id);
     const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
                                                   sbit_graph_opset(quant->graph, node->domain));
@@ -391,8 +390,8 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32
  * such a channel are next to zero anyway (field-reports A4.3). */
 static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, weight->body, node);
-    const sbit__site *x = sbit__quant_input_site(quant, weight->body, node, 0);
+    const sbit_value_info *bias = sbit__quant_bias(quant, weight->graph, node);
+    const sbit__site *x = sbit__quant_input_site(quant, weight->graph, node, 0);
     if (bias == NULL || x == NULL || x->axis != -1) {
         return;
     }

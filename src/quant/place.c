@@ -269,7 +269,7 @@ static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id v
                                     &p->quant->arena, &settings, error));
     for (size_t i = 0; i < p->quant->site_count; i++) {
         const sbit__site *site = &p->quant->sites[i];
-        if (sbit__site_is(site, p->body, value, SBIT_TARGET_FEATURE) &&
+        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_FEATURE) &&
             (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
             *index = (uint32_t)i;
             return SBIT_OK;
@@ -310,9 +310,9 @@ static sbit_status sbit__place_use(const sbit__placement *p, uint32_t index, sbi
 /* The weight that input `input` of a node of graph `graph` (number `body`) names. */
 typedef struct sbit__place_found {
     const sbit_value_info *value; /* NULL: no constant float weight to quantize */
-    uint32_t body;
-    bool captured;           /* by bodies; then a constant of the root */
-    const sbit_node *turned; /* the Transpose that the node reads it through */
+    const sbit_graph *graph;      /* that it is of */
+    bool captured;                /* by bodies; then a constant of the root */
+    const sbit_node *turned;      /* the Transpose that the node reads it through */
 } sbit__place_found;
 
 /* A use in `graph` is by a layer to be quantized, as its weight. */
@@ -356,7 +356,7 @@ static bool sbit__place_shared(const sbit__placement *p, const sbit_value_info *
 static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const sbit_node *node,
                                                  int32_t input)
 {
-    sbit__place_found found = {NULL, p->body, false, NULL};
+    sbit__place_found found = {NULL, p->graph, false, NULL};
     const sbit_graph *graph = p->graph;
     if ((size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return found;
@@ -376,7 +376,7 @@ static sbit__place_found sbit__place_find_weight(const sbit__placement *p, const
         return found;
     }
     found.captured = sbit_graph_parent(graph) == NULL && sbit__place_shared(p, value);
-    found.body = found.captured ? 0 : p->body;
+    found.graph = found.captured ? graph : p->graph;
     if (found.captured || !outer) {
         found.value = value;
     }
@@ -409,7 +409,7 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     bool found = false;
     for (size_t i = 0; i < p->quant->site_count && !found; i++) {
         const sbit__site *site = &p->quant->sites[i];
-        found = sbit__site_is(site, w.body, w.value->id, SBIT_TARGET_WEIGHT) &&
+        found = sbit__site_is(site, w.graph, w.value->id, SBIT_TARGET_WEIGHT) &&
                 (w.captured ||
                  (site->axis == axis && sbit__place_same_settings(&site->settings, &settings)));
         index = found ? (uint32_t)i : index;
@@ -418,8 +418,8 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
         SBIT__TRY(sbit__place_new_site(p, w.value, SBIT_TARGET_WEIGHT, node->id, &settings, &index,
                                        error));
         sbit__site *site = &p->quant->sites[index];
-        site->body = w.body;
-        site->graph = w.captured ? quant->graph : p->graph;
+        site->body = w.captured ? 0 : p->body;
+        site->graph = w.graph;
         site->captured = w.captured;
         site->axis = axis;
         site->channels = per_channel ? w.value->constant.dims[axis] : 1;
@@ -629,7 +629,7 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
     for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (sbit__site_is(&p->quant->sites[i], p->body, value, SBIT_TARGET_FEATURE)) {
+        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_FEATURE)) {
             return &p->quant->sites[i];
         }
     }
@@ -802,20 +802,19 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     return SBIT_OK;
 }
 
-SBIT__FN bool sbit__site_is(const sbit__site *site, uint32_t body, sbit_value_id value,
+SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
                             uint32_t target)
 {
-    return site->body == body && site->value.idx == value.idx && site->target == target;
+    return site->graph == graph && site->value.idx == value.idx && site->target == target;
 }
 
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, uint32_t body, sbit_node_id node,
-                                            uint32_t input)
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
+                                            sbit_node_id node, uint32_t input)
 {
-    const sbit_value_id value =
-        sbit_graph_node(sbit__quant_body(quant->graph, body), node)->inputs[input];
+    const sbit_value_id value = sbit_graph_node(graph, node)->inputs[input];
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (!sbit__site_is(site, body, value, SBIT_TARGET_FEATURE) || !site->enabled) {
+        if (!sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) || !site->enabled) {
             continue;
         }
         if (site->all_uses) {

@@ -106,8 +106,8 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
 /* Graph number `index` of a model: 0 the root, then the bodies depth first in node and attribute
  * order; the same in every clone. NULL past the last. */
 SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
-/* True for a site of that value of graph number `body` and that target. */
-SBIT__FN bool sbit__site_is(const sbit__site *site, uint32_t body, sbit_value_id value,
+/* True for a site of that value of `graph` and that target. */
+SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
                             uint32_t target);
 /* The value of a site in its own graph. */
 SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site);
@@ -127,14 +127,14 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 /* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, uint32_t body,
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id node);
 /* The zero point that goes with a range and a scale already chosen. */
 SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
                                           int32_t qmax);
 /* The site of a node's activation input, NULL if that stays float. */
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, uint32_t body, sbit_node_id node,
-                                            uint32_t input);
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
+                                            sbit_node_id node, uint32_t input);
 
 #ifdef __cplusplus
 }
