@@ -68,7 +68,7 @@ STEP BY STEP
     run         sbit_session_create, _set_input, _run, _result. Shapes may change from run to run.
     quantize    sbit_qconfig_load reads Sparsebit's YAML files as they are, sbit_qconfig_create
                 gives a sensible default for a placement profile. Then the steps in >>quant.
-    extend      sbit_register_operator, _pass, _observer, _quantizer, _profile: one const row and
+    extend      sbit_operator_register, _pass, _observer, _quantizer, _profile: one const row and
                 its functions. The built-in ones are rows of the same kind.
 
 OPTIONS (0 or 1, before the implementation)
@@ -521,7 +521,7 @@ SPARSEBIT_API sbit_status sbit_graph_validate(const sbit_graph *graph, sbit_erro
  * Called by: infer (infer), exec (prepare, run), passes, quant (quant), sparse (channel),
  * grad (backward), the support table. Calls: graph, kernels.
  * A new operator is one row and its functions: put both in a family file of src/ops (or register
- * the row from outside with sbit_register_operator) and every part of the system knows it.
+ * the row from outside with sbit_operator_register) and every part of the system knows it.
  * Rows never call the executor: bodies of control-flow operators run through call->run_body.
  */
 #ifndef SBIT_OPS_API_H
@@ -712,11 +712,11 @@ struct sbit_op_row {
 
 /* Adds a row; it must outlive ctx. Errors: DUPLICATE (same domain, op_type and since_version as
  * another user row; built-in rows may be overridden), INVALID_ARGUMENT. */
-SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,
+SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
                                                  sbit_error *error);
 /* The row with the highest since_version <= opset; user rows before built-in ones; NULL: unknown.
  * domain NULL, "" and "ai.onnx" are the same. */
-SPARSEBIT_API const sbit_op_row *sbit_lookup_operator(const sbit_ctx *ctx, const char *domain,
+SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
                                                       const char *op_type, int64_t opset);
 /* All built-in rows in table order: the support table. NULL past the end. */
 SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index);
@@ -830,10 +830,11 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine 
 
 /* Inputs the caller must feed (declared inputs without a default value). */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
-SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index);
+SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
+                                                             size_t index);
 SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session);
-SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session,
-                                                         size_t index);
+SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session *session,
+                                                              size_t index);
 
 /* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
  * runs after that, which read it again. By name also inputs with a default value can be set.
@@ -858,11 +859,11 @@ typedef struct sbit_session_memory {
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
 
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
-/* Result `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
-SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index);
+/* Output `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
+SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index);
 
 /* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
- * when the session plans (made of constants or of shapes) has no runs. Returns how many there are. */
+ * when the session plans (made of constants or of shapes) has no runs. Returns how many. */
 typedef struct sbit_node_profile {
     sbit_node_id node;
     uint64_t nanoseconds, runs;
@@ -1024,9 +1025,9 @@ typedef struct sbit_pass_row {
 } sbit_pass_row;
 
 /* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
-SPARSEBIT_API sbit_status sbit_register_pass(sbit_ctx *ctx, const sbit_pass_row *row,
+SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row *row,
                                              sbit_error *error);
-SPARSEBIT_API const sbit_pass_row *sbit_lookup_pass(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index); /* built-in; NULL past the end */
 
 typedef struct sbit_simplify_stats {
@@ -1082,22 +1083,22 @@ typedef struct sbit_loss_row {
 } sbit_loss_row;
 
 /* One update of one parameter tensor of `count` elements. */
-typedef struct sbit_optimizer_site {
+typedef struct sbit_optimizer_call {
     sbit_ctx *ctx;
     const char *name; /* of the parameter, for messages */
     const sbit_options *options;
     int64_t count, step; /* step counts from 1 */
     float learning_rate, weight_decay;
     const uint8_t *mask; /* NULL, or 0 where the parameter is pruned and stays 0 */
-} sbit_optimizer_site;
+} sbit_optimizer_call;
 
 typedef struct sbit_optimizer_row {
     const char *name; /* "sgd", "adam" */
     const char *doc;
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_optimizer_site *site); /* zeroed before the first step */
-    sbit_status (*update)(void *state, const sbit_optimizer_site *site, const float *gradient,
+    size_t (*state_bytes)(const sbit_optimizer_call *call); /* zeroed before the first step */
+    sbit_status (*update)(void *state, const sbit_optimizer_call *call, const float *gradient,
                           float *parameter, sbit_error *error);
 } sbit_optimizer_row;
 
@@ -1125,18 +1126,18 @@ extern "C" {
 
 enum {
     SBIT_TARGET_WEIGHT = 1,
-    SBIT_TARGET_FEATURE = 2
+    SBIT_TARGET_ACTIVATION = 2
 };
 
 /* What is observed: fixed when the observer is made. */
-typedef struct sbit_observer_site {
+typedef struct sbit_observer_call {
     sbit_ctx *ctx;
     uint32_t target; /* one of SBIT_TARGET_* */
     bool symmetric;
     int32_t bits, qmin, qmax;
     int64_t channels;            /* 1: per tensor */
     const sbit_options *options; /* with the row's keys, below "OBSERVER." */
-} sbit_observer_site;
+} sbit_observer_call;
 
 /* One piece of data: element (o, c, i) is data[(o * channels + c) * inner + i]; a batch has
  * `samples` samples, each outer / samples consecutive values of o (samples divides outer). */
@@ -1151,29 +1152,29 @@ typedef struct sbit_observer_row {
     uint32_t targets; /* SBIT_TARGET_* it may be used for */
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_observer_site *site); /* zeroed memory is handed to init */
-    sbit_status (*init)(void *state, const sbit_observer_site *site, sbit_error *error);
+    size_t (*state_bytes)(const sbit_observer_call *call); /* zeroed memory is handed to init */
+    sbit_status (*init)(void *state, const sbit_observer_call *call, sbit_error *error);
     /* All elements are finite: the caller checks and names the tensor. */
-    sbit_status (*observe)(void *state, const sbit_observer_site *site, const sbit_observation *x,
+    sbit_status (*observe)(void *state, const sbit_observer_call *call, const sbit_observation *x,
                            sbit_error *error);
     /* optional: adds what `other` saw after what `state` saw */
-    sbit_status (*merge)(void *state, const void *other, const sbit_observer_site *site,
+    sbit_status (*merge)(void *state, const void *other, const sbit_observer_call *call,
                          sbit_error *error);
     /* min[channels], max[channels]; called after at least one observe */
-    sbit_status (*range)(const void *state, const sbit_observer_site *site, float *min, float *max,
+    sbit_status (*range)(const void *state, const sbit_observer_call *call, float *min, float *max,
                          sbit_error *error);
     /* optional: frees what observe allocated from ctx beyond the state itself */
-    void (*deinit)(void *state, const sbit_observer_site *site);
+    void (*deinit)(void *state, const sbit_observer_call *call);
     /* optional: statistics to and from bytes, for calibration files; save with NULL measures */
-    size_t (*save)(const void *state, const sbit_observer_site *site, void *bytes, size_t capacity);
-    sbit_status (*load)(void *state, const sbit_observer_site *site, const void *bytes, size_t size,
+    size_t (*save)(const void *state, const sbit_observer_call *call, void *bytes, size_t capacity);
+    sbit_status (*load)(void *state, const sbit_observer_call *call, const void *bytes, size_t size,
                         sbit_error *error);
 } sbit_observer_row;
 
-SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,
+SPARSEBIT_API sbit_status sbit_observer_register(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error);
 /* User rows first; any case. NULL: unknown. */
-SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_observer_row *sbit_observer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index); /* NULL past the end */
 
 #ifdef __cplusplus
@@ -1200,7 +1201,7 @@ extern "C" {
 #endif
 
 /* A quantizer at work on one tensor. */
-typedef struct sbit_quantizer_site {
+typedef struct sbit_quantizer_call {
     sbit_ctx *ctx;
     const char *name; /* of the tensor, for messages */
     uint32_t target;  /* SBIT_TARGET_* */
@@ -1210,7 +1211,7 @@ typedef struct sbit_quantizer_site {
     const sbit_options *options;
     float *scale;        /* [channels], in and out */
     int32_t *zero_point; /* [channels] */
-} sbit_quantizer_site;
+} sbit_quantizer_call;
 
 typedef struct sbit_quantizer_row {
     const char *name;
@@ -1218,33 +1219,32 @@ typedef struct sbit_quantizer_row {
     uint32_t targets;
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_quantizer_site *site); /* zeroed */
+    size_t (*state_bytes)(const sbit_quantizer_call *call); /* zeroed */
     /* optional: changes what the observer sees (DoReFa's tanh), y may be x */
-    void (*preprocess)(const void *state, const sbit_quantizer_site *site,
+    void (*preprocess)(const void *state, const sbit_quantizer_call *call,
                        const sbit_observation *x, float *y);
     /* scale and zero_point arrive as the observer's range gave them; `x`: the weight, or the last
-     * calibration batch of a feature */
-    sbit_status (*init)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+     * calibration batch of an activation */
+    sbit_status (*init)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                         sbit_error *error);
     /* y = fake-quantized x; y may be x */
-    sbit_status (*forward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+    sbit_status (*forward)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                            float *y, sbit_error *error);
     /* optional: straight-through gradients: dx[i], and into the parameters' gradients */
-    sbit_status (*backward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+    sbit_status (*backward)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                             const float *dy, float *dx, sbit_error *error);
     /* optional: parameter `index` with its gradient, same length; false past the last */
-    bool (*parameter)(void *state, const sbit_quantizer_site *site, size_t index, const char **name,
+    bool (*parameter)(void *state, const sbit_quantizer_call *call, size_t index, const char **name,
                       float **value, float **gradient, int64_t *count);
     /* optional: final scale, zero_point, and for weights the float values to be stored (NULL: as
      * they are) */
-    sbit_status (*finish)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+    sbit_status (*finish)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                           float *effective, sbit_error *error);
 } sbit_quantizer_row;
 
-SPARSEBIT_API sbit_status sbit_register_quantizer(sbit_ctx *ctx, const sbit_quantizer_row *row,
+SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error);
-SPARSEBIT_API const sbit_quantizer_row *sbit_lookup_quantizer(const sbit_ctx *ctx,
-                                                              const char *name);
+SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index);
 
 #ifdef __cplusplus
@@ -1291,9 +1291,9 @@ typedef struct sbit_profile_row {
     bool weight_affine;     /* allows affine weights */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
 } sbit_profile_row;
-SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
+SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error);
-SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
 
 /* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a
@@ -1380,7 +1380,7 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant);
 SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
                                              const sbit_tensor *inputs, size_t input_count,
                                              sbit_error *error);
-SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index);
+SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index);
 
 /* Scale and zero point of every site. Errors: STATE if data is needed and nothing was fed
  * ("calibration set is empty"). */
@@ -1406,7 +1406,7 @@ typedef struct sbit_site {
     const char *layer;   /* shown name of the layer whose settings it has */
     const char *tensor;  /* name of the value */
     sbit_value_id value; /* of the root graph; none for a tensor of a body */
-    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
+    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_ACTIVATION */
     bool enabled;        /* false: stays float, because of `reason` */
     const char *reason;  /* "" if enabled */
     const char *observer, *quantizer;
@@ -1455,7 +1455,7 @@ enum {
     SBIT_GRANULARITY_OUT_CHANNEL = 16
 };
 
-typedef struct sbit_sparser_site {
+typedef struct sbit_sparser_call {
     sbit_ctx *ctx;
     const char *name;     /* of the layer, for messages */
     uint32_t granularity; /* one of the above */
@@ -1464,7 +1464,7 @@ typedef struct sbit_sparser_site {
     int32_t out_axis, in_axis; /* of the weight */
     int64_t units;             /* scores to give */
     const uint8_t *unit_of;    /* NULL for elements and channels; else see the sparse layer */
-} sbit_sparser_site;
+} sbit_sparser_call;
 
 typedef struct sbit_sparser_row {
     const char *name; /* "l1norm" */
@@ -1472,16 +1472,16 @@ typedef struct sbit_sparser_row {
     uint32_t needs, granularities;
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_sparser_site *site); /* zeroed */
+    size_t (*state_bytes)(const sbit_sparser_call *call); /* zeroed */
     /* optional unless needs asks: one batch of the layer's input, output and weight gradient */
-    sbit_status (*observe)(void *state, const sbit_sparser_site *site, const sbit_tensor *input,
+    sbit_status (*observe)(void *state, const sbit_sparser_call *call, const sbit_tensor *input,
                            const sbit_tensor *output, const sbit_tensor *weight_gradient,
                            sbit_error *error);
     /* score[units]: the smallest are pruned first */
-    sbit_status (*score)(void *state, const sbit_sparser_site *site, float *score,
+    sbit_status (*score)(void *state, const sbit_sparser_call *call, float *score,
                          sbit_error *error);
     /* optional: frees what observe allocated beyond the state */
-    void (*finish)(void *state, const sbit_sparser_site *site);
+    void (*deinit)(void *state, const sbit_sparser_call *call);
 } sbit_sparser_row;
 
 /* The target sparsity at a step of training; pure functions. */
@@ -6430,7 +6430,7 @@ SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__import
 /* >>attributes */
 
 /* What an attribute of a node stands for: itself, or what the call gives for its reference. */
-static const sbit__import_attr *sbit__functions_lookup(const sbit__import_call *call, sbit_str name)
+static const sbit__import_attr *sbit__functions_find(const sbit__import_call *call, sbit_str name)
 {
     for (size_t i = 0; call != NULL && i < call->attr_count; i++) {
         if (sbit__streq(call->attrs[i].name, name.data)) {
@@ -6455,7 +6455,7 @@ SBIT__FN sbit_status sbit__import_attrs(sbit__import_scope *scope, const sbit_on
         attrs[kept].scope = scope;
         if (source->ref_attr_name.size != 0) {
             const sbit__import_attr *given =
-                sbit__functions_lookup(scope->call, source->ref_attr_name);
+                sbit__functions_find(scope->call, source->ref_attr_name);
             if (given == NULL) {
                 continue; /* the call gives none: the operator's own default holds */
             }
@@ -6487,7 +6487,7 @@ static sbit_status sbit__functions_bind_attrs(sbit__import_scope *caller, sbit__
     }
     for (size_t i = 0; i < function->attribute_proto_count; i++) {
         const sbit_onnx_attribute *source = &function->attribute_proto[i];
-        if (sbit__functions_lookup(call, source->name) == NULL) {
+        if (sbit__functions_find(call, source->name) == NULL) {
             sbit__import_attr *attr = &call->attrs[call->attr_count++];
             attr->name = sbit__functions_text(source->name);
             attr->source = source;
@@ -32169,7 +32169,7 @@ static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, con
     return strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
 }
 
-SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,
+SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
                                                  sbit_error *error)
 {
     size_t count = 0;
@@ -32195,8 +32195,8 @@ SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_ro
     return sbit__registry_add(ctx, SBIT__REG_OPERATOR, row, error);
 }
 
-SPARSEBIT_API const sbit_op_row *sbit_lookup_operator(const sbit_ctx *ctx, const char *domain,
-                                                      const char *op_type, int64_t opset)
+SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
+                                                    const char *op_type, int64_t opset)
 {
     const sbit_op_row *best = NULL;
     size_t count = 0;
@@ -32240,7 +32240,7 @@ SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_nod
 {
     const int64_t version = sbit_graph_opset(graph, node->domain);
     *opset = version < 1 ? 1 : version > INT32_MAX ? INT32_MAX : (int32_t)version;
-    return sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type, *opset);
+    return sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type, *opset);
 }
 /* ---- end src/ops/table.c ---- */
 
@@ -32935,8 +32935,8 @@ SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *n
     const size_t count = node->input_count > 0 ? node->input_count : node->output_count;
     const sbit_type *type = NULL;
     if (row == NULL) {
-        const bool any = sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type,
-                                              INT32_MAX) != NULL;
+        const bool any = sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
+                                            INT32_MAX) != NULL;
         snprintf(reason, size, any ? "not in opset %d" : "no such operator", (int)opset);
         return true;
     }
@@ -33129,7 +33129,7 @@ struct sbit_session {
     sbit__exec_node *nodes;
     sbit_value_id *inputs, *outputs, *captures;
     size_t input_count, output_count, capture_count;
-    sbit_value *results; /* what sbit_session_result shows */
+    sbit_value *results; /* what sbit_session_output shows */
     sbit__dynamic *result_blocks;
     sbit_node_id *order; /* needed nodes */
     size_t order_count;
@@ -35688,7 +35688,8 @@ SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session)
     return session->input_count;
 }
 
-SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index)
+SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
+                                                             size_t index)
 {
     return index < session->input_count ? sbit_graph_value(session->graph, session->inputs[index])
                                         : NULL;
@@ -35699,7 +35700,8 @@ SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session)
     return session->output_count;
 }
 
-SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session, size_t index)
+SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session *session,
+                                                              size_t index)
 {
     return index < session->output_count ? sbit_graph_value(session->graph, session->outputs[index])
                                          : NULL;
@@ -35877,7 +35879,7 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
     return SBIT_OK;
 }
 
-SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index)
+SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index)
 {
     return session->ran && index < session->output_count ? &session->results[index] : NULL;
 }
@@ -36011,7 +36013,7 @@ typedef struct sbit__tree {
 
 typedef struct sbit__tree_kind {
     sbit_status (*init)(sbit__tree *tree, sbit_error *error);   /* fills top and sections */
-    sbit_status (*finish)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+    sbit_status (*verify)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
 } sbit__tree_kind;
 
 /* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.
@@ -37376,7 +37378,7 @@ SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind,
         status = sbit__tree_read(tree, text, size, error);
     }
     if (status == SBIT_OK) {
-        status = kind->finish(tree, error);
+        status = kind->verify(tree, error);
     }
     if (status != SBIT_OK) {
         sbit__tree_destroy(tree);
@@ -37679,8 +37681,8 @@ static bool sbit__layer_same(const char *pattern, const char *name)
 /* The layer's weight constant; NULL if it has none. */
 static const sbit_value_info *sbit__layer_weight(const sbit_graph *graph, const sbit_node *node)
 {
-    const sbit_op_row *row = sbit_lookup_operator(
-        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
+    const sbit_op_row *row = sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
+                                                sbit_graph_opset(graph, node->domain));
     const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
     if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return NULL;
@@ -38826,7 +38828,7 @@ static sbit_status sbit__fold_take(sbit__fold *fold, const sbit_session *session
     const size_t limit = fold->rw->desc->max_fold_bytes;
     for (size_t i = 0; i < node->output_count; i++) {
         const sbit_value_id id = node->outputs[i];
-        const sbit_value *value = id.idx != 0 ? sbit_session_result(session, (*result)++) : NULL;
+        const sbit_value *value = id.idx != 0 ? sbit_session_output(session, (*result)++) : NULL;
         if (value == NULL) {
             continue;
         }
@@ -41728,7 +41730,7 @@ SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__pass_table) ? sbit__pass_table[index]() : NULL;
 }
 
-SPARSEBIT_API const sbit_pass_row *sbit_lookup_pass(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_PASS, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__pass_table); i++) {
@@ -41738,15 +41740,14 @@ SPARSEBIT_API const sbit_pass_row *sbit_lookup_pass(const sbit_ctx *ctx, const c
     return (const sbit_pass_row *)row;
 }
 
-SPARSEBIT_API sbit_status sbit_register_pass(sbit_ctx *ctx, const sbit_pass_row *row,
+SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row *row,
                                              sbit_error *error)
 {
     if (row == NULL || row->name == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "pass: the row has no name");
     }
     return sbit__strategy_register(ctx, SBIT__REG_PASS, "pass", row,
-                                   sbit_lookup_pass(ctx, row->name) != NULL, row->run != NULL,
-                                   error);
+                                   sbit_pass_find(ctx, row->name) != NULL, row->run != NULL, error);
 }
 /* ---- end src/passes/table.c ---- */
 
@@ -41794,7 +41795,7 @@ static sbit_status sbit__simplify_check_names(const sbit_ctx *ctx, const char *c
                                               size_t count, sbit_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        if (names[i] == NULL || sbit_lookup_pass(ctx, names[i]) == NULL) {
+        if (names[i] == NULL || sbit_pass_find(ctx, names[i]) == NULL) {
             return sbit__simplify_unknown(ctx, names[i], error);
         }
     }
@@ -42709,7 +42710,7 @@ SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
 #undef SBIT__OBSERVER_DECLARE
 
 /* min[c] and max[c] of one observation, joined to what they hold when `join`. */
-SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbit_observation *x,
+SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
                                        bool join, float *min, float *max);
 
 #ifdef __cplusplus
@@ -42734,15 +42735,15 @@ static float *sbit__minmax_min(void *state)
     return (float *)(void *)((char *)state + sizeof(float));
 }
 
-static size_t sbit__minmax_state_bytes(const sbit_observer_site *site)
+static size_t sbit__minmax_state_bytes(const sbit_observer_call *call)
 {
-    return sizeof(float) * (1u + 2u * (size_t)site->channels);
+    return sizeof(float) * (1u + 2u * (size_t)call->channels);
 }
 
-SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbit_observation *x,
+SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
                                        bool join, float *min, float *max)
 {
-    const sbit_kernels *kernels = sbit__kernels(site->ctx);
+    const sbit_kernels *kernels = sbit__kernels(call->ctx);
     const bool whole = x->channels == 1; /* then everything lies in one run */
     const int64_t outer = whole ? 1 : x->outer;
     const int64_t count = whole ? x->outer * x->inner : x->inner;
@@ -42761,37 +42762,37 @@ SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbi
     }
 }
 
-static sbit_status sbit__minmax_init(void *state, const sbit_observer_site *site, sbit_error *error)
+static sbit_status sbit__minmax_init(void *state, const sbit_observer_call *call, sbit_error *error)
 {
     (void)state; /* zeroed memory is right */
-    (void)site;
+    (void)call;
     (void)error;
     return SBIT_OK;
 }
 
-static sbit_status sbit__minmax_observe(void *state, const sbit_observer_site *site,
+static sbit_status sbit__minmax_observe(void *state, const sbit_observer_call *call,
                                         const sbit_observation *x, sbit_error *error)
 {
     sbit__minmax *s = (sbit__minmax *)state;
     float *min = sbit__minmax_min(state);
     (void)error;
-    sbit__observation_minmax(site, x, s->seen, min, min + site->channels);
+    sbit__observation_minmax(call, x, s->seen, min, min + call->channels);
     s->seen = true;
     return SBIT_OK;
 }
 
 static sbit_status sbit__minmax_merge(void *state, const void *other,
-                                      const sbit_observer_site *site, sbit_error *error)
+                                      const sbit_observer_call *call, sbit_error *error)
 {
     const sbit__minmax *from = (const sbit__minmax *)other;
     sbit__minmax *to = (sbit__minmax *)state;
     const float *values = (const float *)(const void *)((const char *)other + sizeof(float));
     float *min = sbit__minmax_min(state);
-    float *max = min + site->channels;
+    float *max = min + call->channels;
     (void)error;
-    for (int64_t c = 0; from->seen && c < site->channels; c++) {
+    for (int64_t c = 0; from->seen && c < call->channels; c++) {
         const float lo = values[c];
-        const float hi = values[site->channels + c];
+        const float hi = values[call->channels + c];
         min[c] = !to->seen || lo < min[c] ? lo : min[c];
         max[c] = !to->seen || hi > max[c] ? hi : max[c];
     }
@@ -42799,30 +42800,30 @@ static sbit_status sbit__minmax_merge(void *state, const void *other,
     return SBIT_OK;
 }
 
-static sbit_status sbit__minmax_range(const void *state, const sbit_observer_site *site, float *min,
+static sbit_status sbit__minmax_range(const void *state, const sbit_observer_call *call, float *min,
                                       float *max, sbit_error *error)
 {
     const float *values = (const float *)(const void *)((const char *)state + sizeof(float));
     (void)error;
-    memcpy(min, values, (size_t)site->channels * sizeof *min);
-    memcpy(max, values + site->channels, (size_t)site->channels * sizeof *max);
+    memcpy(min, values, (size_t)call->channels * sizeof *min);
+    memcpy(max, values + call->channels, (size_t)call->channels * sizeof *max);
     return SBIT_OK;
 }
 
-static size_t sbit__minmax_save(const void *state, const sbit_observer_site *site, void *bytes,
+static size_t sbit__minmax_save(const void *state, const sbit_observer_call *call, void *bytes,
                                 size_t capacity)
 {
-    const size_t size = sbit__minmax_state_bytes(site);
+    const size_t size = sbit__minmax_state_bytes(call);
     if (bytes != NULL && capacity >= size) {
         memcpy(bytes, state, size);
     }
     return size;
 }
 
-static sbit_status sbit__minmax_load(void *state, const sbit_observer_site *site, const void *bytes,
+static sbit_status sbit__minmax_load(void *state, const sbit_observer_call *call, const void *bytes,
                                      size_t size, sbit_error *error)
 {
-    if (size != sbit__minmax_state_bytes(site)) {
+    if (size != sbit__minmax_state_bytes(call)) {
         return sbit__fail(error, SBIT_ERR_PARSE, "minmax", "saved statistics have another size");
     }
     memcpy(state, bytes, size);
@@ -42832,7 +42833,7 @@ static sbit_status sbit__minmax_load(void *state, const sbit_observer_site *site
 static const sbit_observer_row sbit__minmax_row = {
     "minmax",
     "smallest and largest value seen",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
     NULL,
     0,
     sbit__minmax_state_bytes,
@@ -42855,7 +42856,7 @@ SBIT__FN const sbit_observer_row *sbit__observer_minmax(void)
 /* moving_average.c: exponential moving average of each sample's range. >>observer-moving-average
  *
  * Sparsebit's MOVING_AVERAGE: samples (axis 0) in the order fed; the first one initialises, then
- * max = r max + (1 - r) sample_max, min alike, r = EMA_RATIO. Per tensor only, features only.
+ * max = r max + (1 - r) sample_max, min alike, r = EMA_RATIO. Per tensor only, activations only.
  * State: bool seen, then min, max.
  */
 
@@ -42869,36 +42870,36 @@ static const sbit_key sbit__moving_average_keys[] = {
      "weight of the past against each new sample"},
 };
 
-static size_t sbit__moving_average_state_bytes(const sbit_observer_site *site)
+static size_t sbit__moving_average_state_bytes(const sbit_observer_call *call)
 {
-    (void)site;
+    (void)call;
     return sizeof(sbit__moving_average);
 }
 
-static sbit_status sbit__moving_average_init(void *state, const sbit_observer_site *site,
+static sbit_status sbit__moving_average_init(void *state, const sbit_observer_call *call,
                                              sbit_error *error)
 {
     (void)state;
-    if (site->channels != 1) {
+    if (call->channels != 1) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "OBSERVER.TYPE",
                           "moving_average works per tensor only; use a per-tensor QSCHEME");
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__moving_average_observe(void *state, const sbit_observer_site *site,
+static sbit_status sbit__moving_average_observe(void *state, const sbit_observer_call *call,
                                                 const sbit_observation *x, sbit_error *error)
 {
     sbit__moving_average *s = (sbit__moving_average *)state;
     const float keep =
-        (float)sbit_options_float(site->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
+        (float)sbit_options_float(call->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
     (void)error;
     for (int64_t i = 0; i < x->samples; i++) {
         sbit_observation sample = *x;
         float min = 0.0f, max = 0.0f;
         sample.outer = x->outer / x->samples;
         sample.data = x->data + i * sample.outer * x->inner;
-        sbit__observation_minmax(site, &sample, false, &min, &max);
+        sbit__observation_minmax(call, &sample, false, &min, &max);
         s->min = s->seen ? keep * s->min + (1.0f - keep) * min : min;
         s->max = s->seen ? keep * s->max + (1.0f - keep) * max : max;
         s->seen = true;
@@ -42906,11 +42907,11 @@ static sbit_status sbit__moving_average_observe(void *state, const sbit_observer
     return SBIT_OK;
 }
 
-static sbit_status sbit__moving_average_range(const void *state, const sbit_observer_site *site,
+static sbit_status sbit__moving_average_range(const void *state, const sbit_observer_call *call,
                                               float *min, float *max, sbit_error *error)
 {
     const sbit__moving_average *s = (const sbit__moving_average *)state;
-    (void)site;
+    (void)call;
     (void)error;
     *min = s->min;
     *max = s->max;
@@ -42920,7 +42921,7 @@ static sbit_status sbit__moving_average_range(const void *state, const sbit_obse
 static const sbit_observer_row sbit__moving_average_row = {
     "moving_average",
     "exponential moving average of each sample's range",
-    SBIT_TARGET_FEATURE,
+    SBIT_TARGET_ACTIVATION,
     sbit__moving_average_keys,
     SBIT__COUNT_OF(sbit__moving_average_keys),
     sbit__moving_average_state_bytes,
@@ -42956,7 +42957,7 @@ SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__observer_table) ? sbit__observer_table[index]() : NULL;
 }
 
-SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_observer_row *sbit_observer_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_OBSERVER, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__observer_table); i++) {
@@ -42966,13 +42967,13 @@ SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx,
     return (const sbit_observer_row *)row;
 }
 
-SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,
+SPARSEBIT_API sbit_status sbit_observer_register(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error)
 {
     const bool complete =
         row->state_bytes != NULL && row->init != NULL && row->observe != NULL && row->range != NULL;
     return sbit__strategy_register(ctx, SBIT__REG_OBSERVER, "observer", row,
-                                   sbit_lookup_observer(ctx, row->name) != NULL, complete, error);
+                                   sbit_observer_find(ctx, row->name) != NULL, complete, error);
 }
 /* ---- end src/observers/table.c ---- */
 
@@ -43010,40 +43011,40 @@ SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
  * backward: dx = dy where the rounded value lies in qmin..qmax, else 0 (straight through).
  */
 
-static size_t sbit__uniform_state_bytes(const sbit_quantizer_site *site)
+static size_t sbit__uniform_state_bytes(const sbit_quantizer_call *call)
 {
-    (void)site;
+    (void)call;
     return 0;
 }
 
-static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_site *site,
+static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_call *call,
                                       const sbit_observation *x, sbit_error *error)
 {
     (void)state;
-    (void)site; /* scale and zero point stay as they came */
+    (void)call; /* scale and zero point stay as they came */
     (void)x;
     (void)error;
     return SBIT_OK;
 }
 
-static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_site *site,
+static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call *call,
                                          const sbit_observation *x, float *y, sbit_error *error)
 {
-    const sbit_kernels *kernels = sbit__kernels(site->ctx);
+    const sbit_kernels *kernels = sbit__kernels(call->ctx);
     (void)state;
     (void)error;
     for (int64_t o = 0; o < x->outer; o++) {
         for (int64_t c = 0; c < x->channels; c++) {
             const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = site->channels == 1 ? 0 : c;
-            kernels->f32_fake_quantize(x->inner, x->data + at, site->scale[k], site->zero_point[k],
-                                       site->qmin, site->qmax, y + at);
+            const int64_t k = call->channels == 1 ? 0 : c;
+            kernels->f32_fake_quantize(x->inner, x->data + at, call->scale[k], call->zero_point[k],
+                                       call->qmin, call->qmax, y + at);
         }
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_site *site,
+static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call *call,
                                           const sbit_observation *x, const float *dy, float *dx,
                                           sbit_error *error)
 {
@@ -43052,11 +43053,11 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_site
     for (int64_t o = 0; o < x->outer; o++) {
         for (int64_t c = 0; c < x->channels; c++) {
             const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = site->channels == 1 ? 0 : c;
-            const float zp = (float)site->zero_point[k];
+            const int64_t k = call->channels == 1 ? 0 : c;
+            const float zp = (float)call->zero_point[k];
             for (int64_t i = at; i < at + x->inner; i++) {
-                const float q = nearbyintf(x->data[i] / site->scale[k]) + zp;
-                const bool inside = q >= (float)site->qmin && q <= (float)site->qmax;
+                const float q = nearbyintf(x->data[i] / call->scale[k]) + zp;
+                const bool inside = q >= (float)call->qmin && q <= (float)call->qmax;
                 dx[i] = inside ? dy[i] : 0.0f;
             }
         }
@@ -43067,7 +43068,7 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_site
 static const sbit_quantizer_row sbit__uniform_row = {
     "uniform",
     "round to the grid of the observer's range",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
     NULL,
     0,
     sbit__uniform_state_bytes,
@@ -43102,7 +43103,7 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__quantizer_table) ? sbit__quantizer_table[index]() : NULL;
 }
 
-SPARSEBIT_API const sbit_quantizer_row *sbit_lookup_quantizer(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_QUANTIZER, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__quantizer_table); i++) {
@@ -43112,12 +43113,12 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_lookup_quantizer(const sbit_ctx *ct
     return (const sbit_quantizer_row *)row;
 }
 
-SPARSEBIT_API sbit_status sbit_register_quantizer(sbit_ctx *ctx, const sbit_quantizer_row *row,
+SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error)
 {
     const bool complete = row->state_bytes != NULL && row->init != NULL && row->forward != NULL;
     return sbit__strategy_register(ctx, SBIT__REG_QUANTIZER, "quantizer", row,
-                                   sbit_lookup_quantizer(ctx, row->name) != NULL, complete, error);
+                                   sbit_quantizer_find(ctx, row->name) != NULL, complete, error);
 }
 /* ---- end src/quantizers/table.c ---- */
 
@@ -43156,11 +43157,11 @@ typedef struct sbit__settings {
     const sbit_quantizer_row *quantizer;
     bool symmetric, per_channel, disabled, power_of_two;
     int32_t bits, qmin, qmax;
-    sbit_dtype dtype;     /* storage */
-    int32_t feature_axis; /* channel axis of features (LAYOUT) */
+    sbit_dtype dtype;        /* storage */
+    int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
 
-/* The settings of a layer's weight or features; options live in `arena`. */
+/* The settings of a layer's weight or activations; options live in `arena`. */
 SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
@@ -43216,7 +43217,7 @@ struct sbit_quant {
     size_t site_count, site_capacity;
     sbit_session *session; /* of the current mode */
     sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
-    bool calibrating, calibrated, use_weights, use_features;
+    bool calibrating, calibrated, use_weights, use_activations;
     int64_t batches_seen;
 };
 
@@ -43233,8 +43234,8 @@ SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site);
 SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
                                        sbit_error *error);
 
-SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
-SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
+SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
+SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
 /* Splits a tensor's shape around an axis (-1: none). */
 SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
                                                int32_t axis);
@@ -43369,7 +43370,7 @@ SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__profiles) ? &sbit__profiles[index] : NULL;
 }
 
-SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_PROFILE, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__profiles); i++) {
@@ -43397,11 +43398,11 @@ SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t
     return text;
 }
 
-SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
+SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error)
 {
     return sbit__strategy_register(ctx, SBIT__REG_PROFILE, "profile", row,
-                                   sbit_lookup_profile(ctx, row->name) != NULL, true, error);
+                                   sbit_profile_find(ctx, row->name) != NULL, true, error);
 }
 /* ---- end src/quant/profiles.c ---- */
 
@@ -43449,9 +43450,9 @@ static const sbit_key sbit__qconfig_side_keys[] = {
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
-static const sbit_key sbit__qconfig_feature_keys[] = {
+static const sbit_key sbit__qconfig_activation_keys[] = {
     {"OBSERVER.LAYOUT", SBIT_KEY_CHOICE, "NCHW", 0, 0, "NCHW|NLC",
-     "channel axis of features: 1 or 2"},
+     "channel axis of activations: 1 or 2"},
     {"QADD.ENABLE_QUANT", SBIT_KEY_BOOL, "false", 0, 0, NULL, "quantize both inputs of Add"},
 };
 
@@ -43467,35 +43468,35 @@ typedef struct sbit__qconfig_reserved {
 static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
     {true,
      "mse",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {true,
      "percentile",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
     {true,
      "kl_histogram",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {true,
      "aciq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"}},
     {false,
      "lsq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "lsq+",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "dorefa",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "pact",
-     SBIT_TARGET_FEATURE,
+     SBIT_TARGET_ACTIVATION,
      {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"}},
     {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
 };
@@ -43566,8 +43567,8 @@ static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *a
     const char *text = sbit__qconfig_choices(ctx, arena, kind, target);
     for (size_t i = 0; text != NULL && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
         const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool there = observer ? sbit_lookup_observer(ctx, planned->name) != NULL
-                                    : sbit_lookup_quantizer(ctx, planned->name) != NULL;
+        const bool there = observer ? sbit_observer_find(ctx, planned->name) != NULL
+                                    : sbit_quantizer_find(ctx, planned->name) != NULL;
         if (planned->observer == observer && !there && (planned->targets & target) != 0) {
             text = sbit__arena_printf(arena, "%s|%s", text, planned->name);
         }
@@ -43607,9 +43608,9 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
         }
     }
     sbit__qconfig_add_table(&t, "", keys, SBIT__COUNT_OF(sbit__qconfig_side_keys));
-    if (target == SBIT_TARGET_FEATURE) {
-        sbit__qconfig_add_table(&t, "", sbit__qconfig_feature_keys,
-                                SBIT__COUNT_OF(sbit__qconfig_feature_keys));
+    if (target == SBIT_TARGET_ACTIVATION) {
+        sbit__qconfig_add_table(&t, "", sbit__qconfig_activation_keys,
+                                SBIT__COUNT_OF(sbit__qconfig_activation_keys));
     }
     const void *row;
     for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
@@ -43640,8 +43641,8 @@ static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)
     SBIT__TRY(sbit__options_init(&tree->arena, &top, 1, &tree->top, error));
     SBIT__TRY(
         sbit__qconfig_side_init(tree, SBIT_TARGET_WEIGHT, &tree->sections[SBIT__QCONFIG_W], error));
-    SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_FEATURE, &tree->sections[SBIT__QCONFIG_A],
-                                      error));
+    SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_ACTIVATION,
+                                      &tree->sections[SBIT__QCONFIG_A], error));
     tree->sections[SBIT__QCONFIG_W].name = "W";
     tree->sections[SBIT__QCONFIG_A].name = "A";
     tree->section_count = 2;
@@ -43654,12 +43655,12 @@ static sbit_qconfig *sbit__qconfig_of(sbit__tree *tree)
     return (sbit_qconfig *)(void *)tree; /* its only member */
 }
 
-static sbit_status sbit__qconfig_finish(sbit__tree *tree, sbit_error *error)
+static sbit_status sbit__qconfig_verify(sbit__tree *tree, sbit_error *error)
 {
     return sbit_qconfig_validate(sbit__qconfig_of(tree), error);
 }
 
-static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_finish};
+static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_verify};
 
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)
@@ -43706,7 +43707,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
     if (ctx == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
     }
-    const sbit_profile_row *row = sbit_lookup_profile(ctx, profile != NULL ? profile : "generic");
+    const sbit_profile_row *row = sbit_profile_find(ctx, profile != NULL ? profile : "generic");
     if (row == NULL) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, profile,
                           "unknown placement profile '%s'; known: %s", profile,
@@ -43723,8 +43724,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
 /* >>qconfig use */
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config)
 {
-    return sbit_lookup_profile(config->tree.ctx,
-                               sbit_options_string(&config->tree.top, "PLACEMENT"));
+    return sbit_profile_find(config->tree.ctx, sbit_options_string(&config->tree.top, "PLACEMENT"));
 }
 
 SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
@@ -43831,11 +43831,12 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.bits == 0;
     s.bits = s.bits == 0 ? 8 : s.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
-    s.feature_axis = sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
+    s.activation_axis =
+        sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
-        sbit_lookup_observer(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+        sbit_observer_find(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
     s.quantizer =
-        sbit_lookup_quantizer(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+        sbit_quantizer_find(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     if (s.observer == NULL || s.quantizer == NULL) {
         const bool observer = s.observer == NULL;
         const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";
@@ -43929,8 +43930,8 @@ static bool sbit__place_in_list(const char *list, const char *word)
 
 static const sbit_op_row *sbit__place_row(const sbit__placement *p, const sbit_node *node)
 {
-    return sbit_lookup_operator(p->quant->ctx, node->domain, node->op_type,
-                                sbit_graph_opset(p->graph, node->domain));
+    return sbit_operator_find(p->quant->ctx, node->domain, node->op_type,
+                              sbit_graph_opset(p->graph, node->domain));
 }
 
 static const sbit_value_info *sbit__place_value(const sbit__placement *p, sbit_value_id id)
@@ -43979,7 +43980,7 @@ static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
 }
 
 /* True for an input that carries data of the network: float, present, not a constant. */
-static bool sbit__place_is_feature(const sbit__placement *p, const sbit_node *node, size_t input)
+static bool sbit__place_is_activation(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
@@ -44021,7 +44022,7 @@ static uint32_t sbit__place_flags(const sbit_node *node, const sbit_op_quant *q)
 static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *node)
 {
     for (size_t i = 0; i < node->input_count; i++) {
-        if (!sbit__place_is_feature(p, node, i)) {
+        if (!sbit__place_is_activation(p, node, i)) {
             return false;
         }
     }
@@ -44140,26 +44141,26 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
 }
 
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
-static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id value,
-                                       sbit_node_id layer, bool one_per_value, uint32_t *index,
-                                       sbit_error *error)
+static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_id value,
+                                          sbit_node_id layer, bool one_per_value, uint32_t *index,
+                                          sbit_error *error)
 {
     sbit__settings settings;
-    SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_FEATURE, p->graph, layer,
+    SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_ACTIVATION, p->graph, layer,
                                     &p->quant->arena, &settings, error));
     for (size_t i = 0; i < p->quant->site_count; i++) {
         const sbit__site *site = &p->quant->sites[i];
-        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_FEATURE) &&
+        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_ACTIVATION) &&
             (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
             *index = (uint32_t)i;
             return SBIT_OK;
         }
     }
-    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_FEATURE, layer,
-                                   &settings, index, error));
+    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_ACTIVATION,
+                                   layer, &settings, index, error));
     sbit__site *site = &p->quant->sites[*index];
     const sbit_type *type = &sbit_graph_value(p->graph, value)->type;
-    const int32_t axis = settings.feature_axis;
+    const int32_t axis = settings.activation_axis;
     if (settings.per_channel && axis < type->rank && type->dims[axis].symbol == 0) {
         site->axis = axis;
         site->channels = type->dims[axis].value;
@@ -44359,13 +44360,13 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
     const char *fused = sbit__place_fused(p, node);
     for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
         uint32_t index = 0;
-        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_feature(p, node, i)) {
+        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_activation(p, node, i)) {
             continue;
         }
         if (fused != NULL) {
             continue; /* the tensor does not exist in the deployed network */
         }
-        SBIT__TRY(sbit__place_feature(p, node->inputs[i], node->id, false, &index, error));
+        SBIT__TRY(sbit__place_activation(p, node->inputs[i], node->id, false, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -44450,7 +44451,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_feature(p, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i)) {
             continue;
         }
         if (p->quant->profile->residual_inputs && elementwise &&
@@ -44458,8 +44459,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
             continue;
         }
         const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_feature(p, value->id, sbit__place_layer_of(p, value, node->id), true,
-                                      &index, error));
+        SBIT__TRY(sbit__place_activation(p, value->id, sbit__place_layer_of(p, value, node->id),
+                                         true, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -44500,7 +44501,7 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
     if (value == NULL || !sbit__place_wants_output(p, node, q, value)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__place_feature(p, value->id, node->id, true, &index, error));
+    SBIT__TRY(sbit__place_activation(p, value->id, node->id, true, &index, error));
     sbit__site *site = &p->quant->sites[index];
     site->all_uses = true;
     return SBIT_OK;
@@ -44509,7 +44510,7 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
     for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_FEATURE)) {
+        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_ACTIVATION)) {
             return &p->quant->sites[i];
         }
     }
@@ -44549,7 +44550,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
             continue;
         }
         const sbit_node_id layer = sbit__place_site_of(p, node->inputs[0])->layer;
-        SBIT__TRY(sbit__place_feature(p, value->id, layer, true, &index, error));
+        SBIT__TRY(sbit__place_activation(p, value->id, layer, true, &index, error));
         p->quant->sites[index].all_uses = true;
         sbit__place_join(p, sbit__place_site_of(p, node->inputs[0]), &p->quant->sites[index]);
     }
@@ -44694,7 +44695,7 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
     const sbit_value_id value = sbit_graph_node(graph, node)->inputs[input];
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (!sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) || !site->enabled) {
+        if (!sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) || !site->enabled) {
             continue;
         }
         if (site->all_uses) {
@@ -44738,9 +44739,9 @@ SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_ten
     return x;
 }
 
-SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
+SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
 {
-    sbit_observer_site s;
+    sbit_observer_call s;
     s.ctx = quant->ctx;
     s.target = site->target;
     s.symmetric = site->settings.symmetric;
@@ -44752,9 +44753,9 @@ SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const s
     return s;
 }
 
-SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
+SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
 {
-    sbit_quantizer_site s;
+    sbit_quantizer_call s;
     s.ctx = quant->ctx;
     s.name = sbit__site_value(site)->name;
     s.target = site->target;
@@ -44774,7 +44775,7 @@ SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbi
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const size_t channels = (size_t)site->channels;
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     sbit__site_release(quant, site);
     if (site->min == NULL) {
         site->min = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
@@ -44787,7 +44788,7 @@ SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbi
             return sbit__fail_oom(error, channels * 16);
         }
     }
-    const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
     site->observer_bytes = site->settings.observer->state_bytes(&observer) + 1;
     site->quantizer_bytes = site->settings.quantizer->state_bytes(&quantizer) + 1;
     site->observer_state = sbit__calloc(a, 1, site->observer_bytes);
@@ -44802,7 +44803,7 @@ SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbi
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     if (site->observer_state != NULL && site->settings.observer->deinit != NULL) {
         site->settings.observer->deinit(site->observer_state, &observer);
     }
@@ -44833,7 +44834,7 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                           (long long)site->channels);
     }
     const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     SBIT__TRY(site->settings.observer->observe(site->observer_state, &observer, &x, error));
     site->observed = true;
     return SBIT_OK;
@@ -44890,7 +44891,7 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
 /* >>calibrate ranges */
 static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     if (site->fixed_range) {
         site->min[0] = site->fixed_min;
         site->max[0] = site->fixed_max;
@@ -44918,17 +44919,18 @@ static float sbit__calc_width(const sbit__site *site)
     return lo > hi ? lo : hi;
 }
 
-/* Joins the ranges of all per-tensor feature sites of one group. */
+/* Joins the ranges of all per-tensor activation sites of one group. */
 static void sbit__calc_join_groups(sbit_quant *quant)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
         const sbit__site *first = &quant->sites[i];
         float min = 0.0f, max = 0.0f;
         for (int pass = 0; pass < 2; pass++) { /* gather, then give to all */
-            for (size_t j = 0; first->target == SBIT_TARGET_FEATURE && j < quant->site_count; j++) {
+            for (size_t j = 0; first->target == SBIT_TARGET_ACTIVATION && j < quant->site_count;
+                 j++) {
                 sbit__site *site = &quant->sites[j];
                 if (!site->enabled || site->group != first->group || site->axis != -1 ||
-                    site->target != SBIT_TARGET_FEATURE) {
+                    site->target != SBIT_TARGET_ACTIVATION) {
                     continue;
                 }
                 if (pass == 0) { /* every range is widened to contain 0 in the end */
@@ -44943,13 +44945,13 @@ static void sbit__calc_join_groups(sbit_quant *quant)
     }
 }
 
-/* The enabled per-tensor feature site of a value, for sharing. */
+/* The enabled per-tensor activation site of a value, for sharing. */
 static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *graph,
                                           sbit_value_id value)
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) && site->enabled &&
+        if (sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) && site->enabled &&
             site->axis == -1) {
             return site;
         }
@@ -45005,8 +45007,8 @@ static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, b
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
-        const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                                      sbit_graph_opset(quant->graph, node->domain));
+        const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                    sbit_graph_opset(quant->graph, node->domain));
         if (row == NULL || row->quant == NULL || node->output_count == 0) {
             continue;
         }
@@ -45069,7 +45071,7 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     if (site->quantizer_state == NULL) {
         return SBIT_OK; /* a fixed range has no data to learn from */
     }
-    const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
     if (site->target != SBIT_TARGET_WEIGHT) {
         return s->quantizer->init(site->quantizer_state, &quantizer, NULL, error);
     }
@@ -45084,8 +45086,8 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
                                                  sbit_node_id id)
 {
     const sbit_node *node = sbit_graph_node(graph, id);
-    const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                                  sbit_graph_opset(quant->graph, node->domain));
+    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(quant->graph, node->domain));
     const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
     if (!quant->profile->int32_bias || input < 0 || (size_t)input >= node->input_count ||
         node->inputs[input].idx == 0) {
@@ -45304,7 +45306,7 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
     return sbit_graph_add_node_metadata(b->graph, node, "bits", text, error);
 }
 
-/* >>build features */
+/* >>build activations */
 /* True if the quantized integers can be wider than the site's range in their storage. */
 static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
 {
@@ -45357,7 +45359,7 @@ static sbit_status sbit__build_redirect_all(sbit__build *b, sbit_value_id from, 
     return status;
 }
 
-static sbit_status sbit__build_feature(sbit__build *b, const sbit__site *site, sbit_error *error)
+static sbit_status sbit__build_activation(sbit__build *b, const sbit__site *site, sbit_error *error)
 {
     const sbit_value_info *value = sbit__site_value(site);
     const sbit_node_id before = sbit__build_place(b, site->value);
@@ -45440,7 +45442,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     if (effective == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(b->quant, site);
     memcpy(effective, weight->data, bytes);
     const sbit_status status = row->finish(site->quantizer_state, &quantizer, &x, effective, error);
     if (status == SBIT_OK) {
@@ -45496,8 +45498,8 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     sbit_value_id inputs[2], y;
     sbit_node_id node;
     const sbit_node *before = sbit_graph_node(b->graph, layer);
-    const sbit_op_row *row = sbit_lookup_operator(b->quant->ctx, before->domain, before->op_type,
-                                                  sbit_graph_opset(b->graph, before->domain));
+    const sbit_op_row *row = sbit_operator_find(b->quant->ctx, before->domain, before->op_type,
+                                                sbit_graph_opset(b->graph, before->domain));
     sbit_status status =
         sbit__build_integers(b, bias->name, "_quantized", SBIT_I32, bias->constant.rank,
                              bias->constant.dims, q, &inputs[0], error);
@@ -45589,20 +45591,21 @@ static sbit_status sbit__build_drop_notes(sbit_graph *graph, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features, sbit_error *error)
+static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activations,
+                                    sbit_error *error)
 {
-    for (size_t i = 0; features && i < b->quant->site_count; i++) {
+    for (size_t i = 0; activations && i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
-        if (site->enabled && site->target == SBIT_TARGET_FEATURE) {
+        if (site->enabled && site->target == SBIT_TARGET_ACTIVATION) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_feature(b, site, error));
+            SBIT__TRY(sbit__build_activation(b, site, error));
         }
     }
     for (size_t i = 0; weights && i < b->quant->site_count; i++) {
         sbit__site *site = &b->quant->sites[i];
         if (site->enabled && site->target == SBIT_TARGET_WEIGHT) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_weight(b, site, features, error));
+            SBIT__TRY(sbit__build_weight(b, site, activations, error));
         }
     }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
@@ -45746,7 +45749,7 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
 /* >>quant calibrate */
 static bool sbit__quant_observes(const sbit__site *site)
 {
-    return site->enabled && site->target == SBIT_TARGET_FEATURE && !site->fixed_range;
+    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range;
 }
 
 SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
@@ -45819,7 +45822,7 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     sbit__quant_drop_session(quant);
     quant->session = session;
     quant->calibrating = true;
-    quant->calibrated = quant->use_weights = quant->use_features = false;
+    quant->calibrated = quant->use_weights = quant->use_activations = false;
     quant->batches_seen = 0;
     return SBIT_OK;
 }
@@ -45840,7 +45843,8 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                           (unsigned)sbit_session_input_count(quant->session));
     }
     for (size_t i = 0; i < input_count; i++) {
-        const char *name = names != NULL ? names[i] : sbit_session_input(quant->session, 0)->name;
+        const char *name =
+            names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
         SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
     }
     SBIT__TRY(sbit_session_run(quant->session, error));
@@ -45848,9 +45852,9 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
     return SBIT_OK;
 }
 
-SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index)
+SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
 {
-    return quant->session != NULL ? sbit_session_result(quant->session, index) : NULL;
+    return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
 }
 
 SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error)
@@ -45894,7 +45898,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
     quant->session = session;
     quant->simulated = graph;
     quant->use_weights = weights;
-    quant->use_features = activations;
+    quant->use_activations = activations;
     return SBIT_OK;
 }
 
@@ -46029,7 +46033,7 @@ static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__sconfig_finish(sbit__tree *tree, sbit_error *error)
+static sbit_status sbit__sconfig_verify(sbit__tree *tree, sbit_error *error)
 {
     (void)error;
     if (sbit__sconfig_strategy(&tree->sections[0].options, "TYPE") != NULL) {
@@ -46039,7 +46043,7 @@ static sbit_status sbit__sconfig_finish(sbit__tree *tree, sbit_error *error)
     return SBIT_OK;
 }
 
-static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_finish};
+static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_verify};
 
 static sbit_sconfig *sbit__sconfig_of(sbit__tree *tree)
 {

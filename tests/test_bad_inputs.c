@@ -166,7 +166,7 @@ typedef struct bad_inputs { /* what is fed, until the runs are over */
 static sbit_status bad_feed(bad_work *work, sbit_session *session, bad_inputs *inputs)
 {
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
-        const sbit_value_info *info = sbit_session_input(session, i);
+        const sbit_value_info *info = sbit_session_input_info(session, i);
         sbit_value value;
         if (i >= BAD_INPUTS || !bad_tensor(work, &info->type, &inputs->tensors[i])) {
             snprintf(work->error.message, sizeof work->error.message, "too large for this test");

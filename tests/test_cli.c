@@ -566,7 +566,7 @@ TEST(cli_configuration)
     CHECK(json_is_one_object(cli.out));
     CHECK_CONTAINS(cli.out, "\"target\": \"tensorrt\""); /* the flag wins */
     CHECK_CONTAINS(cli.out, "\"target\": \"weight\", \"bits\": 4");
-    CHECK_CONTAINS(cli.out, "\"target\": \"feature\", \"bits\": 8");
+    CHECK_CONTAINS(cli.out, "\"target\": \"activation\", \"bits\": 8");
     CHECK_FAILS(1, "BIT",
                 "quantize %s -c %sq.yaml --set W.QUANTIZER.BIT=77 --data npy:%s -o %sz.onnx", NET,
                 TMP, DATA, TMP);

@@ -297,7 +297,7 @@ TEST(qconfig_checks_types_choices_and_backends)
          "'pakt' is not one of uniform"},
         {"W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}, OBSERVER: {TYPE: "
          "moving_average}}\n",
-         "'moving_average' is not one of minmax"}, /* features only */
+         "'moving_average' is not one of minmax"}, /* activations only */
         {"BACKEND: tensorrt\nW: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
          "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n",
          "BACKEND tensorrt needs"},

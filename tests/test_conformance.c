@@ -250,7 +250,7 @@ static outcome run_set(sbit_graph *graph, sbit_session *session, const char *fol
         return result(FAIL, "run: %s", error.message);
     }
     for (size_t i = 0; i < sbit_session_output_count(session); i++) {
-        const sbit_value *got = sbit_session_result(session, i);
+        const sbit_value *got = sbit_session_output(session, i);
         sbit_type type;
         memset(&type, 0, sizeof type);
         type.kind = got->kind;
@@ -259,7 +259,7 @@ static outcome run_set(sbit_graph *graph, sbit_session *session, const char *fol
             return result(FAIL, "output %d: %s", (int)i, error.message);
         }
         if (!same_value(got, &want, why, sizeof why)) {
-            return result(FAIL, "output '%s': %s", sbit_session_output(session, i)->name, why);
+            return result(FAIL, "output '%s': %s", sbit_session_output_info(session, i)->name, why);
         }
     }
     return result(PASS, "%s", "");

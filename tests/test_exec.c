@@ -23,7 +23,7 @@ static bool set_floats(sbit_session *session, const char *name, const char *dims
 
 static const float *floats_of(const sbit_session *session, size_t index)
 {
-    const sbit_value *value = sbit_session_result(session, index);
+    const sbit_value *value = sbit_session_output(session, index);
     return value != NULL ? (const float *)value->tensor.data : NULL;
 }
 
@@ -293,7 +293,7 @@ TEST(views_and_in_place_do_not_disturb_each_other)
     build_begin(&b, 17);
     counted.prepare = prepare_plus_one;
     counted.flags = SBIT_OP_IN_PLACE;
-    CHECK_OK(sbit_register_operator(b.ctx, &counted, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &counted, &b.error), b.error);
     const sbit_value_id to_flat = build_constant(&b, "flat", SBIT_I64, "1", &flat);
     const sbit_value_id to_square = build_constant(&b, "square", SBIT_I64, "2", square);
     const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2,3");
@@ -361,14 +361,14 @@ TEST(results_outlive_the_inputs_they_are_views_of)
     sbit_session *session = session_of(&b, NULL);
     if (session != NULL) {
         set_floats(session, "x", "2,2", x);
-        CHECK(sbit_session_result(session, 0) == NULL);
+        CHECK(sbit_session_output(session, 0) == NULL);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
         memset(x, 0, sizeof x); /* the caller's memory is the caller's again */
         check_floats(floats_of(session, 0), want, 4, 0.0);
         check_floats(floats_of(session, 1), want, 4, 0.0);
-        const sbit_value *constant = sbit_session_result(session, 2);
+        const sbit_value *constant = sbit_session_output(session, 2);
         CHECK_EQ_I64(*(const int64_t *)constant->tensor.data, 4);
-        CHECK(sbit_session_result(session, 3) == NULL);
+        CHECK(sbit_session_output(session, 3) == NULL);
     }
     sbit_session_destroy(session);
     build_end(&b);
@@ -389,7 +389,7 @@ TEST(results_stay_readable_while_inputs_are_set)
         set_floats(session, "x", "4", x);
         check_floats(floats_of(session, 0), want, 2, 0.0);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 4);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], 4);
         CHECK_OK(sbit_session_run(session, &b.error), b.error); /* the input is still set */
     }
     sbit_session_destroy(session);
@@ -415,7 +415,7 @@ TEST(sequences_of_constants_survive_a_new_plan)
     for (int n = 1; session != NULL && n <= 2; n++) {
         set_floats(session, "x", n == 1 ? "1" : "2", x);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], n);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], n);
         CHECK_NEAR(floats_of(session, 0)[n - 1], 7 + n, 0.0);
     }
     sbit_session_destroy(session);
@@ -440,7 +440,7 @@ TEST(the_memory_limit_is_kept)
         set_floats(session, "x", "4,16", x);
         CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_LIMIT, b.error);
         CHECK_CONTAINS(b.error.message, "511");
-        CHECK(sbit_session_result(session, 0) == NULL);
+        CHECK(sbit_session_output(session, 0) == NULL);
     }
     sbit_session_destroy(session);
     build_end(&b);
@@ -638,7 +638,7 @@ TEST(fake_quantization_is_one_step_with_the_same_bits)
         memset(&desc, 0, sizeof desc);
         desc.profile = true;
         desc.disable_fusion = fuse == 0;
-        if (sbit_lookup_operator(b.ctx, "", "QuantizeLinear", 17) == NULL) {
+        if (sbit_operator_find(b.ctx, "", "QuantizeLinear", 17) == NULL) {
             build_end(&b);
             SBIT_TEST_SKIP("no QuantizeLinear");
         }
@@ -724,7 +724,7 @@ TEST(taps_see_values_in_order_before_they_are_overwritten)
         log.stop_at = 2;
         CHECK_STATUS(sbit_session_run(session, &b.error), SBIT_ERR_CANCELLED, b.error);
         CHECK_EQ_I64(log.count, 2);
-        CHECK(sbit_session_result(session, 0) == NULL);
+        CHECK(sbit_session_output(session, 0) == NULL);
     }
     sbit_session_destroy(session);
     build_end(&b);
@@ -748,9 +748,9 @@ TEST(only_what_the_outputs_need_is_run)
     sbit_session *session = session_of(&b, &desc);
     if (session != NULL) {
         CHECK_EQ_I64(sbit_session_input_count(session), 1);
-        CHECK_STR(sbit_session_input(session, 0)->name, "x");
+        CHECK_STR(sbit_session_input_info(session, 0)->name, "x");
         CHECK_EQ_I64(sbit_session_output_count(session), 1);
-        CHECK_STR(sbit_session_output(session, 0)->name, "neg");
+        CHECK_STR(sbit_session_output_info(session, 0)->name, "neg");
         set_floats(session, "x", "2", x);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
         check_floats(floats_of(session, 0), want, 2, 0.0);
@@ -771,7 +771,7 @@ TEST(the_batch_may_change_between_runs)
     build_begin(&b, 17);
     row.prepare = prepare_plus_one;
     plus_one.prepares = plus_one.runs = 0;
-    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
     const sbit_value_id input = build_input(&b, "x", SBIT_F32, "N,3");
     build_output(&b, build_unary(&b, "Relu", "relu", user_unary(&b, "PlusOne", "plus", input)));
     sbit_session *session = session_of(&b, NULL);
@@ -784,7 +784,7 @@ TEST(the_batch_may_change_between_runs)
         }
         set_floats(session, "x", shapes[i], x);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], counts[i] / 3);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], counts[i] / 3);
         check_floats(floats_of(session, 0), want, counts[i], 0.0);
     }
     CHECK_EQ_I64(plus_one.prepares, 3); /* not for the same shape again */
@@ -855,8 +855,8 @@ TEST(an_empty_batch_runs)
         const sbit_tensor empty = build_tensor(SBIT_F32, "0,3", NULL);
         CHECK_OK(sbit_session_set_input(session, "x", &empty, &b.error), b.error);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 0);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[1], 5);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], 0);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[1], 5);
     }
     sbit_session_destroy(session);
     build_end(&b);
@@ -875,8 +875,8 @@ TEST(shapes_may_depend_on_data)
     positive.flags = SBIT_OP_DYNAMIC;
     plus.prepare = prepare_plus_one;
     plus_one.prepares = 0;
-    CHECK_OK(sbit_register_operator(b.ctx, &positive, &b.error), b.error);
-    CHECK_OK(sbit_register_operator(b.ctx, &plus, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &positive, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &plus, &b.error), b.error);
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, "4");
     build_node_outputs(&b, "test", "Positive", "positive", &x, 1, NULL, 0, outs, 2);
     build_output(&b, build_unary(&b, "Relu", "relu", user_unary(&b, "PlusOne", "plus", outs[0])));
@@ -886,12 +886,12 @@ TEST(shapes_may_depend_on_data)
         sbit_session_memory memory;
         set_floats(session, "x", "4", first);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 3);
-        CHECK_EQ_I64(*(const int64_t *)sbit_session_result(session, 1)->tensor.data, 3);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], 3);
+        CHECK_EQ_I64(*(const int64_t *)sbit_session_output(session, 1)->tensor.data, 3);
         check_floats(floats_of(session, 0), want_first, 3, 0.0);
         set_floats(session, "x", "4", second);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
-        CHECK_EQ_I64(sbit_session_result(session, 0)->tensor.dims[0], 1);
+        CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], 1);
         check_floats(floats_of(session, 0), want_second, 1, 0.0);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
         CHECK_EQ_I64(plus_one.prepares, 2); /* once for each shape */
@@ -912,7 +912,7 @@ TEST(what_is_made_of_constants_is_computed_once)
     build_begin(&b, 17);
     row.prepare = prepare_plus_one;
     plus_one.runs = 0;
-    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
     const sbit_value_id w =
         user_unary(&b, "PlusOne", "plus", build_constant(&b, "w", SBIT_F32, "2,2", data));
     const sbit_value_id input = build_input(&b, "x", SBIT_F32, "N,2");
@@ -1092,8 +1092,8 @@ TEST(bodies_run_many_times_on_one_plan)
         repeat.flags = SBIT_OP_BODY | SBIT_OP_DYNAMIC;
         plus.prepare = prepare_plus_one;
         plus_one.prepares = plus_one.runs = 0;
-        CHECK_OK(sbit_register_operator(b.ctx, &repeat, &b.error), b.error);
-        CHECK_OK(sbit_register_operator(b.ctx, &plus, &b.error), b.error);
+        CHECK_OK(sbit_operator_register(b.ctx, &repeat, &b.error), b.error);
+        CHECK_OK(sbit_operator_register(b.ctx, &plus, &b.error), b.error);
         sbit_graph_destroy(b.graph);
         b.graph = load_repeat(&b, constant == 1, 1000, "PlusOne");
         sbit_session *session = b.graph != NULL ? session_of(&b, NULL) : NULL;
@@ -1126,7 +1126,7 @@ TEST(inference_goes_into_bodies)
     sbit_op_row repeat = plain_row("Repeat", infer_repeat, run_repeat);
     char text[100];
     build_begin(&b, 17);
-    CHECK_OK(sbit_register_operator(b.ctx, &repeat, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &repeat, &b.error), b.error);
     sbit_graph_destroy(b.graph);
     b.graph = load_repeat(&b, true, 1, "Relu");
     if (b.graph != NULL) {
@@ -1183,7 +1183,7 @@ TEST(a_failing_node_is_named)
     const sbit_op_row row = plain_row("Fails", infer_same, run_fails);
     static const float x[2] = {1, 2};
     build_begin(&b, 17);
-    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
     const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2");
     build_output(&b, user_unary(&b, "Fails", "culprit", input));
     sbit_session *session = session_of(&b, NULL);
@@ -1221,8 +1221,8 @@ static sbit_status build_and_run(test_heap *heap, int64_t fail_at, bool *recover
     positive.flags = SBIT_OP_DYNAMIC;
     plus = plain_row("PlusOne", infer_same, run_plus_one);
     plus.prepare = prepare_plus_one;
-    CHECK_OK(sbit_register_operator(b.ctx, &positive, &b.error), b.error);
-    CHECK_OK(sbit_register_operator(b.ctx, &plus, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &positive, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &plus, &b.error), b.error);
     in[0] = build_input(&b, "x", SBIT_F32, "N,3,4,4");
     in[1] = user_unary(&b, "PlusOne", "folded", build_weights(&b, "w", "3,3,3,3", 1));
     const sbit_value_id conv = build_node(&b, "Conv", "conv", in, 2, &attr, 1);

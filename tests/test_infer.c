@@ -116,7 +116,7 @@ TEST(declared_names_fill_what_cannot_be_computed)
     sbit_type type;
     const sbit_op_row row = user_row("Some", infer_unknown_dim);
     build_begin(&b, 17);
-    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
     x = build_input(&b, "x", SBIT_F32, "N,3");
     build_node_outputs(&b, "test", "Some", "some", &x, 1, NULL, 0, &some, 1);
     build_node_outputs(&b, "test", "Foreign", "foreign", &some, 1, NULL, 0, &foreign, 1);
@@ -220,7 +220,7 @@ TEST(unsupported_nodes_are_all_listed)
     const sbit_op_row row = user_row("NoRun", infer_unknown_dim);
     build_begin(&b, 17);
     memset(&list, 0, sizeof list);
-    CHECK_OK(sbit_register_operator(b.ctx, &row, &b.error), b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
     x = build_input(&b, "x", SBIT_F32, "2,3");
     build_node_outputs(&b, "test", "Foreign", "first", &x, 1, NULL, 0, &f, 1);
     build_node_outputs(&b, "test", "NoRun", "second", &f, 1, NULL, 0, &g, 1);
@@ -281,34 +281,34 @@ TEST(costs_are_counted)
 
 /* ---- the table of operators */
 
-TEST(lookup_takes_the_newest_row_that_the_model_may_use)
+TEST(find_takes_the_newest_row_that_the_model_may_use)
 {
     build b;
     sbit_op_row user = user_row("Relu", infer_unknown_dim);
     build_begin(&b, 17);
-    const sbit_op_row *relu = sbit_lookup_operator(b.ctx, "ai.onnx", "Relu", 17);
+    const sbit_op_row *relu = sbit_operator_find(b.ctx, "ai.onnx", "Relu", 17);
     if (CHECK(relu != NULL)) {
         CHECK_STR(relu->op_type, "Relu");
-        CHECK(relu == sbit_lookup_operator(b.ctx, NULL, "Relu", 17));
-        CHECK(relu == sbit_lookup_operator(b.ctx, "", "Relu", 17));
+        CHECK(relu == sbit_operator_find(b.ctx, NULL, "Relu", 17));
+        CHECK(relu == sbit_operator_find(b.ctx, "", "Relu", 17));
     }
-    CHECK(sbit_lookup_operator(b.ctx, "", "Relu", 0) == NULL);
-    CHECK(sbit_lookup_operator(b.ctx, "other", "Relu", 17) == NULL);
+    CHECK(sbit_operator_find(b.ctx, "", "Relu", 0) == NULL);
+    CHECK(sbit_operator_find(b.ctx, "other", "Relu", 17) == NULL);
     for (size_t i = 0; sbit_operator_at(i) != NULL; i++) {
         const sbit_op_row *row = sbit_operator_at(i);
         CHECK_MSG(row->since_version >= 1 && row->infer != NULL &&
                       (row->run != NULL || row->expand != NULL),
                   "row %s", row->op_type);
-        CHECK_MSG(sbit_lookup_operator(b.ctx, row->domain, row->op_type, row->since_version) == row,
+        CHECK_MSG(sbit_operator_find(b.ctx, row->domain, row->op_type, row->since_version) == row,
                   "two rows for %s-%d", row->op_type, (int)row->since_version);
     }
     user.domain = ""; /* built-in rows may be overridden */
-    CHECK_OK(sbit_register_operator(b.ctx, &user, &b.error), b.error);
-    CHECK(sbit_lookup_operator(b.ctx, "", "Relu", 17) == &user);
-    CHECK_STATUS(sbit_register_operator(b.ctx, &user, &b.error), SBIT_ERR_DUPLICATE, b.error);
+    CHECK_OK(sbit_operator_register(b.ctx, &user, &b.error), b.error);
+    CHECK(sbit_operator_find(b.ctx, "", "Relu", 17) == &user);
+    CHECK_STATUS(sbit_operator_register(b.ctx, &user, &b.error), SBIT_ERR_DUPLICATE, b.error);
     CHECK_CONTAINS(b.error.message, "Relu");
     user.op_type = "";
-    CHECK_STATUS(sbit_register_operator(b.ctx, &user, &b.error), SBIT_ERR_INVALID_ARGUMENT,
+    CHECK_STATUS(sbit_operator_register(b.ctx, &user, &b.error), SBIT_ERR_INVALID_ARGUMENT,
                  b.error);
     build_end(&b);
 }

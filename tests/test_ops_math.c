@@ -175,7 +175,7 @@ static void check_case(const op_case *c, const sbit_tensor *want, double toleran
         sbit_session *session = NULL;
         if (CHECK_OK(case_run(&b, c, (feed_mode)mode, &session), b.error)) {
             for (size_t i = 0; i < c->out_count; i++) {
-                const sbit_value *value = sbit_session_result(session, i);
+                const sbit_value *value = sbit_session_output(session, i);
                 if (CHECK(value != NULL)) {
                     same_tensor(c->op, &value->tensor, &want[i], tolerance);
                 }
@@ -933,7 +933,7 @@ TEST(random_numbers_repeat)
         build b;
         sbit_session *session = NULL;
         if (CHECK_OK(case_run(&b, &c, FEED_DECLARED, &session), b.error)) {
-            const float *x = (const float *)sbit_session_result(session, 0)->tensor.data;
+            const float *x = (const float *)sbit_session_output(session, 0)->tensor.data;
             double sum = 0.0, squares = 0.0;
             for (int i = 0; i < 1000; i++) {
                 sum += (double)x[i];
@@ -1011,8 +1011,8 @@ static void check_loop(int64_t trips, const int64_t *squares, int64_t count, int
         CHECK_OK(sbit_session_set_input(session, "M", &most, &error), error) &&
         CHECK_OK(sbit_session_set_input(session, "init", &init, &error), error) &&
         CHECK_OK(sbit_session_run(session, &error), error)) {
-        const sbit_tensor *sum = &sbit_session_result(session, 0)->tensor;
-        const sbit_tensor *list = &sbit_session_result(session, 1)->tensor;
+        const sbit_tensor *sum = &sbit_session_output(session, 0)->tensor;
+        const sbit_tensor *list = &sbit_session_output(session, 1)->tensor;
         CHECK_EQ_I64(*(const int64_t *)sum->data, total);
         CHECK_EQ_I64(list->rank, 1);
         if (CHECK_EQ_I64(list->dims[0], count) && count > 0) {
@@ -1054,7 +1054,7 @@ static void run_with_threads(const op_case *c, int threads, float *out, size_t b
     if (!b.failed && CHECK_OK(sbit_session_create(b.graph, NULL, &session, &b.error), b.error) &&
         CHECK_OK(case_feed(&b, c, session), b.error) &&
         CHECK_OK(sbit_session_run(session, &b.error), b.error)) {
-        const sbit_tensor *tensor = &sbit_session_result(session, 0)->tensor;
+        const sbit_tensor *tensor = &sbit_session_output(session, 0)->tensor;
         CHECK_EQ_I64(sbit_tensor_bytes(tensor), bytes);
         memcpy(out, tensor->data, bytes);
     }
@@ -1131,7 +1131,7 @@ TEST(flatten_ties_a_channel_to_its_run)
         sbit_type *outs[] = {&out};
         call.graph = b.graph;
         call.node = sbit_graph_node(b.graph, sbit_graph_value(b.graph, y)->producer);
-        call.row = sbit_lookup_operator(b.ctx, "", "Flatten", 13);
+        call.row = sbit_operator_find(b.ctx, "", "Flatten", 13);
         call.in_type = &in;
         call.out_type = outs;
         call.input_count = call.output_count = 1;

@@ -80,7 +80,7 @@ static sbit_status nn_try(nn *t, const sbit_session_desc *desc)
 
 static const float *nn_result(nn *t, size_t index, int64_t count)
 {
-    const sbit_value *value = sbit_session_result(t->session, index);
+    const sbit_value *value = sbit_session_output(t->session, index);
     if (!CHECK(value != NULL)) {
         return NULL;
     }
@@ -173,7 +173,7 @@ TEST(max_pool_ceil_mode_drops_windows_of_padding)
     nn_node(&t, "MaxPool", attrs, 4, 1);
     if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
         char text[64];
-        sbit_tensor_describe(&sbit_session_result(t.session, 0)->tensor, text, sizeof text);
+        sbit_tensor_describe(&sbit_session_output(t.session, 0)->tensor, text, sizeof text);
         CHECK_STR(text, "float32[1,2,2,3,2]"); /* last axis: (3 - 1) * 3 >= 5 + 1 */
     }
     nn_end(&t);
@@ -262,7 +262,7 @@ TEST(max_pool_indices_by_rows_and_by_columns)
         nn_node(&t, "MaxPool", attrs, 3, 2);
         if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
             const int64_t *indices =
-                (const int64_t *)(const void *)sbit_session_result(t.session, 1)->tensor.data;
+                (const int64_t *)(const void *)sbit_session_output(t.session, 1)->tensor.data;
             CHECK_EQ_I64(indices[0], order == 0 ? 1 : 2);
             CHECK_EQ_I64(indices[1], order == 0 ? 6 : 5); /* the first of two equal ones */
         }
@@ -405,7 +405,7 @@ TEST(conv_in_float16)
     nn_node(&t, "Conv", NULL, 0, 1);
     if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
         const uint16_t *y =
-            (const uint16_t *)(const void *)sbit_session_result(t.session, 0)->tensor.data;
+            (const uint16_t *)(const void *)sbit_session_output(t.session, 0)->tensor.data;
         CHECK_NEAR(sbit_f16_to_f32(y[0]), -1.5, 0);
         CHECK_NEAR(sbit_f16_to_f32(y[1]), -2, 0);
     }
@@ -562,7 +562,7 @@ TEST(matmul_of_integers_wraps)
     nn_feed(&t, SBIT_I32, "2", b);
     nn_node(&t, "MatMul", NULL, 0, 1);
     if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
-        const sbit_tensor *y = &sbit_session_result(t.session, 0)->tensor;
+        const sbit_tensor *y = &sbit_session_output(t.session, 0)->tensor;
         CHECK_EQ_I64(y->rank, 0);
         CHECK_EQ_I64(*(const int32_t *)y->data, -6); /* 2^32 - 6 */
     }
@@ -619,7 +619,7 @@ TEST(fused_epilogues_give_the_same)
         fused_graph(&a, cases[i][0], cases[i][1], cases[i][2], cases[i][3], data);
         fused_graph(&b, cases[i][0], cases[i][1], cases[i][2], cases[i][3], data);
         if (CHECK_OK(nn_try(&a, NULL), a.b.error) && CHECK_OK(nn_try(&b, &plain), b.b.error)) {
-            const sbit_tensor *y = &sbit_session_result(b.session, 0)->tensor;
+            const sbit_tensor *y = &sbit_session_output(b.session, 0)->tensor;
             const float *wanted = (const float *)y->data;
             const float *got = nn_result(&a, 0, sbit_tensor_count(y));
             for (int64_t k = 0; got != NULL && k < sbit_tensor_count(y); k++) {
@@ -1038,7 +1038,7 @@ static void threads_case(const threads_node *node)
         }
         nn_node(&t, node->op, node->attrs, node->attr_count, 1);
         if (CHECK_OK(nn_try(&t, NULL), t.b.error)) {
-            const sbit_tensor *y = &sbit_session_result(t.session, 0)->tensor;
+            const sbit_tensor *y = &sbit_session_output(t.session, 0)->tensor;
             CHECK(sbit_tensor_bytes(y) <= sizeof first);
             if (threads == 1) {
                 memcpy(first, y->data, sbit_tensor_bytes(y));

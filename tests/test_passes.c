@@ -99,13 +99,13 @@ static bool run_graph(sbit_graph *graph, int64_t size, results *out)
     memset(inputs, 0, sizeof inputs);
     ok = CHECK_OK(sbit_session_create(graph, NULL, &session, &error), error);
     for (size_t i = 0; ok && i < sbit_session_input_count(session) && i < 8; i++) {
-        const sbit_value_info *input = sbit_session_input(session, i);
+        const sbit_value_info *input = sbit_session_input_info(session, i);
         feed(ctx, input, size, &rng, &inputs[i]);
         ok = CHECK_OK(sbit_session_set_input(session, input->name, &inputs[i], &error), error);
     }
     ok = ok && CHECK_OK(sbit_session_run(session, &error), error);
     for (size_t i = 0; ok && i < sbit_session_output_count(session) && i < MAX_OUTPUTS; i++) {
-        const sbit_tensor *result = &sbit_session_result(session, i)->tensor;
+        const sbit_tensor *result = &sbit_session_output(session, i)->tensor;
         ok = CHECK_OK(sbit__tensor_copy(ctx, result, &out->tensors[i], &error), error);
         out->count = i + 1;
     }
@@ -1116,7 +1116,7 @@ TEST(passes_are_listed_chosen_and_added)
     for (size_t i = 0; sbit_pass_at(i) != NULL; i++) {
         const sbit_pass_row *row = sbit_pass_at(i);
         CHECK(row->name[0] != '\0' && row->doc[0] != '\0' && row->run != NULL);
-        CHECK(sbit_lookup_pass(b.ctx, row->name) == row);
+        CHECK(sbit_pass_find(b.ctx, row->name) == row);
     }
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
     (void)build_unary(&b, "Exp", "unused", x);
@@ -1132,8 +1132,8 @@ TEST(passes_are_listed_chosen_and_added)
     CHECK_STR(ops_of(b.graph, text, sizeof text), "Exp 1 Sinh 1");
     CHECK_EQ_I64(stats.changes, 0);
     CHECK_EQ_I64(stats.rounds, 1);
-    CHECK_OK(sbit_register_pass(b.ctx, &opt_in, &b.error), b.error);
-    CHECK_STATUS(sbit_register_pass(b.ctx, &opt_in, &b.error), SBIT_ERR_DUPLICATE, b.error);
+    CHECK_OK(sbit_pass_register(b.ctx, &opt_in, &b.error), b.error);
+    CHECK_STATUS(sbit_pass_register(b.ctx, &opt_in, &b.error), SBIT_ERR_DUPLICATE, b.error);
     CHECK_OK(sbit_simplify(b.graph, NULL, &stats, &b.error), b.error);
     CHECK_EQ_I64(stats.nodes_before, 2);
     CHECK_EQ_I64(stats.nodes_after, 1);
@@ -1145,7 +1145,7 @@ TEST(passes_are_listed_chosen_and_added)
     CHECK_EQ_I64(user_runs, 2);
     CHECK_STR(ops_of(b.graph, text, sizeof text), "Cosh 1");
     CHECK_OK(sbit_graph_set_op(b.graph, sbit_graph_first(b.graph), "", "Sinh", &b.error), b.error);
-    CHECK_OK(sbit_register_pass(b.ctx, &user, &b.error), b.error);
+    CHECK_OK(sbit_pass_register(b.ctx, &user, &b.error), b.error);
     CHECK_OK(sbit_simplify(b.graph, NULL, NULL, &b.error), b.error);
     CHECK_STR(ops_of(b.graph, text, sizeof text), "Cosh 1");
     build_end(&b);

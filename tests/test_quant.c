@@ -187,7 +187,7 @@ static float *quant_output(build *b, sbit_quant *quant, bool quantized, size_t *
         *count = 0;
         return NULL;
     }
-    const sbit_tensor *y = &sbit_quant_result(quant, 0)->tensor;
+    const sbit_tensor *y = &sbit_quant_output(quant, 0)->tensor;
     *count = (size_t)sbit_tensor_count(y);
     float *copy = (float *)malloc(*count * sizeof *copy);
     memcpy(copy, y->data, *count * sizeof *copy);
@@ -342,7 +342,7 @@ TEST(tiny_weights_do_not_overflow_the_bias)
         build_do(&b, sbit_quant_calc_qparams(quant, &b.error), "calc");
         build_do(&b, sbit_quant_set_quant(quant, true, true, &b.error), "mode");
         build_do(&b, sbit_quant_forward(quant, NULL, &t, 1, &b.error), "forward");
-        const float *y = (const float *)sbit_quant_result(quant, 0)->tensor.data;
+        const float *y = (const float *)sbit_quant_output(quant, 0)->tensor.data;
         CHECK_NEAR(y[0], 5.0, 1e-3);
         CHECK_NEAR(y[1], -4.5, 1e-3);
     }
@@ -560,12 +560,12 @@ TEST(steps_in_the_wrong_order_are_refused)
 
 /* ---- rows from outside: an observer of the user's, found by name in the configuration */
 
-static size_t half_state_bytes(const sbit_observer_site *site)
+static size_t half_state_bytes(const sbit_observer_call *site)
 {
     return sizeof(float) * (size_t)site->channels;
 }
 
-static sbit_status half_init(void *state, const sbit_observer_site *site, sbit_error *error)
+static sbit_status half_init(void *state, const sbit_observer_call *site, sbit_error *error)
 {
     (void)state;
     (void)site;
@@ -573,7 +573,7 @@ static sbit_status half_init(void *state, const sbit_observer_site *site, sbit_e
     return SBIT_OK;
 }
 
-static sbit_status half_observe(void *state, const sbit_observer_site *site,
+static sbit_status half_observe(void *state, const sbit_observer_call *site,
                                 const sbit_observation *x, sbit_error *error)
 {
     float *most = (float *)state;
@@ -585,7 +585,7 @@ static sbit_status half_observe(void *state, const sbit_observer_site *site,
     return SBIT_OK;
 }
 
-static sbit_status half_range(const void *state, const sbit_observer_site *site, float *min,
+static sbit_status half_range(const void *state, const sbit_observer_call *site, float *min,
                               float *max, sbit_error *error)
 {
     const float most = *(const float *)state;
@@ -602,7 +602,7 @@ static const sbit_key half_keys[] = {
 static const sbit_observer_row half_row = {
     "half",
     "half the range",
-    SBIT_TARGET_FEATURE,
+    SBIT_TARGET_ACTIVATION,
     half_keys,
     1,
     half_state_bytes,
@@ -621,8 +621,8 @@ TEST(observer_registered_from_outside)
         {"A.OBSERVER.TYPE", "half"}, {"A.OBSERVER.HALF.FACTOR", "0.25"}, {NULL, NULL}};
     build b;
     build_begin(&b, 13);
-    build_do(&b, sbit_register_observer(b.ctx, &half_row, &b.error), "register");
-    CHECK_STATUS(sbit_register_observer(b.ctx, &half_row, &b.error), SBIT_ERR_DUPLICATE, b.error);
+    build_do(&b, sbit_observer_register(b.ctx, &half_row, &b.error), "register");
+    CHECK_STATUS(sbit_observer_register(b.ctx, &half_row, &b.error), SBIT_ERR_DUPLICATE, b.error);
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
     build_output(&b, quant_conv(&b, "c", x, 3, 4, false));
     sbit_quant *quant = quant_make(&b, "generic", set);

@@ -128,7 +128,7 @@ static int cli_compare_batch(cli_comparison *c, int64_t first, sbit_session *a, 
     CLI_TRY(cli_compare_step(c, a, &c->a));
     CLI_TRY(cli_compare_step(c, b, &c->b));
     for (size_t i = 0; i < c->output_count; i++) {
-        const sbit_value *x = sbit_session_result(a, i), *y = sbit_session_result(b, i);
+        const sbit_value *x = sbit_session_output(a, i), *y = sbit_session_output(b, i);
         if (x->kind != SBIT_KIND_TENSOR || y->kind != SBIT_KIND_TENSOR) {
             c->outputs[i].broken = true;
             continue;

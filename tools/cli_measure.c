@@ -140,7 +140,7 @@ int cli_set_inputs(sbit_session *session, const cli_batch *batch, const char *na
     for (size_t i = 0; i < batch->input_count; i++) {
         const char *input = batch->names[i];
         if (batch->input_count == 1 && sbit_session_input_count(session) == 1) {
-            input = sbit_session_input(session, 0)->name;
+            input = sbit_session_input_info(session, 0)->name;
         }
         if (sbit_session_set_input(session, input, &batch->inputs[i], &error) != SBIT_OK) {
             return cli_fail_library(&error, "cannot feed '%s'", name);
@@ -229,7 +229,7 @@ static const sbit_value_info *cli_output_info(const cli_evaluation *e)
 
 static int cli_score_labels(cli_evaluation *e)
 {
-    const sbit_value *value = sbit_session_result(e->session, e->output);
+    const sbit_value *value = sbit_session_output(e->session, e->output);
     const int64_t slots = e->data->fixed_batch ? e->data->batch : e->batch.count;
     for (int64_t i = 0; i < e->batch.count; i++) {
         int64_t classes = 0;
@@ -268,7 +268,7 @@ static int cli_score_outputs(cli_evaluation *e, int64_t sample)
         cli_diff diff;
         memset(&diff, 0, sizeof diff);
         if (i < sbit_session_output_count(e->session)) {
-            const sbit_value *value = sbit_session_result(e->session, i);
+            const sbit_value *value = sbit_session_output(e->session, i);
             diff.broken = value->kind != SBIT_KIND_TENSOR || value->tensor.dtype != wanted[i].dtype;
             if (!diff.broken) {
                 cli_diff_add(&diff, &wanted[i], &value->tensor, 1, 0);

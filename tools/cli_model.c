@@ -197,7 +197,7 @@ int cli_model_check_runs(const cli_model *model)
     const size_t count = sbit_graph_unsupported(model->graph, cli_tell_unsupported, NULL);
     if (count > 0) {
         return cli_fail("'%s' cannot run: %lu of its nodes are not supported; register a row for "
-                        "them with sbit_register_operator, or cut the model before them",
+                        "them with sbit_operator_register, or cut the model before them",
                         model->path, (unsigned long)count);
     }
     return CLI_OK;

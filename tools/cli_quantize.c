@@ -39,7 +39,7 @@ static int cli_check_target(const cli_args *args, const sbit_ctx *ctx)
     const char *words[64];
     char known[400] = "";
     size_t count = 0;
-    if (args->target == NULL || sbit_lookup_profile(ctx, args->target) != NULL) {
+    if (args->target == NULL || sbit_profile_find(ctx, args->target) != NULL) {
         return CLI_OK;
     }
     while (count < CLI_COUNT_OF(words) && sbit_profile_at(count) != NULL) {

@@ -44,8 +44,8 @@ static bool cli_is_dequantize(const sbit_node *node)
 
 static const sbit_op_row *cli_row_of(const cli_job *job, const sbit_node *node)
 {
-    return sbit_lookup_operator(job->model.ctx, node->domain, node->op_type,
-                                sbit_graph_opset(job->built, node->domain));
+    return sbit_operator_find(job->model.ctx, node->domain, node->op_type,
+                              sbit_graph_opset(job->built, node->domain));
 }
 
 static bool cli_is_float(const sbit_graph *graph, sbit_value_id id)
@@ -407,7 +407,7 @@ static void cli_json_site(cli_json *json, const sbit_site *site)
     cli_json_open(json, NULL, '{');
     cli_json_text(json, "name", site->layer);
     cli_json_text(json, "tensor", site->tensor);
-    cli_json_text(json, "target", site->target == SBIT_TARGET_WEIGHT ? "weight" : "feature");
+    cli_json_text(json, "target", site->target == SBIT_TARGET_WEIGHT ? "weight" : "activation");
     cli_json_int(json, "bits", site->qparams.bits);
     cli_json_text(json, "dtype", sbit_dtype_name((int32_t)site->qparams.dtype));
     cli_json_text(json, "scheme", scheme);

@@ -254,8 +254,8 @@ static int cli_run_json(const cli_args *args, const cli_feed *feed, const sbit_s
     cli_json_int(&json, "threads", sbit_ctx_threads(feed->model.ctx));
     cli_json_open(&json, "outputs", '[');
     for (size_t i = 0; i < sbit_session_output_count(session); i++) {
-        cli_json_output(&json, sbit_session_output(session, i)->name,
-                        sbit_session_result(session, i));
+        cli_json_output(&json, sbit_session_output_info(session, i)->name,
+                        sbit_session_output(session, i));
     }
     cli_json_close(&json, ']');
     cli_json_close(&json, '}');
@@ -272,10 +272,10 @@ static int cli_run_table(const cli_args *args, const cli_feed *feed, const sbit_
         cli_table_cell(&table, "%s", heads[i]);
     }
     for (size_t i = 0; i < sbit_session_output_count(session); i++) {
-        const sbit_value *value = sbit_session_result(session, i);
+        const sbit_value *value = sbit_session_output(session, i);
         const cli_summary s = cli_summarize(value);
         char text[160] = "";
-        cli_table_cell(&table, "%s", sbit_session_output(session, i)->name);
+        cli_table_cell(&table, "%s", sbit_session_output_info(session, i)->name);
         cli_value_text(value, text, sizeof text);
         cli_table_cell(&table, "%s", text);
         if (!s.numbers || s.range.count == 0) {
@@ -291,7 +291,7 @@ static int cli_run_table(const cli_args *args, const cli_feed *feed, const sbit_
         cli_table_cell(&table, "%s", text);
         if (s.nan > 0) {
             cli_warn("output '%s' has %lld values that are not numbers (NaN)",
-                     sbit_session_output(session, i)->name, (long long)s.nan);
+                     sbit_session_output_info(session, i)->name, (long long)s.nan);
         }
     }
     CLI_TRY(cli_table_print(&table, stdout));
@@ -308,8 +308,8 @@ static int cli_run_session(const cli_args *args, cli_feed *feed)
     CLI_TRY(cli_session_create(feed->model.graph, NULL, feed->model.path, &session));
     int code = cli_feed_run(feed, session, &seconds);
     for (size_t i = 0; i < sbit_session_output_count(session) && code == CLI_OK; i++) {
-        code = cli_save_output(args, sbit_session_output(session, i)->name,
-                               sbit_session_result(session, i));
+        code = cli_save_output(args, sbit_session_output_info(session, i)->name,
+                               sbit_session_output(session, i));
     }
     if (code == CLI_OK) {
         code = args->json ? cli_run_json(args, feed, session, seconds)

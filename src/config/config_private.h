@@ -91,7 +91,7 @@ typedef struct sbit__tree {
 
 typedef struct sbit__tree_kind {
     sbit_status (*init)(sbit__tree *tree, sbit_error *error);   /* fills top and sections */
-    sbit_status (*finish)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+    sbit_status (*verify)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
 } sbit__tree_kind;
 
 /* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.

@@ -45,8 +45,8 @@ static bool sbit__layer_same(const char *pattern, const char *name)
 /* The layer's weight constant; NULL if it has none. */
 static const sbit_value_info *sbit__layer_weight(const sbit_graph *graph, const sbit_node *node)
 {
-    const sbit_op_row *row = sbit_lookup_operator(
-        sbit_graph_ctx(graph), node->domain, node->op_type, sbit_graph_opset(graph, node->domain));
+    const sbit_op_row *row = sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
+                                                sbit_graph_opset(graph, node->domain));
     const int input = row != NULL && row->quant != NULL ? row->quant->weight : -1;
     if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
         return NULL;

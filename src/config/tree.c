@@ -223,7 +223,7 @@ SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind,
         status = sbit__tree_read(tree, text, size, error);
     }
     if (status == SBIT_OK) {
-        status = kind->finish(tree, error);
+        status = kind->verify(tree, error);
     }
     if (status != SBIT_OK) {
         sbit__tree_destroy(tree);

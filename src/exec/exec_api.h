@@ -46,10 +46,11 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine 
 
 /* Inputs the caller must feed (declared inputs without a default value). */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
-SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index);
+SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
+                                                             size_t index);
 SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session);
-SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session,
-                                                         size_t index);
+SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session *session,
+                                                              size_t index);
 
 /* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
  * runs after that, which read it again. By name also inputs with a default value can be set.
@@ -74,11 +75,11 @@ typedef struct sbit_session_memory {
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
 
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
-/* Result `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
-SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index);
+/* Output `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
+SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index);
 
 /* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
- * when the session plans (made of constants or of shapes) has no runs. Returns how many there are. */
+ * when the session plans (made of constants or of shapes) has no runs. Returns how many. */
 typedef struct sbit_node_profile {
     sbit_node_id node;
     uint64_t nanoseconds, runs;

@@ -142,7 +142,7 @@ struct sbit_session {
     sbit__exec_node *nodes;
     sbit_value_id *inputs, *outputs, *captures;
     size_t input_count, output_count, capture_count;
-    sbit_value *results; /* what sbit_session_result shows */
+    sbit_value *results; /* what sbit_session_output shows */
     sbit__dynamic *result_blocks;
     sbit_node_id *order; /* needed nodes */
     size_t order_count;

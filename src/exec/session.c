@@ -384,7 +384,8 @@ SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session)
     return session->input_count;
 }
 
-SPARSEBIT_API const sbit_value_info *sbit_session_input(const sbit_session *session, size_t index)
+SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
+                                                             size_t index)
 {
     return index < session->input_count ? sbit_graph_value(session->graph, session->inputs[index])
                                         : NULL;
@@ -395,7 +396,8 @@ SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session)
     return session->output_count;
 }
 
-SPARSEBIT_API const sbit_value_info *sbit_session_output(const sbit_session *session, size_t index)
+SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session *session,
+                                                              size_t index)
 {
     return index < session->output_count ? sbit_graph_value(session->graph, session->outputs[index])
                                          : NULL;
@@ -573,7 +575,7 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
     return SBIT_OK;
 }
 
-SPARSEBIT_API const sbit_value *sbit_session_result(const sbit_session *session, size_t index)
+SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index)
 {
     return session->ran && index < session->output_count ? &session->results[index] : NULL;
 }

@@ -28,22 +28,22 @@ typedef struct sbit_loss_row {
 } sbit_loss_row;
 
 /* One update of one parameter tensor of `count` elements. */
-typedef struct sbit_optimizer_site {
+typedef struct sbit_optimizer_call {
     sbit_ctx *ctx;
     const char *name; /* of the parameter, for messages */
     const sbit_options *options;
     int64_t count, step; /* step counts from 1 */
     float learning_rate, weight_decay;
     const uint8_t *mask; /* NULL, or 0 where the parameter is pruned and stays 0 */
-} sbit_optimizer_site;
+} sbit_optimizer_call;
 
 typedef struct sbit_optimizer_row {
     const char *name; /* "sgd", "adam" */
     const char *doc;
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_optimizer_site *site); /* zeroed before the first step */
-    sbit_status (*update)(void *state, const sbit_optimizer_site *site, const float *gradient,
+    size_t (*state_bytes)(const sbit_optimizer_call *call); /* zeroed before the first step */
+    sbit_status (*update)(void *state, const sbit_optimizer_call *call, const float *gradient,
                           float *parameter, sbit_error *error);
 } sbit_optimizer_row;
 

@@ -43,7 +43,7 @@ SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__import
 /* >>attributes */
 
 /* What an attribute of a node stands for: itself, or what the call gives for its reference. */
-static const sbit__import_attr *sbit__functions_lookup(const sbit__import_call *call, sbit_str name)
+static const sbit__import_attr *sbit__functions_find(const sbit__import_call *call, sbit_str name)
 {
     for (size_t i = 0; call != NULL && i < call->attr_count; i++) {
         if (sbit__streq(call->attrs[i].name, name.data)) {
@@ -68,7 +68,7 @@ SBIT__FN sbit_status sbit__import_attrs(sbit__import_scope *scope, const sbit_on
         attrs[kept].scope = scope;
         if (source->ref_attr_name.size != 0) {
             const sbit__import_attr *given =
-                sbit__functions_lookup(scope->call, source->ref_attr_name);
+                sbit__functions_find(scope->call, source->ref_attr_name);
             if (given == NULL) {
                 continue; /* the call gives none: the operator's own default holds */
             }
@@ -100,7 +100,7 @@ static sbit_status sbit__functions_bind_attrs(sbit__import_scope *caller, sbit__
     }
     for (size_t i = 0; i < function->attribute_proto_count; i++) {
         const sbit_onnx_attribute *source = &function->attribute_proto[i];
-        if (sbit__functions_lookup(call, source->name) == NULL) {
+        if (sbit__functions_find(call, source->name) == NULL) {
             sbit__import_attr *attr = &call->attrs[call->attr_count++];
             attr->name = sbit__functions_text(source->name);
             attr->source = source;

@@ -16,8 +16,8 @@ SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *n
     const size_t count = node->input_count > 0 ? node->input_count : node->output_count;
     const sbit_type *type = NULL;
     if (row == NULL) {
-        const bool any = sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type,
-                                              INT32_MAX) != NULL;
+        const bool any = sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
+                                            INT32_MAX) != NULL;
         snprintf(reason, size, any ? "not in opset %d" : "no such operator", (int)opset);
         return true;
     }

@@ -23,7 +23,7 @@ SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
 #undef SBIT__OBSERVER_DECLARE
 
 /* min[c] and max[c] of one observation, joined to what they hold when `join`. */
-SBIT__FN void sbit__observation_minmax(const sbit_observer_site *site, const sbit_observation *x,
+SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
                                        bool join, float *min, float *max);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__observer_table) ? sbit__observer_table[index]() : NULL;
 }
 
-SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_observer_row *sbit_observer_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_OBSERVER, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__observer_table); i++) {
@@ -25,11 +25,11 @@ SPARSEBIT_API const sbit_observer_row *sbit_lookup_observer(const sbit_ctx *ctx,
     return (const sbit_observer_row *)row;
 }
 
-SPARSEBIT_API sbit_status sbit_register_observer(sbit_ctx *ctx, const sbit_observer_row *row,
+SPARSEBIT_API sbit_status sbit_observer_register(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error)
 {
     const bool complete =
         row->state_bytes != NULL && row->init != NULL && row->observe != NULL && row->range != NULL;
     return sbit__strategy_register(ctx, SBIT__REG_OBSERVER, "observer", row,
-                                   sbit_lookup_observer(ctx, row->name) != NULL, complete, error);
+                                   sbit_observer_find(ctx, row->name) != NULL, complete, error);
 }

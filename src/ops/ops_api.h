@@ -3,7 +3,7 @@
  * Called by: infer (infer), exec (prepare, run), passes, quant (quant), sparse (channel),
  * grad (backward), the support table. Calls: graph, kernels.
  * A new operator is one row and its functions: put both in a family file of src/ops (or register
- * the row from outside with sbit_register_operator) and every part of the system knows it.
+ * the row from outside with sbit_operator_register) and every part of the system knows it.
  * Rows never call the executor: bodies of control-flow operators run through call->run_body.
  */
 #ifndef SBIT_OPS_API_H
@@ -196,11 +196,11 @@ struct sbit_op_row {
 
 /* Adds a row; it must outlive ctx. Errors: DUPLICATE (same domain, op_type and since_version as
  * another user row; built-in rows may be overridden), INVALID_ARGUMENT. */
-SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,
+SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
                                                  sbit_error *error);
 /* The row with the highest since_version <= opset; user rows before built-in ones; NULL: unknown.
  * domain NULL, "" and "ai.onnx" are the same. */
-SPARSEBIT_API const sbit_op_row *sbit_lookup_operator(const sbit_ctx *ctx, const char *domain,
+SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
                                                       const char *op_type, int64_t opset);
 /* All built-in rows in table order: the support table. NULL past the end. */
 SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index);

@@ -23,7 +23,7 @@ static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, con
     return strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
 }
 
-SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_row *row,
+SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
                                                  sbit_error *error)
 {
     size_t count = 0;
@@ -49,8 +49,8 @@ SPARSEBIT_API sbit_status sbit_register_operator(sbit_ctx *ctx, const sbit_op_ro
     return sbit__registry_add(ctx, SBIT__REG_OPERATOR, row, error);
 }
 
-SPARSEBIT_API const sbit_op_row *sbit_lookup_operator(const sbit_ctx *ctx, const char *domain,
-                                                      const char *op_type, int64_t opset)
+SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
+                                                    const char *op_type, int64_t opset)
 {
     const sbit_op_row *best = NULL;
     size_t count = 0;
@@ -94,5 +94,5 @@ SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_nod
 {
     const int64_t version = sbit_graph_opset(graph, node->domain);
     *opset = version < 1 ? 1 : version > INT32_MAX ? INT32_MAX : (int32_t)version;
-    return sbit_lookup_operator(sbit_graph_ctx(graph), node->domain, node->op_type, *opset);
+    return sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type, *opset);
 }

@@ -42,7 +42,7 @@ static sbit_status sbit__simplify_check_names(const sbit_ctx *ctx, const char *c
                                               size_t count, sbit_error *error)
 {
     for (size_t i = 0; i < count; i++) {
-        if (names[i] == NULL || sbit_lookup_pass(ctx, names[i]) == NULL) {
+        if (names[i] == NULL || sbit_pass_find(ctx, names[i]) == NULL) {
             return sbit__simplify_unknown(ctx, names[i], error);
         }
     }

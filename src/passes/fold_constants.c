@@ -184,7 +184,7 @@ static sbit_status sbit__fold_take(sbit__fold *fold, const sbit_session *session
     const size_t limit = fold->rw->desc->max_fold_bytes;
     for (size_t i = 0; i < node->output_count; i++) {
         const sbit_value_id id = node->outputs[i];
-        const sbit_value *value = id.idx != 0 ? sbit_session_result(session, (*result)++) : NULL;
+        const sbit_value *value = id.idx != 0 ? sbit_session_output(session, (*result)++) : NULL;
         if (value == NULL) {
             continue;
         }

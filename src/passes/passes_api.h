@@ -34,9 +34,9 @@ typedef struct sbit_pass_row {
 } sbit_pass_row;
 
 /* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
-SPARSEBIT_API sbit_status sbit_register_pass(sbit_ctx *ctx, const sbit_pass_row *row,
+SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row *row,
                                              sbit_error *error);
-SPARSEBIT_API const sbit_pass_row *sbit_lookup_pass(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index); /* built-in; NULL past the end */
 
 typedef struct sbit_simplify_stats {

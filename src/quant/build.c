@@ -155,7 +155,7 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
     return sbit_graph_add_node_metadata(b->graph, node, "bits", text, error);
 }
 
-/* >>build features */
+/* >>build activations */
 /* True if the quantized integers can be wider than the site's range in their storage. */
 static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
 {
@@ -208,7 +208,7 @@ static sbit_status sbit__build_redirect_all(sbit__build *b, sbit_value_id from, 
     return status;
 }
 
-static sbit_status sbit__build_feature(sbit__build *b, const sbit__site *site, sbit_error *error)
+static sbit_status sbit__build_activation(sbit__build *b, const sbit__site *site, sbit_error *error)
 {
     const sbit_value_info *value = sbit__site_value(site);
     const sbit_node_id before = sbit__build_place(b, site->value);
@@ -291,7 +291,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     if (effective == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    const sbit_quantizer_site quantizer = sbit__site_quantizer(b->quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(b->quant, site);
     memcpy(effective, weight->data, bytes);
     const sbit_status status = row->finish(site->quantizer_state, &quantizer, &x, effective, error);
     if (status == SBIT_OK) {
@@ -347,8 +347,8 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     sbit_value_id inputs[2], y;
     sbit_node_id node;
     const sbit_node *before = sbit_graph_node(b->graph, layer);
-    const sbit_op_row *row = sbit_lookup_operator(b->quant->ctx, before->domain, before->op_type,
-                                                  sbit_graph_opset(b->graph, before->domain));
+    const sbit_op_row *row = sbit_operator_find(b->quant->ctx, before->domain, before->op_type,
+                                                sbit_graph_opset(b->graph, before->domain));
     sbit_status status =
         sbit__build_integers(b, bias->name, "_quantized", SBIT_I32, bias->constant.rank,
                              bias->constant.dims, q, &inputs[0], error);
@@ -440,20 +440,21 @@ static sbit_status sbit__build_drop_notes(sbit_graph *graph, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__build_into(sbit__build *b, bool weights, bool features, sbit_error *error)
+static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activations,
+                                    sbit_error *error)
 {
-    for (size_t i = 0; features && i < b->quant->site_count; i++) {
+    for (size_t i = 0; activations && i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
-        if (site->enabled && site->target == SBIT_TARGET_FEATURE) {
+        if (site->enabled && site->target == SBIT_TARGET_ACTIVATION) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_feature(b, site, error));
+            SBIT__TRY(sbit__build_activation(b, site, error));
         }
     }
     for (size_t i = 0; weights && i < b->quant->site_count; i++) {
         sbit__site *site = &b->quant->sites[i];
         if (site->enabled && site->target == SBIT_TARGET_WEIGHT) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_weight(b, site, features, error));
+            SBIT__TRY(sbit__build_weight(b, site, activations, error));
         }
     }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {

@@ -26,9 +26,9 @@ SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_ten
     return x;
 }
 
-SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
+SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
 {
-    sbit_observer_site s;
+    sbit_observer_call s;
     s.ctx = quant->ctx;
     s.target = site->target;
     s.symmetric = site->settings.symmetric;
@@ -40,9 +40,9 @@ SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const s
     return s;
 }
 
-SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
+SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
 {
-    sbit_quantizer_site s;
+    sbit_quantizer_call s;
     s.ctx = quant->ctx;
     s.name = sbit__site_value(site)->name;
     s.target = site->target;
@@ -62,7 +62,7 @@ SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbi
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const size_t channels = (size_t)site->channels;
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     sbit__site_release(quant, site);
     if (site->min == NULL) {
         site->min = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
@@ -75,7 +75,7 @@ SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbi
             return sbit__fail_oom(error, channels * 16);
         }
     }
-    const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
     site->observer_bytes = site->settings.observer->state_bytes(&observer) + 1;
     site->quantizer_bytes = site->settings.quantizer->state_bytes(&quantizer) + 1;
     site->observer_state = sbit__calloc(a, 1, site->observer_bytes);
@@ -90,7 +90,7 @@ SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbi
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     if (site->observer_state != NULL && site->settings.observer->deinit != NULL) {
         site->settings.observer->deinit(site->observer_state, &observer);
     }
@@ -121,7 +121,7 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                           (long long)site->channels);
     }
     const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     SBIT__TRY(site->settings.observer->observe(site->observer_state, &observer, &x, error));
     site->observed = true;
     return SBIT_OK;
@@ -178,7 +178,7 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
 /* >>calibrate ranges */
 static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
-    const sbit_observer_site observer = sbit__site_observer(quant, site);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
     if (site->fixed_range) {
         site->min[0] = site->fixed_min;
         site->max[0] = site->fixed_max;
@@ -206,17 +206,18 @@ static float sbit__calc_width(const sbit__site *site)
     return lo > hi ? lo : hi;
 }
 
-/* Joins the ranges of all per-tensor feature sites of one group. */
+/* Joins the ranges of all per-tensor activation sites of one group. */
 static void sbit__calc_join_groups(sbit_quant *quant)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
         const sbit__site *first = &quant->sites[i];
         float min = 0.0f, max = 0.0f;
         for (int pass = 0; pass < 2; pass++) { /* gather, then give to all */
-            for (size_t j = 0; first->target == SBIT_TARGET_FEATURE && j < quant->site_count; j++) {
+            for (size_t j = 0; first->target == SBIT_TARGET_ACTIVATION && j < quant->site_count;
+                 j++) {
                 sbit__site *site = &quant->sites[j];
                 if (!site->enabled || site->group != first->group || site->axis != -1 ||
-                    site->target != SBIT_TARGET_FEATURE) {
+                    site->target != SBIT_TARGET_ACTIVATION) {
                     continue;
                 }
                 if (pass == 0) { /* every range is widened to contain 0 in the end */
@@ -231,13 +232,13 @@ static void sbit__calc_join_groups(sbit_quant *quant)
     }
 }
 
-/* The enabled per-tensor feature site of a value, for sharing. */
+/* The enabled per-tensor activation site of a value, for sharing. */
 static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *graph,
                                           sbit_value_id value)
 {
     for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) && site->enabled &&
+        if (sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) && site->enabled &&
             site->axis == -1) {
             return site;
         }
@@ -293,8 +294,8 @@ static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, b
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
-        const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                                      sbit_graph_opset(quant->graph, node->domain));
+        const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                    sbit_graph_opset(quant->graph, node->domain));
         if (row == NULL || row->quant == NULL || node->output_count == 0) {
             continue;
         }
@@ -357,7 +358,7 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     if (site->quantizer_state == NULL) {
         return SBIT_OK; /* a fixed range has no data to learn from */
     }
-    const sbit_quantizer_site quantizer = sbit__site_quantizer(quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
     if (site->target != SBIT_TARGET_WEIGHT) {
         return s->quantizer->init(site->quantizer_state, &quantizer, NULL, error);
     }
@@ -372,8 +373,8 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
                                                  sbit_node_id id)
 {
     const sbit_node *node = sbit_graph_node(graph, id);
-    const sbit_op_row *row = sbit_lookup_operator(quant->ctx, node->domain, node->op_type,
-                                                  sbit_graph_opset(quant->graph, node->domain));
+    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(quant->graph, node->domain));
     const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
     if (!quant->profile->int32_bias || input < 0 || (size_t)input >= node->input_count ||
         node->inputs[input].idx == 0) {

@@ -49,8 +49,8 @@ static bool sbit__place_in_list(const char *list, const char *word)
 
 static const sbit_op_row *sbit__place_row(const sbit__placement *p, const sbit_node *node)
 {
-    return sbit_lookup_operator(p->quant->ctx, node->domain, node->op_type,
-                                sbit_graph_opset(p->graph, node->domain));
+    return sbit_operator_find(p->quant->ctx, node->domain, node->op_type,
+                              sbit_graph_opset(p->graph, node->domain));
 }
 
 static const sbit_value_info *sbit__place_value(const sbit__placement *p, sbit_value_id id)
@@ -99,7 +99,7 @@ static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
 }
 
 /* True for an input that carries data of the network: float, present, not a constant. */
-static bool sbit__place_is_feature(const sbit__placement *p, const sbit_node *node, size_t input)
+static bool sbit__place_is_activation(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
@@ -141,7 +141,7 @@ static uint32_t sbit__place_flags(const sbit_node *node, const sbit_op_quant *q)
 static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *node)
 {
     for (size_t i = 0; i < node->input_count; i++) {
-        if (!sbit__place_is_feature(p, node, i)) {
+        if (!sbit__place_is_activation(p, node, i)) {
             return false;
         }
     }
@@ -260,26 +260,26 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
 }
 
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
-static sbit_status sbit__place_feature(const sbit__placement *p, sbit_value_id value,
-                                       sbit_node_id layer, bool one_per_value, uint32_t *index,
-                                       sbit_error *error)
+static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_id value,
+                                          sbit_node_id layer, bool one_per_value, uint32_t *index,
+                                          sbit_error *error)
 {
     sbit__settings settings;
-    SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_FEATURE, p->graph, layer,
+    SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_ACTIVATION, p->graph, layer,
                                     &p->quant->arena, &settings, error));
     for (size_t i = 0; i < p->quant->site_count; i++) {
         const sbit__site *site = &p->quant->sites[i];
-        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_FEATURE) &&
+        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_ACTIVATION) &&
             (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
             *index = (uint32_t)i;
             return SBIT_OK;
         }
     }
-    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_FEATURE, layer,
-                                   &settings, index, error));
+    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_ACTIVATION,
+                                   layer, &settings, index, error));
     sbit__site *site = &p->quant->sites[*index];
     const sbit_type *type = &sbit_graph_value(p->graph, value)->type;
-    const int32_t axis = settings.feature_axis;
+    const int32_t axis = settings.activation_axis;
     if (settings.per_channel && axis < type->rank && type->dims[axis].symbol == 0) {
         site->axis = axis;
         site->channels = type->dims[axis].value;
@@ -479,13 +479,13 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
     const char *fused = sbit__place_fused(p, node);
     for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
         uint32_t index = 0;
-        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_feature(p, node, i)) {
+        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_activation(p, node, i)) {
             continue;
         }
         if (fused != NULL) {
             continue; /* the tensor does not exist in the deployed network */
         }
-        SBIT__TRY(sbit__place_feature(p, node->inputs[i], node->id, false, &index, error));
+        SBIT__TRY(sbit__place_activation(p, node->inputs[i], node->id, false, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -570,7 +570,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_feature(p, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i)) {
             continue;
         }
         if (p->quant->profile->residual_inputs && elementwise &&
@@ -578,8 +578,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
             continue;
         }
         const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_feature(p, value->id, sbit__place_layer_of(p, value, node->id), true,
-                                      &index, error));
+        SBIT__TRY(sbit__place_activation(p, value->id, sbit__place_layer_of(p, value, node->id),
+                                         true, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -620,7 +620,7 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
     if (value == NULL || !sbit__place_wants_output(p, node, q, value)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__place_feature(p, value->id, node->id, true, &index, error));
+    SBIT__TRY(sbit__place_activation(p, value->id, node->id, true, &index, error));
     sbit__site *site = &p->quant->sites[index];
     site->all_uses = true;
     return SBIT_OK;
@@ -629,7 +629,7 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
     for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_FEATURE)) {
+        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_ACTIVATION)) {
             return &p->quant->sites[i];
         }
     }
@@ -669,7 +669,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
             continue;
         }
         const sbit_node_id layer = sbit__place_site_of(p, node->inputs[0])->layer;
-        SBIT__TRY(sbit__place_feature(p, value->id, layer, true, &index, error));
+        SBIT__TRY(sbit__place_activation(p, value->id, layer, true, &index, error));
         p->quant->sites[index].all_uses = true;
         sbit__place_join(p, sbit__place_site_of(p, node->inputs[0]), &p->quant->sites[index]);
     }
@@ -814,7 +814,7 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
     const sbit_value_id value = sbit_graph_node(graph, node)->inputs[input];
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        if (!sbit__site_is(site, graph, value, SBIT_TARGET_FEATURE) || !site->enabled) {
+        if (!sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) || !site->enabled) {
             continue;
         }
         if (site->all_uses) {

@@ -28,7 +28,7 @@ SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__profiles) ? &sbit__profiles[index] : NULL;
 }
 
-SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_PROFILE, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__profiles); i++) {
@@ -56,9 +56,9 @@ SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t
     return text;
 }
 
-SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
+SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error)
 {
     return sbit__strategy_register(ctx, SBIT__REG_PROFILE, "profile", row,
-                                   sbit_lookup_profile(ctx, row->name) != NULL, true, error);
+                                   sbit_profile_find(ctx, row->name) != NULL, true, error);
 }

@@ -42,9 +42,9 @@ static const sbit_key sbit__qconfig_side_keys[] = {
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
-static const sbit_key sbit__qconfig_feature_keys[] = {
+static const sbit_key sbit__qconfig_activation_keys[] = {
     {"OBSERVER.LAYOUT", SBIT_KEY_CHOICE, "NCHW", 0, 0, "NCHW|NLC",
-     "channel axis of features: 1 or 2"},
+     "channel axis of activations: 1 or 2"},
     {"QADD.ENABLE_QUANT", SBIT_KEY_BOOL, "false", 0, 0, NULL, "quantize both inputs of Add"},
 };
 
@@ -60,35 +60,35 @@ typedef struct sbit__qconfig_reserved {
 static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
     {true,
      "mse",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {true,
      "percentile",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
     {true,
      "kl_histogram",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {true,
      "aciq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"}},
     {false,
      "lsq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "lsq+",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "dorefa",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "pact",
-     SBIT_TARGET_FEATURE,
+     SBIT_TARGET_ACTIVATION,
      {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"}},
     {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
 };
@@ -159,8 +159,8 @@ static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *a
     const char *text = sbit__qconfig_choices(ctx, arena, kind, target);
     for (size_t i = 0; text != NULL && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
         const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool there = observer ? sbit_lookup_observer(ctx, planned->name) != NULL
-                                    : sbit_lookup_quantizer(ctx, planned->name) != NULL;
+        const bool there = observer ? sbit_observer_find(ctx, planned->name) != NULL
+                                    : sbit_quantizer_find(ctx, planned->name) != NULL;
         if (planned->observer == observer && !there && (planned->targets & target) != 0) {
             text = sbit__arena_printf(arena, "%s|%s", text, planned->name);
         }
@@ -200,9 +200,9 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
         }
     }
     sbit__qconfig_add_table(&t, "", keys, SBIT__COUNT_OF(sbit__qconfig_side_keys));
-    if (target == SBIT_TARGET_FEATURE) {
-        sbit__qconfig_add_table(&t, "", sbit__qconfig_feature_keys,
-                                SBIT__COUNT_OF(sbit__qconfig_feature_keys));
+    if (target == SBIT_TARGET_ACTIVATION) {
+        sbit__qconfig_add_table(&t, "", sbit__qconfig_activation_keys,
+                                SBIT__COUNT_OF(sbit__qconfig_activation_keys));
     }
     const void *row;
     for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
@@ -233,8 +233,8 @@ static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)
     SBIT__TRY(sbit__options_init(&tree->arena, &top, 1, &tree->top, error));
     SBIT__TRY(
         sbit__qconfig_side_init(tree, SBIT_TARGET_WEIGHT, &tree->sections[SBIT__QCONFIG_W], error));
-    SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_FEATURE, &tree->sections[SBIT__QCONFIG_A],
-                                      error));
+    SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_ACTIVATION,
+                                      &tree->sections[SBIT__QCONFIG_A], error));
     tree->sections[SBIT__QCONFIG_W].name = "W";
     tree->sections[SBIT__QCONFIG_A].name = "A";
     tree->section_count = 2;
@@ -247,12 +247,12 @@ static sbit_qconfig *sbit__qconfig_of(sbit__tree *tree)
     return (sbit_qconfig *)(void *)tree; /* its only member */
 }
 
-static sbit_status sbit__qconfig_finish(sbit__tree *tree, sbit_error *error)
+static sbit_status sbit__qconfig_verify(sbit__tree *tree, sbit_error *error)
 {
     return sbit_qconfig_validate(sbit__qconfig_of(tree), error);
 }
 
-static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_finish};
+static const sbit__tree_kind sbit__qconfig_kind = {sbit__qconfig_init, sbit__qconfig_verify};
 
 SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
                                             sbit_qconfig **out, sbit_error *error)
@@ -299,7 +299,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
     if (ctx == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx or out is NULL");
     }
-    const sbit_profile_row *row = sbit_lookup_profile(ctx, profile != NULL ? profile : "generic");
+    const sbit_profile_row *row = sbit_profile_find(ctx, profile != NULL ? profile : "generic");
     if (row == NULL) {
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, profile,
                           "unknown placement profile '%s'; known: %s", profile,
@@ -316,8 +316,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
 /* >>qconfig use */
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config)
 {
-    return sbit_lookup_profile(config->tree.ctx,
-                               sbit_options_string(&config->tree.top, "PLACEMENT"));
+    return sbit_profile_find(config->tree.ctx, sbit_options_string(&config->tree.top, "PLACEMENT"));
 }
 
 SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
@@ -424,11 +423,12 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.bits == 0;
     s.bits = s.bits == 0 ? 8 : s.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
-    s.feature_axis = sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
+    s.activation_axis =
+        sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
-        sbit_lookup_observer(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
+        sbit_observer_find(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
     s.quantizer =
-        sbit_lookup_quantizer(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+        sbit_quantizer_find(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     if (s.observer == NULL || s.quantizer == NULL) {
         const bool observer = s.observer == NULL;
         const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";

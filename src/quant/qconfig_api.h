@@ -36,9 +36,9 @@ typedef struct sbit_profile_row {
     bool weight_affine;     /* allows affine weights */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
 } sbit_profile_row;
-SPARSEBIT_API sbit_status sbit_register_profile(sbit_ctx *ctx, const sbit_profile_row *row,
+SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error);
-SPARSEBIT_API const sbit_profile_row *sbit_lookup_profile(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
 
 /* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a

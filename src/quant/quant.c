@@ -107,7 +107,7 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
 /* >>quant calibrate */
 static bool sbit__quant_observes(const sbit__site *site)
 {
-    return site->enabled && site->target == SBIT_TARGET_FEATURE && !site->fixed_range;
+    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range;
 }
 
 SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
@@ -180,7 +180,7 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     sbit__quant_drop_session(quant);
     quant->session = session;
     quant->calibrating = true;
-    quant->calibrated = quant->use_weights = quant->use_features = false;
+    quant->calibrated = quant->use_weights = quant->use_activations = false;
     quant->batches_seen = 0;
     return SBIT_OK;
 }
@@ -201,7 +201,8 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                           (unsigned)sbit_session_input_count(quant->session));
     }
     for (size_t i = 0; i < input_count; i++) {
-        const char *name = names != NULL ? names[i] : sbit_session_input(quant->session, 0)->name;
+        const char *name =
+            names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
         SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
     }
     SBIT__TRY(sbit_session_run(quant->session, error));
@@ -209,9 +210,9 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
     return SBIT_OK;
 }
 
-SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index)
+SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
 {
-    return quant->session != NULL ? sbit_session_result(quant->session, index) : NULL;
+    return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
 }
 
 SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error)
@@ -255,7 +256,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
     quant->session = session;
     quant->simulated = graph;
     quant->use_weights = weights;
-    quant->use_features = activations;
+    quant->use_activations = activations;
     return SBIT_OK;
 }
 

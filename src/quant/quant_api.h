@@ -51,7 +51,7 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant);
 SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
                                              const sbit_tensor *inputs, size_t input_count,
                                              sbit_error *error);
-SPARSEBIT_API const sbit_value *sbit_quant_result(const sbit_quant *quant, size_t index);
+SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index);
 
 /* Scale and zero point of every site. Errors: STATE if data is needed and nothing was fed
  * ("calibration set is empty"). */
@@ -77,7 +77,7 @@ typedef struct sbit_site {
     const char *layer;   /* shown name of the layer whose settings it has */
     const char *tensor;  /* name of the value */
     sbit_value_id value; /* of the root graph; none for a tensor of a body */
-    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_FEATURE */
+    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_ACTIVATION */
     bool enabled;        /* false: stays float, because of `reason` */
     const char *reason;  /* "" if enabled */
     const char *observer, *quantizer;

@@ -38,11 +38,11 @@ typedef struct sbit__settings {
     const sbit_quantizer_row *quantizer;
     bool symmetric, per_channel, disabled, power_of_two;
     int32_t bits, qmin, qmax;
-    sbit_dtype dtype;     /* storage */
-    int32_t feature_axis; /* channel axis of features (LAYOUT) */
+    sbit_dtype dtype;        /* storage */
+    int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
 
-/* The settings of a layer's weight or features; options live in `arena`. */
+/* The settings of a layer's weight or activations; options live in `arena`. */
 SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target,
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
@@ -98,7 +98,7 @@ struct sbit_quant {
     size_t site_count, site_capacity;
     sbit_session *session; /* of the current mode */
     sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
-    bool calibrating, calibrated, use_weights, use_features;
+    bool calibrating, calibrated, use_weights, use_activations;
     int64_t batches_seen;
 };
 
@@ -115,8 +115,8 @@ SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site);
 SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
                                        sbit_error *error);
 
-SBIT__FN sbit_observer_site sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
-SBIT__FN sbit_quantizer_site sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
+SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
+SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
 /* Splits a tensor's shape around an axis (-1: none). */
 SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
                                                int32_t axis);

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* A quantizer at work on one tensor. */
-typedef struct sbit_quantizer_site {
+typedef struct sbit_quantizer_call {
     sbit_ctx *ctx;
     const char *name; /* of the tensor, for messages */
     uint32_t target;  /* SBIT_TARGET_* */
@@ -26,7 +26,7 @@ typedef struct sbit_quantizer_site {
     const sbit_options *options;
     float *scale;        /* [channels], in and out */
     int32_t *zero_point; /* [channels] */
-} sbit_quantizer_site;
+} sbit_quantizer_call;
 
 typedef struct sbit_quantizer_row {
     const char *name;
@@ -34,33 +34,32 @@ typedef struct sbit_quantizer_row {
     uint32_t targets;
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_quantizer_site *site); /* zeroed */
+    size_t (*state_bytes)(const sbit_quantizer_call *call); /* zeroed */
     /* optional: changes what the observer sees (DoReFa's tanh), y may be x */
-    void (*preprocess)(const void *state, const sbit_quantizer_site *site,
+    void (*preprocess)(const void *state, const sbit_quantizer_call *call,
                        const sbit_observation *x, float *y);
     /* scale and zero_point arrive as the observer's range gave them; `x`: the weight, or the last
-     * calibration batch of a feature */
-    sbit_status (*init)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+     * calibration batch of an activation */
+    sbit_status (*init)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                         sbit_error *error);
     /* y = fake-quantized x; y may be x */
-    sbit_status (*forward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+    sbit_status (*forward)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                            float *y, sbit_error *error);
     /* optional: straight-through gradients: dx[i], and into the parameters' gradients */
-    sbit_status (*backward)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+    sbit_status (*backward)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                             const float *dy, float *dx, sbit_error *error);
     /* optional: parameter `index` with its gradient, same length; false past the last */
-    bool (*parameter)(void *state, const sbit_quantizer_site *site, size_t index, const char **name,
+    bool (*parameter)(void *state, const sbit_quantizer_call *call, size_t index, const char **name,
                       float **value, float **gradient, int64_t *count);
     /* optional: final scale, zero_point, and for weights the float values to be stored (NULL: as
      * they are) */
-    sbit_status (*finish)(void *state, const sbit_quantizer_site *site, const sbit_observation *x,
+    sbit_status (*finish)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                           float *effective, sbit_error *error);
 } sbit_quantizer_row;
 
-SPARSEBIT_API sbit_status sbit_register_quantizer(sbit_ctx *ctx, const sbit_quantizer_row *row,
+SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error);
-SPARSEBIT_API const sbit_quantizer_row *sbit_lookup_quantizer(const sbit_ctx *ctx,
-                                                              const char *name);
+SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index);
 
 #ifdef __cplusplus

@@ -15,7 +15,7 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__quantizer_table) ? sbit__quantizer_table[index]() : NULL;
 }
 
-SPARSEBIT_API const sbit_quantizer_row *sbit_lookup_quantizer(const sbit_ctx *ctx, const char *name)
+SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name)
 {
     const void *row = sbit__strategy_find(ctx, SBIT__REG_QUANTIZER, name);
     for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__quantizer_table); i++) {
@@ -25,10 +25,10 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_lookup_quantizer(const sbit_ctx *ct
     return (const sbit_quantizer_row *)row;
 }
 
-SPARSEBIT_API sbit_status sbit_register_quantizer(sbit_ctx *ctx, const sbit_quantizer_row *row,
+SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error)
 {
     const bool complete = row->state_bytes != NULL && row->init != NULL && row->forward != NULL;
     return sbit__strategy_register(ctx, SBIT__REG_QUANTIZER, "quantizer", row,
-                                   sbit_lookup_quantizer(ctx, row->name) != NULL, complete, error);
+                                   sbit_quantizer_find(ctx, row->name) != NULL, complete, error);
 }

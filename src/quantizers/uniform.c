@@ -5,40 +5,40 @@
  */
 #include "quantizers_private.h"
 
-static size_t sbit__uniform_state_bytes(const sbit_quantizer_site *site)
+static size_t sbit__uniform_state_bytes(const sbit_quantizer_call *call)
 {
-    (void)site;
+    (void)call;
     return 0;
 }
 
-static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_site *site,
+static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_call *call,
                                       const sbit_observation *x, sbit_error *error)
 {
     (void)state;
-    (void)site; /* scale and zero point stay as they came */
+    (void)call; /* scale and zero point stay as they came */
     (void)x;
     (void)error;
     return SBIT_OK;
 }
 
-static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_site *site,
+static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call *call,
                                          const sbit_observation *x, float *y, sbit_error *error)
 {
-    const sbit_kernels *kernels = sbit__kernels(site->ctx);
+    const sbit_kernels *kernels = sbit__kernels(call->ctx);
     (void)state;
     (void)error;
     for (int64_t o = 0; o < x->outer; o++) {
         for (int64_t c = 0; c < x->channels; c++) {
             const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = site->channels == 1 ? 0 : c;
-            kernels->f32_fake_quantize(x->inner, x->data + at, site->scale[k], site->zero_point[k],
-                                       site->qmin, site->qmax, y + at);
+            const int64_t k = call->channels == 1 ? 0 : c;
+            kernels->f32_fake_quantize(x->inner, x->data + at, call->scale[k], call->zero_point[k],
+                                       call->qmin, call->qmax, y + at);
         }
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_site *site,
+static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call *call,
                                           const sbit_observation *x, const float *dy, float *dx,
                                           sbit_error *error)
 {
@@ -47,11 +47,11 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_site
     for (int64_t o = 0; o < x->outer; o++) {
         for (int64_t c = 0; c < x->channels; c++) {
             const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = site->channels == 1 ? 0 : c;
-            const float zp = (float)site->zero_point[k];
+            const int64_t k = call->channels == 1 ? 0 : c;
+            const float zp = (float)call->zero_point[k];
             for (int64_t i = at; i < at + x->inner; i++) {
-                const float q = nearbyintf(x->data[i] / site->scale[k]) + zp;
-                const bool inside = q >= (float)site->qmin && q <= (float)site->qmax;
+                const float q = nearbyintf(x->data[i] / call->scale[k]) + zp;
+                const bool inside = q >= (float)call->qmin && q <= (float)call->qmax;
                 dx[i] = inside ? dy[i] : 0.0f;
             }
         }
@@ -62,7 +62,7 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_site
 static const sbit_quantizer_row sbit__uniform_row = {
     "uniform",
     "round to the grid of the observer's range",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_FEATURE,
+    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
     NULL,
     0,
     sbit__uniform_state_bytes,

@@ -70,7 +70,7 @@ static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__sconfig_finish(sbit__tree *tree, sbit_error *error)
+static sbit_status sbit__sconfig_verify(sbit__tree *tree, sbit_error *error)
 {
     (void)error;
     if (sbit__sconfig_strategy(&tree->sections[0].options, "TYPE") != NULL) {
@@ -80,7 +80,7 @@ static sbit_status sbit__sconfig_finish(sbit__tree *tree, sbit_error *error)
     return SBIT_OK;
 }
 
-static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_finish};
+static const sbit__tree_kind sbit__sconfig_kind = {sbit__sconfig_init, sbit__sconfig_verify};
 
 static sbit_sconfig *sbit__sconfig_of(sbit__tree *tree)
 {

@@ -30,7 +30,7 @@ enum {
     SBIT_GRANULARITY_OUT_CHANNEL = 16
 };
 
-typedef struct sbit_sparser_site {
+typedef struct sbit_sparser_call {
     sbit_ctx *ctx;
     const char *name;     /* of the layer, for messages */
     uint32_t granularity; /* one of the above */
@@ -39,7 +39,7 @@ typedef struct sbit_sparser_site {
     int32_t out_axis, in_axis; /* of the weight */
     int64_t units;             /* scores to give */
     const uint8_t *unit_of;    /* NULL for elements and channels; else see the sparse layer */
-} sbit_sparser_site;
+} sbit_sparser_call;
 
 typedef struct sbit_sparser_row {
     const char *name; /* "l1norm" */
@@ -47,16 +47,16 @@ typedef struct sbit_sparser_row {
     uint32_t needs, granularities;
     const sbit_key *keys;
     size_t key_count;
-    size_t (*state_bytes)(const sbit_sparser_site *site); /* zeroed */
+    size_t (*state_bytes)(const sbit_sparser_call *call); /* zeroed */
     /* optional unless needs asks: one batch of the layer's input, output and weight gradient */
-    sbit_status (*observe)(void *state, const sbit_sparser_site *site, const sbit_tensor *input,
+    sbit_status (*observe)(void *state, const sbit_sparser_call *call, const sbit_tensor *input,
                            const sbit_tensor *output, const sbit_tensor *weight_gradient,
                            sbit_error *error);
     /* score[units]: the smallest are pruned first */
-    sbit_status (*score)(void *state, const sbit_sparser_site *site, float *score,
+    sbit_status (*score)(void *state, const sbit_sparser_call *call, float *score,
                          sbit_error *error);
     /* optional: frees what observe allocated beyond the state */
-    void (*finish)(void *state, const sbit_sparser_site *site);
+    void (*deinit)(void *state, const sbit_sparser_call *call);
 } sbit_sparser_row;
 
 /* The target sparsity at a step of training; pure functions. */
