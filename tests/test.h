@@ -12,6 +12,7 @@
  * "name: P passed, F failed, S skipped", which counts tests.
  *
  * Environment
+ *   SBIT_TEST_QUICK=1         `make quick`: the slowest tests take smaller inputs
  *   SPARSEBIT_REQUIRE=all     a skip is a failure, except SBIT_TEST_SKIP_CPU's
  *   SPARSEBIT_SHARED          the folder with models and data (default: shared beside the checkout)
  *   SPARSEBIT_FORCE_ISA       the instruction set to run with: test_force_isa(), NULL = best
