@@ -1,9 +1,9 @@
 /* sparsebit.c: the command line tool: the table of commands, help, exit codes.
  *
  * Exit codes: 0 done, 1 bad input or a failed check, 2 wrong usage. Results go to stdout, messages
- * and progress to stderr. See cli.h for the other files.
+ * and progress to stderr. See base/cli.h for the other files.
  */
-#include "cli.h"
+#include "commands/commands.h"
 
 #define CLI_PREP " --scale --mean --std --layout --size"
 

@@ -1,0 +1,400 @@
+/* base/args.c: the options of all commands in one table, parsing, and their part of the help text.
+ *
+ * Options may stand anywhere: "--data SPEC", "--data=SPEC", "-o OUT"; "--" ends them. A command
+ * accepts the options it lists; everything else is an error that suggests the nearest name.
+ */
+#include "base/args.h"
+
+#include <errno.h>  /* ERANGE */
+#include <math.h>   /* isfinite */
+#include <stdlib.h> /* strtod, strtoll */
+
+typedef enum cli_kind {
+    CLI_FLAG,
+    CLI_INT,
+    CLI_TEXT,
+    CLI_CHOICE,  /* one of the words in `choices` */
+    CLI_MANY,    /* text, may be repeated */
+    CLI_NUMBERS, /* "0.485,0.456,0.406" */
+    CLI_SIZE     /* "224x224" */
+} cli_kind;
+
+typedef struct cli_option {
+    const char *name;
+    const char *letter; /* "-o"; NULL: none */
+    const char *value;  /* as shown in help; NULL: a flag */
+    cli_kind kind;
+    size_t offset; /* in cli_args */
+    long long min, max;
+    const char *choices; /* separated by '|' */
+    const char *doc;     /* lines */
+} cli_option;
+
+#define CLI_AT(member) offsetof(cli_args, member)
+#define CLI_BIG 1000000000000LL
+
+static const cli_option cli_options[] = {
+    {"--data", NULL, "SPEC", CLI_TEXT, CLI_AT(data), 0, 0, NULL,
+     "what to feed:\n"
+     "cifar10:FILE              records of 1 label byte and 3x32x32 bytes\n"
+     "npy:FILE[,labels=FILE]    an array [N, ...] for the only input\n"
+     "npz:FILE                  one array per input, by name\n"
+     "pb:DIR                    DIR/test_data_set_*/input_K.pb (and output_K.pb)\n"
+     "images:DIR[,labels=FILE]  PPM, PGM, PNG and JPEG pictures in the order of their names;\n"
+     "                          labels: lines \"file, class\""},
+    {"--as-is", NULL, NULL, CLI_FLAG, CLI_AT(as_is), 0, 0, NULL,
+     "run the graph as it stands in the file instead of simplifying it first"},
+    {"--limit", NULL, "N", CLI_INT, CLI_AT(limit), 1, CLI_BIG, NULL, "use at most N samples"},
+    {"--batch", NULL, "N", CLI_INT, CLI_AT(batch), 1, 65536, NULL,
+     "samples per run (default: 32, or what the model demands)"},
+    {"--calib", NULL, "N", CLI_INT, CLI_AT(calib), 1, CLI_BIG, NULL,
+     "calibrate with the first N samples (default: 256)"},
+    {"--shuffle", NULL, NULL, CLI_FLAG, CLI_AT(shuffle), 0, 0, NULL,
+     "take the calibration samples at random instead of the first ones"},
+    {"--seed", NULL, "K", CLI_INT, CLI_AT(seed), 0, CLI_BIG, NULL,
+     "seed of --shuffle (default: 0)"},
+    {"--config", "-c", "YAML", CLI_TEXT, CLI_AT(config), 0, 0, NULL,
+     "quantization configuration (Sparsebit's format); flags win over it"},
+    {"--target", NULL, "PROFILE", CLI_TEXT, CLI_AT(target), 0, 0, NULL,
+     "placement profile (default: generic, or the YAML's):"},
+    {"--set", NULL, "KEY=VALUE", CLI_MANY, CLI_AT(set), 0, 0, NULL,
+     "set one key of the configuration: --set W.QUANTIZER.BIT=4"},
+    {"--eval", NULL, "SPEC", CLI_TEXT, CLI_AT(eval), 0, 0, NULL,
+     "measure accuracy before and after on this data"},
+    {"--out", "-o", "OUT", CLI_TEXT, CLI_AT(out), 0, 0, NULL, "where the result is written"},
+    {"--input", NULL, "NAME=FILE", CLI_MANY, CLI_AT(input), 0, 0, NULL,
+     "feed an input from a .npy or .pb file (NAME= may be left out for the only input);\n"
+     "inputs that are not given get random numbers, always the same"},
+    {"--shape", NULL, "NAME=1x3x224x224", CLI_MANY, CLI_AT(shape), 0, 0, NULL,
+     "dims of an input where the model leaves them open (default: 1 each)"},
+    {"--output", NULL, "NAME", CLI_TEXT, CLI_AT(output), 0, 0, NULL,
+     "the output [N, classes] to rank (default: the first)"},
+    {"--keep-bn", NULL, NULL, CLI_FLAG, CLI_AT(keep_bn), 0, 0, NULL,
+     "do not fold BatchNormalization into the layer before it"},
+    {"--skip", NULL, "PASS", CLI_MANY, CLI_AT(skip), 0, 0, NULL, "do not run this pass"},
+    {"--only", NULL, "PASS", CLI_MANY, CLI_AT(only), 0, 0, NULL, "run only the passes named"},
+    {"--iters", NULL, "N", CLI_INT, CLI_AT(iters), 1, 1000000, NULL,
+     "timed runs (default: as many as fit into 2 seconds, 10 to 1000)"},
+    {"--profile", NULL, NULL, CLI_FLAG, CLI_AT(profile), 0, 0, NULL, "time of every node"},
+    {"--isa", NULL, "X", CLI_TEXT, CLI_AT(isa), 0, 0, NULL,
+     "instruction set: scalar, sse2, avx2, avx512, avx512vnni, neon, wasm128\n"
+     "(default: the best there is)"},
+    {"--format", NULL, "mermaid|dot", CLI_CHOICE, CLI_AT(format), 0, 0, "mermaid|dot",
+     "language of the drawing (default: mermaid)"},
+    {"--threads", NULL, "N", CLI_INT, CLI_AT(threads), 1, 64, NULL, "threads (default: %s)"},
+    {"--scale", NULL, "S", CLI_NUMBERS, CLI_AT(scale), 0, 0, NULL,
+     "x = (byte * S - mean) / std; default: 1/255 for pictures, 1 for arrays"},
+    {"--mean", NULL, "A,B,C", CLI_NUMBERS, CLI_AT(mean), 0, 0, NULL,
+     "mean per channel, or one for all (default: 0)"},
+    {"--std", NULL, "A,B,C", CLI_NUMBERS, CLI_AT(std), 0, 0, NULL,
+     "standard deviation per channel, or one for all (default: 1)"},
+    {"--layout", NULL, "NCHW|NHWC", CLI_CHOICE, CLI_AT(layout), 0, 0, "NCHW|NHWC",
+     "order of the model's input (default: NCHW)"},
+    {"--size", NULL, "HxW", CLI_SIZE, CLI_AT(size), 0, 0, NULL,
+     "resize pictures (bilinear) until they cover HxW, then cut out the middle"},
+    {"--json", NULL, NULL, CLI_FLAG, CLI_AT(json), 0, 0, NULL, "print one JSON object instead"},
+    {"--help", "-h", NULL, CLI_FLAG, CLI_AT(help), 0, 0, NULL, "show this text"},
+};
+
+/* ---- parsing */
+
+static bool cli_listed(const char *names, const char *name)
+{
+    const size_t size = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)) != NULL; at += size) {
+        const bool begins = at == names || at[-1] == ' ';
+        if (begins && (at[size] == ' ' || at[size] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool cli_accepts(const cli_command *command, const cli_option *option)
+{
+    return cli_listed(command->options, option->name) || strcmp(option->name, "--help") == 0;
+}
+
+static int cli_unknown_option(const cli_command *command, const char *text)
+{
+    const char *words[CLI_COUNT_OF(cli_options)];
+    size_t count = 0;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
+        if (cli_accepts(command, &cli_options[i])) {
+            words[count++] = cli_options[i].name;
+        } else if (strcmp(cli_options[i].name, name) == 0) {
+            return cli_fail_usage(command->name, "'%s' has no option %s", command->name, name);
+        }
+    }
+    const char *near = cli_nearest(name, words, count);
+    return cli_fail_usage(command->name, "unknown option '%s'%s%s%s", name,
+                          near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                          near != NULL ? "'?" : "");
+}
+
+static const cli_option *cli_find_option(const cli_command *command, const char *text)
+{
+    const size_t size = strcspn(text, "=");
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
+        const cli_option *option = &cli_options[i];
+        const bool is_name = strlen(option->name) == size && strncmp(option->name, text, size) == 0;
+        const bool is_letter = option->letter != NULL && strcmp(option->letter, text) == 0;
+        if ((is_name || is_letter) && cli_accepts(command, option)) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+bool cli_parse_dims(const char *text, int64_t *dims, int32_t *rank)
+{
+    *rank = 0;
+    while (*rank < SBIT_MAX_RANK && *text >= '0' && *text <= '9') {
+        char *end = NULL;
+        errno = 0;
+        const long long value = strtoll(text, &end, 10);
+        if (errno != 0 || value > 0x7fffffffLL) {
+            return false;
+        }
+        dims[(*rank)++] = value;
+        if (*end == '\0') {
+            return true;
+        }
+        if (*end != 'x' && *end != ',') {
+            return false;
+        }
+        text = end + 1;
+    }
+    return false;
+}
+
+void cli_split_pair(const char *text, size_t *name_size, const char **value)
+{
+    const char *equals = strrchr(text, '=');
+    *name_size = equals != NULL ? (size_t)(equals - text) : 0;
+    *value = equals != NULL ? equals + 1 : text;
+}
+
+static int cli_parse_int(const char *command, const cli_option *option, const char *text,
+                         int64_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0) {
+        return cli_fail_usage(command, "%s '%s' is not a whole number", option->name, text);
+    }
+    if (value < option->min || value > option->max) {
+        const bool empty = value < 1 && strcmp(option->name, "--calib") == 0;
+        return cli_fail_usage(command, "%s%s %s must be %lld to %lld",
+                              empty ? "calibration set is empty: " : "", option->name, text,
+                              option->min, option->max);
+    }
+    *out = (int64_t)value;
+    return CLI_OK;
+}
+
+static int cli_parse_numbers(const char *command, const cli_option *option, const char *text,
+                             cli_numbers *out)
+{
+    out->count = 0;
+    for (;;) {
+        char *end = NULL;
+        const double value = strtod(text, &end);
+        const bool fits = out->count < CLI_MAX_CHANNELS;
+        if (end == text || !isfinite(value) || (*end != ',' && *end != '\0') || !fits) {
+            return cli_fail_usage(command, "%s '%s': numbers separated by commas are wanted",
+                                  option->name, text);
+        }
+        out->items[out->count++] = value;
+        if (*end == '\0') {
+            return CLI_OK;
+        }
+        text = end + 1;
+    }
+}
+
+static int cli_parse_choice(const char *command, const cli_option *option, const char *text,
+                            const char **out)
+{
+    const size_t size = strlen(text);
+    for (const char *at = option->choices; at != NULL; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (size > 0 && strncmp(at, text, size) == 0 && (at[size] == '|' || at[size] == '\0')) {
+            *out = text;
+            return CLI_OK;
+        }
+    }
+    return cli_fail_usage(command, "%s '%s' must be one of %s", option->name, text,
+                          option->choices);
+}
+
+static int cli_store(const char *command, const cli_option *option, const char *text,
+                     cli_args *args)
+{
+    char *const to = (char *)args + option->offset;
+    if (option->kind == CLI_INT) {
+        return cli_parse_int(command, option, text, (int64_t *)(void *)to);
+    }
+    if (option->kind == CLI_NUMBERS) {
+        return cli_parse_numbers(command, option, text, (cli_numbers *)(void *)to);
+    }
+    if (option->kind == CLI_CHOICE) {
+        return cli_parse_choice(command, option, text, (const char **)(void *)to);
+    }
+    if (option->kind == CLI_TEXT) {
+        *(const char **)(void *)to = text;
+        return CLI_OK;
+    }
+    if (option->kind == CLI_MANY) {
+        cli_list *list = (cli_list *)(void *)to;
+        if (list->count == CLI_MAX_LIST) {
+            return cli_fail_usage(command, "%s is given more than %d times", option->name,
+                                  CLI_MAX_LIST);
+        }
+        list->items[list->count++] = text;
+        return CLI_OK;
+    }
+    int64_t dims[SBIT_MAX_RANK];
+    int32_t rank = 0;
+    int64_t *size = (int64_t *)(void *)to;
+    if (!cli_parse_dims(text, dims, &rank) || rank != 2 || dims[0] < 1 || dims[1] < 1 ||
+        dims[0] > 16384 || dims[1] > 16384) {
+        return cli_fail_usage(command, "%s '%s': height x width is wanted, such as 224x224",
+                              option->name, text);
+    }
+    size[0] = dims[0];
+    size[1] = dims[1];
+    return CLI_OK;
+}
+
+/* Takes argv[*at] (and its value); moves *at to the last argument used. */
+static int cli_take_option(const cli_command *command, int argc, char **argv, int *at,
+                           cli_args *out)
+{
+    const char *text = argv[*at];
+    const cli_option *option = cli_find_option(command, text);
+    if (option == NULL) {
+        return cli_unknown_option(command, text);
+    }
+    const char *equals = text[1] == '-' ? strchr(text, '=') : NULL;
+    if (option->value == NULL) {
+        if (equals != NULL) {
+            return cli_fail_usage(command->name, "%s takes no value", option->name);
+        }
+        *(bool *)(void *)((char *)out + option->offset) = true;
+        return CLI_OK;
+    }
+    if (equals == NULL && *at + 1 >= argc) {
+        return cli_fail_usage(command->name, "%s needs a value: %s %s", text, text, option->value);
+    }
+    return cli_store(command->name, option, equals != NULL ? equals + 1 : argv[++*at], out);
+}
+
+static bool cli_is_given(const cli_args *args, const cli_option *option)
+{
+    const void *at = (const char *)args + option->offset;
+    return option->kind == CLI_TEXT ? *(const char *const *)at != NULL : true;
+}
+
+static int cli_check_required(const cli_command *command, const cli_args *args)
+{
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
+        const cli_option *option = &cli_options[i];
+        if (cli_listed(command->required, option->name) && !cli_is_given(args, option)) {
+            const char *example = command->examples;
+            return cli_fail_usage(command->name, "%s %s is missing, for example:\n  %.*s",
+                                  option->letter != NULL ? option->letter : option->name,
+                                  option->value, (int)strcspn(example, "\n"), example);
+        }
+    }
+    return CLI_OK;
+}
+
+static size_t cli_operand_count(const cli_command *command)
+{
+    size_t count = command->operands[0] != '\0';
+    for (const char *at = command->operands; *at != '\0'; at++) {
+        count += *at == ' ';
+    }
+    return count;
+}
+
+int cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *out)
+{
+    size_t count = 0;
+    bool ended = false;
+    const size_t wanted = cli_operand_count(command);
+    memset(out, 0, sizeof *out);
+    out->command = command->name;
+    for (int i = 0; i < argc; i++) {
+        if (!ended && strcmp(argv[i], "--") == 0) {
+            ended = true;
+        } else if (!ended && argv[i][0] == '-' && argv[i][1] != '\0') {
+            CLI_TRY(cli_take_option(command, argc, argv, &i, out));
+        } else if (count == wanted) {
+            return cli_fail_usage(command->name, "'%s' is one argument too many", argv[i]);
+        } else {
+            out->operands[count++] = argv[i];
+        }
+    }
+    if (out->help) {
+        return CLI_OK;
+    }
+    if (count < wanted) {
+        return cli_fail_usage(command->name, "%s is missing: sparsebit %s %s",
+                              wanted == 2 && count == 1 ? "the second model" : "the model",
+                              command->name, command->operands);
+    }
+    return cli_check_required(command, out);
+}
+
+/* ---- help */
+
+static void cli_help_option(const cli_option *option, const char *threads, FILE *to)
+{
+    char head[64], doc[1024];
+    snprintf(head, sizeof head, "%s%s%s%s%s", option->letter != NULL ? option->letter : "",
+             option->letter != NULL ? ", " : "", option->name, option->value != NULL ? " " : "",
+             option->value != NULL ? option->value : "");
+    if (strcmp(option->name, "--threads") == 0) {
+        snprintf(doc, sizeof doc, "threads (default: %s)", threads);
+    } else {
+        snprintf(doc, sizeof doc, "%s", option->doc);
+    }
+    const char *line = doc;
+    for (const char *title = head; line != NULL; title = "") {
+        const size_t size = strcspn(line, "\n");
+        if (strlen(title) > 24) {
+            fprintf(to, "  %s\n", title);
+            title = "";
+        }
+        fprintf(to, "  %-24s  %.*s\n", title, (int)size, line);
+        line = line[size] == '\n' ? line + size + 1 : NULL;
+    }
+    for (size_t i = 0; strcmp(option->name, "--target") == 0 && sbit_profile_at(i) != NULL; i++) {
+        const sbit_profile_row *row = sbit_profile_at(i);
+        fprintf(to, "  %-24s    %-12s %s\n", "", row->name, row->doc);
+    }
+}
+
+void cli_args_help(const cli_command *command, FILE *to)
+{
+    const bool one = strcmp(command->name, "bench") == 0;
+    fprintf(to, "sparsebit %s %s%s[options]\n\n%s\n", command->name, command->operands,
+            command->operands[0] != '\0' ? " " : "", command->about);
+    fputs("\nOptions\n", to);
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
+        if (cli_accepts(command, &cli_options[i])) {
+            cli_help_option(&cli_options[i], one ? "1" : "all processors", to);
+        }
+    }
+    fputs("\nExamples\n", to);
+    for (const char *line = command->examples; *line != '\0';) {
+        const size_t size = strcspn(line, "\n");
+        fprintf(to, "  %.*s\n", (int)size, line);
+        line += size + (line[size] == '\n');
+    }
+}

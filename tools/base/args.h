@@ -1,0 +1,53 @@
+/* base/args.h: the options of all commands and how they are parsed.
+ */
+#ifndef SBIT_CLI_ARGS_H
+#define SBIT_CLI_ARGS_H
+
+#include "base/cli.h"
+
+#define CLI_MAX_LIST 64
+#define CLI_MAX_CHANNELS 64
+
+typedef struct cli_list {
+    const char *items[CLI_MAX_LIST];
+    size_t count;
+} cli_list;
+
+typedef struct cli_numbers {
+    double items[CLI_MAX_CHANNELS];
+    size_t count; /* 0: not given */
+} cli_numbers;
+
+/* All options of all commands; a command gets only those it lists. 0/NULL: not given. */
+typedef struct cli_args {
+    const char *command;
+    const char *operands[2];
+    bool json, keep_bn, shuffle, as_is, profile, help;
+    const char *out, *config, *target, *data, *eval, *format, *isa, *output;
+    int64_t limit, batch, threads, calib, seed, iters;
+    cli_list set, skip, only, input, shape;
+    /* preprocessing: x = (byte * scale - mean) / std */
+    cli_numbers scale, mean, std;
+    const char *layout;
+    int64_t size[2]; /* height, width */
+} cli_args;
+
+typedef struct cli_command {
+    const char *name;
+    const char *operands; /* "MODEL", "A B" */
+    const char *summary;  /* one line */
+    const char *options;  /* names, separated by spaces */
+    const char *required; /* likewise */
+    const char *about;    /* paragraphs for the help text */
+    const char *examples;
+    int (*run)(const cli_args *args);
+} cli_command;
+
+int cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *out);
+void cli_args_help(const cli_command *command, FILE *to);
+/* "1x3x224x224" -> dims; false if it is no such text. */
+bool cli_parse_dims(const char *text, int64_t *dims, int32_t *rank);
+/* "NAME=VALUE", or "VALUE" when there is no '='; the last '=' counts. Name length 0: none. */
+void cli_split_pair(const char *text, size_t *name_size, const char **value);
+
+#endif /* SBIT_CLI_ARGS_H */

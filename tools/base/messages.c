@@ -1,0 +1,217 @@
+/* base/messages.c: messages, suggestions, numbers as text.
+ *
+ * Messages go to stderr: "sparsebit: error: ...", "sparsebit: warning: ...", "sparsebit: ...".
+ */
+#include "base/cli.h"
+
+#include <ctype.h>  /* tolower */
+#include <stdarg.h> /* va_list */
+
+/* ---- messages */
+
+static void cli_say(const char *kind, const char *format, va_list args)
+{
+    cli_progress_clear();
+    fprintf(stderr, "sparsebit: %s", kind);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    cli_say("error: ", format, args);
+    va_end(args);
+    return CLI_BAD;
+}
+
+int cli_fail_usage(const char *command, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    cli_say("error: ", format, args);
+    va_end(args);
+    fprintf(stderr, "Try 'sparsebit help%s%s'.\n", command != NULL ? " " : "",
+            command != NULL ? command : "");
+    return CLI_USAGE;
+}
+
+/* What the user can do about a class of failure; NULL: the message says it. */
+static const char *cli_advice(sbit_status status)
+{
+    switch (status) {
+    case SBIT_ERR_OUT_OF_MEMORY:
+        return "use a smaller --batch or --shape, or a machine with more memory";
+    case SBIT_ERR_PARSE:
+        return "the file is damaged or not of this format; export or download it again";
+    case SBIT_ERR_INVALID_MODEL:
+        return "check the exporter; 'python -m onnx.checker' reports the same kind of mistakes";
+    case SBIT_ERR_UNSUPPORTED:
+        return "'sparsebit info MODEL' lists every node that this build cannot run";
+    case SBIT_ERR_SHAPE:
+        return "'sparsebit info MODEL' shows the inputs; give dims with --shape NAME=1x3x224x224";
+    case SBIT_ERR_CONFIG:
+        return "correct the key in the YAML file or the --set flag";
+    default:
+        return NULL;
+    }
+}
+
+int cli_fail_library(const sbit_error *error, const char *format, ...)
+{
+    va_list args;
+    char doing[600];
+    const char *advice = cli_advice(error->status);
+    va_start(args, format);
+    vsnprintf(doing, sizeof doing, format, args);
+    va_end(args);
+    const bool placed = error->where[0] == '\0' || strstr(error->message, error->where) != NULL;
+    cli_fail("%s: %s%s%s%s", doing,
+             error->message[0] != '\0' ? error->message : sbit_status_text(error->status),
+             placed ? "" : " (at ", placed ? "" : error->where, placed ? "" : ")");
+    if (advice != NULL && strstr(error->message, "sparsebit info") == NULL) {
+        fprintf(stderr, "  %s\n", advice);
+    }
+    return CLI_BAD;
+}
+
+int cli_fail_memory(size_t bytes)
+{
+    return cli_fail("out of memory (%lu bytes wanted); use a smaller --batch or --limit",
+                    (unsigned long)bytes);
+}
+
+/* Several sessions of one graph report the same things: each is shown once. */
+static bool cli_seen_before(const char *text)
+{
+    static uint32_t seen[256];
+    static size_t count;
+    uint32_t hash = 2166136261u;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (uint32_t)(unsigned char)*text) * 16777619u;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (seen[i] == hash) {
+            return true;
+        }
+    }
+    if (count < CLI_COUNT_OF(seen)) {
+        seen[count++] = hash;
+    }
+    return false;
+}
+
+void cli_warn(const char *format, ...)
+{
+    va_list args;
+    char text[1024];
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!cli_seen_before(text)) {
+        cli_progress_clear();
+        fprintf(stderr, "sparsebit: warning: %s\n", text);
+    }
+}
+
+void cli_note(const char *format, ...)
+{
+    va_list args;
+    char text[1024];
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!cli_seen_before(text)) {
+        cli_progress_clear();
+        fprintf(stderr, "sparsebit: %s\n", text);
+    }
+}
+
+/* ---- suggestions */
+
+enum {
+    CLI_WORD_MAX = 40
+};
+
+static size_t cli_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Edits (insert, delete, change, swap of neighbours) from a to b; large if a word is too long. */
+static size_t cli_distance(const char *a, const char *b)
+{
+    size_t rows[3][CLI_WORD_MAX + 1];
+    size_t *before = rows[0], *last = rows[1], *now = rows[2];
+    const size_t n = strlen(a), m = strlen(b);
+    if (n > CLI_WORD_MAX || m > CLI_WORD_MAX) {
+        return CLI_WORD_MAX;
+    }
+    memset(rows, 0, sizeof rows);
+    for (size_t j = 0; j <= m; j++) {
+        last[j] = j;
+    }
+    for (size_t i = 1; i <= n; i++) {
+        now[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            const int p = tolower((unsigned char)a[i - 1]), q = tolower((unsigned char)b[j - 1]);
+            now[j] = cli_min(cli_min(last[j], now[j - 1]) + 1, last[j - 1] + (p != q));
+            if (i > 1 && j > 1 && p == tolower((unsigned char)b[j - 2]) &&
+                q == tolower((unsigned char)a[i - 2])) {
+                now[j] = cli_min(now[j], before[j - 2] + 1);
+            }
+        }
+        size_t *const oldest = before;
+        before = last;
+        last = now;
+        now = oldest;
+    }
+    return last[m];
+}
+
+const char *cli_nearest(const char *text, const char *const *words, size_t count)
+{
+    const char *best = NULL;
+    size_t least = 1 + cli_min(3, strlen(text) / 2); /* edits allowed + 1 */
+    for (size_t i = 0; i < count; i++) {
+        const size_t distance = cli_distance(text, words[i]);
+        if (distance < least) {
+            least = distance;
+            best = words[i];
+        }
+    }
+    for (size_t i = 0; i < count && best == NULL; i++) { /* a beginning is a good hint too */
+        if (strlen(text) >= 3 && strncmp(text, words[i], strlen(text)) == 0) {
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+/* ---- numbers as text */
+
+static const char *cli_scaled(double value, double base, const char *const *units, char *text,
+                              size_t size)
+{
+    size_t i = 0;
+    while (value >= base * 0.9995 && i < 4) {
+        value /= base;
+        i++;
+    }
+    const int digits = i == 0 ? 0 : value < 10 ? 2 : value < 100 ? 1 : 0;
+    snprintf(text, size, "%.*f%s", digits, value, units[i]);
+    return text;
+}
+
+const char *cli_bytes_text(double bytes, char *text, size_t size)
+{
+    static const char *const units[] = {" B", " KB", " MB", " GB", " TB"};
+    return cli_scaled(bytes, 1000.0, units, text, size);
+}
+
+const char *cli_count_text(double count, char *text, size_t size)
+{
+    static const char *const units[] = {"", " K", " M", " G", " T"};
+    return cli_scaled(count, 1000.0, units, text, size);
+}

@@ -1,0 +1,207 @@
+/* base/system.c: clock, memory and processors, files and folders, lists of names.
+ */
+#include "base/system.h"
+
+#include <ctype.h>  /* tolower */
+#include <dirent.h> /* opendir */
+#include <errno.h>  /* the reason a call failed */
+#include <stdlib.h> /* malloc */
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>   /* clock_gettime */
+#include <unistd.h> /* access, sysconf */
+
+/* ---- clock, memory, processors */
+
+double cli_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+double cli_peak_bytes(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) {
+        return 0.0;
+    }
+#ifdef __APPLE__
+    return (double)usage.ru_maxrss;
+#else
+    return 1024.0 * (double)usage.ru_maxrss;
+#endif
+}
+
+int32_t cli_processor_count(void)
+{
+#ifdef _SC_NPROCESSORS_ONLN
+    const long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : count > 64 ? 64 : (int32_t)count;
+#else
+    return 1;
+#endif
+}
+
+/* ---- files and folders */
+
+const char *cli_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+bool cli_has_suffix(const char *text, const char *suffix)
+{
+    const size_t n = strlen(text), m = strlen(suffix);
+    for (size_t i = 0; i < m; i++) {
+        if (n < m || tolower((unsigned char)text[n - m + i]) != tolower((unsigned char)suffix[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool cli_is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *cli_path_join(const char *folder, const char *name)
+{
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    const bool slash = folder[0] != '\0' && folder[strlen(folder) - 1] != '/';
+    char *path = (char *)malloc(size);
+    if (path == NULL) {
+        cli_fail_memory(size);
+        return NULL;
+    }
+    snprintf(path, size, "%s%s%s", folder, slash ? "/" : "", name);
+    return path;
+}
+
+/* The folder that a file stands in, to be freed. */
+static char *cli_folder_of(const char *path)
+{
+    const size_t size = (size_t)(cli_base_name(path) - path);
+    char *folder = (char *)malloc(size + 2);
+    if (folder == NULL) {
+        cli_fail_memory(size + 2);
+        return NULL;
+    }
+    memcpy(folder, size > 0 ? path : ".", size > 0 ? size : 1);
+    folder[size > 0 ? size : 1] = '\0';
+    return folder;
+}
+
+int cli_check_writable(const char *option, const char *path)
+{
+    if (path[0] == '\0' || cli_is_folder(path)) {
+        return cli_fail("%s '%s' is a folder; give a file name, such as '%s%smodel.onnx'", option,
+                        path, path, cli_has_suffix(path, "/") || path[0] == '\0' ? "" : "/");
+    }
+    char *folder = cli_folder_of(path);
+    if (folder == NULL) {
+        return CLI_BAD;
+    }
+    int code = CLI_OK;
+    if (!cli_is_folder(folder)) {
+        code = cli_fail("%s '%s': there is no folder '%s'; make it first", option, path, folder);
+    } else if (access(folder, W_OK) != 0) {
+        code = cli_fail("%s '%s': the folder '%s' is not writable: %s; choose another place",
+                        option, path, folder, strerror(errno));
+    }
+    free(folder);
+    return code;
+}
+
+int cli_make_folder(const char *option, const char *path)
+{
+    if (!cli_is_folder(path) && mkdir(path, 0777) != 0) {
+        return cli_fail("%s '%s': the folder cannot be made: %s; choose another place", option,
+                        path, strerror(errno));
+    }
+    if (access(path, W_OK) != 0) {
+        return cli_fail("%s '%s': the folder is not writable: %s; choose another place", option,
+                        path, strerror(errno));
+    }
+    return CLI_OK;
+}
+
+int cli_file_bytes(const char *path, uint64_t *bytes)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return cli_fail("'%s' cannot be read: %s", path, strerror(errno));
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return cli_fail("'%s' is a folder, a file is wanted", path);
+    }
+    if (access(path, R_OK) != 0) {
+        return cli_fail("'%s' cannot be read: %s", path, strerror(errno));
+    }
+    *bytes = (uint64_t)info.st_size;
+    return CLI_OK;
+}
+
+/* ---- lists of names */
+
+int cli_names_add(cli_names *names, const char *text, size_t size)
+{
+    if (names->count == names->capacity) {
+        const size_t capacity = names->capacity * 2 + 16;
+        char **items = (char **)realloc(names->items, capacity * sizeof *items);
+        if (items == NULL) {
+            return cli_fail_memory(capacity * sizeof *items);
+        }
+        names->items = items;
+        names->capacity = capacity;
+    }
+    char *copy = (char *)malloc(size + 1);
+    if (copy == NULL) {
+        return cli_fail_memory(size + 1);
+    }
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    names->items[names->count++] = copy;
+    return CLI_OK;
+}
+
+void cli_names_free(cli_names *names)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        free(names->items[i]);
+    }
+    free(names->items);
+    memset(names, 0, sizeof *names);
+}
+
+static int cli_names_compare(const void *a, const void *b)
+{
+    char *const *const p = (char *const *)a;
+    char *const *const q = (char *const *)b;
+    return strcmp(*p, *q);
+}
+
+int cli_folder_list(const char *path, bool (*keep)(const char *name), cli_names *out)
+{
+    int code = CLI_OK;
+    memset(out, 0, sizeof *out);
+    DIR *folder = opendir(path);
+    if (folder == NULL) {
+        return cli_fail("folder '%s' cannot be read: %s", path, strerror(errno));
+    }
+    for (struct dirent *entry; code == CLI_OK && (entry = readdir(folder)) != NULL;) {
+        if (keep(entry->d_name)) {
+            code = cli_names_add(out, entry->d_name, strlen(entry->d_name));
+        }
+    }
+    closedir(folder);
+    if (code != CLI_OK) {
+        cli_names_free(out);
+    } else if (out->count > 1) {
+        qsort(out->items, out->count, sizeof *out->items, cli_names_compare);
+    }
+    return code;
+}

@@ -1,0 +1,267 @@
+/* commands/bench.c: `sparsebit bench`: the time of a run, and of each node.
+ */
+#include "commands/commands.h"
+#include "base/json.h"
+#include "base/table.h"
+#include "model/inputs.h"
+
+#include <stdlib.h> /* qsort, free */
+
+/* ---- time */
+
+typedef struct cli_bench_result {
+    double *times; /* seconds, sorted */
+    int64_t count;
+    double median, mean;
+    int64_t macs;
+    size_t memory_bytes;
+} cli_bench_result;
+
+static int cli_double_order(const void *a, const void *b)
+{
+    const double p = *(const double *)a, q = *(const double *)b;
+    return p < q ? -1 : p > q;
+}
+
+enum {
+    CLI_BENCH_MAX = 1000,
+    CLI_BENCH_MIN = 10
+};
+
+static int cli_bench_measure(const cli_args *args, cli_inputs *inputs, sbit_session *session,
+                             cli_bench_result *out)
+{
+    const int64_t most = args->iters > 0 ? args->iters : CLI_BENCH_MAX;
+    double seconds = 0.0, total = 0.0;
+    out->times = (double *)malloc((size_t)most * sizeof *out->times);
+    if (out->times == NULL) {
+        return cli_fail_memory((size_t)most * sizeof *out->times);
+    }
+    for (int i = 0; i < 3; i++) { /* caches, page faults, clock rate */
+        CLI_TRY(cli_inputs_run(inputs, session, &seconds));
+        total += seconds;
+        if (total > 1.0) {
+            break;
+        }
+    }
+    total = 0.0;
+    while (out->count < most && (args->iters > 0 || out->count < CLI_BENCH_MIN || total < 2.0)) {
+        cli_progress("bench", out->count, most);
+        CLI_TRY(cli_inputs_run(inputs, session, &seconds));
+        out->times[out->count++] = seconds;
+        total += seconds;
+    }
+    cli_progress("bench", most, most);
+    qsort(out->times, (size_t)out->count, sizeof *out->times, cli_double_order);
+    const int64_t half = out->count / 2;
+    out->median =
+        out->count % 2 == 1 ? out->times[half] : (out->times[half - 1] + out->times[half]) / 2.0;
+    out->mean = total / (double)out->count;
+    return CLI_OK;
+}
+
+/* ---- profile */
+
+typedef struct cli_profile {
+    sbit_node_profile *nodes;
+    size_t count;
+    double total; /* nanoseconds per run */
+} cli_profile;
+
+static int cli_profile_order(const void *a, const void *b)
+{
+    const sbit_node_profile *p = (const sbit_node_profile *)a, *q = (const sbit_node_profile *)b;
+    const double x = p->runs > 0 ? (double)p->nanoseconds / (double)p->runs : 0.0;
+    const double y = q->runs > 0 ? (double)q->nanoseconds / (double)q->runs : 0.0;
+    return x > y ? -1 : x < y ? 1 : p->node.idx < q->node.idx ? -1 : 1;
+}
+
+static double cli_profile_ns(const sbit_node_profile *node)
+{
+    return node->runs > 0 ? (double)node->nanoseconds / (double)node->runs : 0.0;
+}
+
+static int cli_profile_take(cli_inputs *inputs, const cli_args *args, cli_profile *out)
+{
+    sbit_session_desc desc;
+    sbit_session *session = NULL;
+    double seconds = 0.0;
+    const int64_t runs = args->iters > 0 ? args->iters : 20;
+    memset(&desc, 0, sizeof desc);
+    desc.profile = true;
+    CLI_TRY(cli_session_create(inputs->model.graph, &desc, inputs->model.path, &session));
+    int code = CLI_OK;
+    for (int64_t i = 0; i < runs && code == CLI_OK; i++) {
+        cli_progress("profile", i, runs);
+        code = cli_inputs_run(inputs, session, &seconds);
+    }
+    cli_progress("profile", runs, runs);
+    const size_t count = sbit_session_profile(session, NULL, 0);
+    out->nodes = (sbit_node_profile *)malloc((count + 1) * sizeof *out->nodes);
+    if (out->nodes == NULL) {
+        code = cli_fail_memory(count * sizeof *out->nodes);
+    } else {
+        out->count = sbit_session_profile(session, out->nodes, count);
+        qsort(out->nodes, out->count, sizeof *out->nodes, cli_profile_order);
+    }
+    for (size_t i = 0; i < out->count; i++) {
+        out->total += cli_profile_ns(&out->nodes[i]);
+    }
+    sbit_session_destroy(session);
+    return code;
+}
+
+static const char *cli_node_name(const sbit_graph *graph, const sbit_node *node)
+{
+    if (node->name[0] != '\0' || node->output_count == 0 || node->outputs[0].idx == 0) {
+        return node->name;
+    }
+    return sbit_graph_value(graph, node->outputs[0])->name;
+}
+
+static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profile)
+{
+    const sbit_graph *graph = inputs->model.graph;
+    static const char *const heads[] = {"node", "operator", "ms", "share", "MACs", "fused into"};
+    cli_table table;
+    cli_table_begin(&table, "<<>>><");
+    for (size_t i = 0; i < CLI_COUNT_OF(heads); i++) {
+        cli_table_cell(&table, "%s", heads[i]);
+    }
+    int64_t idle = 0; /* computed when the session was made */
+    for (size_t i = 0; i < profile->count; i++) {
+        const sbit_node_profile *at = &profile->nodes[i];
+        const double ns = cli_profile_ns(at);
+        if (!sbit_graph_node_alive(graph, at->node) || (ns <= 0.0 && at->fused_into.idx == 0)) {
+            idle += sbit_graph_node_alive(graph, at->node);
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(graph, at->node);
+        char text[40];
+        const bool fused = at->fused_into.idx != 0;
+        cli_table_cell(&table, "%s", cli_node_name(graph, node));
+        cli_table_cell(&table, "%s", node->op_type);
+        cli_table_cell(&table, "%.4f", ns / 1e6);
+        cli_table_cell(&table, "%.1f %%", profile->total > 0.0 ? 100.0 * ns / profile->total : 0.0);
+        cli_table_cell(
+            &table, "%s",
+            cli_count_text((double)sbit_graph_node_macs(graph, at->node), text, sizeof text));
+        cli_table_cell(&table, "%s",
+                       fused ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into)) : "");
+    }
+    CLI_TRY(cli_table_print(&table, stdout));
+    if (idle > 0) {
+        printf("%lld nodes took no time: their results are constants\n", (long long)idle);
+    }
+    return CLI_OK;
+}
+
+static void cli_profile_json(cli_json *json, const cli_inputs *inputs, const cli_profile *profile)
+{
+    const sbit_graph *graph = inputs->model.graph;
+    cli_json_open(json, "nodes", '[');
+    for (size_t i = 0; i < profile->count; i++) {
+        const sbit_node_profile *at = &profile->nodes[i];
+        if (!sbit_graph_node_alive(graph, at->node)) {
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(graph, at->node);
+        const double ns = cli_profile_ns(at);
+        cli_json_open(json, NULL, '{');
+        cli_json_text(json, "name", cli_node_name(graph, node));
+        cli_json_text(json, "op_type", node->op_type);
+        cli_json_number(json, "ms", ns / 1e6);
+        cli_json_number(json, "share", profile->total > 0.0 ? ns / profile->total : 0.0);
+        cli_json_int(json, "macs", sbit_graph_node_macs(graph, at->node));
+        cli_json_text(json, "fused_into",
+                      at->fused_into.idx != 0
+                          ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into))
+                          : "");
+        cli_json_close(json, '}');
+    }
+    cli_json_close(json, ']');
+}
+
+static int cli_bench_json(const cli_args *args, const cli_inputs *inputs, const cli_bench_result *r,
+                          const cli_profile *profile)
+{
+    cli_json json;
+    memset(&json, 0, sizeof json);
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "model", args->operands[0]);
+    cli_json_text(&json, "isa", sbit_isa_name(sbit_ctx_isa(inputs->model.ctx)));
+    cli_json_int(&json, "threads", sbit_ctx_threads(inputs->model.ctx));
+    cli_json_int(&json, "iters", r->count);
+    cli_json_number(&json, "median_ms", 1000.0 * r->median);
+    cli_json_number(&json, "min_ms", 1000.0 * r->times[0]);
+    cli_json_number(&json, "mean_ms", 1000.0 * r->mean);
+    cli_json_int(&json, "macs", r->macs);
+    cli_json_number(&json, "gflops", 2e-9 * (double)r->macs / r->median);
+    cli_json_int(&json, "memory_bytes", (int64_t)r->memory_bytes);
+    if (args->profile) {
+        cli_profile_json(&json, inputs, profile);
+    }
+    cli_json_close(&json, '}');
+    return cli_json_print(&json);
+}
+
+static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const cli_bench_result *r,
+                          const cli_profile *profile)
+{
+    char macs[40], bytes[40];
+    if (args->json) {
+        return cli_bench_json(args, inputs, r, profile);
+    }
+    if (args->profile) {
+        CLI_TRY(cli_profile_table(inputs, profile));
+    }
+    printf("%-10s %.3f ms median, %.3f ms min, %.3f ms mean of %lld runs\n", "time",
+           1000.0 * r->median, 1000.0 * r->times[0], 1000.0 * r->mean, (long long)r->count);
+    printf("%-10s %s MACs, %.1f GFLOP/s\n", "work",
+           cli_count_text((double)r->macs, macs, sizeof macs), 2e-9 * (double)r->macs / r->median);
+    printf("%-10s %s, %d thread%s\n", "machine", sbit_isa_name(sbit_ctx_isa(inputs->model.ctx)),
+           (int)sbit_ctx_threads(inputs->model.ctx),
+           sbit_ctx_threads(inputs->model.ctx) > 1 ? "s" : "");
+    printf("%-10s %s for activations\n", "memory",
+           cli_bytes_text((double)r->memory_bytes, bytes, sizeof bytes));
+    return CLI_OK;
+}
+
+static int cli_bench_session(const cli_args *args, cli_inputs *inputs)
+{
+    sbit_session *session = NULL;
+    sbit_session_memory memory;
+    sbit_graph_cost cost;
+    cli_bench_result result;
+    cli_profile profile;
+    sbit_error error;
+    memset(&result, 0, sizeof result);
+    memset(&profile, 0, sizeof profile);
+    memset(&error, 0, sizeof error);
+    if (sbit_graph_cost_of(inputs->model.graph, &cost, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s'", inputs->model.path);
+    }
+    CLI_TRY(cli_session_create(inputs->model.graph, NULL, inputs->model.path, &session));
+    result.macs = cost.macs;
+    int code = cli_bench_measure(args, inputs, session, &result);
+    sbit_session_memory_of(session, &memory);
+    result.memory_bytes = memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
+    sbit_session_destroy(session);
+    if (code == CLI_OK && args->profile) {
+        code = cli_profile_take(inputs, args, &profile);
+    }
+    code = code == CLI_OK ? cli_bench_show(args, inputs, &result, &profile) : code;
+    free(result.times);
+    free(profile.nodes);
+    return code;
+}
+
+int cli_bench(const cli_args *args)
+{
+    cli_inputs inputs;
+    int code = cli_inputs_begin(&inputs, args, 1);
+    code = code == CLI_OK ? cli_model_prepare(args, &inputs.model) : code;
+    code = code == CLI_OK ? cli_bench_session(args, &inputs) : code;
+    cli_inputs_free(&inputs);
+    return code;
+}

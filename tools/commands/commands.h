@@ -1,0 +1,19 @@
+/* commands/commands.h: the commands.
+ */
+#ifndef SBIT_CLI_COMMANDS_H
+#define SBIT_CLI_COMMANDS_H
+
+#include "base/args.h"
+
+const cli_command *cli_command_at(size_t index); /* NULL past the end */
+
+int cli_info(const cli_args *args);
+int cli_simplify(const cli_args *args);
+int cli_run(const cli_args *args);
+int cli_eval(const cli_args *args);
+int cli_quantize(const cli_args *args);
+int cli_compare(const cli_args *args);
+int cli_bench(const cli_args *args);
+int cli_graph(const cli_args *args);
+
+#endif /* SBIT_CLI_COMMANDS_H */

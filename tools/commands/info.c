@@ -1,0 +1,316 @@
+/* commands/info.c: `sparsebit info`: what a model contains and whether it can run.
+ */
+#include "commands/commands.h"
+#include "base/json.h"
+#include "base/table.h"
+#include "model/model.h"
+
+#include <stdlib.h> /* calloc, qsort */
+
+typedef struct cli_op_count {
+    const char *domain, *op_type;
+    int64_t count;
+} cli_op_count;
+
+typedef struct cli_inventory {
+    const cli_model *model;
+    sbit_graph_cost cost;
+    cli_op_count *ops;
+    size_t op_count, op_capacity;
+    uint64_t bytes[SBIT_DTYPE_COUNT];
+    size_t unsupported;
+    cli_json *json; /* of the list of unsupported nodes; NULL: as text */
+    FILE *to;
+} cli_inventory;
+
+static int cli_count_op(cli_inventory *inventory, const sbit_node *node)
+{
+    for (size_t i = 0; i < inventory->op_count; i++) {
+        cli_op_count *op = &inventory->ops[i];
+        if (strcmp(op->op_type, node->op_type) == 0 && strcmp(op->domain, node->domain) == 0) {
+            op->count++;
+            return CLI_OK;
+        }
+    }
+    if (inventory->op_count == inventory->op_capacity) {
+        const size_t capacity = inventory->op_capacity * 2 + 32;
+        cli_op_count *ops = (cli_op_count *)realloc(inventory->ops, capacity * sizeof *ops);
+        if (ops == NULL) {
+            return cli_fail_memory(capacity * sizeof *ops);
+        }
+        inventory->ops = ops;
+        inventory->op_capacity = capacity;
+    }
+    cli_op_count *op = &inventory->ops[inventory->op_count++];
+    op->op_type = node->op_type;
+    op->domain = node->domain;
+    op->count = 1;
+    return CLI_OK;
+}
+
+static int cli_take_graph(cli_inventory *inventory, const sbit_graph *graph);
+
+static int cli_take_bodies(cli_inventory *inventory, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->attr_count; i++) {
+        const sbit_attr *attr = &node->attrs[i];
+        if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
+            CLI_TRY(cli_take_graph(inventory, attr->g));
+        }
+        for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
+            CLI_TRY(cli_take_graph(inventory, attr->graphs[k]));
+        }
+    }
+    return CLI_OK;
+}
+
+static int cli_take_graph(cli_inventory *inventory, const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        CLI_TRY(cli_count_op(inventory, sbit_graph_node(graph, id)));
+        CLI_TRY(cli_take_bodies(inventory, sbit_graph_node(graph, id)));
+    }
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        sbit_value_id id;
+        id.idx = i;
+        if (!sbit_graph_value_alive(graph, id)) {
+            continue;
+        }
+        const sbit_value_info *info = sbit_graph_value(graph, id);
+        if (info->is_constant && info->use_count > 0) {
+            inventory->bytes[info->constant.dtype] += sbit_tensor_bytes(&info->constant);
+        }
+    }
+    return CLI_OK;
+}
+
+static int cli_op_order(const void *a, const void *b)
+{
+    const cli_op_count *p = (const cli_op_count *)a, *q = (const cli_op_count *)b;
+    const int order = p->count != q->count ? (p->count < q->count ? 1 : -1) : 0;
+    return order != 0 ? order : strcmp(p->op_type, q->op_type);
+}
+
+static int cli_take_inventory(cli_inventory *inventory)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    CLI_TRY(cli_take_graph(inventory, inventory->model->graph));
+    if (inventory->op_count > 1) {
+        qsort(inventory->ops, inventory->op_count, sizeof *inventory->ops, cli_op_order);
+    }
+    if (sbit_graph_cost_of(inventory->model->graph, &inventory->cost, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s'", inventory->model->path);
+    }
+    return CLI_OK;
+}
+
+static void cli_show_unsupported(const sbit_unsupported *item, void *user)
+{
+    cli_inventory *inventory = (cli_inventory *)user;
+    const sbit_node *node = sbit_graph_node(item->graph, item->node);
+    char name[200];
+    sbit_graph_describe(item->graph, item->node, name, sizeof name);
+    inventory->unsupported++;
+    if (inventory->json == NULL) {
+        fprintf(inventory->to, "  %s%s%s: %s\n", name, node->domain[0] != '\0' ? " of " : "",
+                node->domain, item->reason);
+        return;
+    }
+    cli_json_open(inventory->json, NULL, '{');
+    cli_json_text(inventory->json, "name", node->name);
+    cli_json_text(inventory->json, "op_type", node->op_type);
+    cli_json_text(inventory->json, "domain", node->domain);
+    cli_json_text(inventory->json, "reason", item->reason);
+    cli_json_close(inventory->json, '}');
+}
+
+/* ---- as a table */
+
+static void cli_print_values(const cli_model *model, const char *title, bool inputs)
+{
+    const sbit_graph *graph = model->graph;
+    const size_t count = inputs ? model->input_count : sbit_graph_output_count(graph);
+    for (size_t i = 0; i < count; i++) {
+        const sbit_value_info *info =
+            sbit_graph_value(graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
+        char text[300];
+        printf("%-12s %s  %s\n", i == 0 ? title : "", info->name,
+               cli_type_text(graph, &info->type, text, sizeof text));
+    }
+}
+
+static void cli_print_opsets(const sbit_onnx_model *source)
+{
+    printf("%-12s ", "opsets");
+    for (size_t i = 0; i < source->opset_import_count; i++) {
+        const sbit_onnx_opset_id *opset = &source->opset_import[i];
+        const bool main_set = opset->domain.data == NULL || opset->domain.size == 0;
+        printf("%s%s %lld", i > 0 ? ", " : "", main_set ? "ai.onnx" : opset->domain.data,
+               (long long)opset->version);
+    }
+    printf("\n");
+}
+
+static void cli_print_operators(const cli_inventory *inventory)
+{
+    size_t column = 0;
+    printf("%-12s", "operators");
+    for (size_t i = 0; i < inventory->op_count; i++) {
+        const cli_op_count *op = &inventory->ops[i];
+        char text[160];
+        snprintf(text, sizeof text, " %s%s%s %lld%s", op->domain, op->domain[0] != '\0' ? "." : "",
+                 op->op_type, (long long)op->count, i + 1 < inventory->op_count ? "," : "");
+        if (column + strlen(text) > 86 && column > 0) {
+            printf("\n%-12s", "");
+            column = 0;
+        }
+        printf("%s", text);
+        column += strlen(text);
+    }
+    printf("\n");
+}
+
+static void cli_print_info(cli_inventory *inventory)
+{
+    const cli_model *model = inventory->model;
+    const sbit_onnx_model *source = sbit_onnx_doc_model(model->doc);
+    char text[40], more[40];
+    printf("%-12s %s, %s\n", "file", model->path,
+           cli_bytes_text((double)model->file_bytes, text, sizeof text));
+    printf("%-12s IR %lld, made by %s %s\n", "format", (long long)source->ir_version,
+           source->producer_name.size > 0 ? source->producer_name.data : "?",
+           source->producer_version.size > 0 ? source->producer_version.data : "");
+    cli_print_opsets(source);
+    cli_print_values(model, "inputs", true);
+    cli_print_values(model, "outputs", false);
+    printf("%-12s %lu\n", "nodes", (unsigned long)inventory->cost.node_count);
+    cli_print_operators(inventory);
+    printf("%-12s %s\n", "parameters",
+           cli_count_text((double)inventory->cost.params, text, sizeof text));
+    printf("%-12s %s\n", "MACs", cli_count_text((double)inventory->cost.macs, more, sizeof more));
+    printf("%-12s", "weights");
+    const char *comma = " ";
+    for (int i = 0; i < SBIT_DTYPE_COUNT; i++) {
+        if (inventory->bytes[i] > 0) {
+            printf("%s%s %s", comma, sbit_dtype_name(i),
+                   cli_bytes_text((double)inventory->bytes[i], text, sizeof text));
+            comma = ", ";
+        }
+    }
+    printf("\n");
+    for (size_t i = 0; i < source->metadata_props_count; i++) {
+        const sbit_onnx_string_entry *entry = &source->metadata_props[i];
+        const char *value = entry->value.data != NULL ? entry->value.data : "";
+        if (strlen(value) <= 200 && strchr(value, '\n') == NULL) {
+            printf("%-12s %s = %s\n", i == 0 ? "metadata" : "", entry->key.data, value);
+        } else {
+            printf("%-12s %s = (%lu characters)\n", i == 0 ? "metadata" : "", entry->key.data,
+                   (unsigned long)strlen(value));
+        }
+    }
+    if (sbit_graph_unsupported(model->graph, NULL, NULL) > 0) {
+        printf("not supported by this build:\n");
+        sbit_graph_unsupported(model->graph, cli_show_unsupported, inventory);
+    } else {
+        printf("%-12s yes\n", "can run");
+    }
+}
+
+/* ---- as JSON */
+
+static void cli_json_values(cli_json *json, const char *key, const cli_model *model, bool inputs)
+{
+    const sbit_graph *graph = model->graph;
+    const size_t count = inputs ? model->input_count : sbit_graph_output_count(graph);
+    cli_json_open(json, key, '[');
+    for (size_t i = 0; i < count; i++) {
+        const sbit_value_info *info =
+            sbit_graph_value(graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
+        cli_json_open(json, NULL, '{');
+        cli_json_text(json, "name", info->name);
+        cli_json_text(json, "dtype", sbit_dtype_name((int32_t)info->type.dtype));
+        cli_json_dims(json, "shape", graph, &info->type);
+        cli_json_close(json, '}');
+    }
+    cli_json_close(json, ']');
+}
+
+static int cli_json_info(cli_inventory *inventory)
+{
+    cli_json json;
+    const cli_model *model = inventory->model;
+    const sbit_onnx_model *source = sbit_onnx_doc_model(model->doc);
+    memset(&json, 0, sizeof json);
+    cli_json_open(&json, NULL, '{');
+    cli_json_text(&json, "model", model->path);
+    cli_json_int(&json, "bytes", (int64_t)model->file_bytes);
+    cli_json_int(&json, "ir_version", source->ir_version);
+    cli_json_text(&json, "producer",
+                  source->producer_name.size > 0 ? source->producer_name.data : "");
+    cli_json_open(&json, "opsets", '{');
+    for (size_t i = 0; i < source->opset_import_count; i++) {
+        const sbit_onnx_opset_id *opset = &source->opset_import[i];
+        cli_json_int(&json, opset->domain.size > 0 ? opset->domain.data : "ai.onnx",
+                     opset->version);
+    }
+    cli_json_close(&json, '}');
+    cli_json_values(&json, "inputs", model, true);
+    cli_json_values(&json, "outputs", model, false);
+    cli_json_int(&json, "nodes", (int64_t)inventory->cost.node_count);
+    cli_json_open(&json, "operators", '{');
+    for (size_t i = 0; i < inventory->op_count; i++) {
+        const cli_op_count *op = &inventory->ops[i];
+        char name[200];
+        snprintf(name, sizeof name, "%s%s%s", op->domain, op->domain[0] != '\0' ? "." : "",
+                 op->op_type);
+        cli_json_int(&json, name, op->count);
+    }
+    cli_json_close(&json, '}');
+    cli_json_int(&json, "params", inventory->cost.params);
+    cli_json_int(&json, "macs", inventory->cost.macs);
+    cli_json_open(&json, "weight_bytes", '{');
+    for (int i = 0; i < SBIT_DTYPE_COUNT; i++) {
+        if (inventory->bytes[i] > 0) {
+            cli_json_int(&json, sbit_dtype_name(i), (int64_t)inventory->bytes[i]);
+        }
+    }
+    cli_json_close(&json, '}');
+    cli_json_open(&json, "metadata", '{');
+    for (size_t i = 0; i < source->metadata_props_count; i++) {
+        const sbit_onnx_string_entry *entry = &source->metadata_props[i];
+        cli_json_text(&json, entry->key.data != NULL ? entry->key.data : "",
+                      entry->value.data != NULL ? entry->value.data : "");
+    }
+    cli_json_close(&json, '}');
+    cli_json_open(&json, "unsupported", '[');
+    inventory->json = &json;
+    sbit_graph_unsupported(model->graph, cli_show_unsupported, inventory);
+    cli_json_close(&json, ']');
+    cli_json_close(&json, '}');
+    return cli_json_print(&json);
+}
+
+int cli_info(const cli_args *args)
+{
+    sbit_ctx *ctx = NULL;
+    cli_model model;
+    cli_inventory inventory;
+    memset(&inventory, 0, sizeof inventory);
+    CLI_TRY(cli_context_create(args, 1, &ctx));
+    int code = cli_model_load(ctx, args->operands[0], &model);
+    if (code == CLI_OK) {
+        inventory.model = &model;
+        inventory.to = stdout;
+        code = cli_take_inventory(&inventory);
+        if (code == CLI_OK && args->json) {
+            code = cli_json_info(&inventory);
+        } else if (code == CLI_OK) {
+            cli_print_info(&inventory);
+        }
+        free(inventory.ops);
+        cli_model_free(&model);
+    }
+    sbit_ctx_destroy(ctx);
+    return code;
+}

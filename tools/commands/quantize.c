@@ -1,0 +1,341 @@
+/* commands/quantize.c: `sparsebit quantize`: calibration, export, and the report of what was done.
+ *
+ * The order: everything is checked (output folder, configuration, data) - the float model is
+ * measured if --eval is given - calibration - the model with Q and DQ nodes is built, gets its
+ * metadata (preprocessing, input ranges, how it was calibrated) and is written - measured again -
+ * reported (report/quantize.c).
+ */
+#include "commands/commands.h"
+#include "report/quantize.h"
+
+#include <stdlib.h> /* malloc */
+
+/* ---- configuration */
+
+typedef struct cli_growing {
+    char *text;
+    size_t size, capacity;
+    bool failed;
+} cli_growing;
+
+static void cli_growing_put(const char *text, size_t size, void *user)
+{
+    cli_growing *to = (cli_growing *)user;
+    if (to->size + size + 1 > to->capacity && !to->failed) {
+        const size_t capacity = (to->size + size) * 2 + 256;
+        char *moved = (char *)realloc(to->text, capacity);
+        to->failed = moved == NULL;
+        to->text = moved != NULL ? moved : to->text;
+        to->capacity = moved != NULL ? capacity : to->capacity;
+    }
+    if (!to->failed) {
+        memcpy(to->text + to->size, text, size);
+        to->size += size;
+        to->text[to->size] = '\0';
+    }
+}
+
+static int cli_check_target(const cli_args *args, const sbit_ctx *ctx)
+{
+    const char *words[64];
+    char known[400] = "";
+    size_t count = 0;
+    if (args->target == NULL || sbit_profile_find(ctx, args->target) != NULL) {
+        return CLI_OK;
+    }
+    while (count < CLI_COUNT_OF(words) && sbit_profile_at(count) != NULL) {
+        const size_t at = strlen(known);
+        words[count] = sbit_profile_at(count)->name;
+        snprintf(known + at, sizeof known - at, "%s%s", count > 0 ? ", " : "", words[count]);
+        count++;
+    }
+    const char *near = cli_nearest(args->target, words, count);
+    return cli_fail_usage(args->command, "--target '%s': no such profile%s%s%s; known: %s",
+                          args->target, near != NULL ? ", did you mean '" : "",
+                          near != NULL ? near : "", near != NULL ? "'?" : "", known);
+}
+
+/* --set KEY=VALUE; the key has no '=', the value may. */
+static int cli_config_set(cli_job *job, const char *text)
+{
+    char key[200];
+    sbit_error error;
+    const size_t size = strcspn(text, "=");
+    memset(&error, 0, sizeof error);
+    if (text[size] != '=' || size == 0 || size >= sizeof key) {
+        return cli_fail_usage(job->args->command,
+                              "--set '%s': KEY=VALUE is wanted, such as W.QUANTIZER.BIT=4", text);
+    }
+    snprintf(key, sizeof key, "%.*s", (int)size, text);
+    if (sbit_qconfig_set(job->config, key, text + size + 1, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "--set %s", text);
+    }
+    return CLI_OK;
+}
+
+/* What a profile chooses when no YAML does: shown, so that it can be copied and changed. */
+static int cli_config_show(const cli_job *job)
+{
+    cli_growing text;
+    memset(&text, 0, sizeof text);
+    sbit_qconfig_print(job->config, true, cli_growing_put, &text);
+    if (text.failed) {
+        free(text.text);
+        return cli_fail_memory(text.size);
+    }
+    fputs("configuration (no -c was given):\n", stderr);
+    for (const char *line = text.text; line != NULL && *line != '\0';) {
+        const size_t size = strcspn(line, "\n");
+        if (line[strspn(line, " ")] != '#' && size > 0) { /* defaults are printed as comments */
+            fprintf(stderr, "  %.*s\n", (int)size, line);
+        }
+        line += size + (line[size] == '\n');
+    }
+    free(text.text);
+    return CLI_OK;
+}
+
+static int cli_config_make(cli_job *job)
+{
+    const cli_args *args = job->args;
+    sbit_ctx *ctx = job->model.ctx;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    CLI_TRY(cli_check_target(args, ctx));
+    if (args->config == NULL) {
+        if (sbit_qconfig_create(ctx, args->target, &job->config, &error) != SBIT_OK) {
+            return cli_fail_library(&error, "configuration");
+        }
+    } else if (sbit_qconfig_load(ctx, args->config, &job->config, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "configuration '%s'", args->config);
+    } else if (args->target != NULL &&
+               sbit_qconfig_set(job->config, "PLACEMENT", args->target, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "--target %s", args->target);
+    }
+    for (size_t i = 0; i < args->set.count; i++) {
+        CLI_TRY(cli_config_set(job, args->set.items[i]));
+    }
+    if (sbit_qconfig_validate(job->config, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "configuration");
+    }
+    return CLI_OK;
+}
+
+/* ---- calibration */
+
+static void cli_check_scale(const cli_job *job, size_t index)
+{
+    const cli_range *range = &job->ranges[index];
+    const sbit_tensor *sample = &job->calib.samples[index];
+    if (sample->rank == 4 && sample->dtype == SBIT_F32 && range->min >= 0.0 && range->max > 64.0) {
+        cli_warn("input '%s' reaches from %g to %g, which looks like bytes; is --scale missing "
+                 "(such as 0.00392157 for 1/255)?",
+                 sbit_graph_value(job->model.graph, job->calib.inputs[index])->name, range->min,
+                 range->max);
+    }
+}
+
+static int cli_calibrate_batch(cli_job *job, int64_t first, cli_batch *batch)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    CLI_TRY(cli_data_batch(&job->calib, first, batch));
+    const int64_t slots = job->calib.fixed_batch ? job->calib.batch : batch->count;
+    for (size_t i = 0; i < batch->input_count; i++) {
+        cli_range_add(&job->ranges[i], &batch->inputs[i], batch->count, slots);
+    }
+    if (sbit_quant_needs_data(job->quant) &&
+        sbit_quant_forward(job->quant, batch->names, batch->inputs, batch->input_count, &error) !=
+            SBIT_OK) {
+        return cli_fail_library(&error, "calibration failed at sample %lld", (long long)first);
+    }
+    return CLI_OK;
+}
+
+static int cli_calibrate(cli_job *job)
+{
+    sbit_error error;
+    cli_batch batch;
+    int code = CLI_OK;
+    memset(&error, 0, sizeof error);
+    memset(&batch, 0, sizeof batch);
+    const double begin = cli_seconds();
+    if (sbit_quant_prepare_calibration(job->quant, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    for (int64_t i = 0; i < job->calib.count && code == CLI_OK; i += job->calib.batch) {
+        cli_progress("calibrate", i, job->calib.count);
+        code = cli_calibrate_batch(job, i, &batch);
+    }
+    if (job->has_calib) {
+        cli_progress("calibrate", job->calib.count, job->calib.count);
+        cli_batch_free(job->model.ctx, &batch);
+    }
+    if (code == CLI_OK && sbit_quant_calc_qparams(job->quant, &error) != SBIT_OK) {
+        code = cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    for (size_t i = 0; i < job->calib.input_count && code == CLI_OK; i++) {
+        cli_check_scale(job, i);
+    }
+    job->calibrate_seconds = cli_seconds() - begin;
+    return code;
+}
+
+/* ---- writing */
+
+/* Facts that a later `eval` checks, and that tell how the file was made. No paths, no times: the
+ * same input gives the same bytes. */
+static sbit_status cli_describe(cli_job *job, sbit_error *error)
+{
+    char text[4096], key[300];
+    const cli_data *data = &job->calib;
+    cli_data_prep_text(data, text, sizeof text);
+    sbit_status status = sbit_graph_add_metadata(job->built, CLI_KEY_PREP, text, error);
+    if (status == SBIT_OK) {
+        snprintf(text, sizeof text, "samples=%lld data=%s:%s", (long long)data->count,
+                 job->has_calib ? data->source->name : "none",
+                 job->has_calib ? cli_base_name(data->path) : "");
+        if (data->order != NULL) {
+            const size_t at = strlen(text);
+            snprintf(text + at, sizeof text - at, " seed=%lld", (long long)job->args->seed);
+        }
+        status = sbit_graph_add_metadata(job->built, CLI_KEY_CALIBRATION, text, error);
+    }
+    for (size_t i = 0; i < data->input_count && status == SBIT_OK; i++) {
+        snprintf(key, sizeof key, CLI_KEY_RANGE "%s",
+                 sbit_graph_value(job->model.graph, data->inputs[i])->name);
+        snprintf(text, sizeof text, "%.9g %.9g", job->ranges[i].min, job->ranges[i].max);
+        status = sbit_graph_add_metadata(job->built, key, text, error);
+    }
+    return status;
+}
+
+static int cli_export(cli_job *job)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (sbit_quant_build(job->quant, true, true, &job->built, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    error.status = cli_describe(job, &error);
+    if (error.status != SBIT_OK) {
+        return cli_fail_library(&error, "cannot describe '%s'", job->args->out);
+    }
+    if (sbit_graph_validate(job->built, &error) != SBIT_OK ||
+        sbit_graph_save(job->built, job->args->out, NULL, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot write '%s'", job->args->out);
+    }
+    return cli_file_bytes(job->args->out, &job->after.file_bytes);
+}
+
+/* ---- cost before and after */
+
+static int cli_measure_cost(cli_job *job, sbit_graph *graph, const char *name, cli_cost *out)
+{
+    sbit_graph_cost cost;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (sbit_graph_cost_of(graph, &cost, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s'", name);
+    }
+    out->params = cost.params;
+    out->macs = cost.macs;
+    if (job->has_calib) {
+        CLI_TRY(cli_peak_of(&job->calib, graph, name, &out->peak_bytes));
+    }
+    if (job->has_eval) {
+        CLI_TRY(cli_evaluate(&job->eval, graph, name, NULL, &out->score));
+    }
+    return CLI_OK;
+}
+
+/* ---- the command */
+
+static void cli_warn_quantized(const cli_job *job)
+{
+    for (sbit_node_id id = sbit_graph_first(job->model.graph); id.idx != 0;
+         id = sbit_graph_next(job->model.graph, id)) {
+        if (cli_is_quantize(sbit_graph_node(job->model.graph, id))) {
+            cli_warn("'%s' has QuantizeLinear nodes already; quantize the float model instead",
+                     job->model.path);
+            return;
+        }
+    }
+}
+
+static int cli_calibration_open(cli_job *job)
+{
+    const cli_args *args = job->args;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    job->has_calib = args->data != NULL;
+    if (job->has_calib) {
+        CLI_TRY(cli_data_open(args, &job->model, "calibration set", args->data,
+                              args->calib > 0 ? args->calib : 256, args->shuffle, &job->calib));
+    }
+    if (sbit_quant_create(job->model.graph, job->config, &job->quant, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    if (!job->has_calib && sbit_quant_needs_data(job->quant)) {
+        return cli_fail_usage(args->command,
+                              "--data SPEC is missing: the ranges of activations are measured on "
+                              "data, for example:\n"
+                              "  sparsebit quantize %s --data npy:inputs.npy --calib 256 -o %s",
+                              job->model.path, args->out);
+    }
+    return CLI_OK;
+}
+
+static int cli_quantize_open(cli_job *job)
+{
+    const cli_args *args = job->args;
+    CLI_TRY(cli_config_make(job));
+    CLI_TRY(cli_model_check_runs(&job->model));
+    CLI_TRY(cli_calibration_open(job));
+    if (args->eval != NULL) {
+        CLI_TRY(cli_data_open(args, &job->model, "data set", args->eval, args->limit, false,
+                              &job->eval));
+        job->has_eval = true;
+        if (!job->eval.has_labels) {
+            return cli_fail("--eval '%s' has no labels: add ,labels=FILE, or leave --eval away",
+                            args->eval);
+        }
+    }
+    cli_warn_quantized(job);
+    return args->config == NULL ? cli_config_show(job) : CLI_OK;
+}
+
+static int cli_quantize_run(cli_job *job)
+{
+    const double begin = cli_seconds();
+    CLI_TRY(cli_quantize_open(job));
+    job->before.file_bytes = job->model.file_bytes;
+    CLI_TRY(cli_measure_cost(job, job->model.graph, job->model.path, &job->before));
+    CLI_TRY(cli_calibrate(job));
+    CLI_TRY(cli_export(job));
+    CLI_TRY(cli_measure_cost(job, job->built, job->args->out, &job->after));
+    job->seconds = cli_seconds() - begin;
+    return cli_report_show(job);
+}
+
+int cli_quantize(const cli_args *args)
+{
+    sbit_ctx *ctx = NULL;
+    cli_job job;
+    memset(&job, 0, sizeof job);
+    job.args = args;
+    CLI_TRY(cli_check_writable("-o", args->out));
+    CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
+    int code = cli_model_load(ctx, args->operands[0], &job.model);
+    if (code == CLI_OK) {
+        code = cli_quantize_run(&job);
+        sbit_graph_destroy(job.built);
+        sbit_quant_destroy(job.quant);
+        sbit_qconfig_destroy(job.config);
+        cli_data_close(&job.calib);
+        cli_data_close(&job.eval);
+        cli_model_free(&job.model);
+    }
+    sbit_ctx_destroy(ctx);
+    return code;
+}

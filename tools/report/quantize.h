@@ -1,0 +1,32 @@
+/* report/quantize.h: what the files of `sparsebit quantize` share: the job and the report about it.
+ */
+#ifndef SBIT_CLI_QUANTIZE_H
+#define SBIT_CLI_QUANTIZE_H
+
+#include "report/measure.h"
+
+typedef struct cli_cost {
+    int64_t params, macs;
+    uint64_t file_bytes;
+    size_t peak_bytes;
+    cli_score score; /* with --eval */
+} cli_cost;
+
+typedef struct cli_job {
+    const cli_args *args;
+    cli_model model;
+    sbit_qconfig *config;
+    cli_data calib, eval;
+    bool has_calib, has_eval; /* --data, --eval */
+    cli_range ranges[CLI_MAX_INPUTS];
+    sbit_quant *quant;
+    sbit_graph *built;
+    cli_cost before, after;
+    double calibrate_seconds, seconds;
+} cli_job;
+
+bool cli_is_quantize(const sbit_node *node); /* QuantizeLinear */
+/* Prints what was done, as text or JSON. */
+int cli_report_show(const cli_job *job);
+
+#endif /* SBIT_CLI_QUANTIZE_H */
