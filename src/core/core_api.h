@@ -35,7 +35,10 @@ typedef enum sbit_isa {
 } sbit_isa;
 
 /* >>callbacks */
-typedef enum sbit_log_level { SBIT_LOG_INFO, SBIT_LOG_WARNING } sbit_log_level;
+typedef enum sbit_log_level {
+    SBIT_LOG_INFO,
+    SBIT_LOG_WARNING
+} sbit_log_level;
 
 /* Receives notices; without one the library is silent. Called from the calling thread. */
 typedef struct sbit_logger {
@@ -147,14 +150,80 @@ SPARSEBIT_API uint16_t sbit_f32_to_f16(float value);
 SPARSEBIT_API float sbit_bf16_to_f32(uint16_t bits);
 SPARSEBIT_API uint16_t sbit_f32_to_bf16(float value);
 
+/* >>feed: data that can be read again, in any order: calibration, evaluation, pruning and training
+ * pull from it. A stateful model's sample is a whole sequence. */
+enum {
+    SBIT_FEED_BATCH = 32, /* samples read at once where nobody says otherwise */
+    SBIT_FEED_MOST = 128  /* and at most */
+};
+
+/* Some samples, ready for a session; borrowed until the next read. */
+typedef struct sbit_batch {
+    int64_t samples; /* rows of the tensors beyond them are padding: fed, never looked at */
+    size_t input_count;
+    const sbit_tensor *inputs;
+    const char *const *names; /* of the inputs; NULL: of the model's only input */
+    size_t target_count;
+    const sbit_tensor *targets; /* what training and evaluation compare with; class numbers: int64
+                                   [samples] */
+    const int64_t *index;       /* [samples] which samples these are */
+} sbit_batch;
+
+/* A source of samples; whoever has them fills it in. Plain data. */
+typedef struct sbit_feed {
+    int64_t count; /* of samples */
+    int64_t batch; /* samples that one read may ask for; 0: any number up to SBIT_FEED_MOST */
+    /* Reads samples index[0..count-1], in that order; `out` arrives zeroed. */
+    sbit_status (*read)(void *user, const int64_t *index, int64_t count, sbit_batch *out,
+                        sbit_error *error);
+    void (*close)(void *user); /* NULL: nothing to free */
+    void *user;
+} sbit_feed;
+
+/* Samples first, first + 1 ...: up to `wanted` of them (0: SBIT_FEED_BATCH), fewer where the feed
+ * allows fewer at once or ends. A loop adds out->samples to `first` until feed->count. */
+SPARSEBIT_API sbit_status sbit_feed_read(const sbit_feed *feed, int64_t first, int64_t wanted,
+                                         sbit_batch *out, sbit_error *error);
+SPARSEBIT_API void sbit_feed_close(sbit_feed *feed); /* then zeroed; NULL is fine */
+
+/* How raw numbers become input values: float32 y = (x * scale - mean[c]) / std[c], computed in
+ * float64. */
+typedef struct sbit_normalize {
+    double scale;             /* 0: 1 */
+    const double *mean, *std; /* [channels], borrowed; NULL: 0 and 1 */
+    int64_t channels;         /* 0 and 1: one number for all */
+    int32_t axis;             /* of the channels in a batch; 0: 1, as in [N,C,H,W] */
+} sbit_normalize;
+/* The numbers of x (integers or floats) to y[count of x]. Errors: SHAPE. Thread-safe. */
+SPARSEBIT_API sbit_status sbit_tensor_normalize(const sbit_normalize *normalize,
+                                                const sbit_tensor *x, float *y, sbit_error *error);
+
+/* Arrays in memory as a feed. {0} but for inputs and input_count is valid. */
+typedef struct sbit_feed_desc {
+    size_t input_count;
+    const sbit_tensor *inputs; /* first dim: samples; a scalar goes to every batch */
+    const char *const *names;  /* NULL: one input, the model's only one */
+    size_t target_count;
+    const sbit_tensor *targets; /* first dim: samples */
+    int64_t batch;              /* as in sbit_feed */
+    int64_t rows;               /* the model takes batches of this size only: the last sample is
+                                   repeated; 0: of any size */
+    sbit_normalize normalize;   /* all zero: values are fed as they are */
+} sbit_feed_desc;
+/* Borrows the arrays and names; free with sbit_feed_close. Errors: SHAPE, INVALID_ARGUMENT. One
+ * thread at a time. */
+SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_desc *desc,
+                                               sbit_feed *out, sbit_error *error);
+
 /* >>qparams: how a tensor is quantized: q = saturate(round_half_even(x / scale) + zero_point) in
  * qmin..qmax, x ~ (q - zero_point) * scale. Arrays have `count` entries: 1 per tensor, or one
  * per index of `axis`; with block_size > 0, one per block of that many indices along `axis`. */
 typedef struct sbit_qparams {
-    sbit_dtype dtype; /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
-    int32_t bits;     /* true width, 2..16 (32: bias) */
+    sbit_dtype
+        dtype;    /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
+    int32_t bits; /* true width, 2..16 (32: bias) */
     int32_t qmin, qmax;
-    int32_t axis;     /* -1: per tensor */
+    int32_t axis; /* -1: per tensor */
     int32_t block_size;
     int64_t count;
     const float *scale;

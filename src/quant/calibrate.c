@@ -99,6 +99,43 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     site->observer_state = site->quantizer_state = NULL;
 }
 
+/* The axis on which a tensor has the samples of the batch: the first, if whole rows fit on it, else
+ * the first that is as long; -1: it has none. */
+static int32_t sbit__batch_axis(const sbit_quant *quant, const sbit_tensor *tensor)
+{
+    const int64_t rows = quant->rows;
+    if (rows < 1 || tensor->rank == 0) {
+        return -1;
+    }
+    int32_t axis = tensor->dims[0] % rows == 0 ? 0 : 1;
+    while (axis > 0 && axis < tensor->rank && tensor->dims[axis] != rows) {
+        axis++;
+    }
+    return axis < tensor->rank ? axis : -1;
+}
+
+/* "" or " (sample 17)": where the first value that is not finite lies. */
+static void sbit__bad_sample(const sbit_quant *quant, const sbit_tensor *tensor, const float *data,
+                             char *text, size_t size)
+{
+    const int64_t count = sbit_tensor_count(tensor);
+    const int32_t axis = sbit__batch_axis(quant, tensor);
+    int64_t at = 0, inner = 1;
+    while (at < count && data[at] - data[at] == 0.0f) {
+        at++;
+    }
+    text[0] = '\0';
+    for (int32_t i = axis + 1; axis >= 0 && i < tensor->rank; i++) {
+        inner *= tensor->dims[i];
+    }
+    if (axis >= 0 && at < count) {
+        const int64_t row = at / inner % tensor->dims[axis] / (tensor->dims[axis] / quant->rows);
+        const int64_t sample =
+            quant->index != NULL && row < quant->samples ? quant->index[row] : row;
+        snprintf(text, size, " (sample %lld)", (long long)sample);
+    }
+}
+
 /* Feeds float32 data laid out as `tensor`. */
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
@@ -109,16 +146,19 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     bool finite = true;
     sbit__kernels(quant->ctx)->f32_minmax(sbit_tensor_count(tensor), data, &min, &max, &finite);
     if (!finite) {
+        char where[40];
+        sbit__bad_sample(quant, tensor, data, where, sizeof where);
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "tensor '%s' has values that are not finite (NaN or infinity); check the "
-                          "data and its preprocessing",
-                          name);
+                          "tensor '%s' has values that are not finite (NaN or infinity)%s; check "
+                          "the data and its preprocessing",
+                          name, where);
     }
     if (site->axis >= 0 &&
         (site->axis >= tensor->rank || tensor->dims[site->axis] != site->channels)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, name,
-                          "tensor '%s': the channel axis has not %lld entries as planned", name,
-                          (long long)site->channels);
+                          "tensor '%s' has %lld channels on axis %d, %lld were planned", name,
+                          (long long)(site->axis < tensor->rank ? tensor->dims[site->axis] : 0),
+                          (int)site->axis, (long long)site->channels);
     }
     const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
@@ -127,25 +167,53 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     return SBIT_OK;
 }
 
+/* Copies the first `keep` entries of an axis. */
+static void sbit__copy_front(const sbit_tensor *tensor, int32_t axis, int64_t keep, char *to)
+{
+    sbit_tensor part = *tensor;
+    for (int32_t i = 0; i < axis; i++) {
+        part.dims[i] = 1;
+    }
+    const size_t step = sbit_tensor_bytes(&part);
+    part.dims[axis] = keep;
+    const size_t bytes = sbit_tensor_bytes(&part);
+    for (size_t at = 0, end = sbit_tensor_bytes(tensor); at < end; at += step, to += bytes) {
+        memcpy(to, (const char *)tensor->data + at, bytes);
+    }
+}
+
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const int64_t count = sbit_tensor_count(tensor);
+    const bool activation = site->target == SBIT_TARGET_ACTIVATION;
+    const int32_t batch = activation ? sbit__batch_axis(quant, tensor) : -1;
+    sbit_tensor real = *tensor;
+    if (batch >= 0 && quant->samples < quant->rows) {
+        real.dims[batch] = tensor->dims[batch] / quant->rows * quant->samples;
+    }
+    const int64_t count = sbit_tensor_count(&real);
+    const bool moved = batch > 0 && quant->samples < quant->rows;
     if (count == 0) {
         return SBIT_OK; /* says nothing */
     }
-    if (tensor->dtype == SBIT_F32) {
-        return sbit__site_observe_f32(quant, site, tensor, (const float *)tensor->data, error);
+    if (tensor->dtype == SBIT_F32 && !moved) {
+        return sbit__site_observe_f32(quant, site, &real, (const float *)tensor->data, error);
     }
-    const size_t bytes = (size_t)count * sizeof(float);
-    float *data = (float *)sbit__alloc(a, bytes);
+    const size_t bytes = (size_t)count * sizeof(float), old = sbit_tensor_bytes(&real);
+    char *data = (char *)sbit__alloc(a, bytes + old); /* float32, then the part that counts */
     if (data == NULL) {
-        return sbit__fail_oom(error, bytes);
+        return sbit__fail_oom(error, bytes + old);
     }
-    sbit__convert(tensor->dtype, tensor->data, SBIT_F32, data, count);
-    const sbit_status status = sbit__site_observe_f32(quant, site, tensor, data, error);
-    sbit__free(a, data, bytes);
+    const void *from = tensor->data;
+    if (moved) {
+        sbit__copy_front(tensor, batch, real.dims[batch], data + bytes);
+        from = data + bytes;
+    }
+    sbit__convert(tensor->dtype, from, SBIT_F32, data, count);
+    const sbit_status status =
+        sbit__site_observe_f32(quant, site, &real, (const float *)(const void *)data, error);
+    sbit__free(a, data, bytes + old);
     return status;
 }
 

@@ -185,13 +185,11 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
-                                             const sbit_tensor *inputs, size_t input_count,
-                                             sbit_error *error)
+/* Runs a batch of which `samples` count (-1: all). */
+static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
+                                   const sbit_tensor *inputs, size_t input_count, int64_t samples,
+                                   sbit_error *error)
 {
-    if (quant == NULL || (inputs == NULL && input_count > 0)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
-    }
     if (quant->session == NULL) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
     }
@@ -200,14 +198,47 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                           "the model has %u inputs: pass their names",
                           (unsigned)sbit_session_input_count(quant->session));
     }
+    quant->rows = 0;
     for (size_t i = 0; i < input_count; i++) {
         const char *name =
             names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
         SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
+        quant->rows = quant->rows == 0 && inputs[i].rank > 0 ? inputs[i].dims[0] : quant->rows;
     }
+    quant->samples = samples >= 0 ? samples : quant->rows;
     SBIT__TRY(sbit_session_run(quant->session, error));
-    quant->batches_seen += quant->calibrating ? 1 : 0;
+    quant->batches_seen += quant->calibrating && (quant->rows > 0 || input_count == 0) ? 1 : 0;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
+                                             const sbit_tensor *inputs, size_t input_count,
+                                             sbit_error *error)
+{
+    if (quant == NULL || (inputs == NULL && input_count > 0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
+    }
+    return sbit__quant_run(quant, names, inputs, input_count, -1, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error)
+{
+    if (quant == NULL || feed == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
+    }
+    SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    sbit_batch batch;
+    for (int64_t at = 0; at < feed->count && sbit_quant_needs_data(quant); at += batch.samples) {
+        SBIT__TRY(sbit__progress(quant->ctx, "calibrate", at, feed->count, error));
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        quant->index = batch.index;
+        const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
+                                                   batch.input_count, batch.samples, error);
+        quant->index = NULL;
+        SBIT__TRY(status);
+    }
+    return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)

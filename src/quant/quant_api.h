@@ -2,8 +2,10 @@
  *
  * Called by: users, tools, train (QAT). Calls: qconfig, observers, quantizers, passes, exec.
  *
- *     create -> prepare_calibration -> forward (calibration data) ... -> calc_qparams
+ *     create -> calibrate (pulls from a feed) -> calc_qparams
  *            -> set_quant(true, true) -> forward (test data) ... -> export_onnx
+ *
+ * or, with data pushed batch by batch: prepare_calibration -> forward ... -> calc_qparams.
  *
  * A sbit_quant owns a simplified copy of the graph and a list of sites: tensors with a quantizer.
  * What is simulated is what is exported: both run the graph with QuantizeLinear and
@@ -39,6 +41,11 @@ SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_
                                             sbit_quant **out, sbit_error *error);
 SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
 
+/* Forgets what observers saw and shows them every sample of the feed, once or as often as they
+ * want. Padding is not observed. Errors: those of the feed and of sbit_quant_forward; STATE if the
+ * feed is empty and data is needed. */
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error);
 SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
 
 /* True if some observer waits for data. Else (integer weights only, activations float) no batch

@@ -100,6 +100,8 @@ struct sbit_quant {
     sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
     bool calibrating, calibrated, use_weights, use_activations;
     int64_t batches_seen;
+    int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
+    const int64_t *index;  /* numbers of its samples; NULL: unknown */
 };
 
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
@@ -122,7 +124,7 @@ SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_ten
                                                int32_t axis);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
-/* Feeds one tensor to a site's observer; the error names the tensor. */
+/* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);

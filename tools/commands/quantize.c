@@ -135,50 +135,51 @@ static void cli_check_scale(const cli_job *job, size_t index)
     }
 }
 
-static int cli_calibrate_batch(cli_job *job, int64_t first, cli_batch *batch)
+/* The ranges of the inputs, which go into the file. */
+static void cli_calibrate_seen(cli_source_feed *feed, const cli_batch *batch, void *user)
 {
-    sbit_error error;
-    memset(&error, 0, sizeof error);
-    CLI_TRY(cli_data_batch(&job->calib, first, batch));
-    const int64_t slots = job->calib.fixed_batch ? job->calib.batch : batch->count;
+    cli_job *job = (cli_job *)user;
+    const int64_t slots = feed->data->fixed_batch ? feed->data->batch : batch->count;
     for (size_t i = 0; i < batch->input_count; i++) {
         cli_range_add(&job->ranges[i], &batch->inputs[i], batch->count, slots);
     }
-    if (sbit_quant_needs_data(job->quant) &&
-        sbit_quant_forward(job->quant, batch->names, batch->inputs, batch->input_count, &error) !=
-            SBIT_OK) {
-        return cli_fail_library(&error, "calibration failed at sample %lld", (long long)first);
-    }
-    return CLI_OK;
 }
 
 static int cli_calibrate(cli_job *job)
 {
     sbit_error error;
-    cli_batch batch;
-    int code = CLI_OK;
+    cli_source_feed source;
     memset(&error, 0, sizeof error);
-    memset(&batch, 0, sizeof batch);
+    memset(&source, 0, sizeof source);
+    source.seen_fn = cli_calibrate_seen;
+    source.user = job;
     const double begin = cli_seconds();
-    if (sbit_quant_prepare_calibration(job->quant, &error) != SBIT_OK) {
-        return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
-    }
-    for (int64_t i = 0; i < job->calib.count && code == CLI_OK; i += job->calib.batch) {
-        cli_progress("calibrate", i, job->calib.count);
-        code = cli_calibrate_batch(job, i, &batch);
-    }
+    sbit_feed feed = cli_feed_of(&job->calib, &source);
+    sbit_status status = SBIT_OK;
     if (job->has_calib) {
-        cli_progress("calibrate", job->calib.count, job->calib.count);
-        cli_batch_free(job->model.ctx, &batch);
+        sbit_batch batch;
+        status = sbit_quant_calibrate(job->quant, &feed, &error);
+        for (int64_t at = 0;
+             status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed.count;
+             at += batch.samples) { /* for the ranges alone */
+            status = sbit_feed_read(&feed, at, 0, &batch, &error);
+        }
+        sbit_feed_close(&feed);
+    } else {
+        status = sbit_quant_prepare_calibration(job->quant, &error);
     }
-    if (code == CLI_OK && sbit_quant_calc_qparams(job->quant, &error) != SBIT_OK) {
-        code = cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    if (status == SBIT_OK) {
+        status = sbit_quant_calc_qparams(job->quant, &error);
     }
-    for (size_t i = 0; i < job->calib.input_count && code == CLI_OK; i++) {
+    if (status != SBIT_OK) {
+        return source.failed ? CLI_BAD
+                             : cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
+    }
+    for (size_t i = 0; i < job->calib.input_count; i++) {
         cli_check_scale(job, i);
     }
     job->calibrate_seconds = cli_seconds() - begin;
-    return code;
+    return CLI_OK;
 }
 
 /* ---- writing */

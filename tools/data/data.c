@@ -297,11 +297,12 @@ static int cli_batch_shape(const cli_data *data, int64_t slots, cli_batch *batch
     return CLI_OK;
 }
 
-int cli_data_batch(cli_data *data, int64_t first, cli_batch *batch)
+/* Sample i of a batch is index[i], or first + i where index is NULL. */
+static int cli_data_read(cli_data *data, const int64_t *index, int64_t first, int64_t count,
+                         cli_batch *batch)
 {
-    const int64_t left = data->count - first;
-    batch->count = left < data->batch ? left : data->batch;
-    const int64_t slots = data->fixed_batch ? data->batch : batch->count;
+    const int64_t slots = data->fixed_batch ? data->batch : count;
+    batch->count = count;
     if (data->source->one_by_one) {
         sbit_ctx *ctx = data->model->ctx;
         cli_batch_free(ctx, batch);
@@ -310,10 +311,63 @@ int cli_data_batch(cli_data *data, int64_t first, cli_batch *batch)
         CLI_TRY(cli_batch_shape(data, slots, batch));
     }
     for (int64_t slot = 0; slot < (data->source->one_by_one ? 1 : slots); slot++) {
-        const int64_t at = first + (slot < batch->count ? slot : batch->count - 1);
+        const int64_t i = slot < batch->count ? slot : batch->count - 1;
+        const int64_t at = index != NULL ? index[i] : first + i;
         CLI_TRY(data->source->read(data, data->order != NULL ? data->order[at] : at, slot, batch));
     }
     return CLI_OK;
+}
+
+int cli_data_batch(cli_data *data, int64_t first, cli_batch *batch)
+{
+    const int64_t left = data->count - first;
+    return cli_data_read(data, NULL, first, left < data->batch ? left : data->batch, batch);
+}
+
+/* ---- the set as the library reads it */
+
+static sbit_status cli_feed_read(void *user, const int64_t *index, int64_t count, sbit_batch *out,
+                                 sbit_error *error)
+{
+    cli_source_feed *feed = (cli_source_feed *)user;
+    (void)error; /* the tool's own messages are printed where the fault is found */
+    if (cli_data_read(feed->data, index, 0, count, &feed->batch) != CLI_OK) {
+        feed->failed = true;
+        return SBIT_ERR_IO;
+    }
+    feed->labels.dtype = SBIT_I64;
+    feed->labels.rank = 1;
+    feed->labels.dims[0] = count;
+    feed->labels.data = feed->batch.labels;
+    out->samples = count;
+    out->input_count = feed->batch.input_count;
+    out->inputs = feed->batch.inputs;
+    out->names = feed->batch.names;
+    out->target_count = feed->data->has_labels ? 1 : 0;
+    out->targets = &feed->labels;
+    out->index = index;
+    if (feed->seen_fn != NULL) {
+        feed->seen_fn(feed, &feed->batch, feed->user);
+    }
+    return SBIT_OK;
+}
+
+static void cli_feed_close(void *user)
+{
+    cli_source_feed *feed = (cli_source_feed *)user;
+    cli_batch_free(feed->data->model->ctx, &feed->batch);
+}
+
+sbit_feed cli_feed_of(cli_data *data, cli_source_feed *feed)
+{
+    sbit_feed out;
+    feed->data = data;
+    out.count = data->count;
+    out.batch = data->batch;
+    out.read = cli_feed_read;
+    out.close = cli_feed_close;
+    out.user = feed;
+    return out;
 }
 
 /* ---- labels */

@@ -63,6 +63,19 @@ int cli_data_open(const cli_args *args, const cli_model *model, const char *what
 void cli_data_close(cli_data *data);
 int cli_data_batch(cli_data *data, int64_t first, cli_batch *batch);
 void cli_batch_free(sbit_ctx *ctx, cli_batch *batch);
+
+/* A data set as a feed of the library's. Zeroed but for seen_fn and user. */
+typedef struct cli_source_feed {
+    cli_data *data;
+    cli_batch batch;
+    sbit_tensor labels;
+    bool failed; /* a message was printed already */
+    void (*seen_fn)(struct cli_source_feed *feed, const cli_batch *batch,
+                    void *user); /* NULL: none */
+    void *user;
+} cli_source_feed;
+/* Borrows both until sbit_feed_close. */
+sbit_feed cli_feed_of(cli_data *data, cli_source_feed *feed);
 /* "scale=... mean=... std=... layout=NCHW" */
 const char *cli_data_prep_text(const cli_data *data, char *text, size_t size);
 /* For the sources: the batch size from the model and --batch; data->samples must be filled. */
