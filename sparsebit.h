@@ -132,7 +132,10 @@ typedef enum sbit_isa {
 } sbit_isa;
 
 /* >>callbacks */
-typedef enum sbit_log_level { SBIT_LOG_INFO, SBIT_LOG_WARNING } sbit_log_level;
+typedef enum sbit_log_level {
+    SBIT_LOG_INFO,
+    SBIT_LOG_WARNING
+} sbit_log_level;
 
 /* Receives notices; without one the library is silent. Called from the calling thread. */
 typedef struct sbit_logger {
@@ -244,14 +247,80 @@ SPARSEBIT_API uint16_t sbit_f32_to_f16(float value);
 SPARSEBIT_API float sbit_bf16_to_f32(uint16_t bits);
 SPARSEBIT_API uint16_t sbit_f32_to_bf16(float value);
 
+/* >>feed: data that can be read again, in any order: calibration, evaluation, pruning and training
+ * pull from it. A stateful model's sample is a whole sequence. */
+enum {
+    SBIT_FEED_BATCH = 32, /* samples read at once where nobody says otherwise */
+    SBIT_FEED_MOST = 128  /* and at most */
+};
+
+/* Some samples, ready for a session; borrowed until the next read. */
+typedef struct sbit_batch {
+    int64_t samples; /* rows of the tensors beyond them are padding: fed, never looked at */
+    size_t input_count;
+    const sbit_tensor *inputs;
+    const char *const *names; /* of the inputs; NULL: of the model's only input */
+    size_t target_count;
+    const sbit_tensor *targets; /* what training and evaluation compare with; class numbers: int64
+                                   [samples] */
+    const int64_t *index;       /* [samples] which samples these are */
+} sbit_batch;
+
+/* A source of samples; whoever has them fills it in. Plain data. */
+typedef struct sbit_feed {
+    int64_t count; /* of samples */
+    int64_t batch; /* samples that one read may ask for; 0: any number up to SBIT_FEED_MOST */
+    /* Reads samples index[0..count-1], in that order; `out` arrives zeroed. */
+    sbit_status (*read)(void *user, const int64_t *index, int64_t count, sbit_batch *out,
+                        sbit_error *error);
+    void (*close)(void *user); /* NULL: nothing to free */
+    void *user;
+} sbit_feed;
+
+/* Samples first, first + 1 ...: up to `wanted` of them (0: SBIT_FEED_BATCH), fewer where the feed
+ * allows fewer at once or ends. A loop adds out->samples to `first` until feed->count. */
+SPARSEBIT_API sbit_status sbit_feed_read(const sbit_feed *feed, int64_t first, int64_t wanted,
+                                         sbit_batch *out, sbit_error *error);
+SPARSEBIT_API void sbit_feed_close(sbit_feed *feed); /* then zeroed; NULL is fine */
+
+/* How raw numbers become input values: float32 y = (x * scale - mean[c]) / std[c], computed in
+ * float64. */
+typedef struct sbit_normalize {
+    double scale;             /* 0: 1 */
+    const double *mean, *std; /* [channels], borrowed; NULL: 0 and 1 */
+    int64_t channels;         /* 0 and 1: one number for all */
+    int32_t axis;             /* of the channels in a batch; 0: 1, as in [N,C,H,W] */
+} sbit_normalize;
+/* The numbers of x (integers or floats) to y[count of x]. Errors: SHAPE. Thread-safe. */
+SPARSEBIT_API sbit_status sbit_tensor_normalize(const sbit_normalize *normalize,
+                                                const sbit_tensor *x, float *y, sbit_error *error);
+
+/* Arrays in memory as a feed. {0} but for inputs and input_count is valid. */
+typedef struct sbit_feed_desc {
+    size_t input_count;
+    const sbit_tensor *inputs; /* first dim: samples; a scalar goes to every batch */
+    const char *const *names;  /* NULL: one input, the model's only one */
+    size_t target_count;
+    const sbit_tensor *targets; /* first dim: samples */
+    int64_t batch;              /* as in sbit_feed */
+    int64_t rows;               /* the model takes batches of this size only: the last sample is
+                                   repeated; 0: of any size */
+    sbit_normalize normalize;   /* all zero: values are fed as they are */
+} sbit_feed_desc;
+/* Borrows the arrays and names; free with sbit_feed_close. Errors: SHAPE, INVALID_ARGUMENT. One
+ * thread at a time. */
+SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_desc *desc,
+                                               sbit_feed *out, sbit_error *error);
+
 /* >>qparams: how a tensor is quantized: q = saturate(round_half_even(x / scale) + zero_point) in
  * qmin..qmax, x ~ (q - zero_point) * scale. Arrays have `count` entries: 1 per tensor, or one
  * per index of `axis`; with block_size > 0, one per block of that many indices along `axis`. */
 typedef struct sbit_qparams {
-    sbit_dtype dtype; /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
-    int32_t bits;     /* true width, 2..16 (32: bias) */
+    sbit_dtype
+        dtype;    /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
+    int32_t bits; /* true width, 2..16 (32: bias) */
     int32_t qmin, qmax;
-    int32_t axis;     /* -1: per tensor */
+    int32_t axis; /* -1: per tensor */
     int32_t block_size;
     int64_t count;
     const float *scale;
@@ -1333,8 +1402,10 @@ SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
  *
  * Called by: users, tools, train (QAT). Calls: qconfig, observers, quantizers, passes, exec.
  *
- *     create -> prepare_calibration -> forward (calibration data) ... -> calc_qparams
+ *     create -> calibrate (pulls from a feed) -> calc_qparams
  *            -> set_quant(true, true) -> forward (test data) ... -> export_onnx
+ *
+ * or, with data pushed batch by batch: prepare_calibration -> forward ... -> calc_qparams.
  *
  * A sbit_quant owns a simplified copy of the graph and a list of sites: tensors with a quantizer.
  * What is simulated is what is exported: both run the graph with QuantizeLinear and
@@ -1368,6 +1439,11 @@ SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_
                                             sbit_quant **out, sbit_error *error);
 SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
 
+/* Forgets what observers saw and shows them every sample of the feed, once or as often as they
+ * want. Padding is not observed. Errors: those of the feed and of sbit_quant_forward; STATE if the
+ * feed is empty and data is needed. */
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error);
 SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
 
 /* True if some observer waits for data. Else (integer weights only, activations float) no batch
@@ -2998,6 +3074,332 @@ SPARSEBIT_API uint16_t sbit_f32_to_bf16(float value)
     return (uint16_t)sbit__shift_round_even(bits, 16u);
 }
 /* ---- end src/core/tensor.c ---- */
+
+/* ---- begin src/core/feed.c ---- */
+/* feed.c: data that can be read again in any order; arrays in memory as such data. >>feed
+ *
+ * Called by: users, calibration, evaluation, pruning, training. Calls: tensors.
+ * Does: gathers samples of arrays into batches, turns raw numbers (bytes of pictures ...) into
+ * float32 on the way, repeats the last sample where a model takes batches of one size only.
+ * Does not: read files or decode pictures: who has those writes a read function of their own.
+ */
+
+enum {
+    SBIT__FEED_ARRAYS = 32 /* inputs and targets of a feed of tensors, at most */
+};
+
+/* >>feed read */
+static int64_t sbit__feed_size(const sbit_feed *feed, int64_t wanted)
+{
+    int64_t size = wanted > 0 ? wanted : (int64_t)SBIT_FEED_BATCH;
+    size = feed->batch > 0 && size > feed->batch ? feed->batch : size;
+    return size > (int64_t)SBIT_FEED_MOST ? (int64_t)SBIT_FEED_MOST : size;
+}
+
+SPARSEBIT_API sbit_status sbit_feed_read(const sbit_feed *feed, int64_t first, int64_t wanted,
+                                         sbit_batch *out, sbit_error *error)
+{
+    int64_t index[SBIT_FEED_MOST];
+    sbit_batch batch;
+    if (feed == NULL || feed->read == NULL || out == NULL || first < 0 || first >= feed->count) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a feed, a place for the batch and a sample below %lld are wanted",
+                          (long long)(feed != NULL ? feed->count : 0));
+    }
+    int64_t count = sbit__feed_size(feed, wanted);
+    count = feed->count - first < count ? feed->count - first : count;
+    for (int64_t i = 0; i < count; i++) {
+        index[i] = first + i;
+    }
+    memset(&batch, 0, sizeof batch);
+    SBIT__TRY(feed->read(feed->user, index, count, &batch, error));
+    if (batch.samples != count || (batch.inputs == NULL && batch.input_count > 0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the feed gave %lld samples where %lld were asked for",
+                          (long long)batch.samples, (long long)count);
+    }
+    *out = batch;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_feed_close(sbit_feed *feed)
+{
+    if (feed != NULL && feed->close != NULL) {
+        feed->close(feed->user);
+    }
+    if (feed != NULL) {
+        memset(feed, 0, sizeof *feed);
+    }
+}
+
+/* >>feed normalize */
+/* Element i as a double; false for types that hold no plain numbers. */
+static bool sbit__feed_number(const sbit_tensor *x, int64_t i, double *out)
+{
+    const void *data = x->data;
+    switch (x->dtype) {
+    case SBIT_U8:
+        *out = (double)((const uint8_t *)data)[i];
+        return true;
+    case SBIT_I8:
+        *out = (double)((const int8_t *)data)[i];
+        return true;
+    case SBIT_U16:
+        *out = (double)((const uint16_t *)data)[i];
+        return true;
+    case SBIT_I16:
+        *out = (double)((const int16_t *)data)[i];
+        return true;
+    case SBIT_I32:
+        *out = (double)((const int32_t *)data)[i];
+        return true;
+    case SBIT_I64:
+        *out = (double)((const int64_t *)data)[i];
+        return true;
+    case SBIT_F16:
+        *out = (double)sbit_f16_to_f32(((const uint16_t *)data)[i]);
+        return true;
+    case SBIT_F32:
+        *out = (double)((const float *)data)[i];
+        return true;
+    case SBIT_F64:
+        *out = ((const double *)data)[i];
+        return true;
+    default:
+        return false;
+    }
+}
+
+static double sbit__normal_of(const sbit_normalize *n, double x, int64_t c)
+{
+    const double scale = n->scale < 0.0 || n->scale > 0.0 ? n->scale : 1.0;
+    const int64_t at = n->channels > 1 ? c : 0;
+    const double mean = n->mean != NULL ? n->mean[at] : 0.0;
+    const double std = n->std != NULL ? n->std[at] : 1.0;
+    return (x * scale - mean) / std;
+}
+
+/* Bytes are looked up: the same numbers, one division a value and channel instead of a pixel. */
+static void sbit__normalize_bytes(const sbit_normalize *n, const uint8_t *x, int64_t outer,
+                                  int64_t channels, int64_t inner, float *y)
+{
+    float table[256];
+    for (int64_t c = 0; c < channels; c++) {
+        for (int b = 0; b < 256; b++) {
+            table[b] = (float)sbit__normal_of(n, (double)b, c);
+        }
+        for (int64_t o = 0; o < outer; o++) {
+            const int64_t at = (o * channels + c) * inner;
+            for (int64_t i = at; i < at + inner; i++) {
+                y[i] = table[x[i]];
+            }
+        }
+    }
+}
+
+SPARSEBIT_API sbit_status sbit_tensor_normalize(const sbit_normalize *n, const sbit_tensor *x,
+                                                float *y, sbit_error *error)
+{
+    const int32_t axis = n->axis != 0 ? n->axis : 1;
+    int64_t outer = 1, channels = 1, inner = 1;
+    for (int32_t i = 0; i < x->rank; i++) {
+        int64_t *part = i < axis ? &outer : i == axis ? &channels : &inner;
+        *part *= x->dims[i];
+    }
+    if (n->channels > 1 && n->channels != channels) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, NULL,
+                          "mean and std are for %lld channels, the data has %lld",
+                          (long long)n->channels, (long long)channels);
+    }
+    if (x->dtype == SBIT_U8 && outer * inner >= 256) {
+        sbit__normalize_bytes(n, (const uint8_t *)x->data, outer, channels, inner, y);
+        return SBIT_OK;
+    }
+    for (int64_t i = 0; i < outer * channels * inner; i++) {
+        double value = 0.0;
+        if (!sbit__feed_number(x, i, &value)) {
+            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "%s holds no numbers to normalize",
+                              sbit_dtype_name((int32_t)x->dtype));
+        }
+        y[i] = (float)sbit__normal_of(n, value, i / inner % channels);
+    }
+    return SBIT_OK;
+}
+
+/* >>feed tensors */
+typedef struct sbit__feed_array {
+    sbit_tensor source; /* all samples; borrowed */
+    bool normal;        /* becomes float32 by `normalize` */
+    void *room;         /* of one batch */
+    size_t room_bytes;
+} sbit__feed_array;
+
+typedef struct sbit__feed_tensors {
+    sbit_ctx *ctx;
+    sbit_normalize normalize;
+    int64_t count, rows; /* rows: 0 as many as asked for */
+    size_t input_count, target_count;
+    sbit__feed_array arrays[SBIT__FEED_ARRAYS]; /* inputs, then targets */
+    sbit_tensor batch[SBIT__FEED_ARRAYS];
+    const char *names[SBIT__FEED_ARRAYS];
+    bool named;
+    int64_t index[SBIT_FEED_MOST];
+} sbit__feed_tensors;
+
+static void sbit__feed_tensors_close(void *user)
+{
+    sbit__feed_tensors *f = (sbit__feed_tensors *)user;
+    const sbit_allocator *a = sbit_ctx_allocator(f->ctx);
+    for (size_t i = 0; i < f->input_count + f->target_count; i++) {
+        sbit__free(a, f->arrays[i].room, f->arrays[i].room_bytes);
+    }
+    sbit__free(a, f, sizeof *f);
+}
+
+/* Rows `index` of one array, the last one again up to `rows`, in *out. */
+static sbit_status sbit__feed_gather(sbit__feed_tensors *f, size_t which, const int64_t *index,
+                                     int64_t count, int64_t rows, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(f->ctx);
+    sbit__feed_array *array = &f->arrays[which];
+    sbit_tensor *out = &f->batch[which];
+    sbit_tensor row = array->source;
+    *out = array->source;
+    if (row.rank == 0) { /* a scalar goes to every batch as it is */
+        return SBIT_OK;
+    }
+    row.dims[0] = 1;
+    const size_t from = sbit_tensor_bytes(&row), n = (size_t)sbit_tensor_count(&row);
+    const size_t to = array->normal ? n * sizeof(float) : from;
+    size_t bytes = 0;
+    if (!sbit__mul_size(to, (size_t)rows, &bytes)) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a batch of %lld samples is too large",
+                          (long long)rows);
+    }
+    if (array->room_bytes < bytes) {
+        sbit__free(a, array->room, array->room_bytes);
+        array->room_bytes = 0;
+        array->room = sbit__alloc(a, bytes);
+        if (array->room == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        array->room_bytes = bytes;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t sample = index[i < count ? i : count - 1];
+        char *at = (char *)array->room + to * (size_t)i;
+        row.data = (char *)array->source.data + from * (size_t)sample;
+        if (!array->normal) {
+            memcpy(at, row.data, from);
+        } else {
+            SBIT__TRY(sbit_tensor_normalize(&f->normalize, &row, (float *)(void *)at, error));
+        }
+    }
+    out->dims[0] = rows;
+    out->dtype = array->normal ? SBIT_F32 : array->source.dtype;
+    out->data = array->room;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__feed_tensors_read(void *user, const int64_t *index, int64_t count,
+                                           sbit_batch *out, sbit_error *error)
+{
+    sbit__feed_tensors *f = (sbit__feed_tensors *)user;
+    const int64_t rows = f->rows > 0 ? f->rows : count;
+    if (count < 1 || count > SBIT_FEED_MOST || count > rows) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "%lld samples at once: 1 to %lld are possible", (long long)count,
+                          (long long)(f->rows > 0 ? f->rows : (int64_t)SBIT_FEED_MOST));
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (index[i] < 0 || index[i] >= f->count) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "sample %lld of %lld was asked for", (long long)index[i],
+                              (long long)f->count);
+        }
+        f->index[i] = index[i];
+    }
+    for (size_t i = 0; i < f->input_count + f->target_count; i++) {
+        const int64_t of_this = i < f->input_count ? rows : count;
+        SBIT__TRY(sbit__feed_gather(f, i, index, count, of_this, error));
+    }
+    out->samples = count;
+    out->input_count = f->input_count;
+    out->inputs = f->batch;
+    out->names = f->named ? f->names : NULL;
+    out->target_count = f->target_count;
+    out->targets = f->target_count > 0 ? f->batch + f->input_count : NULL;
+    out->index = f->index;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__feed_tensors_check(const sbit_feed_desc *desc, int64_t *count,
+                                            sbit_error *error)
+{
+    *count = -1;
+    if (desc->input_count == 0 || desc->inputs == NULL || desc->rows > SBIT_FEED_MOST ||
+        desc->input_count + desc->target_count > SBIT__FEED_ARRAYS) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "1 to %d arrays and batches of at most %d samples are possible",
+                          (int)SBIT__FEED_ARRAYS, (int)SBIT_FEED_MOST);
+    }
+    for (size_t i = 0; i < desc->input_count + desc->target_count; i++) {
+        const bool input = i < desc->input_count;
+        const sbit_tensor *t = input ? &desc->inputs[i] : &desc->targets[i - desc->input_count];
+        if (t->dtype == SBIT_STRING || sbit_dtype_bits((int32_t)t->dtype) % 8 != 0) {
+            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "array %u is %s, which cannot be fed",
+                              (unsigned)i, sbit_dtype_name((int32_t)t->dtype));
+        }
+        if (t->rank > 0 && *count >= 0 && t->dims[0] != *count) {
+            return sbit__fail(error, SBIT_ERR_SHAPE, NULL,
+                              "array %u has %lld samples (its first dim), the others have %lld",
+                              (unsigned)i, (long long)t->dims[0], (long long)*count);
+        }
+        *count = t->rank > 0 ? t->dims[0] : *count;
+    }
+    if (*count < 1) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "the arrays hold no samples");
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_desc *desc,
+                                               sbit_feed *out, sbit_error *error)
+{
+    int64_t count = 0;
+    if (ctx == NULL || desc == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, desc or out is NULL");
+    }
+    SBIT__TRY(sbit__feed_tensors_check(desc, &count, error));
+    sbit__feed_tensors *f =
+        (sbit__feed_tensors *)sbit__calloc(sbit_ctx_allocator(ctx), 1, sizeof *f);
+    if (f == NULL) {
+        return sbit__fail_oom(error, sizeof *f);
+    }
+    const bool normal =
+        desc->normalize.scale < 0.0 || desc->normalize.scale > 0.0 || desc->normalize.mean != NULL;
+    f->ctx = ctx;
+    f->normalize = desc->normalize;
+    f->count = count;
+    f->rows = desc->rows;
+    f->input_count = desc->input_count;
+    f->target_count = desc->target_count;
+    f->named = desc->names != NULL;
+    for (size_t i = 0; i < desc->input_count + desc->target_count; i++) {
+        const bool input = i < desc->input_count;
+        f->arrays[i].source = input ? desc->inputs[i] : desc->targets[i - desc->input_count];
+        f->arrays[i].normal =
+            input && f->arrays[i].source.rank > 0 && (normal || desc->normalize.std != NULL);
+        f->names[i] = input && f->named ? desc->names[i] : NULL;
+    }
+    out->count = count;
+    out->batch = desc->rows > 0 ? desc->rows : desc->batch;
+    out->read = sbit__feed_tensors_read;
+    out->close = sbit__feed_tensors_close;
+    out->user = f;
+    return SBIT_OK;
+}
+/* ---- end src/core/feed.c ---- */
 
 /* ---- begin src/graph/graph_private.h ---- */
 /* graph_private.h: the insides of a graph, shared by the files of the graph layer; and a few
@@ -43219,6 +43621,8 @@ struct sbit_quant {
     sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
     bool calibrating, calibrated, use_weights, use_activations;
     int64_t batches_seen;
+    int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
+    const int64_t *index;  /* numbers of its samples; NULL: unknown */
 };
 
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
@@ -43241,7 +43645,7 @@ SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_ten
                                                int32_t axis);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
-/* Feeds one tensor to a site's observer; the error names the tensor. */
+/* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
@@ -44812,6 +45216,43 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     site->observer_state = site->quantizer_state = NULL;
 }
 
+/* The axis on which a tensor has the samples of the batch: the first, if whole rows fit on it, else
+ * the first that is as long; -1: it has none. */
+static int32_t sbit__batch_axis(const sbit_quant *quant, const sbit_tensor *tensor)
+{
+    const int64_t rows = quant->rows;
+    if (rows < 1 || tensor->rank == 0) {
+        return -1;
+    }
+    int32_t axis = tensor->dims[0] % rows == 0 ? 0 : 1;
+    while (axis > 0 && axis < tensor->rank && tensor->dims[axis] != rows) {
+        axis++;
+    }
+    return axis < tensor->rank ? axis : -1;
+}
+
+/* "" or " (sample 17)": where the first value that is not finite lies. */
+static void sbit__bad_sample(const sbit_quant *quant, const sbit_tensor *tensor, const float *data,
+                             char *text, size_t size)
+{
+    const int64_t count = sbit_tensor_count(tensor);
+    const int32_t axis = sbit__batch_axis(quant, tensor);
+    int64_t at = 0, inner = 1;
+    while (at < count && data[at] - data[at] == 0.0f) {
+        at++;
+    }
+    text[0] = '\0';
+    for (int32_t i = axis + 1; axis >= 0 && i < tensor->rank; i++) {
+        inner *= tensor->dims[i];
+    }
+    if (axis >= 0 && at < count) {
+        const int64_t row = at / inner % tensor->dims[axis] / (tensor->dims[axis] / quant->rows);
+        const int64_t sample =
+            quant->index != NULL && row < quant->samples ? quant->index[row] : row;
+        snprintf(text, size, " (sample %lld)", (long long)sample);
+    }
+}
+
 /* Feeds float32 data laid out as `tensor`. */
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
@@ -44822,16 +45263,19 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     bool finite = true;
     sbit__kernels(quant->ctx)->f32_minmax(sbit_tensor_count(tensor), data, &min, &max, &finite);
     if (!finite) {
+        char where[40];
+        sbit__bad_sample(quant, tensor, data, where, sizeof where);
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "tensor '%s' has values that are not finite (NaN or infinity); check the "
-                          "data and its preprocessing",
-                          name);
+                          "tensor '%s' has values that are not finite (NaN or infinity)%s; check "
+                          "the data and its preprocessing",
+                          name, where);
     }
     if (site->axis >= 0 &&
         (site->axis >= tensor->rank || tensor->dims[site->axis] != site->channels)) {
         return sbit__fail(error, SBIT_ERR_SHAPE, name,
-                          "tensor '%s': the channel axis has not %lld entries as planned", name,
-                          (long long)site->channels);
+                          "tensor '%s' has %lld channels on axis %d, %lld were planned", name,
+                          (long long)(site->axis < tensor->rank ? tensor->dims[site->axis] : 0),
+                          (int)site->axis, (long long)site->channels);
     }
     const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
@@ -44840,25 +45284,53 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     return SBIT_OK;
 }
 
+/* Copies the first `keep` entries of an axis. */
+static void sbit__copy_front(const sbit_tensor *tensor, int32_t axis, int64_t keep, char *to)
+{
+    sbit_tensor part = *tensor;
+    for (int32_t i = 0; i < axis; i++) {
+        part.dims[i] = 1;
+    }
+    const size_t step = sbit_tensor_bytes(&part);
+    part.dims[axis] = keep;
+    const size_t bytes = sbit_tensor_bytes(&part);
+    for (size_t at = 0, end = sbit_tensor_bytes(tensor); at < end; at += step, to += bytes) {
+        memcpy(to, (const char *)tensor->data + at, bytes);
+    }
+}
+
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const int64_t count = sbit_tensor_count(tensor);
+    const bool activation = site->target == SBIT_TARGET_ACTIVATION;
+    const int32_t batch = activation ? sbit__batch_axis(quant, tensor) : -1;
+    sbit_tensor real = *tensor;
+    if (batch >= 0 && quant->samples < quant->rows) {
+        real.dims[batch] = tensor->dims[batch] / quant->rows * quant->samples;
+    }
+    const int64_t count = sbit_tensor_count(&real);
+    const bool moved = batch > 0 && quant->samples < quant->rows;
     if (count == 0) {
         return SBIT_OK; /* says nothing */
     }
-    if (tensor->dtype == SBIT_F32) {
-        return sbit__site_observe_f32(quant, site, tensor, (const float *)tensor->data, error);
+    if (tensor->dtype == SBIT_F32 && !moved) {
+        return sbit__site_observe_f32(quant, site, &real, (const float *)tensor->data, error);
     }
-    const size_t bytes = (size_t)count * sizeof(float);
-    float *data = (float *)sbit__alloc(a, bytes);
+    const size_t bytes = (size_t)count * sizeof(float), old = sbit_tensor_bytes(&real);
+    char *data = (char *)sbit__alloc(a, bytes + old); /* float32, then the part that counts */
     if (data == NULL) {
-        return sbit__fail_oom(error, bytes);
+        return sbit__fail_oom(error, bytes + old);
     }
-    sbit__convert(tensor->dtype, tensor->data, SBIT_F32, data, count);
-    const sbit_status status = sbit__site_observe_f32(quant, site, tensor, data, error);
-    sbit__free(a, data, bytes);
+    const void *from = tensor->data;
+    if (moved) {
+        sbit__copy_front(tensor, batch, real.dims[batch], data + bytes);
+        from = data + bytes;
+    }
+    sbit__convert(tensor->dtype, from, SBIT_F32, data, count);
+    const sbit_status status =
+        sbit__site_observe_f32(quant, site, &real, (const float *)(const void *)data, error);
+    sbit__free(a, data, bytes + old);
     return status;
 }
 
@@ -45827,13 +46299,11 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
-                                             const sbit_tensor *inputs, size_t input_count,
-                                             sbit_error *error)
+/* Runs a batch of which `samples` count (-1: all). */
+static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
+                                   const sbit_tensor *inputs, size_t input_count, int64_t samples,
+                                   sbit_error *error)
 {
-    if (quant == NULL || (inputs == NULL && input_count > 0)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
-    }
     if (quant->session == NULL) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
     }
@@ -45842,14 +46312,47 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                           "the model has %u inputs: pass their names",
                           (unsigned)sbit_session_input_count(quant->session));
     }
+    quant->rows = 0;
     for (size_t i = 0; i < input_count; i++) {
         const char *name =
             names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
         SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
+        quant->rows = quant->rows == 0 && inputs[i].rank > 0 ? inputs[i].dims[0] : quant->rows;
     }
+    quant->samples = samples >= 0 ? samples : quant->rows;
     SBIT__TRY(sbit_session_run(quant->session, error));
-    quant->batches_seen += quant->calibrating ? 1 : 0;
+    quant->batches_seen += quant->calibrating && (quant->rows > 0 || input_count == 0) ? 1 : 0;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
+                                             const sbit_tensor *inputs, size_t input_count,
+                                             sbit_error *error)
+{
+    if (quant == NULL || (inputs == NULL && input_count > 0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
+    }
+    return sbit__quant_run(quant, names, inputs, input_count, -1, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error)
+{
+    if (quant == NULL || feed == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
+    }
+    SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    sbit_batch batch;
+    for (int64_t at = 0; at < feed->count && sbit_quant_needs_data(quant); at += batch.samples) {
+        SBIT__TRY(sbit__progress(quant->ctx, "calibrate", at, feed->count, error));
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        quant->index = batch.index;
+        const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
+                                                   batch.input_count, batch.samples, error);
+        quant->index = NULL;
+        SBIT__TRY(status);
+    }
+    return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)

@@ -16,9 +16,9 @@ enum {
 /* >>feed read */
 static int64_t sbit__feed_size(const sbit_feed *feed, int64_t wanted)
 {
-    int64_t size = wanted > 0 ? wanted : SBIT_FEED_BATCH;
+    int64_t size = wanted > 0 ? wanted : (int64_t)SBIT_FEED_BATCH;
     size = feed->batch > 0 && size > feed->batch ? feed->batch : size;
-    return size > SBIT_FEED_MOST ? SBIT_FEED_MOST : size;
+    return size > (int64_t)SBIT_FEED_MOST ? (int64_t)SBIT_FEED_MOST : size;
 }
 
 SPARSEBIT_API sbit_status sbit_feed_read(const sbit_feed *feed, int64_t first, int64_t wanted,
@@ -234,7 +234,7 @@ static sbit_status sbit__feed_tensors_read(void *user, const int64_t *index, int
     if (count < 1 || count > SBIT_FEED_MOST || count > rows) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "%lld samples at once: 1 to %lld are possible", (long long)count,
-                          (long long)(f->rows > 0 ? f->rows : SBIT_FEED_MOST));
+                          (long long)(f->rows > 0 ? f->rows : (int64_t)SBIT_FEED_MOST));
     }
     for (int64_t i = 0; i < count; i++) {
         if (index[i] < 0 || index[i] >= f->count) {
