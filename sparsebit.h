@@ -872,10 +872,15 @@ typedef struct sbit_session sbit_session;
 
 /* A look at a value just after it was computed (graph inputs, and what a body captures: just before
  * the first node); borrowed until the callback returns. `graph` is that of the value: the
- * session's, or one of its bodies (of a copy, if operators had to be expanded). Anything but
- * SBIT_OK ends the run with that status. */
+ * session's, or one of its bodies. Anything but SBIT_OK ends the run with that status. */
 typedef sbit_status (*sbit_tap_fn)(const sbit_graph *graph, sbit_value_id id,
                                    const sbit_value *value, void *user, sbit_error *error);
+
+/* After each run the session carries the value `output` into the value `input`, which the next run
+ * reads: states of recurrent networks, parameters in training, moments of optimizers, counters. */
+typedef struct sbit_session_state {
+    sbit_value_id output, input;
+} sbit_session_state;
 
 typedef struct sbit_session_desc {
     sbit_tap_fn tap_fn;         /* NULL: none */
@@ -886,6 +891,16 @@ typedef struct sbit_session_desc {
     bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
     const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
     size_t output_count;
+    /* Values that the caller feeds, in this order: inner ones (what only they need is not run) and
+     * constants too. Declared inputs that are still needed come behind them. NULL: as declared. */
+    const sbit_value_id *inputs;
+    size_t input_count;
+    /* Inputs of states need not be fed: a state begins as the constant that its input is in the
+     * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
+    const sbit_session_state *states;
+    size_t state_count;
+    bool keep_values;           /* nothing shares memory, nothing is fused: see
+                                   sbit_session_value */
     bool disable_fusion;        /* every operator by itself, as ONNX defines it */
     bool profile;               /* measure each node */
     size_t max_bytes;           /* 0: no limit on the planned memory */
@@ -897,7 +912,7 @@ SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_sess
                                               sbit_session **out, sbit_error *error);
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
 
-/* Inputs the caller must feed (declared inputs without a default value). */
+/* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
 SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
                                                              size_t index);
@@ -906,13 +921,17 @@ SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session
                                                               size_t index);
 
 /* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
- * runs after that, which read it again. By name also inputs with a default value can be set.
+ * runs after that, which read it again. By name also inputs with a default value can be set, and
+ * inputs of states, which are copied.
  * Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
  * differs from the declaration; says both). */
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
                                                  const sbit_tensor *tensor, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
                                                  const sbit_value *value, sbit_error *error);
+/* The same by number, as in sbit_session_input_info, without looking for a name. */
+SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
+                                                    const sbit_tensor *tensor, sbit_error *error);
 
 /* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
@@ -922,7 +941,7 @@ typedef struct sbit_session_memory {
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
     size_t state_bytes;      /* packed weights and values made of constants (made by the first
-                                run), other per-node state */
+                                run), other per-node state, states */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
@@ -930,6 +949,12 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
 /* Output `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
 SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index);
+/* State `index` as the next run reads it, borrowed until the next run or destroy; NULL if it is not
+ * set yet. A run that fails leaves states as they were. */
+SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index);
+/* With desc.keep_values: a value of the root graph as the last run left it, borrowed like outputs.
+ * NULL: not computed. */
+SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id);
 
 /* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
  * when the session plans (made of constants or of shapes) has no runs. Returns how many. */
@@ -3548,7 +3573,7 @@ SBIT__FN sbit_status sbit__graph_capture(sbit_graph *body, sbit_value_id outer, 
 SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
                                        const sbit_tensor *tensor, bool owned,
                                        const sbit_onnx_tensor *source);
-/* sbit_graph_add_constant without the copy: the graph owns the data from now on, unless it fails. */
+/* sbit_graph_add_constant without the copy: the graph owns the data from now on, if it succeeds. */
 SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *name,
                                                const sbit_tensor *tensor, sbit_value_id *out,
                                                sbit_error *error);
@@ -3582,6 +3607,13 @@ SBIT__FN sbit_status sbit__graph_type_from_onnx(const sbit_graph *graph, sbit_gr
 SBIT__FN sbit_status sbit__graph_type_to_onnx(const sbit_graph *graph, sbit_onnx_doc *doc,
                                               const sbit_type *type, sbit_onnx_type **out,
                                               sbit_error *error);
+
+/* >>clones (clone.c) */
+/* As sbit_graph_clone, but all constants stay the original's: for what only computes. */
+SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
+                                                 sbit_error *error);
+/* The graph of the original's family that `copy` was made from; `copy` if there is none. */
+SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy);
 
 /* >>import (import.c, functions.c) */
 struct sbit__import_call;
@@ -7763,13 +7795,15 @@ SPARSEBIT_API sbit_status sbit_graph_save(const sbit_graph *graph, const char *p
  *
  * Called by: users and passes that try something out. Calls: ir, edit.
  * Ids stay the same, so all tables are copied entry by entry, erased ones included. Text, lists,
- * attributes and the constants that a value owns are copied; what lies in the document (weights,
- * messages that export starts from) is shared, so the original has to outlive the clone.
+ * attributes and the constants that a value owns are copied (a clone that only computes borrows
+ * them); what lies in the document (weights, messages that export starts from) is shared, so the
+ * original has to outlive the clone.
  */
 
 typedef struct sbit__clone {
     sbit_graph **copies; /* by index in the family */
     size_t count;
+    bool borrow; /* constants stay the original's */
 } sbit__clone;
 
 static sbit_status sbit__clone_text(sbit_graph *graph, const char *text, const char **out,
@@ -7825,7 +7859,7 @@ static sbit_status sbit__clone_value(const sbit__clone *clone, sbit_graph *graph
     value->uses = NULL;
     SBIT__TRY(sbit__clone_name(graph, old, value, error));
     SBIT__TRY(sbit__clone_uses(clone, graph, old, value, error));
-    if (old->owns_constant) {
+    if (old->owns_constant && !clone->borrow) {
         SBIT__TRY(sbit__tensor_copy(graph->family->ctx, &old->info.constant, &value->info.constant,
                                     error));
         value->owns_constant = true;
@@ -7978,8 +8012,8 @@ static sbit_status sbit__clone_all(sbit__clone *clone, const sbit__graph_family 
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph **out,
-                                           sbit_error *error)
+static sbit_status sbit__clone_family(const sbit_graph *graph, bool borrow, sbit_graph **out,
+                                      sbit_error *error)
 {
     const sbit__graph_family *old = graph->family;
     const sbit_allocator *allocator = &old->ctx->allocator;
@@ -7990,6 +8024,7 @@ SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph *
                           "'%s' is the body of a node: only a root graph can be cloned",
                           graph->name);
     }
+    clone.borrow = borrow;
     clone.count = old->graph_count;
     clone.copies = (sbit_graph **)sbit__calloc(allocator, clone.count, sizeof(clone.copies[0]));
     if (clone.copies == NULL) {
@@ -8007,6 +8042,27 @@ SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph *
         *out = root;
     }
     return status;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph **out,
+                                           sbit_error *error)
+{
+    return sbit__clone_family(graph, false, out, error);
+}
+
+SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
+                                                 sbit_error *error)
+{
+    return sbit__clone_family(graph, true, out, error);
+}
+
+SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy)
+{
+    const sbit_graph *graph = root->family->graphs;
+    while (graph != NULL && graph->index != copy->index) {
+        graph = graph->next_graph;
+    }
+    return graph != NULL ? graph : copy;
 }
 /* ---- end src/graph/clone.c ---- */
 
@@ -33507,16 +33563,26 @@ typedef struct sbit__step {
     bool tapped;
 } sbit__step;
 
+/* A state: its input is fed from `memory`. */
+typedef struct sbit__exec_state {
+    sbit_value_id output, input;
+    sbit__dynamic memory;
+    sbit__dynamic passing; /* an output that lies in the memory of an input waits here */
+    const void *from;      /* what the last run gave */
+    bool set;
+} sbit__exec_state;
+
 struct sbit_session {
     sbit_ctx *ctx;
-    sbit_graph *graph;
-    sbit_graph *owned; /* `graph`, if it is an expanded clone; else NULL */
+    const sbit_graph *source; /* the caller's graph, or a body of it: what taps are told */
+    sbit_graph *graph;        /* what is run: `source`, or a clone of it with the same ids */
+    sbit_graph *owned;        /* `graph`, if it is a clone that this session made; else NULL */
     sbit_session *parent;
     sbit__exec_node *parent_node;
 
     sbit_tap_fn tap_fn;
     void *tap_user;
-    bool has_taps, tap_bodies, fuse, profile;
+    bool has_taps, tap_bodies, fuse, keep_values, profile;
     size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */
@@ -33531,6 +33597,8 @@ struct sbit_session {
     sbit__exec_node *nodes;
     sbit_value_id *inputs, *outputs, *captures;
     size_t input_count, output_count, capture_count;
+    sbit__exec_state *states;
+    size_t state_count;
     sbit_value *results; /* what sbit_session_output shows */
     sbit__dynamic *result_blocks;
     sbit_node_id *order; /* needed nodes */
@@ -33552,12 +33620,15 @@ struct sbit_session {
     sbit__exec_block *text; /* of string outputs, until the next run */
 };
 
-/* >>storage (run.c) */
+/* >>storage (storage.c) */
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
 /* Bytes of a tensor's elements, strings included; false on overflow. */
 SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes);
+/* Fills in a shape; the bytes that its elements take. */
+SBIT__FN sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                      sbit_tensor *tensor, size_t *bytes, sbit_error *error);
 /* Makes `tensor` one of this shape with memory of `dynamic`. */
 SBIT__FN sbit_status sbit__dynamic_tensor(sbit_session *session, sbit__dynamic *dynamic,
                                           sbit_dtype dtype, int32_t rank, const int64_t *dims,
@@ -33569,8 +33640,10 @@ SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *d
 SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
                                       const sbit_value *value, sbit_value *out, sbit_error *error);
 SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared);
+/* Whether the memory of a value is the session's, so that it outlives the run. */
+SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
-/* >>steps (run.c) */
+/* >>steps (step.c, run.c) */
 /* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */
 SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
@@ -33591,7 +33664,18 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
  * them; the last of them (step->node itself if there are none) is where the step runs. */
 SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step);
 
+/* >>states (states.c) */
+SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input);
+/* The state becomes a copy of `tensor`; zeros, if that has no data. */
+SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
+                                     const sbit_tensor *tensor, sbit_error *error);
+/* What states are before anybody sets them. */
+SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error);
+/* After a run: outputs go into the inputs that they are carried to. */
+SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
+
 /* >>sessions (session.c, body.c) */
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
                                         sbit_session *parent, sbit__exec_node *parent_node,
                                         sbit_session **out, sbit_error *error);
@@ -33608,1157 +33692,13 @@ SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *no
 #endif /* SBIT_EXEC_PRIVATE_H */
 /* ---- end src/exec/exec_private.h ---- */
 
-/* ---- begin src/exec/plan.c ---- */
-/* plan.c: what to run for the inputs at hand: types, known values, steps, memory. >>plan
+/* ---- begin src/exec/storage.c ---- */
+/* storage.c: the memory of values: blocks, values whose shape depends on data, copies. >>storage
  *
- * Called by: exec. Calls: infer, ops (row->prepare; row->run for what is known already).
- * A node whose inputs are all constant is run once and its outputs count as constants from then on
- * (weights behind DequantizeLinear; large ones wait until a step needs them). A node whose inputs
- * are known for the shapes at hand (the arithmetic on shapes that exporters write) is run while
- * planning. What is left become steps.
+ * Called by: all of exec. Calls: nothing of exec.
  */
 
-#define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
-#define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
-#define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
-#define SBIT__PLAN_FOLD_NOW 16384 /* bytes of a constant that need not wait for a step */
-
-SBIT__FN void sbit__plan_drop(sbit_session *session)
-{
-    const sbit_allocator *a = &session->ctx->allocator;
-    for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
-        session->nodes[i].skipped = false;
-        session->nodes[i].prepared_holds = false;
-        session->nodes[i].fused_into.idx = 0;
-    }
-    sbit__free_aligned(a, session->block, session->block_bytes);
-    session->block = NULL;
-    session->block_bytes = 0;
-    session->unshared_bytes = 0;
-    session->scratch_needed = 0;
-    session->plan = NULL;
-    session->steps = NULL;
-    session->step_count = 0;
-    session->planned = false;
-    session->ran = false;
-    sbit__arena_deinit(&session->plan_arena);
-    sbit__arena_init(&session->plan_arena, a);
-}
-
-/* >>inputs */
-
-typedef struct sbit__plan_symbol {
-    uint32_t symbol, input; /* input: the value where it was seen first */
-    int64_t value;
-} sbit__plan_symbol;
-
-/* A symbolic dimension stands for one number wherever it stands in the inputs. */
-static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *error)
-{
-    sbit__plan_symbol *seen = (sbit__plan_symbol *)sbit__arena_array(
-        &session->plan_arena, session->input_count * SBIT_MAX_RANK + 1, sizeof *seen);
-    size_t count = 0;
-    if (seen == NULL) {
-        return sbit__fail_oom(error, session->input_count * sizeof *seen);
-    }
-    for (size_t i = 0; i < session->input_count; i++) {
-        const uint32_t idx = session->inputs[i].idx;
-        const sbit_value_info *info = sbit_graph_value(session->graph, session->inputs[i]);
-        const sbit_type *actual = &session->infer.types[idx];
-        for (int32_t d = 0; d < actual->rank && d < info->type.rank; d++) {
-            const sbit_dim dim = info->type.dims[d];
-            size_t k = 0;
-            if (dim.symbol == 0 || dim.symbol == SBIT_SYMBOL_ANY ||
-                !sbit__dim_known(actual->dims[d])) {
-                continue;
-            }
-            while (k < count && seen[k].symbol != dim.symbol) {
-                k++;
-            }
-            if (k == count) {
-                seen[count].symbol = dim.symbol;
-                seen[count].input = idx;
-                seen[count++].value = actual->dims[d].value;
-            } else if (seen[k].value != actual->dims[d].value) {
-                sbit_value_id first;
-                first.idx = seen[k].input;
-                return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
-                                  "dimension '%s' is %lld in input '%s', but %lld in input '%s'",
-                                  sbit_graph_symbol_name(session->graph, dim.symbol),
-                                  (long long)seen[k].value,
-                                  sbit_graph_value(session->graph, first)->name,
-                                  (long long)actual->dims[d].value, info->name);
-            }
-        }
-    }
-    return SBIT_OK;
-}
-
-/* Types of what comes from outside: inputs as fed or declared, captured values as they are. */
-static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
-{
-    sbit__infer *infer = &session->infer;
-    sbit_session *parent = session->parent;
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].root = idx;
-        session->plan[idx].first = -1;
-        session->plan[idx].last = -1;
-        if (session->fed[idx]) {
-            infer->types[idx] = session->fed_types[idx];
-            infer->known[idx] = NULL;
-        }
-        if (session->constant[idx]) { /* the graph's, or folded by an earlier plan */
-            infer->types[idx] = sbit__type_of_tensor(&session->values[idx].tensor);
-            infer->known[idx] = &session->values[idx].tensor;
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        }
-    }
-    for (size_t i = 0; i < session->input_count; i++) {
-        session->plan[session->inputs[i].idx].place = SBIT__PLACE_INPUT;
-    }
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        if (session->fed[idx]) {
-            session->plan[idx].place = SBIT__PLACE_INPUT;
-        }
-    }
-    for (size_t i = 0; i < session->capture_count; i++) {
-        const uint32_t idx = session->captures[i].idx;
-        const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
-        const bool known = parent->plan[outer].place == SBIT__PLACE_CONSTANT;
-        session->values[idx] = parent->values[outer];
-        infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
-        infer->known[idx] = known ? &session->values[idx].tensor : NULL;
-        session->constant[idx] = parent->constant[outer];
-        session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
-    }
-    return parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
-}
-
-/* >>what is known while planning */
-
-static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && !sbit__type_static(&session->infer.types[idx])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static int64_t sbit__plan_count(const sbit_type *type)
-{
-    int64_t dims[SBIT_MAX_RANK], count = INT64_MAX;
-    for (int32_t i = 0; i < type->rank; i++) {
-        dims[i] = type->dims[i].value;
-    }
-    return sbit__dims_count(dims, (size_t)type->rank, &count) ? count : INT64_MAX;
-}
-
-/* Whether the outputs can and should be computed now, and whether that holds for ever. */
-static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data, bool *forever)
-{
-    size_t in_bytes = 0, out_bytes = 0;
-    bool small = true;
-    *forever = true;
-    if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < node->input_count; i++) {
-        const uint32_t idx = node->inputs[i].idx;
-        if (idx == 0) {
-            continue;
-        }
-        if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
-            return false;
-        }
-        *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
-        small = small && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
-        in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
-    }
-    if (!sbit__plan_outputs_static(session, node)) {
-        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (small || *forever);
-    }
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
-        size_t bytes = SIZE_MAX / 4;
-        small = small && count <= SBIT__PLAN_SMALL;
-        /* text that a row made (alloc_text) lasts for one run only */
-        if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
-                         !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
-            return false;
-        }
-        out_bytes += idx != 0 ? bytes : 0;
-    }
-    return small || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
-                                  out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
-}
-
-/* Runs a node now; its outputs stay in their dynamic blocks. */
-static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, bool forever,
-                                       sbit_error *error)
-{
-    sbit__exec_node *data = &session->nodes[id.idx];
-    sbit__step *step = (sbit__step *)sbit__arena_alloc(&session->plan_arena, sizeof *step);
-    sbit_status status = SBIT_OK;
-    if (step == NULL) {
-        return sbit__fail_oom(error, sizeof *step);
-    }
-    step->node = sbit_graph_node(session->graph, id);
-    SBIT__TRY(sbit__step_build(session, step, error));
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
-    }
-    status = sbit__step_prepare(step, error);
-    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
-        status = sbit__exec_scratch(session, session->scratch_needed, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit__step_run(step, error); /* makes what it needs */
-    }
-    sbit__exec_free_state(session, data);
-    SBIT__TRY(status);
-    data->folded = forever;
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
-            session->infer.known[idx] = &session->values[idx].tensor;
-            session->infer.elems[idx] = NULL;
-            session->constant[idx] = forever;
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        } else if (idx != 0) {
-            data->folded = false; /* a sequence: computed again by the next plan */
-        }
-    }
-    for (size_t i = 0; i < step->node->input_count; i++) { /* read by such nodes only */
-        const uint32_t idx = step->node->inputs[i].idx;
-        if (idx != 0 && session->plan[idx].maker != 0 && session->steps != NULL &&
-            session->plan[idx].uses == 0) {
-            sbit__plan_free_constant(session, idx);
-        }
-    }
-    return SBIT_OK;
-}
-
-/* >>constants that are made when needed */
-
-/* Large, of floats (so that no shape depends on it), and only read by steps. */
-static bool sbit__plan_can_wait(const sbit_session *session, const sbit_node *node)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &session->infer.types[idx];
-        size_t bytes = 0;
-        if (idx == 0) {
-            continue;
-        }
-        if (session->plan[idx].pinned || !sbit__type_static(type) ||
-            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
-            !sbit__exec_bytes(type->dtype, sbit__plan_count(type), &bytes)) {
-            return false;
-        }
-        total += bytes;
-    }
-    return total > SBIT__PLAN_FOLD_NOW;
-}
-
-static void sbit__plan_wait(sbit_session *session, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &session->infer.types[idx];
-        sbit_tensor *tensor = &session->values[idx].tensor;
-        if (idx == 0) {
-            continue;
-        }
-        memset(&session->values[idx], 0, sizeof session->values[idx]);
-        tensor->dtype = type->dtype;
-        tensor->rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            tensor->dims[d] = type->dims[d].value;
-        }
-        session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        session->plan[idx].maker = node->id.idx;
-    }
-}
-
-SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error)
-{
-    sbit_node_id maker;
-    maker.idx = session->plan[idx].maker;
-    return maker.idx == 0 || session->values[idx].tensor.data != NULL
-               ? SBIT_OK
-               : sbit__plan_evaluate(session, maker, true, error);
-}
-
-SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
-{
-    sbit__dynamic_free(session, &session->dynamics[idx]);
-    session->values[idx].tensor.data = NULL;
-    session->infer.known[idx] = NULL;
-    session->constant[idx] = false;
-    session->nodes[session->plan[idx].maker].folded = false; /* made again if a plan needs it */
-}
-
-/* A result, what the caller taps and what bodies read must be there when the run begins. */
-static void sbit__plan_pin(sbit_session *session)
-{
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].pinned = session->wanted[idx] || session->tapped[idx];
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        for (size_t i = 0; i < data->capture_count; i++) {
-            session->plan[data->captures[i].idx].pinned = true;
-        }
-    }
-}
-
-/* True if all outputs that anyone reads are known, so that the node need not run. */
-static sbit_status sbit__plan_accept_known(sbit_session *session, const sbit_node *node,
-                                           bool *all_known, sbit_error *error)
-{
-    *all_known = node->output_count > 0;
-    for (size_t i = 0; i < node->output_count; i++) {
-        const sbit_value_id id = node->outputs[i];
-        bool ok = true;
-        const sbit_tensor *known = id.idx != 0 ? sbit__infer_known(&session->infer, id, &ok) : NULL;
-        if (!ok) {
-            return sbit__fail_oom(error, sizeof(sbit_tensor));
-        }
-        if (id.idx != 0 && (known == NULL || session->wanted[id.idx])) {
-            *all_known = false;
-        }
-    }
-    for (size_t i = 0; *all_known && i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && session->infer.known[idx] != &session->values[idx].tensor) {
-            memset(&session->values[idx], 0, sizeof session->values[idx]);
-            session->values[idx].tensor = *session->infer.known[idx];
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        }
-    }
-    return SBIT_OK;
-}
-
-/* Loops generalise over iterations that have not been seen: what they say of shapes is no promise.
- * The branches of If have no inputs and can be trusted. */
-static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data)
-{
-    bool has_inputs = false;
-    if ((data->row->flags & SBIT_OP_BODY) == 0) {
-        return;
-    }
-    for (size_t i = 0; i < node->attr_count; i++) {
-        const sbit_attr *attr = &node->attrs[i];
-        has_inputs = has_inputs ||
-                     (attr->type == SBIT_ONNX_ATTR_GRAPH && sbit_graph_input_count(attr->g) > 0);
-    }
-    for (size_t i = 0; has_inputs && i < node->output_count; i++) {
-        session->infer.types[node->outputs[i].idx] = sbit__type_unknown();
-    }
-}
-
-static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id, sbit_error *error)
-{
-    const sbit_node *node = sbit_graph_node(session->graph, id);
-    sbit__exec_node *data = &session->nodes[id.idx];
-    bool forever = false;
-    if (data->folded) {
-        data->skipped = true;
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__infer_node(&session->infer, id, error));
-    sbit__plan_forget_loops(session, node, data);
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        session->plan[idx].fixed = sbit__type_static(&session->infer.types[idx]);
-    }
-    SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
-    if (!data->skipped && sbit__plan_can_evaluate(session, node, data, &forever)) {
-        data->skipped = true;
-        if (forever && sbit__plan_can_wait(session, node)) {
-            sbit__plan_wait(session, node);
-        } else {
-            SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
-        }
-    }
-    return SBIT_OK;
-}
-
-/* >>steps */
-
-static void sbit__plan_use(sbit_session *session, sbit_value_id id, sbit_node_id user)
-{
-    session->plan[id.idx].uses++;
-    session->plan[id.idx].user = user.idx;
-}
-
-static void sbit__plan_count_uses(sbit_session *session)
-{
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        const sbit__exec_node *data = &session->nodes[node->id.idx];
-        for (size_t i = 0; !data->skipped && i < node->input_count; i++) {
-            sbit__plan_use(session, node->inputs[i], node->id);
-        }
-        for (size_t i = 0; !data->skipped && i < data->capture_count; i++) {
-            sbit__plan_use(session, data->captures[i], node->id);
-        }
-    }
-}
-
-/* Which nodes become steps, and in which order: a step with fused nodes runs where the last of
- * them stands, so that everything it reads is there. */
-static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
-{
-    sbit__arena *arena = &session->plan_arena;
-    sbit__step *slots =
-        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *slots);
-    uint32_t *position =
-        (uint32_t *)sbit__arena_array(arena, session->node_limit + 1, sizeof *position);
-    if (slots == NULL || position == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof *slots);
-    }
-    sbit__plan_count_uses(session);
-    for (size_t o = 0; o < session->order_count; o++) {
-        position[session->order[o].idx] = (uint32_t)o;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node_id id = session->order[o];
-        sbit__step step;
-        sbit_node_id last = id;
-        if (session->nodes[id.idx].skipped) {
-            continue;
-        }
-        memset(&step, 0, sizeof step);
-        step.node = sbit_graph_node(session->graph, id);
-        if (session->fuse) {
-            last = sbit__plan_fuse(session, &step);
-        }
-        slots[position[last.idx]] = step;
-    }
-    session->step_count = 0;
-    for (size_t o = 0; o < session->order_count; o++) {
-        if (slots[o].node != NULL) {
-            slots[session->step_count++] = slots[o];
-        }
-    }
-    session->steps = slots;
-    return SBIT_OK;
-}
-
-/* Where the outputs of a step lie, and when its shapes are found. */
-static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
-{
-    const sbit_op_call *call = &step->call;
-    const uint32_t flags = step->data->row->flags;
-    bool inputs_static = true, outputs_static = true, typed = true;
-    for (int32_t i = 0; i < call->input_count; i++) {
-        const sbit_type *type = call->in_type[i];
-        inputs_static = inputs_static && (type == NULL || sbit__type_static(type));
-        typed = typed && (type == NULL || type->dtype != SBIT_UNDEFINED);
-    }
-    for (int32_t i = 0; i < call->output_count; i++) {
-        outputs_static =
-            outputs_static && (call->out_type[i] == NULL || sbit__type_static(call->out_type[i]));
-    }
-    step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
-                   call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
-    /* infer also checks element types, which then is still to be done */
-    step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
-    step->late = !inputs_static || step->resolve;
-    for (int32_t i = 0; i < call->output_count; i++) {
-        const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
-        const sbit_type *type = call->out_type[i];
-        sbit_value *value = &session->values[idx];
-        if (idx == 0) {
-            continue;
-        }
-        memset(value, 0, sizeof *value);
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], false);
-        if ((flags & SBIT_OP_DYNAMIC) != 0 || step->copies || step->resolve) {
-            continue;
-        }
-        session->plan[idx].place = SBIT__PLACE_BLOCK;
-        value->tensor.dtype = type->dtype;
-        value->tensor.rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            value->tensor.dims[d] = type->dims[d].value;
-        }
-    }
-}
-
-/* All steps whose element type has no kernel, in one message. */
-static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_error *error)
-{
-    char text[400] = "";
-    size_t used = 0, count = 0;
-    for (size_t s = 0; s < session->step_count; s++) {
-        const sbit_op_call *call = &session->steps[s].call;
-        const sbit_type *type = call->input_count > 0    ? call->in_type[0]
-                                : call->output_count > 0 ? call->out_type[0]
-                                                         : NULL;
-        char node[128];
-        if (type == NULL || type->dtype == SBIT_UNDEFINED ||
-            (call->row->types & SBIT_T(type->dtype)) != 0) {
-            continue;
-        }
-        sbit_graph_describe(session->graph, call->node->id, node, sizeof node);
-        if (used < sizeof text - 1) {
-            const int n =
-                snprintf(text + used, sizeof text - used, "%s%s (element type %s)",
-                         count > 0 ? ", " : "", node, sbit_dtype_name((int32_t)type->dtype));
-            used += n > 0 ? (size_t)n : 0;
-        }
-        count++;
-    }
-    return count == 0 ? SBIT_OK
-                      : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                                   "%lu nodes cannot be executed: %s", (unsigned long)count, text);
-}
-
-static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
-{
-    SBIT__TRY(sbit__plan_choose_steps(session, error));
-    for (size_t s = 0; s < session->step_count; s++) {
-        SBIT__TRY(sbit__step_build(session, &session->steps[s], error));
-        sbit__plan_place_outputs(session, &session->steps[s]);
-    }
-    SBIT__TRY(sbit__plan_check_types(session, error));
-    for (size_t s = 0; s < session->step_count; s++) {
-        if (!session->steps[s].late) {
-            SBIT__TRY(sbit__step_prepare(&session->steps[s], error));
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
-{
-    session->plan = (sbit__exec_value *)sbit__arena_array(
-        &session->plan_arena, session->value_limit, sizeof(sbit__exec_value));
-    if (session->plan == NULL) {
-        return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
-    }
-    SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
-    SBIT__TRY(sbit__plan_sources(session, error));
-    sbit__plan_pin(session);
-    for (size_t o = 0; o < session->order_count; o++) {
-        SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
-    }
-    SBIT__TRY(sbit__plan_steps(session, error));
-    SBIT__TRY(sbit__plan_memory(session, error));
-    return sbit__exec_scratch(session, session->scratch_needed, error);
-}
-
-SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error)
-{
-    sbit_status status = SBIT_OK;
-    sbit__plan_drop(session);
-    session->plan_serial++;
-    session->parent_serial = session->parent != NULL ? session->parent->plan_serial : 0;
-    status = sbit__plan_fill(session, error);
-    if (status != SBIT_OK) {
-        sbit__plan_drop(session);
-        return status;
-    }
-    session->planned = true;
-    return SBIT_OK;
-}
-/* ---- end src/exec/plan.c ---- */
-
-/* ---- begin src/exec/fuse.c ---- */
-/* fuse.c: which nodes are done by the kernel of the node before them. >>fuse
- *
- * Called by: plan. Calls: nothing.
- *   - an Add of a tensor of the same shape, then one activation, behind a row that stores through
- *     an epilogue (row->fuse): Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x),
- *     x * HardSigmoid(x) with HardSwish's constants;
- *   - DequantizeLinear behind QuantizeLinear with the same constant scale and zero point per
- *     tensor: one kernel that gives the same bits.
- * Only float32, and only where nobody else looks at what lies between: a single use, no result, no
- * tap, known and equal shapes.
- */
-
-static bool sbit__fuse_is(const sbit_node *node, const char *op_type)
-{
-    return node->domain[0] == '\0' && strcmp(node->op_type, op_type) == 0;
-}
-
-/* The data of a float32 scalar that the plan knows. */
-static bool sbit__fuse_scalar(const sbit_session *session, sbit_value_id id, float *out)
-{
-    const sbit_tensor *tensor = &session->values[id.idx].tensor;
-    if (id.idx == 0 || session->plan[id.idx].place != SBIT__PLACE_CONSTANT ||
-        tensor->dtype != SBIT_F32 || sbit_tensor_count(tensor) != 1) {
-        return false;
-    }
-    memcpy(out, tensor->data, sizeof *out);
-    return true;
-}
-
-/* A value that may vanish: a float32 tensor of known shape that only `uses` node inputs read. */
-static bool sbit__fuse_may_vanish(const sbit_session *session, sbit_value_id id, uint32_t uses)
-{
-    return session->plan[id.idx].uses == uses && !session->tapped[id.idx] &&
-           !session->wanted[id.idx] && sbit__type_static(&session->infer.types[id.idx]) &&
-           session->infer.types[id.idx].dtype == SBIT_F32;
-}
-
-/* The node that alone uses `id` and gives a tensor of the same type; NULL if there is none. */
-static const sbit_node *sbit__fuse_follower(const sbit_session *session, sbit_value_id id)
-{
-    sbit_node_id user;
-    const sbit_node *node = NULL;
-    user.idx = session->plan[id.idx].user;
-    if (!sbit__fuse_may_vanish(session, id, 1)) {
-        return NULL;
-    }
-    node = sbit_graph_node(session->graph, user);
-    if (session->nodes[user.idx].skipped || node->output_count != 1 || node->outputs[0].idx == 0 ||
-        session->nodes[user.idx].capture_count > 0 ||
-        !sbit__graph_type_equal(&session->infer.types[node->outputs[0].idx],
-                                &session->infer.types[id.idx])) {
-        return NULL;
-    }
-    return node;
-}
-
-static void sbit__fuse_join(sbit_session *session, sbit__step *step, const sbit_node *node,
-                            sbit_node_id *last)
-{
-    session->nodes[node->id.idx].skipped = true;
-    session->nodes[node->id.idx].fused_into = step->node->id;
-    session->plan[step->output.idx].place = SBIT__PLACE_NONE;
-    step->output = node->outputs[0];
-    *last = node->id;
-}
-
-/* >>residual */
-
-/* The other operand of an Add, if it is another value of the same type. */
-static uint32_t sbit__fuse_other(const sbit_session *session, const sbit_node *add,
-                                 sbit_value_id id)
-{
-    sbit_value_id other;
-    if (!sbit__fuse_is(add, "Add") || add->input_count != 2) {
-        return 0;
-    }
-    other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
-    if (other.idx == id.idx || other.idx == 0 ||
-        !sbit__graph_type_equal(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
-        return 0;
-    }
-    return other.idx;
-}
-
-/* Of two branches that an Add joins, the one that is computed last takes the Add. */
-static bool sbit__fuse_leave_to_other(const sbit_session *session, const sbit_node *node,
-                                      uint32_t other)
-{
-    sbit_value_id id;
-    const sbit_value_info *info = NULL;
-    const sbit__exec_node *data = NULL;
-    id.idx = other;
-    info = sbit_graph_value(session->graph, id);
-    if (info->producer.idx == 0) {
-        return false;
-    }
-    data = &session->nodes[info->producer.idx];
-    if (data->skipped || data->row == NULL || (data->row->fuse & SBIT_FUSE_RESIDUAL) == 0 ||
-        !sbit__fuse_may_vanish(session, id, 1)) {
-        return false;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        if (session->order[o].idx == node->id.idx) {
-            return true;
-        }
-        if (session->order[o].idx == info->producer.idx) {
-            return false;
-        }
-    }
-    return false;
-}
-
-/* >>activations */
-
-static bool sbit__fuse_clip(const sbit_session *session, const sbit_node *node,
-                            sbit__epilogue *epilogue)
-{
-    epilogue->activation = SBIT__ACT_CLAMP;
-    epilogue->lo = sbit_node_float(node, "min", -INFINITY);
-    epilogue->hi = sbit_node_float(node, "max", INFINITY);
-    if (node->input_count > 1 && node->inputs[1].idx != 0 &&
-        !sbit__fuse_scalar(session, node->inputs[1], &epilogue->lo)) {
-        return false;
-    }
-    return node->input_count < 3 || node->inputs[2].idx == 0 ||
-           sbit__fuse_scalar(session, node->inputs[2], &epilogue->hi);
-}
-
-static bool sbit__fuse_is_hard_sigmoid_sixth(const sbit_node *node)
-{
-    return sbit__fuse_is(node, "HardSigmoid") &&
-           fabsf(sbit_node_float(node, "alpha", 0.2f) - 1.0f / 6.0f) < 1e-7f &&
-           sbit_node_float(node, "beta", 0.5f) == 0.5f;
-}
-
-static bool sbit__fuse_activation(const sbit_session *session, const sbit_node *node,
-                                  sbit__epilogue *epilogue)
-{
-    if (sbit__fuse_is(node, "Relu")) {
-        epilogue->activation = SBIT__ACT_CLAMP;
-        epilogue->lo = 0.0f;
-        epilogue->hi = INFINITY;
-        return true;
-    }
-    if (sbit__fuse_is(node, "LeakyRelu")) {
-        epilogue->activation = SBIT__ACT_LEAKY;
-        epilogue->lo = sbit_node_float(node, "alpha", 0.01f);
-        return true;
-    }
-    if (sbit__fuse_is(node, "HardSwish")) {
-        epilogue->activation = SBIT__ACT_HARDSWISH;
-        return true;
-    }
-    if (sbit__fuse_is(node, "Sigmoid")) {
-        epilogue->activation = SBIT__ACT_SIGMOID;
-        return true;
-    }
-    return sbit__fuse_is(node, "Clip") && sbit__fuse_clip(session, node, epilogue);
-}
-
-/* x * g(x), where g is Sigmoid or HardSigmoid: x has exactly the two uses. Gives the Mul. */
-static const sbit_node *sbit__fuse_gate(const sbit_session *session, sbit_value_id id,
-                                        const sbit_node **gate, sbit__epilogue *epilogue)
-{
-    sbit_use uses[3];
-    const sbit_node *nodes[2];
-    if (!sbit__fuse_may_vanish(session, id, 2) ||
-        sbit_graph_uses(session->graph, id, uses, 3) != 2) {
-        return NULL;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
-            return NULL;
-        }
-        nodes[i] = sbit_graph_node(session->graph, uses[i].node);
-    }
-    /* Uses come in execution order, so the gate is first. */
-    if (sbit__fuse_is(nodes[0], "Sigmoid")) {
-        epilogue->activation = SBIT__ACT_SILU;
-    } else if (sbit__fuse_is_hard_sigmoid_sixth(nodes[0])) {
-        epilogue->activation = SBIT__ACT_HARDSWISH;
-    } else {
-        return NULL;
-    }
-    if (!sbit__fuse_is(nodes[1], "Mul") || nodes[1]->input_count != 2 ||
-        sbit__fuse_follower(session, nodes[0]->outputs[0]) != nodes[1]) {
-        return NULL;
-    }
-    *gate = nodes[0];
-    return nodes[1];
-}
-
-/* >>fake quantization */
-
-static bool sbit__fuse_q_range(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
-{
-    switch ((int)dtype) {
-    case SBIT_U8:
-        *qmin = 0;
-        *qmax = 255;
-        return true;
-    case SBIT_I8:
-        *qmin = -128;
-        *qmax = 127;
-        return true;
-    case SBIT_U16:
-        *qmin = 0;
-        *qmax = 65535;
-        return true;
-    case SBIT_I16:
-        *qmin = -32768;
-        *qmax = 32767;
-        return true;
-    case SBIT_U4:
-        *qmin = 0;
-        *qmax = 15;
-        return true;
-    case SBIT_I4:
-        *qmin = -8;
-        *qmax = 7;
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Input `i` of both nodes is the same constant, or missing in both. */
-static bool sbit__fuse_same_constant(const sbit_session *session, const sbit_node *a,
-                                     const sbit_node *b, size_t i)
-{
-    const uint32_t x = i < a->input_count ? a->inputs[i].idx : 0;
-    const uint32_t y = i < b->input_count ? b->inputs[i].idx : 0;
-    const sbit_tensor *s = &session->values[x].tensor, *t = &session->values[y].tensor;
-    if (x == y) {
-        return x == 0 || session->plan[x].place == SBIT__PLACE_CONSTANT;
-    }
-    return x != 0 && y != 0 && session->plan[x].place == SBIT__PLACE_CONSTANT &&
-           session->plan[y].place == SBIT__PLACE_CONSTANT && s->dtype == t->dtype &&
-           sbit_tensor_count(s) == 1 && sbit_tensor_count(t) == 1 &&
-           memcmp(s->data, t->data, sbit_tensor_bytes(s)) == 0;
-}
-
-static bool sbit__fuse_fake_quantize(sbit_session *session, sbit__step *step, sbit_node_id *last)
-{
-    const sbit_node *q = step->node, *dq = NULL;
-    const sbit_value_id mid = q->outputs[0];
-    const sbit_type *types = session->infer.types;
-    const sbit_op_row *row = session->nodes[q->id.idx].row;
-    sbit_node_id user;
-    user.idx = session->plan[mid.idx].user;
-    if (!sbit__fuse_is(q, "QuantizeLinear") || q->input_count < 2 ||
-        session->plan[mid.idx].uses != 1 || session->tapped[mid.idx] || session->wanted[mid.idx] ||
-        types[q->inputs[0].idx].dtype != SBIT_F32 || sbit_node_attr(q, "precision") != NULL ||
-        (row->flags & SBIT_OP_DYNAMIC) != 0) {
-        return false;
-    }
-    dq = sbit_graph_node(session->graph, user);
-    if (!sbit__fuse_is(dq, "DequantizeLinear") || session->nodes[user.idx].skipped ||
-        dq->inputs[0].idx != mid.idx || types[dq->outputs[0].idx].dtype != SBIT_F32 ||
-        !sbit__type_static(&types[mid.idx]) ||
-        !sbit__fuse_q_range(types[mid.idx].dtype, &step->qmin, &step->qmax) ||
-        !sbit__fuse_scalar(session, q->inputs[1], &step->scale) ||
-        !sbit__fuse_same_constant(session, q, dq, 1) ||
-        !sbit__fuse_same_constant(session, q, dq, 2)) {
-        return false;
-    }
-    step->zero_point = 0;
-    if (q->input_count > 2 && q->inputs[2].idx != 0) {
-        const sbit_tensor *zero_point = &session->values[q->inputs[2].idx].tensor;
-        step->zero_point = (int32_t)sbit__tensor_i64_at(zero_point, 0);
-    }
-    step->output = mid;
-    step->fake_quantize = true;
-    sbit__fuse_join(session, step, dq, last);
-    return true;
-}
-
-/* >>all */
-
-SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step)
-{
-    const uint32_t fuse = session->nodes[step->node->id.idx].row->fuse;
-    sbit_node_id last = step->node->id;
-    const sbit_node *next = NULL, *gate = NULL;
-    sbit__epilogue epilogue;
-    if (step->node->output_count == 0 || step->node->outputs[0].idx == 0 ||
-        sbit__fuse_fake_quantize(session, step, &last)) {
-        return last;
-    }
-    memset(&epilogue, 0, sizeof epilogue);
-    step->output = step->node->outputs[0];
-    if ((fuse & SBIT_FUSE_RESIDUAL) != 0) {
-        next = sbit__fuse_follower(session, step->output);
-        const uint32_t other = next != NULL ? sbit__fuse_other(session, next, step->output) : 0;
-        if (other != 0 && !sbit__fuse_leave_to_other(session, step->node, other)) {
-            step->residual = other;
-            sbit__fuse_join(session, step, next, &last);
-        }
-    }
-    if ((fuse & SBIT_FUSE_ACTIVATION) != 0) {
-        next = sbit__fuse_follower(session, step->output);
-        if (next != NULL && sbit__fuse_activation(session, next, &epilogue)) {
-            sbit__fuse_join(session, step, next, &last);
-        } else {
-            memset(&epilogue, 0, sizeof epilogue);
-            next = sbit__fuse_gate(session, step->output, &gate, &epilogue);
-            if (next != NULL) {
-                sbit__fuse_join(session, step, gate, &last);
-                sbit__fuse_join(session, step, next, &last);
-            } else {
-                memset(&epilogue, 0, sizeof epilogue);
-            }
-        }
-    }
-    step->has_epilogue = step->residual != 0 || epilogue.activation != SBIT__ACT_NONE;
-    step->epilogue = epilogue;
-    return last;
-}
-/* ---- end src/exec/fuse.c ---- */
-
-/* ---- begin src/exec/memory.c ---- */
-/* memory.c: offsets of values in one block, shared by values that do not live at the same time.
- * >>memory
- *
- * Called by: plan. Calls: nothing.
- * A value lives from the step that makes it to the last step that reads it, both included; results
- * live for ever. A view has its input's memory, and so may the output of a row that allows it when
- * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
- * offset that is free for all its steps.
- */
-
-#include <stdlib.h> /* qsort */
-
-static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
-{
-    while (session->plan[idx].root != idx) {
-        idx = session->plan[idx].root;
-    }
-    return idx;
-}
-
-static uint32_t sbit__memory_output(const sbit__step *step, size_t i)
-{
-    return i == 0 ? step->output.idx : step->node->outputs[i].idx;
-}
-
-static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
-{
-    if (session->plan[idx].last < step) {
-        session->plan[idx].last = step;
-    }
-}
-
-/* First and last step of each value by itself. */
-static void sbit__memory_lives(sbit_session *session)
-{
-    for (size_t s = 0; s < session->step_count; s++) {
-        const sbit__step *step = &session->steps[s];
-        const int32_t at = (int32_t)s;
-        for (size_t i = 0; i < step->node->input_count; i++) {
-            sbit__memory_read(session, step->node->inputs[i].idx, at);
-        }
-        for (size_t i = 0; i < step->data->capture_count; i++) {
-            sbit__memory_read(session, step->data->captures[i].idx, at);
-        }
-        sbit__memory_read(session, step->residual, at);
-        for (size_t i = 0; i < step->node->output_count; i++) {
-            const uint32_t idx = sbit__memory_output(step, i);
-            session->plan[idx].first = at;
-            sbit__memory_read(session, idx, at);
-        }
-    }
-    for (size_t i = 0; i < session->output_count; i++) {
-        session->plan[session->outputs[i].idx].last = SBIT__EXEC_FOREVER;
-    }
-}
-
-/* The output takes over the root's memory. */
-static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
-{
-    sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
-    sbit__exec_value *output = &session->plan[step->output.idx];
-    output->root = sbit__memory_root(session, input);
-    root->last = output->last > root->last ? output->last : root->last;
-    step->alias = input;
-}
-
-/* A view may share any memory that stays put while the plan runs; in-place writers look at the
- * root's last use. A result that is a view of the caller's memory is copied after the run. */
-static bool sbit__memory_can_view(const sbit_session *session, const sbit__step *step)
-{
-    const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
-    const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
-    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 && !step->fake_quantize &&
-           session->plan[step->output.idx].place == SBIT__PLACE_BLOCK &&
-           step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
-           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
-}
-
-/* Input `input` of the step can be overwritten by its output. */
-static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__step *step,
-                                       size_t input, int32_t at)
-{
-    const uint32_t idx = step->node->inputs[input].idx;
-    const uint32_t root = sbit__memory_root(session, idx);
-    if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
-        session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
-        !sbit__graph_type_equal(step->call.in_type[input], step->call.out_type[0])) {
-        return false;
-    }
-    /* Another input that lies in the same memory with another shape would be read too late. */
-    for (size_t i = 0; i < step->node->input_count; i++) {
-        const uint32_t other = step->node->inputs[i].idx;
-        if (other != 0 && other != idx && sbit__memory_root(session, other) == root) {
-            return false;
-        }
-    }
-    for (size_t i = 0; i < step->data->capture_count; i++) {
-        if (sbit__memory_root(session, step->data->captures[i].idx) == root) {
-            return false;
-        }
-    }
-    return step->residual == 0 || sbit__memory_root(session, step->residual) != root;
-}
-
-static void sbit__memory_share(sbit_session *session)
-{
-    for (size_t s = 0; s < session->step_count; s++) {
-        sbit__step *step = &session->steps[s];
-        const bool in_place =
-            (step->data->row->flags & SBIT_OP_IN_PLACE) != 0 || step->fake_quantize;
-        if (step->output.idx == 0) {
-            continue;
-        }
-        if (sbit__memory_can_view(session, step)) {
-            sbit__memory_join(session, step, step->node->inputs[0].idx);
-            continue;
-        }
-        if (!in_place || session->plan[step->output.idx].place != SBIT__PLACE_BLOCK) {
-            continue;
-        }
-        for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {
-            if (sbit__memory_can_overwrite(session, step, i, (int32_t)s)) {
-                sbit__memory_join(session, step, step->node->inputs[i].idx);
-            }
-        }
-    }
-}
-
-static int sbit__memory_order(const void *a, const void *b)
-{
-    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
-    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
-    if (x->bytes != y->bytes) {
-        return x->bytes > y->bytes ? -1 : 1;
-    }
-    if (x->first != y->first) {
-        return x->first < y->first ? -1 : 1;
-    }
-    return x->root < y->root ? -1 : x->root > y->root;
-}
-
-/* The lowest offset where `value` meets none of the `count` values placed so far, which are kept
- * in order of offset. */
-static void sbit__memory_fit(sbit__exec_value *value, sbit__exec_value **placed, size_t count)
-{
-    size_t offset = 0, at = count;
-    for (size_t i = 0; i < count; i++) {
-        const sbit__exec_value *other = placed[i];
-        if (other->last < value->first || other->first > value->last) {
-            continue;
-        }
-        if (offset + value->bytes <= other->offset) {
-            break;
-        }
-        if (other->offset + other->bytes > offset) {
-            offset = other->offset + other->bytes;
-        }
-    }
-    value->offset = offset;
-    while (at > 0 && placed[at - 1]->offset > offset) {
-        placed[at] = placed[at - 1];
-        at--;
-    }
-    placed[at] = value;
-}
-
-/* Sizes; the values that get an offset, in `lives`. */
-static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
-                                      size_t *count, sbit_error *error)
-{
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        sbit__exec_value *value = &session->plan[idx];
-        const sbit_tensor *tensor = &session->values[idx].tensor;
-        int64_t elements = 0;
-        sbit_value_id id;
-        id.idx = idx;
-        if (value->place != SBIT__PLACE_BLOCK) {
-            continue;
-        }
-        if (!sbit__dims_count(tensor->dims, (size_t)tensor->rank, &elements) ||
-            !sbit__exec_bytes(tensor->dtype, elements, &value->bytes) ||
-            value->bytes > SIZE_MAX / 2) {
-            return sbit__fail(error, SBIT_ERR_LIMIT, sbit_graph_value(session->graph, id)->name,
-                              "value '%s' is too large for this machine",
-                              sbit_graph_value(session->graph, id)->name);
-        }
-        value->bytes = (value->bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
-        if (!sbit__add_size(session->unshared_bytes, value->bytes, &session->unshared_bytes)) {
-            return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                              "the values are too large for this machine");
-        }
-        if (value->root == idx && value->bytes > 0) {
-            lives[(*count)++] = value;
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
-{
-    const size_t total = bytes + session->scratch_needed;
-    if (session->max_bytes > 0 && (total > session->max_bytes || total < bytes)) {
-        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                          "the plan takes %lu bytes of memory, but at most %lu are allowed",
-                          (unsigned long)total, (unsigned long)session->max_bytes);
-    }
-    if (bytes > 0) {
-        session->block = sbit__alloc_aligned(&session->ctx->allocator, bytes);
-        if (session->block == NULL) {
-            return sbit__fail_oom(error, bytes);
-        }
-        session->block_bytes = bytes;
-    }
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        const sbit__exec_value *root = NULL;
-        if (session->plan[idx].place != SBIT__PLACE_BLOCK) {
-            continue;
-        }
-        root = &session->plan[sbit__memory_root(session, idx)];
-        if (root->place == SBIT__PLACE_BLOCK && session->block != NULL) {
-            session->values[idx].tensor.data = (char *)session->block + root->offset;
-        }
-    }
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
-{
-    const size_t limit = session->value_limit;
-    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
-                                                                      sizeof(sbit__exec_value *));
-    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
-                                                                       sizeof(sbit__exec_value *));
-    size_t count = 0, bytes = 0;
-    if (lives == NULL || placed == NULL) {
-        return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
-    }
-    sbit__memory_lives(session);
-    sbit__memory_share(session);
-    SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
-    qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    for (size_t i = 0; i < count; i++) {
-        sbit__memory_fit(lives[i], placed, i);
-        if (lives[i]->offset + lives[i]->bytes > bytes) {
-            bytes = lives[i]->offset + lives[i]->bytes;
-        }
-    }
-    return sbit__memory_allocate(session, bytes, error);
-}
-/* ---- end src/exec/memory.c ---- */
-
-/* ---- begin src/exec/run.c ---- */
-/* run.c: storage of values, one step, and the loop over a plan's steps. >>run
- *
- * Called by: exec. Calls: infer, ops (row->prepare, row->run).
- * A step whose output shapes depend on data is inferred again while running, now with the actual
- * inputs as constants; its outputs and those of SBIT_OP_DYNAMIC rows get memory of their own, which
- * is kept for the next run and only grows.
- */
-
-/* >>storage */
+/* >>blocks */
 
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter)
@@ -34843,9 +33783,8 @@ SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
     dynamic->main_bytes = 0;
 }
 
-/* Fills in a shape; the bytes that its elements take. */
-static sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
-                                    sbit_tensor *tensor, size_t *bytes, sbit_error *error)
+SBIT__FN sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                      sbit_tensor *tensor, size_t *bytes, sbit_error *error)
 {
     int64_t count = 0;
     if (rank < 0 || rank > SBIT_MAX_RANK) {
@@ -34981,6 +33920,25 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
     type.dtype = item->kind == SBIT_KIND_TENSOR ? item->tensor.dtype : declared->dtype;
     return type;
 }
+
+SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
+{
+    while (s->plan[idx].root != idx) {
+        idx = s->plan[idx].root;
+    }
+    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
+}
+/* ---- end src/exec/storage.c ---- */
+
+/* ---- begin src/exec/step.c ---- */
+/* step.c: one action of a plan: what its row may ask for, prepare, run. >>step
+ *
+ * Called by: plan (what is known while planning), run. Calls: storage, infer, ops (row->prepare,
+ * row->run).
+ * A step whose output shapes depend on data is inferred again while running, now with the actual
+ * inputs as constants; its outputs and those of SBIT_OP_DYNAMIC rows get memory of their own, which
+ * is kept for the next run and only grows.
+ */
 
 /* >>what a row may ask for while it runs; call->session is the step */
 
@@ -35500,14 +34458,19 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     }
     return status == SBIT_OK ? SBIT_OK : sbit__step_fail(step, status, &said, error);
 }
+/* ---- end src/exec/step.c ---- */
 
-/* >>the loop */
+/* ---- begin src/exec/run.c ---- */
+/* run.c: the loop over a plan's steps, with taps and the profile. >>run
+ *
+ * Called by: session, body. Calls: step.
+ */
 
 static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_error *error)
 {
     sbit_value_id id;
     id.idx = idx;
-    return session->tap_fn(session->graph, id, &session->values[idx], session->tap_user, error);
+    return session->tap_fn(session->source, id, &session->values[idx], session->tap_user, error);
 }
 
 /* Inputs, and values that the plan knows without running. */
@@ -35551,6 +34514,1154 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
     return SBIT_OK;
 }
 /* ---- end src/exec/run.c ---- */
+
+/* ---- begin src/exec/fuse.c ---- */
+/* fuse.c: which nodes are done by the kernel of the node before them. >>fuse
+ *
+ * Called by: plan. Calls: nothing.
+ *   - an Add of a tensor of the same shape, then one activation, behind a row that stores through
+ *     an epilogue (row->fuse): Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x),
+ *     x * HardSigmoid(x) with HardSwish's constants;
+ *   - DequantizeLinear behind QuantizeLinear with the same constant scale and zero point per
+ *     tensor: one kernel that gives the same bits.
+ * Only float32, and only where nobody else looks at what lies between: a single use, no result, no
+ * tap, known and equal shapes.
+ */
+
+static bool sbit__fuse_is(const sbit_node *node, const char *op_type)
+{
+    return node->domain[0] == '\0' && strcmp(node->op_type, op_type) == 0;
+}
+
+/* The data of a float32 scalar that the plan knows. */
+static bool sbit__fuse_scalar(const sbit_session *session, sbit_value_id id, float *out)
+{
+    const sbit_tensor *tensor = &session->values[id.idx].tensor;
+    if (id.idx == 0 || session->plan[id.idx].place != SBIT__PLACE_CONSTANT ||
+        tensor->dtype != SBIT_F32 || sbit_tensor_count(tensor) != 1) {
+        return false;
+    }
+    memcpy(out, tensor->data, sizeof *out);
+    return true;
+}
+
+/* A value that may vanish: a float32 tensor of known shape that only `uses` node inputs read. */
+static bool sbit__fuse_may_vanish(const sbit_session *session, sbit_value_id id, uint32_t uses)
+{
+    return session->plan[id.idx].uses == uses && !session->tapped[id.idx] &&
+           !session->wanted[id.idx] && sbit__type_static(&session->infer.types[id.idx]) &&
+           session->infer.types[id.idx].dtype == SBIT_F32;
+}
+
+/* The node that alone uses `id` and gives a tensor of the same type; NULL if there is none. */
+static const sbit_node *sbit__fuse_follower(const sbit_session *session, sbit_value_id id)
+{
+    sbit_node_id user;
+    const sbit_node *node = NULL;
+    user.idx = session->plan[id.idx].user;
+    if (!sbit__fuse_may_vanish(session, id, 1)) {
+        return NULL;
+    }
+    node = sbit_graph_node(session->graph, user);
+    if (session->nodes[user.idx].skipped || node->output_count != 1 || node->outputs[0].idx == 0 ||
+        session->nodes[user.idx].capture_count > 0 ||
+        !sbit__graph_type_equal(&session->infer.types[node->outputs[0].idx],
+                                &session->infer.types[id.idx])) {
+        return NULL;
+    }
+    return node;
+}
+
+static void sbit__fuse_join(sbit_session *session, sbit__step *step, const sbit_node *node,
+                            sbit_node_id *last)
+{
+    session->nodes[node->id.idx].skipped = true;
+    session->nodes[node->id.idx].fused_into = step->node->id;
+    session->plan[step->output.idx].place = SBIT__PLACE_NONE;
+    step->output = node->outputs[0];
+    *last = node->id;
+}
+
+/* >>residual */
+
+/* The other operand of an Add, if it is another value of the same type. */
+static uint32_t sbit__fuse_other(const sbit_session *session, const sbit_node *add,
+                                 sbit_value_id id)
+{
+    sbit_value_id other;
+    if (!sbit__fuse_is(add, "Add") || add->input_count != 2) {
+        return 0;
+    }
+    other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
+    if (other.idx == id.idx || other.idx == 0 ||
+        !sbit__graph_type_equal(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
+        return 0;
+    }
+    return other.idx;
+}
+
+/* Of two branches that an Add joins, the one that is computed last takes the Add. */
+static bool sbit__fuse_leave_to_other(const sbit_session *session, const sbit_node *node,
+                                      uint32_t other)
+{
+    sbit_value_id id;
+    const sbit_value_info *info = NULL;
+    const sbit__exec_node *data = NULL;
+    id.idx = other;
+    info = sbit_graph_value(session->graph, id);
+    if (info->producer.idx == 0) {
+        return false;
+    }
+    data = &session->nodes[info->producer.idx];
+    if (data->skipped || data->row == NULL || (data->row->fuse & SBIT_FUSE_RESIDUAL) == 0 ||
+        !sbit__fuse_may_vanish(session, id, 1)) {
+        return false;
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        if (session->order[o].idx == node->id.idx) {
+            return true;
+        }
+        if (session->order[o].idx == info->producer.idx) {
+            return false;
+        }
+    }
+    return false;
+}
+
+/* >>activations */
+
+static bool sbit__fuse_clip(const sbit_session *session, const sbit_node *node,
+                            sbit__epilogue *epilogue)
+{
+    epilogue->activation = SBIT__ACT_CLAMP;
+    epilogue->lo = sbit_node_float(node, "min", -INFINITY);
+    epilogue->hi = sbit_node_float(node, "max", INFINITY);
+    if (node->input_count > 1 && node->inputs[1].idx != 0 &&
+        !sbit__fuse_scalar(session, node->inputs[1], &epilogue->lo)) {
+        return false;
+    }
+    return node->input_count < 3 || node->inputs[2].idx == 0 ||
+           sbit__fuse_scalar(session, node->inputs[2], &epilogue->hi);
+}
+
+static bool sbit__fuse_is_hard_sigmoid_sixth(const sbit_node *node)
+{
+    return sbit__fuse_is(node, "HardSigmoid") &&
+           fabsf(sbit_node_float(node, "alpha", 0.2f) - 1.0f / 6.0f) < 1e-7f &&
+           sbit_node_float(node, "beta", 0.5f) == 0.5f;
+}
+
+static bool sbit__fuse_activation(const sbit_session *session, const sbit_node *node,
+                                  sbit__epilogue *epilogue)
+{
+    if (sbit__fuse_is(node, "Relu")) {
+        epilogue->activation = SBIT__ACT_CLAMP;
+        epilogue->lo = 0.0f;
+        epilogue->hi = INFINITY;
+        return true;
+    }
+    if (sbit__fuse_is(node, "LeakyRelu")) {
+        epilogue->activation = SBIT__ACT_LEAKY;
+        epilogue->lo = sbit_node_float(node, "alpha", 0.01f);
+        return true;
+    }
+    if (sbit__fuse_is(node, "HardSwish")) {
+        epilogue->activation = SBIT__ACT_HARDSWISH;
+        return true;
+    }
+    if (sbit__fuse_is(node, "Sigmoid")) {
+        epilogue->activation = SBIT__ACT_SIGMOID;
+        return true;
+    }
+    return sbit__fuse_is(node, "Clip") && sbit__fuse_clip(session, node, epilogue);
+}
+
+/* x * g(x), where g is Sigmoid or HardSigmoid: x has exactly the two uses. Gives the Mul. */
+static const sbit_node *sbit__fuse_gate(const sbit_session *session, sbit_value_id id,
+                                        const sbit_node **gate, sbit__epilogue *epilogue)
+{
+    sbit_use uses[3];
+    const sbit_node *nodes[2];
+    if (!sbit__fuse_may_vanish(session, id, 2) ||
+        sbit_graph_uses(session->graph, id, uses, 3) != 2) {
+        return NULL;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
+            return NULL;
+        }
+        nodes[i] = sbit_graph_node(session->graph, uses[i].node);
+    }
+    /* Uses come in execution order, so the gate is first. */
+    if (sbit__fuse_is(nodes[0], "Sigmoid")) {
+        epilogue->activation = SBIT__ACT_SILU;
+    } else if (sbit__fuse_is_hard_sigmoid_sixth(nodes[0])) {
+        epilogue->activation = SBIT__ACT_HARDSWISH;
+    } else {
+        return NULL;
+    }
+    if (!sbit__fuse_is(nodes[1], "Mul") || nodes[1]->input_count != 2 ||
+        sbit__fuse_follower(session, nodes[0]->outputs[0]) != nodes[1]) {
+        return NULL;
+    }
+    *gate = nodes[0];
+    return nodes[1];
+}
+
+/* >>fake quantization */
+
+static bool sbit__fuse_q_range(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
+{
+    switch ((int)dtype) {
+    case SBIT_U8:
+        *qmin = 0;
+        *qmax = 255;
+        return true;
+    case SBIT_I8:
+        *qmin = -128;
+        *qmax = 127;
+        return true;
+    case SBIT_U16:
+        *qmin = 0;
+        *qmax = 65535;
+        return true;
+    case SBIT_I16:
+        *qmin = -32768;
+        *qmax = 32767;
+        return true;
+    case SBIT_U4:
+        *qmin = 0;
+        *qmax = 15;
+        return true;
+    case SBIT_I4:
+        *qmin = -8;
+        *qmax = 7;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Input `i` of both nodes is the same constant, or missing in both. */
+static bool sbit__fuse_same_constant(const sbit_session *session, const sbit_node *a,
+                                     const sbit_node *b, size_t i)
+{
+    const uint32_t x = i < a->input_count ? a->inputs[i].idx : 0;
+    const uint32_t y = i < b->input_count ? b->inputs[i].idx : 0;
+    const sbit_tensor *s = &session->values[x].tensor, *t = &session->values[y].tensor;
+    if (x == y) {
+        return x == 0 || session->plan[x].place == SBIT__PLACE_CONSTANT;
+    }
+    return x != 0 && y != 0 && session->plan[x].place == SBIT__PLACE_CONSTANT &&
+           session->plan[y].place == SBIT__PLACE_CONSTANT && s->dtype == t->dtype &&
+           sbit_tensor_count(s) == 1 && sbit_tensor_count(t) == 1 &&
+           memcmp(s->data, t->data, sbit_tensor_bytes(s)) == 0;
+}
+
+static bool sbit__fuse_fake_quantize(sbit_session *session, sbit__step *step, sbit_node_id *last)
+{
+    const sbit_node *q = step->node, *dq = NULL;
+    const sbit_value_id mid = q->outputs[0];
+    const sbit_type *types = session->infer.types;
+    const sbit_op_row *row = session->nodes[q->id.idx].row;
+    sbit_node_id user;
+    user.idx = session->plan[mid.idx].user;
+    if (!sbit__fuse_is(q, "QuantizeLinear") || q->input_count < 2 ||
+        session->plan[mid.idx].uses != 1 || session->tapped[mid.idx] || session->wanted[mid.idx] ||
+        types[q->inputs[0].idx].dtype != SBIT_F32 || sbit_node_attr(q, "precision") != NULL ||
+        (row->flags & SBIT_OP_DYNAMIC) != 0) {
+        return false;
+    }
+    dq = sbit_graph_node(session->graph, user);
+    if (!sbit__fuse_is(dq, "DequantizeLinear") || session->nodes[user.idx].skipped ||
+        dq->inputs[0].idx != mid.idx || types[dq->outputs[0].idx].dtype != SBIT_F32 ||
+        !sbit__type_static(&types[mid.idx]) ||
+        !sbit__fuse_q_range(types[mid.idx].dtype, &step->qmin, &step->qmax) ||
+        !sbit__fuse_scalar(session, q->inputs[1], &step->scale) ||
+        !sbit__fuse_same_constant(session, q, dq, 1) ||
+        !sbit__fuse_same_constant(session, q, dq, 2)) {
+        return false;
+    }
+    step->zero_point = 0;
+    if (q->input_count > 2 && q->inputs[2].idx != 0) {
+        const sbit_tensor *zero_point = &session->values[q->inputs[2].idx].tensor;
+        step->zero_point = (int32_t)sbit__tensor_i64_at(zero_point, 0);
+    }
+    step->output = mid;
+    step->fake_quantize = true;
+    sbit__fuse_join(session, step, dq, last);
+    return true;
+}
+
+/* >>all */
+
+SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step)
+{
+    const uint32_t fuse = session->nodes[step->node->id.idx].row->fuse;
+    sbit_node_id last = step->node->id;
+    const sbit_node *next = NULL, *gate = NULL;
+    sbit__epilogue epilogue;
+    if (step->node->output_count == 0 || step->node->outputs[0].idx == 0 ||
+        sbit__fuse_fake_quantize(session, step, &last)) {
+        return last;
+    }
+    memset(&epilogue, 0, sizeof epilogue);
+    step->output = step->node->outputs[0];
+    if ((fuse & SBIT_FUSE_RESIDUAL) != 0) {
+        next = sbit__fuse_follower(session, step->output);
+        const uint32_t other = next != NULL ? sbit__fuse_other(session, next, step->output) : 0;
+        if (other != 0 && !sbit__fuse_leave_to_other(session, step->node, other)) {
+            step->residual = other;
+            sbit__fuse_join(session, step, next, &last);
+        }
+    }
+    if ((fuse & SBIT_FUSE_ACTIVATION) != 0) {
+        next = sbit__fuse_follower(session, step->output);
+        if (next != NULL && sbit__fuse_activation(session, next, &epilogue)) {
+            sbit__fuse_join(session, step, next, &last);
+        } else {
+            memset(&epilogue, 0, sizeof epilogue);
+            next = sbit__fuse_gate(session, step->output, &gate, &epilogue);
+            if (next != NULL) {
+                sbit__fuse_join(session, step, gate, &last);
+                sbit__fuse_join(session, step, next, &last);
+            } else {
+                memset(&epilogue, 0, sizeof epilogue);
+            }
+        }
+    }
+    step->has_epilogue = step->residual != 0 || epilogue.activation != SBIT__ACT_NONE;
+    step->epilogue = epilogue;
+    return last;
+}
+/* ---- end src/exec/fuse.c ---- */
+
+/* ---- begin src/exec/memory.c ---- */
+/* memory.c: offsets of values in one block, shared by values that do not live at the same time.
+ * >>memory
+ *
+ * Called by: plan. Calls: nothing.
+ * A value lives from the step that makes it to the last step that reads it, both included; results
+ * live for ever. A view has its input's memory, and so may the output of a row that allows it when
+ * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
+ * offset that is free for all its steps.
+ */
+
+#include <stdlib.h> /* qsort */
+
+static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
+{
+    while (session->plan[idx].root != idx) {
+        idx = session->plan[idx].root;
+    }
+    return idx;
+}
+
+static uint32_t sbit__memory_output(const sbit__step *step, size_t i)
+{
+    return i == 0 ? step->output.idx : step->node->outputs[i].idx;
+}
+
+static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
+{
+    if (session->plan[idx].last < step) {
+        session->plan[idx].last = step;
+    }
+}
+
+/* First and last step of each value by itself. */
+static void sbit__memory_lives(sbit_session *session)
+{
+    for (size_t s = 0; s < session->step_count; s++) {
+        const sbit__step *step = &session->steps[s];
+        const int32_t at = (int32_t)s;
+        for (size_t i = 0; i < step->node->input_count; i++) {
+            sbit__memory_read(session, step->node->inputs[i].idx, at);
+        }
+        for (size_t i = 0; i < step->data->capture_count; i++) {
+            sbit__memory_read(session, step->data->captures[i].idx, at);
+        }
+        sbit__memory_read(session, step->residual, at);
+        for (size_t i = 0; i < step->node->output_count; i++) {
+            const uint32_t idx = sbit__memory_output(step, i);
+            session->plan[idx].first = at;
+            sbit__memory_read(session, idx, at);
+        }
+    }
+    for (size_t i = 0; i < session->output_count; i++) {
+        session->plan[session->outputs[i].idx].last = SBIT__EXEC_FOREVER;
+    }
+    for (size_t i = 0; i < session->state_count; i++) {
+        session->plan[session->states[i].output.idx].last = SBIT__EXEC_FOREVER;
+    }
+    for (uint32_t idx = 1; session->keep_values && idx < session->value_limit; idx++) {
+        session->plan[idx].last = SBIT__EXEC_FOREVER;
+    }
+}
+
+/* The output takes over the root's memory. */
+static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
+{
+    sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
+    sbit__exec_value *output = &session->plan[step->output.idx];
+    output->root = sbit__memory_root(session, input);
+    root->last = output->last > root->last ? output->last : root->last;
+    step->alias = input;
+}
+
+/* A view may share any memory that stays put while the plan runs; in-place writers look at the
+ * root's last use. A result that is a view of the caller's memory is copied after the run. */
+static bool sbit__memory_can_view(const sbit_session *session, const sbit__step *step)
+{
+    const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
+    const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
+    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 && !step->fake_quantize &&
+           session->plan[step->output.idx].place == SBIT__PLACE_BLOCK &&
+           step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
+           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
+}
+
+/* Input `input` of the step can be overwritten by its output. */
+static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__step *step,
+                                       size_t input, int32_t at)
+{
+    const uint32_t idx = step->node->inputs[input].idx;
+    const uint32_t root = sbit__memory_root(session, idx);
+    if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
+        session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
+        !sbit__graph_type_equal(step->call.in_type[input], step->call.out_type[0])) {
+        return false;
+    }
+    /* Another input that lies in the same memory with another shape would be read too late. */
+    for (size_t i = 0; i < step->node->input_count; i++) {
+        const uint32_t other = step->node->inputs[i].idx;
+        if (other != 0 && other != idx && sbit__memory_root(session, other) == root) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < step->data->capture_count; i++) {
+        if (sbit__memory_root(session, step->data->captures[i].idx) == root) {
+            return false;
+        }
+    }
+    return step->residual == 0 || sbit__memory_root(session, step->residual) != root;
+}
+
+static void sbit__memory_share(sbit_session *session)
+{
+    for (size_t s = 0; s < session->step_count; s++) {
+        sbit__step *step = &session->steps[s];
+        const bool in_place =
+            (step->data->row->flags & SBIT_OP_IN_PLACE) != 0 || step->fake_quantize;
+        if (step->output.idx == 0) {
+            continue;
+        }
+        if (sbit__memory_can_view(session, step)) {
+            sbit__memory_join(session, step, step->node->inputs[0].idx);
+            continue;
+        }
+        if (!in_place || session->plan[step->output.idx].place != SBIT__PLACE_BLOCK) {
+            continue;
+        }
+        for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {
+            if (sbit__memory_can_overwrite(session, step, i, (int32_t)s)) {
+                sbit__memory_join(session, step, step->node->inputs[i].idx);
+            }
+        }
+    }
+}
+
+static int sbit__memory_order(const void *a, const void *b)
+{
+    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
+    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    if (x->bytes != y->bytes) {
+        return x->bytes > y->bytes ? -1 : 1;
+    }
+    if (x->first != y->first) {
+        return x->first < y->first ? -1 : 1;
+    }
+    return x->root < y->root ? -1 : x->root > y->root;
+}
+
+/* The lowest offset where `value` meets none of the `count` values placed so far, which are kept
+ * in order of offset. */
+static void sbit__memory_fit(sbit__exec_value *value, sbit__exec_value **placed, size_t count)
+{
+    size_t offset = 0, at = count;
+    for (size_t i = 0; i < count; i++) {
+        const sbit__exec_value *other = placed[i];
+        if (other->last < value->first || other->first > value->last) {
+            continue;
+        }
+        if (offset + value->bytes <= other->offset) {
+            break;
+        }
+        if (other->offset + other->bytes > offset) {
+            offset = other->offset + other->bytes;
+        }
+    }
+    value->offset = offset;
+    while (at > 0 && placed[at - 1]->offset > offset) {
+        placed[at] = placed[at - 1];
+        at--;
+    }
+    placed[at] = value;
+}
+
+/* Sizes; the values that get an offset, in `lives`. */
+static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
+                                      size_t *count, sbit_error *error)
+{
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        sbit__exec_value *value = &session->plan[idx];
+        const sbit_tensor *tensor = &session->values[idx].tensor;
+        int64_t elements = 0;
+        sbit_value_id id;
+        id.idx = idx;
+        if (value->place != SBIT__PLACE_BLOCK) {
+            continue;
+        }
+        if (!sbit__dims_count(tensor->dims, (size_t)tensor->rank, &elements) ||
+            !sbit__exec_bytes(tensor->dtype, elements, &value->bytes) ||
+            value->bytes > SIZE_MAX / 2) {
+            return sbit__fail(error, SBIT_ERR_LIMIT, sbit_graph_value(session->graph, id)->name,
+                              "value '%s' is too large for this machine",
+                              sbit_graph_value(session->graph, id)->name);
+        }
+        value->bytes = (value->bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
+        if (!sbit__add_size(session->unshared_bytes, value->bytes, &session->unshared_bytes)) {
+            return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                              "the values are too large for this machine");
+        }
+        if (value->root == idx && value->bytes > 0) {
+            lives[(*count)++] = value;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
+{
+    const size_t total = bytes + session->scratch_needed;
+    if (session->max_bytes > 0 && (total > session->max_bytes || total < bytes)) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "the plan takes %lu bytes of memory, but at most %lu are allowed",
+                          (unsigned long)total, (unsigned long)session->max_bytes);
+    }
+    if (bytes > 0) {
+        session->block = sbit__alloc_aligned(&session->ctx->allocator, bytes);
+        if (session->block == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        session->block_bytes = bytes;
+    }
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        const sbit__exec_value *root = NULL;
+        if (session->plan[idx].place != SBIT__PLACE_BLOCK) {
+            continue;
+        }
+        root = &session->plan[sbit__memory_root(session, idx)];
+        if (root->place == SBIT__PLACE_BLOCK && session->block != NULL) {
+            session->values[idx].tensor.data = (char *)session->block + root->offset;
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
+{
+    const size_t limit = session->value_limit;
+    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
+                                                                      sizeof(sbit__exec_value *));
+    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
+                                                                       sizeof(sbit__exec_value *));
+    size_t count = 0, bytes = 0;
+    if (lives == NULL || placed == NULL) {
+        return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
+    }
+    sbit__memory_lives(session);
+    sbit__memory_share(session);
+    SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
+    qsort(lives, count, sizeof lives[0], sbit__memory_order);
+    for (size_t i = 0; i < count; i++) {
+        sbit__memory_fit(lives[i], placed, i);
+        if (lives[i]->offset + lives[i]->bytes > bytes) {
+            bytes = lives[i]->offset + lives[i]->bytes;
+        }
+    }
+    return sbit__memory_allocate(session, bytes, error);
+}
+/* ---- end src/exec/memory.c ---- */
+
+/* ---- begin src/exec/plan.c ---- */
+/* plan.c: what to run for the inputs at hand: types, known values, steps, memory. >>plan
+ *
+ * Called by: exec. Calls: infer, ops (row->prepare; row->run for what is known already).
+ * A node whose inputs are all constant is run once and its outputs count as constants from then on
+ * (weights behind DequantizeLinear; large ones wait until a step needs them). A node whose inputs
+ * are known for the shapes at hand (the arithmetic on shapes that exporters write) is run while
+ * planning. What is left become steps.
+ */
+
+#define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
+#define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
+#define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
+#define SBIT__PLAN_FOLD_NOW 16384 /* bytes of a constant that need not wait for a step */
+
+SBIT__FN void sbit__plan_drop(sbit_session *session)
+{
+    const sbit_allocator *a = &session->ctx->allocator;
+    for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
+        session->nodes[i].skipped = false;
+        session->nodes[i].prepared_holds = false;
+        session->nodes[i].fused_into.idx = 0;
+    }
+    sbit__free_aligned(a, session->block, session->block_bytes);
+    session->block = NULL;
+    session->block_bytes = 0;
+    session->unshared_bytes = 0;
+    session->scratch_needed = 0;
+    session->plan = NULL;
+    session->steps = NULL;
+    session->step_count = 0;
+    session->planned = false;
+    session->ran = false;
+    sbit__arena_deinit(&session->plan_arena);
+    sbit__arena_init(&session->plan_arena, a);
+}
+
+/* >>inputs */
+
+typedef struct sbit__plan_symbol {
+    uint32_t symbol, input; /* input: the value where it was seen first */
+    int64_t value;
+} sbit__plan_symbol;
+
+/* A symbolic dimension stands for one number wherever it stands in the inputs. */
+static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *error)
+{
+    sbit__plan_symbol *seen = (sbit__plan_symbol *)sbit__arena_array(
+        &session->plan_arena, session->input_count * SBIT_MAX_RANK + 1, sizeof *seen);
+    size_t count = 0;
+    if (seen == NULL) {
+        return sbit__fail_oom(error, session->input_count * sizeof *seen);
+    }
+    for (size_t i = 0; i < session->input_count; i++) {
+        const uint32_t idx = session->inputs[i].idx;
+        const sbit_value_info *info = sbit_graph_value(session->graph, session->inputs[i]);
+        const sbit_type *actual = &session->infer.types[idx];
+        for (int32_t d = 0; d < actual->rank && d < info->type.rank; d++) {
+            const sbit_dim dim = info->type.dims[d];
+            size_t k = 0;
+            if (dim.symbol == 0 || dim.symbol == SBIT_SYMBOL_ANY ||
+                !sbit__dim_known(actual->dims[d])) {
+                continue;
+            }
+            while (k < count && seen[k].symbol != dim.symbol) {
+                k++;
+            }
+            if (k == count) {
+                seen[count].symbol = dim.symbol;
+                seen[count].input = idx;
+                seen[count++].value = actual->dims[d].value;
+            } else if (seen[k].value != actual->dims[d].value) {
+                sbit_value_id first;
+                first.idx = seen[k].input;
+                return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
+                                  "dimension '%s' is %lld in input '%s', but %lld in input '%s'",
+                                  sbit_graph_symbol_name(session->graph, dim.symbol),
+                                  (long long)seen[k].value,
+                                  sbit_graph_value(session->graph, first)->name,
+                                  (long long)actual->dims[d].value, info->name);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Types of what comes from outside: inputs as fed or declared, captured values as they are. */
+static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
+{
+    sbit__infer *infer = &session->infer;
+    sbit_session *parent = session->parent;
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        session->plan[idx].root = idx;
+        session->plan[idx].first = -1;
+        session->plan[idx].last = -1;
+        if (session->fed[idx]) {
+            infer->types[idx] = session->fed_types[idx];
+            infer->known[idx] = NULL;
+        }
+        if (session->constant[idx]) { /* the graph's, or folded by an earlier plan */
+            infer->types[idx] = sbit__type_of_tensor(&session->values[idx].tensor);
+            infer->known[idx] = &session->values[idx].tensor;
+            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        }
+    }
+    for (size_t i = 0; i < session->input_count; i++) {
+        session->plan[session->inputs[i].idx].place = SBIT__PLACE_INPUT;
+    }
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        if (session->fed[idx]) {
+            session->plan[idx].place = SBIT__PLACE_INPUT;
+        }
+    }
+    for (size_t i = 0; i < session->capture_count; i++) {
+        const uint32_t idx = session->captures[i].idx;
+        const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
+        const bool known = parent->plan[outer].place == SBIT__PLACE_CONSTANT;
+        session->values[idx] = parent->values[outer];
+        infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
+        infer->known[idx] = known ? &session->values[idx].tensor : NULL;
+        session->constant[idx] = parent->constant[outer];
+        session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
+    }
+    return parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
+}
+
+/* >>what is known while planning */
+
+static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && !sbit__type_static(&session->infer.types[idx])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int64_t sbit__plan_count(const sbit_type *type)
+{
+    int64_t dims[SBIT_MAX_RANK], count = INT64_MAX;
+    for (int32_t i = 0; i < type->rank; i++) {
+        dims[i] = type->dims[i].value;
+    }
+    return sbit__dims_count(dims, (size_t)type->rank, &count) ? count : INT64_MAX;
+}
+
+/* Whether the outputs can and should be computed now, and whether that holds for ever. */
+static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node *node,
+                                    const sbit__exec_node *data, bool *forever)
+{
+    size_t in_bytes = 0, out_bytes = 0;
+    bool small = true;
+    *forever = true;
+    if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        const uint32_t idx = node->inputs[i].idx;
+        if (idx == 0) {
+            continue;
+        }
+        if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
+            return false;
+        }
+        *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
+        small = small && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
+        in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
+    }
+    if (!sbit__plan_outputs_static(session, node)) {
+        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (small || *forever);
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
+        size_t bytes = SIZE_MAX / 4;
+        small = small && count <= SBIT__PLAN_SMALL;
+        /* text that a row made (alloc_text) lasts for one run only */
+        if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
+                         !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
+            return false;
+        }
+        out_bytes += idx != 0 ? bytes : 0;
+    }
+    return small || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
+                                  out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
+}
+
+/* Runs a node now; its outputs stay in their dynamic blocks. */
+static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, bool forever,
+                                       sbit_error *error)
+{
+    sbit__exec_node *data = &session->nodes[id.idx];
+    sbit__step *step = (sbit__step *)sbit__arena_alloc(&session->plan_arena, sizeof *step);
+    sbit_status status = SBIT_OK;
+    if (step == NULL) {
+        return sbit__fail_oom(error, sizeof *step);
+    }
+    step->node = sbit_graph_node(session->graph, id);
+    SBIT__TRY(sbit__step_build(session, step, error));
+    for (size_t i = 0; i < step->node->output_count; i++) {
+        const uint32_t idx = step->node->outputs[i].idx;
+        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
+    }
+    status = sbit__step_prepare(step, error);
+    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
+        status = sbit__exec_scratch(session, session->scratch_needed, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__step_run(step, error); /* makes what it needs */
+    }
+    sbit__exec_free_state(session, data);
+    SBIT__TRY(status);
+    data->folded = forever;
+    for (size_t i = 0; i < step->node->output_count; i++) {
+        const uint32_t idx = step->node->outputs[i].idx;
+        if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
+            session->infer.known[idx] = &session->values[idx].tensor;
+            session->infer.elems[idx] = NULL;
+            session->constant[idx] = forever;
+            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        } else if (idx != 0) {
+            data->folded = false; /* a sequence: computed again by the next plan */
+        }
+    }
+    for (size_t i = 0; i < step->node->input_count; i++) { /* read by such nodes only */
+        const uint32_t idx = step->node->inputs[i].idx;
+        if (idx != 0 && session->plan[idx].maker != 0 && session->steps != NULL &&
+            session->plan[idx].uses == 0) {
+            sbit__plan_free_constant(session, idx);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>constants that are made when needed */
+
+/* Large, of floats (so that no shape depends on it), and only read by steps. */
+static bool sbit__plan_can_wait(const sbit_session *session, const sbit_node *node)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &session->infer.types[idx];
+        size_t bytes = 0;
+        if (idx == 0) {
+            continue;
+        }
+        if (session->plan[idx].pinned || !sbit__type_static(type) ||
+            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
+            !sbit__exec_bytes(type->dtype, sbit__plan_count(type), &bytes)) {
+            return false;
+        }
+        total += bytes;
+    }
+    return total > SBIT__PLAN_FOLD_NOW;
+}
+
+static void sbit__plan_wait(sbit_session *session, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &session->infer.types[idx];
+        sbit_tensor *tensor = &session->values[idx].tensor;
+        if (idx == 0) {
+            continue;
+        }
+        memset(&session->values[idx], 0, sizeof session->values[idx]);
+        tensor->dtype = type->dtype;
+        tensor->rank = type->rank;
+        for (int32_t d = 0; d < type->rank; d++) {
+            tensor->dims[d] = type->dims[d].value;
+        }
+        session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        session->plan[idx].maker = node->id.idx;
+    }
+}
+
+SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error)
+{
+    sbit_node_id maker;
+    maker.idx = session->plan[idx].maker;
+    return maker.idx == 0 || session->values[idx].tensor.data != NULL
+               ? SBIT_OK
+               : sbit__plan_evaluate(session, maker, true, error);
+}
+
+SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
+{
+    sbit__dynamic_free(session, &session->dynamics[idx]);
+    session->values[idx].tensor.data = NULL;
+    session->infer.known[idx] = NULL;
+    session->constant[idx] = false;
+    session->nodes[session->plan[idx].maker].folded = false; /* made again if a plan needs it */
+}
+
+/* A result, what the caller taps and what bodies read must be there when the run begins. */
+static void sbit__plan_pin(sbit_session *session)
+{
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        session->plan[idx].pinned =
+            session->wanted[idx] || session->tapped[idx] || session->keep_values;
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
+        for (size_t i = 0; i < data->capture_count; i++) {
+            session->plan[data->captures[i].idx].pinned = true;
+        }
+    }
+}
+
+/* True if all outputs that anyone reads are known, so that the node need not run. */
+static sbit_status sbit__plan_accept_known(sbit_session *session, const sbit_node *node,
+                                           bool *all_known, sbit_error *error)
+{
+    *all_known = node->output_count > 0;
+    for (size_t i = 0; i < node->output_count; i++) {
+        const sbit_value_id id = node->outputs[i];
+        bool ok = true;
+        const sbit_tensor *known = id.idx != 0 ? sbit__infer_known(&session->infer, id, &ok) : NULL;
+        if (!ok) {
+            return sbit__fail_oom(error, sizeof(sbit_tensor));
+        }
+        if (id.idx != 0 && (known == NULL || session->wanted[id.idx])) {
+            *all_known = false;
+        }
+    }
+    for (size_t i = 0; *all_known && i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && session->infer.known[idx] != &session->values[idx].tensor) {
+            memset(&session->values[idx], 0, sizeof session->values[idx]);
+            session->values[idx].tensor = *session->infer.known[idx];
+            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Loops generalise over iterations that have not been seen: what they say of shapes is no promise.
+ * The branches of If have no inputs and can be trusted. */
+static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node,
+                                    const sbit__exec_node *data)
+{
+    bool has_inputs = false;
+    if ((data->row->flags & SBIT_OP_BODY) == 0) {
+        return;
+    }
+    for (size_t i = 0; i < node->attr_count; i++) {
+        const sbit_attr *attr = &node->attrs[i];
+        has_inputs = has_inputs ||
+                     (attr->type == SBIT_ONNX_ATTR_GRAPH && sbit_graph_input_count(attr->g) > 0);
+    }
+    for (size_t i = 0; has_inputs && i < node->output_count; i++) {
+        session->infer.types[node->outputs[i].idx] = sbit__type_unknown();
+    }
+}
+
+static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(session->graph, id);
+    sbit__exec_node *data = &session->nodes[id.idx];
+    bool forever = false;
+    if (data->folded) {
+        data->skipped = true;
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__infer_node(&session->infer, id, error));
+    sbit__plan_forget_loops(session, node, data);
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        session->plan[idx].fixed = sbit__type_static(&session->infer.types[idx]);
+    }
+    SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
+    if (!data->skipped && sbit__plan_can_evaluate(session, node, data, &forever)) {
+        data->skipped = true;
+        if (forever && sbit__plan_can_wait(session, node)) {
+            sbit__plan_wait(session, node);
+        } else {
+            SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>steps */
+
+static void sbit__plan_use(sbit_session *session, sbit_value_id id, sbit_node_id user)
+{
+    session->plan[id.idx].uses++;
+    session->plan[id.idx].user = user.idx;
+}
+
+static void sbit__plan_count_uses(sbit_session *session)
+{
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
+        const sbit__exec_node *data = &session->nodes[node->id.idx];
+        for (size_t i = 0; !data->skipped && i < node->input_count; i++) {
+            sbit__plan_use(session, node->inputs[i], node->id);
+        }
+        for (size_t i = 0; !data->skipped && i < data->capture_count; i++) {
+            sbit__plan_use(session, data->captures[i], node->id);
+        }
+    }
+}
+
+/* Which nodes become steps, and in which order: a step with fused nodes runs where the last of
+ * them stands, so that everything it reads is there. */
+static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
+{
+    sbit__arena *arena = &session->plan_arena;
+    sbit__step *slots =
+        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *slots);
+    uint32_t *position =
+        (uint32_t *)sbit__arena_array(arena, session->node_limit + 1, sizeof *position);
+    if (slots == NULL || position == NULL) {
+        return sbit__fail_oom(error, session->order_count * sizeof *slots);
+    }
+    sbit__plan_count_uses(session);
+    for (size_t o = 0; o < session->order_count; o++) {
+        position[session->order[o].idx] = (uint32_t)o;
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit_node_id id = session->order[o];
+        sbit__step step;
+        sbit_node_id last = id;
+        if (session->nodes[id.idx].skipped) {
+            continue;
+        }
+        memset(&step, 0, sizeof step);
+        step.node = sbit_graph_node(session->graph, id);
+        if (session->fuse) {
+            last = sbit__plan_fuse(session, &step);
+        }
+        slots[position[last.idx]] = step;
+    }
+    session->step_count = 0;
+    for (size_t o = 0; o < session->order_count; o++) {
+        if (slots[o].node != NULL) {
+            slots[session->step_count++] = slots[o];
+        }
+    }
+    session->steps = slots;
+    return SBIT_OK;
+}
+
+/* Where the outputs of a step lie, and when its shapes are found. */
+static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
+{
+    const sbit_op_call *call = &step->call;
+    const uint32_t flags = step->data->row->flags;
+    bool inputs_static = true, outputs_static = true, typed = true;
+    for (int32_t i = 0; i < call->input_count; i++) {
+        const sbit_type *type = call->in_type[i];
+        inputs_static = inputs_static && (type == NULL || sbit__type_static(type));
+        typed = typed && (type == NULL || type->dtype != SBIT_UNDEFINED);
+    }
+    for (int32_t i = 0; i < call->output_count; i++) {
+        outputs_static =
+            outputs_static && (call->out_type[i] == NULL || sbit__type_static(call->out_type[i]));
+    }
+    step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
+                   call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
+    /* infer also checks element types, which then is still to be done */
+    step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
+    step->late = !inputs_static || step->resolve;
+    for (int32_t i = 0; i < call->output_count; i++) {
+        const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+        const sbit_type *type = call->out_type[i];
+        sbit_value *value = &session->values[idx];
+        if (idx == 0) {
+            continue;
+        }
+        memset(value, 0, sizeof *value);
+        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], false);
+        if ((flags & SBIT_OP_DYNAMIC) != 0 || step->copies || step->resolve) {
+            continue;
+        }
+        session->plan[idx].place = SBIT__PLACE_BLOCK;
+        value->tensor.dtype = type->dtype;
+        value->tensor.rank = type->rank;
+        for (int32_t d = 0; d < type->rank; d++) {
+            value->tensor.dims[d] = type->dims[d].value;
+        }
+    }
+}
+
+/* All steps whose element type has no kernel, in one message. */
+static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_error *error)
+{
+    char text[400] = "";
+    size_t used = 0, count = 0;
+    for (size_t s = 0; s < session->step_count; s++) {
+        const sbit_op_call *call = &session->steps[s].call;
+        const sbit_type *type = call->input_count > 0    ? call->in_type[0]
+                                : call->output_count > 0 ? call->out_type[0]
+                                                         : NULL;
+        char node[128];
+        if (type == NULL || type->dtype == SBIT_UNDEFINED ||
+            (call->row->types & SBIT_T(type->dtype)) != 0) {
+            continue;
+        }
+        sbit_graph_describe(session->graph, call->node->id, node, sizeof node);
+        if (used < sizeof text - 1) {
+            const int n =
+                snprintf(text + used, sizeof text - used, "%s%s (element type %s)",
+                         count > 0 ? ", " : "", node, sbit_dtype_name((int32_t)type->dtype));
+            used += n > 0 ? (size_t)n : 0;
+        }
+        count++;
+    }
+    return count == 0 ? SBIT_OK
+                      : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                                   "%lu nodes cannot be executed: %s", (unsigned long)count, text);
+}
+
+static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
+{
+    SBIT__TRY(sbit__plan_choose_steps(session, error));
+    for (size_t s = 0; s < session->step_count; s++) {
+        SBIT__TRY(sbit__step_build(session, &session->steps[s], error));
+        sbit__plan_place_outputs(session, &session->steps[s]);
+    }
+    SBIT__TRY(sbit__plan_check_types(session, error));
+    for (size_t s = 0; s < session->step_count; s++) {
+        if (!session->steps[s].late) {
+            SBIT__TRY(sbit__step_prepare(&session->steps[s], error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
+{
+    session->plan = (sbit__exec_value *)sbit__arena_array(
+        &session->plan_arena, session->value_limit, sizeof(sbit__exec_value));
+    if (session->plan == NULL) {
+        return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
+    }
+    SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    SBIT__TRY(sbit__plan_sources(session, error));
+    sbit__plan_pin(session);
+    for (size_t o = 0; o < session->order_count; o++) {
+        SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
+    }
+    SBIT__TRY(sbit__plan_steps(session, error));
+    SBIT__TRY(sbit__plan_memory(session, error));
+    return sbit__exec_scratch(session, session->scratch_needed, error);
+}
+
+SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    sbit__plan_drop(session);
+    session->plan_serial++;
+    session->parent_serial = session->parent != NULL ? session->parent->plan_serial : 0;
+    status = sbit__plan_fill(session, error);
+    if (status != SBIT_OK) {
+        sbit__plan_drop(session);
+        return status;
+    }
+    session->planned = true;
+    return SBIT_OK;
+}
+/* ---- end src/exec/plan.c ---- */
 
 /* ---- begin src/exec/body.c ---- */
 /* body.c: bodies of If, Loop and Scan: a session each, kept with the node that runs it. >>body
@@ -35706,6 +35817,122 @@ SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_gr
 }
 /* ---- end src/exec/body.c ---- */
 
+/* ---- begin src/exec/states.c ---- */
+/* states.c: values that a session carries from the end of a run to the begin of the next. >>states
+ *
+ * Called by: session. Calls: storage.
+ * A state's input is fed from memory of the session, so that setting it copies.
+ */
+
+SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input)
+{
+    for (size_t i = 0; i < s->state_count; i++) {
+        if (s->states[i].input.idx == input.idx) {
+            return &s->states[i];
+        }
+    }
+    return NULL;
+}
+
+SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
+                                     const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_tensor copy;
+    const sbit_type type = sbit__type_of_tensor(tensor);
+    const uint32_t idx = state->input.idx;
+    if (tensor->dtype == SBIT_STRING) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED,
+                          sbit_graph_value(s->graph, state->input)->name,
+                          "state '%s': strings are not carried from run to run",
+                          sbit_graph_value(s->graph, state->input)->name);
+    }
+    SBIT__TRY(sbit__dynamic_tensor(s, &state->memory, tensor->dtype, tensor->rank, tensor->dims,
+                                   &copy, error));
+    if (tensor->data != NULL && tensor->data != copy.data) {
+        memcpy(copy.data, tensor->data, sbit_tensor_bytes(tensor));
+    } else if (tensor->data == NULL) {
+        memset(copy.data, 0, sbit_tensor_bytes(tensor));
+    }
+    s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &s->infer.types[idx]);
+    s->fed[idx] = true;
+    s->fed_types[idx] = type;
+    memset(&s->values[idx], 0, sizeof s->values[idx]);
+    s->values[idx].tensor = copy;
+    state->set = true;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
+{
+    for (size_t i = 0; i < s->state_count; i++) {
+        sbit__exec_state *state = &s->states[i];
+        const sbit_value_info *info = sbit_graph_value(s->source, state->input);
+        sbit_tensor tensor = info->constant;
+        sbit__dynamic_set_constant(s, &state->memory, true);
+        sbit__dynamic_set_constant(s, &state->passing, true);
+        if (sbit__state_find(s, state->input) != state ||
+            sbit__session_has_input(s, state->input)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, info->name,
+                              "'%s' is carried into twice, or also fed", info->name);
+        }
+        if (!info->is_constant) {
+            if (info->producer.idx != 0 || !sbit__type_static(&info->type)) {
+                continue; /* to be set */
+            }
+            memset(&tensor, 0, sizeof tensor);
+            tensor.dtype = info->type.dtype;
+            tensor.rank = info->type.rank;
+            for (int32_t d = 0; d < tensor.rank; d++) {
+                tensor.dims[d] = info->type.dims[d].value;
+            }
+        }
+        SBIT__TRY(sbit__state_set(s, state, &tensor, error));
+    }
+    return SBIT_OK;
+}
+
+/* An output that lies in the memory of an input is put aside first: that may be another state. */
+static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, sbit_error *error)
+{
+    const sbit_value *from = &s->values[state->output.idx];
+    const sbit_type type = sbit__type_of_value(from, &s->infer.types[state->output.idx]);
+    sbit_tensor copy;
+    if (from->kind != SBIT_KIND_TENSOR ||
+        !sbit__graph_type_equal(&type, &s->fed_types[state->input.idx])) {
+        char a[96], b[96];
+        sbit__type_describe(s->graph, &type, a, sizeof a);
+        sbit__type_describe(s->graph, &s->fed_types[state->input.idx], b, sizeof b);
+        return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(s->graph, state->input)->name,
+                          "state '%s' is %s, but the run gave %s for it",
+                          sbit_graph_value(s->graph, state->input)->name, b, a);
+    }
+    state->from = from->tensor.data;
+    if (sbit__exec_owns(s, state->output.idx) || state->from == state->memory.main) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__dynamic_tensor(s, &state->passing, type.dtype, type.rank, from->tensor.dims,
+                                   &copy, error));
+    memcpy(copy.data, from->tensor.data, sbit_tensor_bytes(&copy));
+    state->from = copy.data;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
+{
+    for (size_t i = 0; i < s->state_count; i++) {
+        SBIT__TRY(sbit__state_check(s, &s->states[i], error));
+    }
+    for (size_t i = 0; i < s->state_count; i++) {
+        const sbit__exec_state *state = &s->states[i];
+        if (state->from != state->memory.main) {
+            memcpy(state->memory.main, state->from,
+                   sbit_tensor_bytes(&s->values[state->output.idx].tensor));
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/exec/states.c ---- */
+
 /* ---- begin src/exec/session.c ---- */
 /* session.c: making and destroying sessions, inputs, results, memory and profile. >>session
  *
@@ -35760,6 +35987,52 @@ static sbit_status sbit__session_expand(sbit_graph *graph, sbit_error *error)
     return SBIT_OK;
 }
 
+/* A value that is fed is an input of the clone: whoever computes it gives his output to nobody. */
+static sbit_status sbit__session_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
+{
+    const sbit_value_info *info = NULL;
+    sbit_type type;
+    if (id.idx == 0 || id.idx >= sbit_graph_value_limit(graph) ||
+        !sbit_graph_value_alive(graph, id)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "an input or state of the session is no value of the graph");
+    }
+    info = sbit_graph_value(graph, id);
+    if (info->is_constant) {
+        sbit__graph_drop_constant(graph, id);
+    }
+    if (info->producer.idx != 0) {
+        const sbit_node_id producer = info->producer;
+        const uint32_t index = info->producer_output;
+        sbit_value_id nobody;
+        type = info->type;
+        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
+        type.rank = -1; /* declared shapes of inner values are hints */
+        sbit_graph_set_type(graph, id, &type);
+    }
+    return sbit_graph_set_input(graph, id, true, error);
+}
+
+/* The graph to run: a clone if operators have to be expanded or values are fed from outside. */
+static sbit_status sbit__session_clone(sbit_session *s, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    const bool expand = sbit__session_must_expand(s->graph);
+    if (!expand && desc->inputs == NULL && desc->state_count == 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__graph_clone_borrowing(s->graph, &s->owned, error));
+    s->graph = s->owned;
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        SBIT__TRY(sbit__session_cut(s->graph, desc->inputs[i], error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__session_cut(s->graph, desc->states[i].input, error));
+    }
+    return expand ? sbit__session_expand(s->graph, error) : SBIT_OK;
+}
+
 static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
 {
     void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
@@ -35785,6 +36058,8 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->order = (sbit_node_id *)sbit__session_array(s, s->node_limit, sizeof(sbit_node_id), &ok);
     s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
                                                      sizeof(sbit_value_id), &ok);
+    s->states =
+        (sbit__exec_state *)sbit__session_array(s, s->state_count, sizeof(sbit__exec_state), &ok);
     s->captures =
         (sbit_value_id *)sbit__session_array(s, s->value_limit, sizeof(sbit_value_id), &ok);
     s->outputs =
@@ -35812,6 +36087,16 @@ static sbit_status sbit__session_targets(sbit_session *s, const sbit_session_des
                               (unsigned long)i);
         }
         s->wanted[s->outputs[i].idx] = true;
+    }
+    for (size_t i = 0; i < s->state_count; i++) {
+        s->states[i].output = desc->states[i].output;
+        s->states[i].input = desc->states[i].input;
+        if (!sbit__session_is_live(s, s->states[i].output)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "state %lu of the session is no value of the graph",
+                              (unsigned long)i);
+        }
+        s->wanted[s->states[i].output.idx] = true;
     }
     for (size_t i = 0; i < desc->tap_count && desc->tap_fn != NULL; i++) {
         if (!sbit__session_is_live(s, desc->taps[i])) {
@@ -35883,12 +36168,30 @@ static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error
     return SBIT_OK;
 }
 
-/* Constants, inputs to feed, captured values. */
-static void sbit__session_sources(sbit_session *s, const bool *needed, bool all_inputs)
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
 {
+    for (size_t i = 0; i < s->input_count; i++) {
+        if (s->inputs[i].idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Constants, inputs to feed, captured values. */
+static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
+                                  const bool *needed)
+{
+    const bool all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        if (!sbit__session_has_input(s, desc->inputs[i])) {
+            s->inputs[s->input_count++] = desc->inputs[i];
+        }
+    }
     for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
         const sbit_value_id id = sbit_graph_input(s->graph, i);
-        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx])) {
+        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx]) &&
+            sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
             s->inputs[s->input_count++] = id;
         }
     }
@@ -35963,11 +36266,10 @@ static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *
 {
     bool ok = true;
     bool *needed = NULL;
-    if (s->parent == NULL && sbit__session_must_expand(s->graph)) {
-        SBIT__TRY(sbit_graph_clone(s->graph, &s->owned, error));
-        s->graph = s->owned;
-        SBIT__TRY(sbit__session_expand(s->graph, error));
+    if (s->parent == NULL) {
+        SBIT__TRY(sbit__session_clone(s, desc, error));
     }
+    s->state_count = desc->state_count;
     s->output_count =
         desc->outputs != NULL ? desc->output_count : sbit_graph_output_count(s->graph);
     SBIT__TRY(sbit__session_arrays(s, error));
@@ -35977,7 +36279,8 @@ static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *
     }
     SBIT__TRY(sbit__session_targets(s, desc, error));
     SBIT__TRY(sbit__session_order(s, needed, error));
-    sbit__session_sources(s, needed, desc->outputs == NULL);
+    sbit__session_sources(s, desc, needed);
+    SBIT__TRY(sbit__state_begin_all(s, error));
     return s->parent == NULL ? sbit__session_check_supported(s, error) : SBIT_OK;
 }
 
@@ -36000,12 +36303,14 @@ SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_de
     }
     desc = desc != NULL ? desc : &defaults;
     s->ctx = ctx;
+    s->source = parent != NULL ? sbit__graph_original(parent->source, graph) : graph;
     s->graph = graph;
     s->parent = parent;
     s->parent_node = parent_node;
     s->tap_fn = desc->tap_fn;
     s->tap_user = desc->tap_user;
-    s->fuse = !desc->disable_fusion && !(desc->tap_all && desc->tap_fn != NULL);
+    s->keep_values = desc->keep_values;
+    s->fuse = !desc->disable_fusion && !s->keep_values && !(desc->tap_all && desc->tap_fn != NULL);
     s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
     s->max_bytes = desc->max_bytes;
@@ -36074,6 +36379,10 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     }
     for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
         sbit__dynamic_free(session, &session->result_blocks[i]);
+    }
+    for (size_t i = 0; session->states != NULL && i < session->state_count; i++) {
+        sbit__dynamic_free(session, &session->states[i].memory);
+        sbit__dynamic_free(session, &session->states[i].passing);
     }
     sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
     sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
@@ -36148,15 +36457,13 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
-                                                 const sbit_value *value, sbit_error *error)
+static sbit_status sbit__session_set(sbit_session *session, const sbit_value_info *info,
+                                     const sbit_value *value, sbit_error *error)
 {
-    const sbit_value_id id = sbit_graph_find_value(session->graph, name);
-    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(session->graph, id) : NULL;
+    const sbit_value_id id = info->id;
+    const char *name = info->name;
+    sbit__exec_state *state = sbit__state_find(session, id);
     sbit_type type;
-    if (info == NULL || !info->is_input) {
-        return sbit__session_no_input(session, name, error);
-    }
     if (value->kind == SBIT_KIND_TENSOR && value->tensor.data == NULL &&
         sbit_tensor_count(&value->tensor) > 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
@@ -36170,6 +36477,9 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));
+    if (state != NULL) {
+        return sbit__state_set(session, state, &value->tensor, error);
+    }
     /* Results stay readable until the next run, so the plan is not touched here. */
     session->forget = session->forget || session->constant[id.idx];
     session->stale = session->stale || !session->planned ||
@@ -36178,6 +36488,30 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     session->fed_types[id.idx] = type;
     session->values[id.idx] = *value;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
+                                                 const sbit_value *value, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(session->graph, name);
+    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(session->graph, id) : NULL;
+    return info == NULL || !info->is_input ? sbit__session_no_input(session, name, error)
+                                           : sbit__session_set(session, info, value, error);
+}
+
+SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
+                                                    const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_value value;
+    if (index >= session->input_count) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, NULL,
+                          "the session has %lu inputs, none is %lu",
+                          (unsigned long)session->input_count, (unsigned long)index);
+    }
+    memset(&value, 0, sizeof value);
+    value.tensor = *tensor;
+    return sbit__session_set(session, sbit_graph_value(session->graph, session->inputs[index]),
+                             &value, error);
 }
 
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
@@ -36191,6 +36525,14 @@ SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const ch
 
 /* >>plan and run */
 
+static void sbit__session_name(const char *name, char *text, size_t size, size_t *used, size_t nth)
+{
+    if (*used + 1 < size) {
+        const int n = snprintf(text + *used, size - *used, "%s'%s'", nth > 0 ? ", " : "", name);
+        *used += n > 0 ? (size_t)n : 0;
+    }
+}
+
 static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static, sbit_error *error)
 {
     char text[300] = "";
@@ -36201,12 +36543,13 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
             (or_static && sbit__type_static(&info->type))) {
             continue;
         }
-        if (used + 1 < sizeof text) {
-            const int n = snprintf(text + used, sizeof text - used, "%s'%s'", count > 0 ? ", " : "",
-                                   info->name);
-            used += n > 0 ? (size_t)n : 0;
+        sbit__session_name(info->name, text, sizeof text, &used, count++);
+    }
+    for (size_t i = 0; i < s->state_count; i++) {
+        if (!s->states[i].set) {
+            sbit__session_name(sbit_graph_value(s->graph, s->states[i].input)->name, text,
+                               sizeof text, &used, count++);
         }
-        count++;
     }
     return count == 0
                ? SBIT_OK
@@ -36239,15 +36582,6 @@ SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *e
     return sbit__session_plan_now(session, error);
 }
 
-/* Whether the memory of a value is the session's, so that it outlives the run. */
-static bool sbit__session_owns(const sbit_session *s, uint32_t idx)
-{
-    while (s->plan[idx].root != idx) {
-        idx = s->plan[idx].root;
-    }
-    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
-}
-
 static bool sbit__value_has_text(const sbit_value *value)
 {
     if (value->kind == SBIT_KIND_TENSOR) {
@@ -36264,7 +36598,7 @@ static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
         sbit__dynamic *copy = &s->result_blocks[i];
         sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
         s->results[i] = s->values[idx];
-        if (!sbit__session_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
+        if (!sbit__exec_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
             SBIT__TRY(sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
         }
     }
@@ -36277,6 +36611,7 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
     SBIT__TRY(sbit__session_plan_now(session, error));
     SBIT__TRY(sbit__exec_steps(session, error));
     SBIT__TRY(sbit__session_results(session, error));
+    SBIT__TRY(sbit__state_carry_all(session, error));
     session->ran = true;
     return SBIT_OK;
 }
@@ -36284,6 +36619,21 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
 SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index)
 {
     return session->ran && index < session->output_count ? &session->results[index] : NULL;
+}
+
+SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index)
+{
+    return index < session->state_count && session->states[index].set
+               ? &session->values[session->states[index].input.idx]
+               : NULL;
+}
+
+SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id)
+{
+    return session->ran && session->keep_values && id.idx > 0 && id.idx < session->value_limit &&
+                   session->plan[id.idx].place != SBIT__PLACE_NONE
+               ? &session->values[id.idx]
+               : NULL;
 }
 
 /* >>memory and profile */

@@ -19,10 +19,15 @@ typedef struct sbit_session sbit_session;
 
 /* A look at a value just after it was computed (graph inputs, and what a body captures: just before
  * the first node); borrowed until the callback returns. `graph` is that of the value: the
- * session's, or one of its bodies (of a copy, if operators had to be expanded). Anything but
- * SBIT_OK ends the run with that status. */
+ * session's, or one of its bodies. Anything but SBIT_OK ends the run with that status. */
 typedef sbit_status (*sbit_tap_fn)(const sbit_graph *graph, sbit_value_id id,
                                    const sbit_value *value, void *user, sbit_error *error);
+
+/* After each run the session carries the value `output` into the value `input`, which the next run
+ * reads: states of recurrent networks, parameters in training, moments of optimizers, counters. */
+typedef struct sbit_session_state {
+    sbit_value_id output, input;
+} sbit_session_state;
 
 typedef struct sbit_session_desc {
     sbit_tap_fn tap_fn;         /* NULL: none */
@@ -33,6 +38,16 @@ typedef struct sbit_session_desc {
     bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
     const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
     size_t output_count;
+    /* Values that the caller feeds, in this order: inner ones (what only they need is not run) and
+     * constants too. Declared inputs that are still needed come behind them. NULL: as declared. */
+    const sbit_value_id *inputs;
+    size_t input_count;
+    /* Inputs of states need not be fed: a state begins as the constant that its input is in the
+     * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
+    const sbit_session_state *states;
+    size_t state_count;
+    bool keep_values;           /* nothing shares memory, nothing is fused: see
+                                   sbit_session_value */
     bool disable_fusion;        /* every operator by itself, as ONNX defines it */
     bool profile;               /* measure each node */
     size_t max_bytes;           /* 0: no limit on the planned memory */
@@ -44,7 +59,7 @@ SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_sess
                                               sbit_session **out, sbit_error *error);
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
 
-/* Inputs the caller must feed (declared inputs without a default value). */
+/* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
 SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
                                                              size_t index);
@@ -53,13 +68,17 @@ SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session
                                                               size_t index);
 
 /* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
- * runs after that, which read it again. By name also inputs with a default value can be set.
+ * runs after that, which read it again. By name also inputs with a default value can be set, and
+ * inputs of states, which are copied.
  * Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
  * differs from the declaration; says both). */
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
                                                  const sbit_tensor *tensor, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
                                                  const sbit_value *value, sbit_error *error);
+/* The same by number, as in sbit_session_input_info, without looking for a name. */
+SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
+                                                    const sbit_tensor *tensor, sbit_error *error);
 
 /* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
@@ -69,7 +88,7 @@ typedef struct sbit_session_memory {
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
     size_t state_bytes;      /* packed weights and values made of constants (made by the first
-                                run), other per-node state */
+                                run), other per-node state, states */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
@@ -77,6 +96,12 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
 /* Output `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
 SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index);
+/* State `index` as the next run reads it, borrowed until the next run or destroy; NULL if it is not
+ * set yet. A run that fails leaves states as they were. */
+SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index);
+/* With desc.keep_values: a value of the root graph as the last run left it, borrowed like outputs.
+ * NULL: not computed. */
+SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id);
 
 /* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
  * when the session plans (made of constants or of shapes) has no runs. Returns how many. */

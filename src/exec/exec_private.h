@@ -118,16 +118,26 @@ typedef struct sbit__step {
     bool tapped;
 } sbit__step;
 
+/* A state: its input is fed from `memory`. */
+typedef struct sbit__exec_state {
+    sbit_value_id output, input;
+    sbit__dynamic memory;
+    sbit__dynamic passing; /* an output that lies in the memory of an input waits here */
+    const void *from;      /* what the last run gave */
+    bool set;
+} sbit__exec_state;
+
 struct sbit_session {
     sbit_ctx *ctx;
-    sbit_graph *graph;
-    sbit_graph *owned; /* `graph`, if it is an expanded clone; else NULL */
+    const sbit_graph *source; /* the caller's graph, or a body of it: what taps are told */
+    sbit_graph *graph;        /* what is run: `source`, or a clone of it with the same ids */
+    sbit_graph *owned;        /* `graph`, if it is a clone that this session made; else NULL */
     sbit_session *parent;
     sbit__exec_node *parent_node;
 
     sbit_tap_fn tap_fn;
     void *tap_user;
-    bool has_taps, tap_bodies, fuse, profile;
+    bool has_taps, tap_bodies, fuse, keep_values, profile;
     size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */
@@ -142,6 +152,8 @@ struct sbit_session {
     sbit__exec_node *nodes;
     sbit_value_id *inputs, *outputs, *captures;
     size_t input_count, output_count, capture_count;
+    sbit__exec_state *states;
+    size_t state_count;
     sbit_value *results; /* what sbit_session_output shows */
     sbit__dynamic *result_blocks;
     sbit_node_id *order; /* needed nodes */
@@ -163,12 +175,15 @@ struct sbit_session {
     sbit__exec_block *text; /* of string outputs, until the next run */
 };
 
-/* >>storage (run.c) */
+/* >>storage (storage.c) */
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
 /* Bytes of a tensor's elements, strings included; false on overflow. */
 SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes);
+/* Fills in a shape; the bytes that its elements take. */
+SBIT__FN sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                      sbit_tensor *tensor, size_t *bytes, sbit_error *error);
 /* Makes `tensor` one of this shape with memory of `dynamic`. */
 SBIT__FN sbit_status sbit__dynamic_tensor(sbit_session *session, sbit__dynamic *dynamic,
                                           sbit_dtype dtype, int32_t rank, const int64_t *dims,
@@ -180,8 +195,10 @@ SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *d
 SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
                                       const sbit_value *value, sbit_value *out, sbit_error *error);
 SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared);
+/* Whether the memory of a value is the session's, so that it outlives the run. */
+SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
-/* >>steps (run.c) */
+/* >>steps (step.c, run.c) */
 /* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */
 SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
@@ -202,7 +219,18 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
  * them; the last of them (step->node itself if there are none) is where the step runs. */
 SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step);
 
+/* >>states (states.c) */
+SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input);
+/* The state becomes a copy of `tensor`; zeros, if that has no data. */
+SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
+                                     const sbit_tensor *tensor, sbit_error *error);
+/* What states are before anybody sets them. */
+SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error);
+/* After a run: outputs go into the inputs that they are carried to. */
+SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
+
 /* >>sessions (session.c, body.c) */
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
                                         sbit_session *parent, sbit__exec_node *parent_node,
                                         sbit_session **out, sbit_error *error);

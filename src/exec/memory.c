@@ -53,6 +53,12 @@ static void sbit__memory_lives(sbit_session *session)
     for (size_t i = 0; i < session->output_count; i++) {
         session->plan[session->outputs[i].idx].last = SBIT__EXEC_FOREVER;
     }
+    for (size_t i = 0; i < session->state_count; i++) {
+        session->plan[session->states[i].output.idx].last = SBIT__EXEC_FOREVER;
+    }
+    for (uint32_t idx = 1; session->keep_values && idx < session->value_limit; idx++) {
+        session->plan[idx].last = SBIT__EXEC_FOREVER;
+    }
 }
 
 /* The output takes over the root's memory. */

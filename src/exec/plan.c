@@ -302,7 +302,8 @@ SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
 static void sbit__plan_pin(sbit_session *session)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].pinned = session->wanted[idx] || session->tapped[idx];
+        session->plan[idx].pinned =
+            session->wanted[idx] || session->tapped[idx] || session->keep_values;
     }
     for (size_t o = 0; o < session->order_count; o++) {
         const sbit__exec_node *data = &session->nodes[session->order[o].idx];

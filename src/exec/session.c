@@ -54,6 +54,52 @@ static sbit_status sbit__session_expand(sbit_graph *graph, sbit_error *error)
     return SBIT_OK;
 }
 
+/* A value that is fed is an input of the clone: whoever computes it gives his output to nobody. */
+static sbit_status sbit__session_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
+{
+    const sbit_value_info *info = NULL;
+    sbit_type type;
+    if (id.idx == 0 || id.idx >= sbit_graph_value_limit(graph) ||
+        !sbit_graph_value_alive(graph, id)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "an input or state of the session is no value of the graph");
+    }
+    info = sbit_graph_value(graph, id);
+    if (info->is_constant) {
+        sbit__graph_drop_constant(graph, id);
+    }
+    if (info->producer.idx != 0) {
+        const sbit_node_id producer = info->producer;
+        const uint32_t index = info->producer_output;
+        sbit_value_id nobody;
+        type = info->type;
+        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
+        type.rank = -1; /* declared shapes of inner values are hints */
+        sbit_graph_set_type(graph, id, &type);
+    }
+    return sbit_graph_set_input(graph, id, true, error);
+}
+
+/* The graph to run: a clone if operators have to be expanded or values are fed from outside. */
+static sbit_status sbit__session_clone(sbit_session *s, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    const bool expand = sbit__session_must_expand(s->graph);
+    if (!expand && desc->inputs == NULL && desc->state_count == 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__graph_clone_borrowing(s->graph, &s->owned, error));
+    s->graph = s->owned;
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        SBIT__TRY(sbit__session_cut(s->graph, desc->inputs[i], error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__session_cut(s->graph, desc->states[i].input, error));
+    }
+    return expand ? sbit__session_expand(s->graph, error) : SBIT_OK;
+}
+
 static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
 {
     void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
@@ -79,6 +125,8 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->order = (sbit_node_id *)sbit__session_array(s, s->node_limit, sizeof(sbit_node_id), &ok);
     s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
                                                      sizeof(sbit_value_id), &ok);
+    s->states =
+        (sbit__exec_state *)sbit__session_array(s, s->state_count, sizeof(sbit__exec_state), &ok);
     s->captures =
         (sbit_value_id *)sbit__session_array(s, s->value_limit, sizeof(sbit_value_id), &ok);
     s->outputs =
@@ -106,6 +154,16 @@ static sbit_status sbit__session_targets(sbit_session *s, const sbit_session_des
                               (unsigned long)i);
         }
         s->wanted[s->outputs[i].idx] = true;
+    }
+    for (size_t i = 0; i < s->state_count; i++) {
+        s->states[i].output = desc->states[i].output;
+        s->states[i].input = desc->states[i].input;
+        if (!sbit__session_is_live(s, s->states[i].output)) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "state %lu of the session is no value of the graph",
+                              (unsigned long)i);
+        }
+        s->wanted[s->states[i].output.idx] = true;
     }
     for (size_t i = 0; i < desc->tap_count && desc->tap_fn != NULL; i++) {
         if (!sbit__session_is_live(s, desc->taps[i])) {
@@ -177,12 +235,30 @@ static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error
     return SBIT_OK;
 }
 
-/* Constants, inputs to feed, captured values. */
-static void sbit__session_sources(sbit_session *s, const bool *needed, bool all_inputs)
+SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
 {
+    for (size_t i = 0; i < s->input_count; i++) {
+        if (s->inputs[i].idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Constants, inputs to feed, captured values. */
+static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
+                                  const bool *needed)
+{
+    const bool all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        if (!sbit__session_has_input(s, desc->inputs[i])) {
+            s->inputs[s->input_count++] = desc->inputs[i];
+        }
+    }
     for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
         const sbit_value_id id = sbit_graph_input(s->graph, i);
-        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx])) {
+        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx]) &&
+            sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
             s->inputs[s->input_count++] = id;
         }
     }
@@ -257,11 +333,10 @@ static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *
 {
     bool ok = true;
     bool *needed = NULL;
-    if (s->parent == NULL && sbit__session_must_expand(s->graph)) {
-        SBIT__TRY(sbit_graph_clone(s->graph, &s->owned, error));
-        s->graph = s->owned;
-        SBIT__TRY(sbit__session_expand(s->graph, error));
+    if (s->parent == NULL) {
+        SBIT__TRY(sbit__session_clone(s, desc, error));
     }
+    s->state_count = desc->state_count;
     s->output_count =
         desc->outputs != NULL ? desc->output_count : sbit_graph_output_count(s->graph);
     SBIT__TRY(sbit__session_arrays(s, error));
@@ -271,7 +346,8 @@ static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *
     }
     SBIT__TRY(sbit__session_targets(s, desc, error));
     SBIT__TRY(sbit__session_order(s, needed, error));
-    sbit__session_sources(s, needed, desc->outputs == NULL);
+    sbit__session_sources(s, desc, needed);
+    SBIT__TRY(sbit__state_begin_all(s, error));
     return s->parent == NULL ? sbit__session_check_supported(s, error) : SBIT_OK;
 }
 
@@ -294,12 +370,14 @@ SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_de
     }
     desc = desc != NULL ? desc : &defaults;
     s->ctx = ctx;
+    s->source = parent != NULL ? sbit__graph_original(parent->source, graph) : graph;
     s->graph = graph;
     s->parent = parent;
     s->parent_node = parent_node;
     s->tap_fn = desc->tap_fn;
     s->tap_user = desc->tap_user;
-    s->fuse = !desc->disable_fusion && !(desc->tap_all && desc->tap_fn != NULL);
+    s->keep_values = desc->keep_values;
+    s->fuse = !desc->disable_fusion && !s->keep_values && !(desc->tap_all && desc->tap_fn != NULL);
     s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
     s->max_bytes = desc->max_bytes;
@@ -368,6 +446,10 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     }
     for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
         sbit__dynamic_free(session, &session->result_blocks[i]);
+    }
+    for (size_t i = 0; session->states != NULL && i < session->state_count; i++) {
+        sbit__dynamic_free(session, &session->states[i].memory);
+        sbit__dynamic_free(session, &session->states[i].passing);
     }
     sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
     sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
@@ -442,15 +524,13 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
-                                                 const sbit_value *value, sbit_error *error)
+static sbit_status sbit__session_set(sbit_session *session, const sbit_value_info *info,
+                                     const sbit_value *value, sbit_error *error)
 {
-    const sbit_value_id id = sbit_graph_find_value(session->graph, name);
-    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(session->graph, id) : NULL;
+    const sbit_value_id id = info->id;
+    const char *name = info->name;
+    sbit__exec_state *state = sbit__state_find(session, id);
     sbit_type type;
-    if (info == NULL || !info->is_input) {
-        return sbit__session_no_input(session, name, error);
-    }
     if (value->kind == SBIT_KIND_TENSOR && value->tensor.data == NULL &&
         sbit_tensor_count(&value->tensor) > 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
@@ -464,6 +544,9 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     }
     type = sbit__type_of_value(value, &info->type);
     SBIT__TRY(sbit__session_check_input(session, info, &type, error));
+    if (state != NULL) {
+        return sbit__state_set(session, state, &value->tensor, error);
+    }
     /* Results stay readable until the next run, so the plan is not touched here. */
     session->forget = session->forget || session->constant[id.idx];
     session->stale = session->stale || !session->planned ||
@@ -472,6 +555,30 @@ SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const ch
     session->fed_types[id.idx] = type;
     session->values[id.idx] = *value;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
+                                                 const sbit_value *value, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(session->graph, name);
+    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(session->graph, id) : NULL;
+    return info == NULL || !info->is_input ? sbit__session_no_input(session, name, error)
+                                           : sbit__session_set(session, info, value, error);
+}
+
+SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
+                                                    const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_value value;
+    if (index >= session->input_count) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, NULL,
+                          "the session has %lu inputs, none is %lu",
+                          (unsigned long)session->input_count, (unsigned long)index);
+    }
+    memset(&value, 0, sizeof value);
+    value.tensor = *tensor;
+    return sbit__session_set(session, sbit_graph_value(session->graph, session->inputs[index]),
+                             &value, error);
 }
 
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
@@ -485,6 +592,14 @@ SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const ch
 
 /* >>plan and run */
 
+static void sbit__session_name(const char *name, char *text, size_t size, size_t *used, size_t nth)
+{
+    if (*used + 1 < size) {
+        const int n = snprintf(text + *used, size - *used, "%s'%s'", nth > 0 ? ", " : "", name);
+        *used += n > 0 ? (size_t)n : 0;
+    }
+}
+
 static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static, sbit_error *error)
 {
     char text[300] = "";
@@ -495,12 +610,13 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
             (or_static && sbit__type_static(&info->type))) {
             continue;
         }
-        if (used + 1 < sizeof text) {
-            const int n = snprintf(text + used, sizeof text - used, "%s'%s'", count > 0 ? ", " : "",
-                                   info->name);
-            used += n > 0 ? (size_t)n : 0;
+        sbit__session_name(info->name, text, sizeof text, &used, count++);
+    }
+    for (size_t i = 0; i < s->state_count; i++) {
+        if (!s->states[i].set) {
+            sbit__session_name(sbit_graph_value(s->graph, s->states[i].input)->name, text,
+                               sizeof text, &used, count++);
         }
-        count++;
     }
     return count == 0
                ? SBIT_OK
@@ -533,15 +649,6 @@ SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *e
     return sbit__session_plan_now(session, error);
 }
 
-/* Whether the memory of a value is the session's, so that it outlives the run. */
-static bool sbit__session_owns(const sbit_session *s, uint32_t idx)
-{
-    while (s->plan[idx].root != idx) {
-        idx = s->plan[idx].root;
-    }
-    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
-}
-
 static bool sbit__value_has_text(const sbit_value *value)
 {
     if (value->kind == SBIT_KIND_TENSOR) {
@@ -558,7 +665,7 @@ static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
         sbit__dynamic *copy = &s->result_blocks[i];
         sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
         s->results[i] = s->values[idx];
-        if (!sbit__session_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
+        if (!sbit__exec_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
             SBIT__TRY(sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
         }
     }
@@ -571,6 +678,7 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
     SBIT__TRY(sbit__session_plan_now(session, error));
     SBIT__TRY(sbit__exec_steps(session, error));
     SBIT__TRY(sbit__session_results(session, error));
+    SBIT__TRY(sbit__state_carry_all(session, error));
     session->ran = true;
     return SBIT_OK;
 }
@@ -578,6 +686,21 @@ SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *er
 SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index)
 {
     return session->ran && index < session->output_count ? &session->results[index] : NULL;
+}
+
+SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index)
+{
+    return index < session->state_count && session->states[index].set
+               ? &session->values[session->states[index].input.idx]
+               : NULL;
+}
+
+SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id)
+{
+    return session->ran && session->keep_values && id.idx > 0 && id.idx < session->value_limit &&
+                   session->plan[id.idx].place != SBIT__PLACE_NONE
+               ? &session->values[id.idx]
+               : NULL;
 }
 
 /* >>memory and profile */

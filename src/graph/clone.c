@@ -2,14 +2,16 @@
  *
  * Called by: users and passes that try something out. Calls: ir, edit.
  * Ids stay the same, so all tables are copied entry by entry, erased ones included. Text, lists,
- * attributes and the constants that a value owns are copied; what lies in the document (weights,
- * messages that export starts from) is shared, so the original has to outlive the clone.
+ * attributes and the constants that a value owns are copied (a clone that only computes borrows
+ * them); what lies in the document (weights, messages that export starts from) is shared, so the
+ * original has to outlive the clone.
  */
 #include "graph_private.h"
 
 typedef struct sbit__clone {
     sbit_graph **copies; /* by index in the family */
     size_t count;
+    bool borrow; /* constants stay the original's */
 } sbit__clone;
 
 static sbit_status sbit__clone_text(sbit_graph *graph, const char *text, const char **out,
@@ -65,7 +67,7 @@ static sbit_status sbit__clone_value(const sbit__clone *clone, sbit_graph *graph
     value->uses = NULL;
     SBIT__TRY(sbit__clone_name(graph, old, value, error));
     SBIT__TRY(sbit__clone_uses(clone, graph, old, value, error));
-    if (old->owns_constant) {
+    if (old->owns_constant && !clone->borrow) {
         SBIT__TRY(sbit__tensor_copy(graph->family->ctx, &old->info.constant, &value->info.constant,
                                     error));
         value->owns_constant = true;
@@ -218,8 +220,8 @@ static sbit_status sbit__clone_all(sbit__clone *clone, const sbit__graph_family 
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph **out,
-                                           sbit_error *error)
+static sbit_status sbit__clone_family(const sbit_graph *graph, bool borrow, sbit_graph **out,
+                                      sbit_error *error)
 {
     const sbit__graph_family *old = graph->family;
     const sbit_allocator *allocator = &old->ctx->allocator;
@@ -230,6 +232,7 @@ SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph *
                           "'%s' is the body of a node: only a root graph can be cloned",
                           graph->name);
     }
+    clone.borrow = borrow;
     clone.count = old->graph_count;
     clone.copies = (sbit_graph **)sbit__calloc(allocator, clone.count, sizeof(clone.copies[0]));
     if (clone.copies == NULL) {
@@ -247,4 +250,25 @@ SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph *
         *out = root;
     }
     return status;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_clone(const sbit_graph *graph, sbit_graph **out,
+                                           sbit_error *error)
+{
+    return sbit__clone_family(graph, false, out, error);
+}
+
+SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
+                                                 sbit_error *error)
+{
+    return sbit__clone_family(graph, true, out, error);
+}
+
+SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy)
+{
+    const sbit_graph *graph = root->family->graphs;
+    while (graph != NULL && graph->index != copy->index) {
+        graph = graph->next_graph;
+    }
+    return graph != NULL ? graph : copy;
 }

@@ -147,7 +147,7 @@ SBIT__FN sbit_status sbit__graph_capture(sbit_graph *body, sbit_value_id outer, 
 SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
                                        const sbit_tensor *tensor, bool owned,
                                        const sbit_onnx_tensor *source);
-/* sbit_graph_add_constant without the copy: the graph owns the data from now on, unless it fails. */
+/* sbit_graph_add_constant without the copy: the graph owns the data from now on, if it succeeds. */
 SBIT__FN sbit_status sbit__graph_take_constant(sbit_graph *graph, const char *name,
                                                const sbit_tensor *tensor, sbit_value_id *out,
                                                sbit_error *error);
@@ -181,6 +181,13 @@ SBIT__FN sbit_status sbit__graph_type_from_onnx(const sbit_graph *graph, sbit_gr
 SBIT__FN sbit_status sbit__graph_type_to_onnx(const sbit_graph *graph, sbit_onnx_doc *doc,
                                               const sbit_type *type, sbit_onnx_type **out,
                                               sbit_error *error);
+
+/* >>clones (clone.c) */
+/* As sbit_graph_clone, but all constants stay the original's: for what only computes. */
+SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
+                                                 sbit_error *error);
+/* The graph of the original's family that `copy` was made from; `copy` if there is none. */
+SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy);
 
 /* >>import (import.c, functions.c) */
 struct sbit__import_call;

@@ -1,0 +1,236 @@
+/* storage.c: the memory of values: blocks, values whose shape depends on data, copies. >>storage
+ *
+ * Called by: all of exec. Calls: nothing of exec.
+ */
+#include "exec_private.h"
+
+/* >>blocks */
+
+SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
+                               size_t *counter)
+{
+    size_t total = 0;
+    sbit__exec_block *block = NULL;
+    if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
+        block = (sbit__exec_block *)sbit__alloc_aligned(&session->ctx->allocator, total);
+    }
+    if (block == NULL) {
+        return NULL;
+    }
+    block->next = *list;
+    block->bytes = bytes;
+    *list = block;
+    *counter += bytes;
+    if (session->dynamic_bytes > session->dynamic_peak) {
+        session->dynamic_peak = session->dynamic_bytes;
+    }
+    return (char *)block + SBIT__EXEC_ALIGN;
+}
+
+SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter)
+{
+    while (*list != NULL) {
+        sbit__exec_block *block = *list;
+        *list = block->next;
+        *counter -= block->bytes;
+        sbit__free_aligned(&session->ctx->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
+    }
+}
+
+SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes)
+{
+    if (dtype == SBIT_STRING) {
+        return count >= 0 && sbit__mul_size((size_t)count, sizeof(sbit_str), bytes);
+    }
+    return sbit_dtype_bytes((int32_t)dtype, count, bytes);
+}
+
+static size_t *sbit__dynamic_counter(sbit_session *session, const sbit__dynamic *dynamic)
+{
+    return dynamic->constant ? &session->state_bytes : &session->dynamic_bytes;
+}
+
+SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *dynamic,
+                                         bool constant)
+{
+    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
+    dynamic->constant = constant;
+    *sbit__dynamic_counter(session, dynamic) += dynamic->main_bytes;
+}
+
+static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
+                                         size_t bytes, sbit_error *error)
+{
+    const sbit_allocator *a = &session->ctx->allocator;
+    void *data = NULL;
+    if (bytes <= dynamic->main_bytes) {
+        return SBIT_OK;
+    }
+    data = sbit__alloc_aligned(a, bytes);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    sbit__free_aligned(a, dynamic->main, dynamic->main_bytes);
+    *sbit__dynamic_counter(session, dynamic) += bytes - dynamic->main_bytes;
+    if (session->dynamic_bytes > session->dynamic_peak) {
+        session->dynamic_peak = session->dynamic_bytes;
+    }
+    dynamic->main = data;
+    dynamic->main_bytes = bytes;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
+{
+    sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
+    sbit__free_aligned(&session->ctx->allocator, dynamic->main, dynamic->main_bytes);
+    *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
+    dynamic->main = NULL;
+    dynamic->main_bytes = 0;
+}
+
+SBIT__FN sbit_status sbit__exec_shape(sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                      sbit_tensor *tensor, size_t *bytes, sbit_error *error)
+{
+    int64_t count = 0;
+    if (rank < 0 || rank > SBIT_MAX_RANK) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                          "a tensor of rank %d; at most %d is possible", (int)rank, SBIT_MAX_RANK);
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        if (dims[i] < 0) {
+            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "dimension %d would be %lld", (int)i,
+                              (long long)dims[i]);
+        }
+    }
+    if (!sbit__dims_count(dims, (size_t)rank, &count) || !sbit__exec_bytes(dtype, count, bytes)) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a %s tensor is too large",
+                          sbit_dtype_name((int32_t)dtype));
+    }
+    memset(tensor, 0, sizeof *tensor);
+    tensor->dtype = dtype;
+    tensor->rank = rank;
+    for (int32_t i = 0; i < rank; i++) {
+        tensor->dims[i] = dims[i];
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__dynamic_tensor(sbit_session *session, sbit__dynamic *dynamic,
+                                          sbit_dtype dtype, int32_t rank, const int64_t *dims,
+                                          sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_tensor shaped;
+    size_t bytes = 0;
+    SBIT__TRY(sbit__exec_shape(dtype, rank, dims, &shaped, &bytes, error));
+    SBIT__TRY(sbit__dynamic_reserve(session, dynamic, bytes > 0 ? bytes : 1, error));
+    shaped.data = dynamic->main;
+    *tensor = shaped;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__text_copy(sbit_session *session, sbit__exec_block **list,
+                                   const sbit_str *from, sbit_str *to, int64_t count,
+                                   sbit_error *error)
+{
+    size_t bytes = 0;
+    char *text = NULL;
+    for (int64_t i = 0; i < count; i++) {
+        bytes += from[i].size + 1;
+    }
+    text = (char *)sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    if (text == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (from[i].size > 0) {
+            memcpy(text, from[i].data, from[i].size);
+        }
+        text[from[i].size] = '\0';
+        to[i].size = from[i].size;
+        to[i].data = text;
+        text += to[i].size + 1;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__tensor_copy_to(sbit_session *session, sbit__exec_block **list,
+                                        const sbit_tensor *tensor, sbit_tensor *out,
+                                        sbit_error *error)
+{
+    sbit_tensor copy;
+    size_t bytes = 0;
+    SBIT__TRY(sbit__exec_shape(tensor->dtype, tensor->rank, tensor->dims, &copy, &bytes, error));
+    copy.data = sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    if (copy.data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    if (tensor->dtype == SBIT_STRING) {
+        SBIT__TRY(sbit__text_copy(session, list, (const sbit_str *)tensor->data,
+                                  (sbit_str *)copy.data, sbit_tensor_count(tensor), error));
+    } else if (bytes > 0) {
+        memcpy(copy.data, tensor->data, bytes);
+    }
+    *out = copy;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **list,
+                                      const sbit_value *value, sbit_value *out, sbit_error *error)
+{
+    sbit_value copy;
+    size_t bytes = 0;
+    memset(&copy, 0, sizeof copy);
+    copy.kind = value->kind;
+    if (value->kind == SBIT_KIND_TENSOR) {
+        SBIT__TRY(sbit__tensor_copy_to(session, list, &value->tensor, &copy.tensor, error));
+        *out = copy;
+        return SBIT_OK;
+    }
+    if (value->kind != SBIT_KIND_SEQUENCE && value->kind != SBIT_KIND_OPTIONAL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "only tensors, sequences and optionals can be computed with");
+    }
+    if (!sbit__mul_size((size_t)value->item_count, sizeof(sbit_value), &bytes)) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "a sequence is too long");
+    }
+    copy.items = (sbit_value *)sbit__block_add(session, list, bytes, &session->dynamic_bytes);
+    if (copy.items == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    copy.item_count = value->item_count;
+    for (int64_t i = 0; i < value->item_count; i++) {
+        SBIT__TRY(sbit__value_copy(session, list, &value->items[i], &copy.items[i], error));
+    }
+    *out = copy;
+    return SBIT_OK;
+}
+
+/* >>types of values */
+
+SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared)
+{
+    sbit_type type = sbit__type_unknown();
+    const sbit_value *item = value;
+    if (value->kind == SBIT_KIND_TENSOR) {
+        return sbit__type_of_tensor(&value->tensor);
+    }
+    type.kind = value->kind;
+    type.of = declared->of;
+    while (item->kind != SBIT_KIND_TENSOR && item->item_count > 0) {
+        item = &item->items[0];
+        if (item->kind != SBIT_KIND_TENSOR) {
+            type.of = item->kind;
+        }
+    }
+    type.dtype = item->kind == SBIT_KIND_TENSOR ? item->tensor.dtype : declared->dtype;
+    return type;
+}
+
+SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
+{
+    while (s->plan[idx].root != idx) {
+        idx = s->plan[idx].root;
+    }
+    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
+}
