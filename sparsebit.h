@@ -334,6 +334,43 @@ typedef struct sbit_qparams {
 #endif /* SBIT_CORE_API_H */
 /* ---- end src/core/core_api.h ---- */
 
+/* ---- begin src/core/json_api.h ---- */
+/* json_api.h: writing JSON (RFC 8259). >>json
+ *
+ * Called by: users, whatever writes reports. Calls: base.
+ * Text goes out piece by piece; nothing is allocated. Reading: sbit_yaml_parse takes JSON too.
+ */
+#ifndef SBIT_JSON_API_H
+#define SBIT_JSON_API_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Commas are put where they belong; brackets are the caller's to balance. {put_fn, user} starts. */
+typedef struct sbit_json {
+    void (*put_fn)(const char *text, size_t size, void *user); /* pieces have no NUL */
+    void *user;
+    bool comma; /* internal: something stands before */
+} sbit_json;
+
+/* `key` is NULL in arrays and for the outermost value. bracket: '{' or '[', '}' or ']'. */
+SPARSEBIT_API void sbit_json_open(sbit_json *json, const char *key, char bracket);
+SPARSEBIT_API void sbit_json_close(sbit_json *json, char bracket);
+/* NULL becomes null; a byte that is not UTF-8 becomes U+FFFD. */
+SPARSEBIT_API void sbit_json_text(sbit_json *json, const char *key, const char *value);
+SPARSEBIT_API void sbit_json_int(sbit_json *json, const char *key, int64_t value);
+/* As few digits as read back equal; what is not finite becomes null. */
+SPARSEBIT_API void sbit_json_number(sbit_json *json, const char *key, double value);
+SPARSEBIT_API void sbit_json_bool(sbit_json *json, const char *key, bool value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_JSON_API_H */
+/* ---- end src/core/json_api.h ---- */
+
 /* ---- begin src/graph/graph_api.h ---- */
 /* graph_api.h: the one intermediate representation: values, nodes, attributes, subgraphs. >>graph
  *
@@ -972,6 +1009,52 @@ SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node
 
 #endif /* SBIT_EXEC_API_H */
 /* ---- end src/exec/exec_api.h ---- */
+
+/* ---- begin src/measure/measure_api.h ---- */
+/* measure_api.h: how far two tensors are apart, and where a class ranks. >>measure
+ *
+ * Called by: users, strategies that compare. Calls: core, the element conversions of ops.
+ * SQNR = 10 log10(sum ref^2 / sum (ref - x)^2) dB; relative error = max|ref - x| / max(max|ref|,
+ * 1e-6); ranks break ties by the lower index. All sums are doubles. Thread-safe.
+ */
+#ifndef SBIT_MEASURE_API_H
+#define SBIT_MEASURE_API_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether sbit_tensor_f64_at knows the type: all but strings and complex numbers. */
+SPARSEBIT_API bool sbit_dtype_is_number(sbit_dtype dtype);
+/* An element as a number, 0 <= index < sbit_tensor_count; bool is 0 or 1. */
+SPARSEBIT_API double sbit_tensor_f64_at(const sbit_tensor *tensor, int64_t index);
+
+/* Differences between tensors and their references, over any number of calls; {0} starts. */
+typedef struct sbit_diff {
+    double error2, reference2, other2, product; /* sums of squares and of reference * other */
+    double max_error, max_reference;
+    int64_t count; /* of elements */
+    bool broken;   /* shapes or types differed, or only one of two values was finite */
+} sbit_diff;
+
+/* Compares the first `count` elements; more than there are: all. */
+SPARSEBIT_API void sbit_diff_add(sbit_diff *diff, const sbit_tensor *reference,
+                                 const sbit_tensor *other, int64_t count);
+SPARSEBIT_API double sbit_diff_sqnr(const sbit_diff *diff);     /* dB; equal: HUGE_VAL, broken: - */
+SPARSEBIT_API double sbit_diff_cosine(const sbit_diff *diff);   /* -1..1; broken: NaN */
+SPARSEBIT_API double sbit_diff_relative(const sbit_diff *diff); /* broken: HUGE_VAL */
+
+/* How many of scores[0..classes-1] rank before `label`: larger ones, and equal ones of lower index.
+ * Top-k is rank < k. The rank of a NaN is `classes`. */
+SPARSEBIT_API int64_t sbit_rank_of(const float *scores, int64_t classes, int64_t label);
+SPARSEBIT_API int64_t sbit_best_of(const float *scores, int64_t classes); /* the one of rank 0 */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_MEASURE_API_H */
+/* ---- end src/measure/measure_api.h ---- */
 
 /* ---- begin src/config/config_api.h ---- */
 /* config_api.h: YAML subset, key tables, layer names. >>config
@@ -2658,6 +2741,120 @@ SPARSEBIT_API float sbit_rng_normal(sbit_rng *rng)
     }
 }
 /* ---- end src/core/rng.c ---- */
+
+/* ---- begin src/core/json.c ---- */
+/* json.c: the JSON writer. >>json
+ *
+ * Called by: the layers above, users. Calls: sbit__format_f64.
+ */
+
+static void sbit__json_put(sbit_json *json, const char *text, size_t size)
+{
+    json->put_fn(text, size, json->user);
+}
+
+/* Bytes of the UTF-8 sequence at `text` (RFC 3629: no overlong forms, no surrogates); 0: invalid.
+ */
+static size_t sbit__utf8_size(const unsigned char *text)
+{
+    const unsigned char lead = text[0];
+    const size_t size = lead < 0x80                   ? 1
+                        : lead >= 0xc2 && lead < 0xe0 ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    const bool overlong = (lead == 0xe0 && text[1] < 0xa0) || (lead == 0xf0 && text[1] < 0x90);
+    const bool outside = (lead == 0xed && text[1] > 0x9f) || (lead == 0xf4 && text[1] > 0x8f);
+    return overlong || outside ? 0 : size;
+}
+
+static void sbit__json_quote(sbit_json *json, const char *text)
+{
+    sbit__json_put(json, "\"", 1);
+    while (*text != '\0') {
+        char escape[8];
+        const unsigned char ch = (unsigned char)*text;
+        const size_t size = sbit__utf8_size((const unsigned char *)text);
+        if (ch == '"' || ch == '\\') {
+            snprintf(escape, sizeof escape, "\\%c", ch);
+            sbit__json_put(json, escape, 2);
+        } else if (ch < 0x20 || ch == 0x7f || size == 0) {
+            snprintf(escape, sizeof escape, "\\u%04x", size == 0 ? 0xfffdu : (unsigned)ch);
+            sbit__json_put(json, escape, 6);
+        } else {
+            sbit__json_put(json, text, size);
+        }
+        text += size > 0 ? size : 1;
+    }
+    sbit__json_put(json, "\"", 1);
+}
+
+/* What stands in front of a value. */
+static void sbit__json_key(sbit_json *json, const char *key)
+{
+    if (json->comma) {
+        sbit__json_put(json, ", ", 2);
+    }
+    if (key != NULL) {
+        sbit__json_quote(json, key);
+        sbit__json_put(json, ": ", 2);
+    }
+    json->comma = true;
+}
+
+SPARSEBIT_API void sbit_json_open(sbit_json *json, const char *key, char bracket)
+{
+    sbit__json_key(json, key);
+    sbit__json_put(json, &bracket, 1);
+    json->comma = false;
+}
+
+SPARSEBIT_API void sbit_json_close(sbit_json *json, char bracket)
+{
+    sbit__json_put(json, &bracket, 1);
+    json->comma = true;
+}
+
+SPARSEBIT_API void sbit_json_text(sbit_json *json, const char *key, const char *value)
+{
+    sbit__json_key(json, key);
+    if (value == NULL) {
+        sbit__json_put(json, "null", 4);
+    } else {
+        sbit__json_quote(json, value);
+    }
+}
+
+SPARSEBIT_API void sbit_json_int(sbit_json *json, const char *key, int64_t value)
+{
+    char text[32];
+    sbit__json_key(json, key);
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    sbit__json_put(json, text, strlen(text));
+}
+
+SPARSEBIT_API void sbit_json_number(sbit_json *json, const char *key, double value)
+{
+    char text[40];
+    sbit__json_key(json, key);
+    if (isfinite(value)) {
+        sbit__json_put(json, text, sbit__format_f64(value, false, text));
+    } else {
+        sbit__json_put(json, "null", 4);
+    }
+}
+
+SPARSEBIT_API void sbit_json_bool(sbit_json *json, const char *key, bool value)
+{
+    sbit__json_key(json, key);
+    sbit__json_put(json, value ? "true" : "false", value ? 4 : 5);
+}
+/* ---- end src/core/json.c ---- */
 
 /* ---- begin src/core/tensor.c ---- */
 /* tensor.c: dense tensors, half precision, TensorProto files. >>tensor
@@ -36676,6 +36873,105 @@ SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node
 }
 /* ---- end src/exec/session.c ---- */
 
+/* ---- begin src/measure/measure.c ---- */
+/* measure.c: differences between tensors, ranks. >>measure
+ *
+ * Called by: users, strategies that compare. Calls: sbit__tensor_f64_at.
+ */
+
+SPARSEBIT_API bool sbit_dtype_is_number(sbit_dtype dtype)
+{
+    return sbit_dtype_bits((int32_t)dtype) > 0 && dtype != SBIT_C64 && dtype != SBIT_C128;
+}
+
+SPARSEBIT_API double sbit_tensor_f64_at(const sbit_tensor *tensor, int64_t index)
+{
+    return sbit__tensor_f64_at(tensor, index);
+}
+
+static void sbit__diff_element(sbit_diff *diff, double a, double b)
+{
+    if (!isfinite(a) || !isfinite(b)) {
+        const bool same = a == b || (isnan(a) && isnan(b));
+        diff->broken = diff->broken || !same;
+        return;
+    }
+    const double error = fabs(a - b), size = fabs(a);
+    diff->error2 += error * error;
+    diff->reference2 += a * a;
+    diff->other2 += b * b;
+    diff->product += a * b;
+    diff->max_error = error > diff->max_error ? error : diff->max_error;
+    diff->max_reference = size > diff->max_reference ? size : diff->max_reference;
+}
+
+SPARSEBIT_API void sbit_diff_add(sbit_diff *diff, const sbit_tensor *reference,
+                                 const sbit_tensor *other, int64_t count)
+{
+    const int64_t all = sbit_tensor_count(reference);
+    if (!sbit_tensor_same_shape(reference, other) || !sbit_dtype_is_number(reference->dtype) ||
+        !sbit_dtype_is_number(other->dtype)) {
+        diff->broken = true;
+        return;
+    }
+    count = count < all ? count : all;
+    for (int64_t i = 0; i < count; i++) {
+        sbit__diff_element(diff, sbit__tensor_f64_at(reference, i), sbit__tensor_f64_at(other, i));
+    }
+    diff->count += count;
+}
+
+SPARSEBIT_API double sbit_diff_sqnr(const sbit_diff *diff)
+{
+    if (diff->broken) {
+        return -HUGE_VAL;
+    }
+    return diff->error2 == 0.0 ? HUGE_VAL : 10.0 * log10(diff->reference2 / diff->error2);
+}
+
+SPARSEBIT_API double sbit_diff_cosine(const sbit_diff *diff)
+{
+    const double norms = sqrt(diff->reference2) * sqrt(diff->other2);
+    if (diff->broken) {
+        return (double)NAN;
+    }
+    return norms > 0.0 ? diff->product / norms : diff->error2 == 0.0 ? 1.0 : 0.0;
+}
+
+SPARSEBIT_API double sbit_diff_relative(const sbit_diff *diff)
+{
+    const double scale = diff->max_reference > 1e-6 ? diff->max_reference : 1e-6;
+    return diff->broken ? HUGE_VAL : diff->max_error / scale;
+}
+
+/* Whether class a ranks before class b. */
+static bool sbit__ranks_before(const float *scores, int64_t a, int64_t b)
+{
+    if (isnan(scores[a]) || isnan(scores[b])) {
+        return isnan(scores[b]) && (!isnan(scores[a]) || a < b);
+    }
+    return scores[a] > scores[b] || (!(scores[a] < scores[b]) && a < b);
+}
+
+SPARSEBIT_API int64_t sbit_rank_of(const float *scores, int64_t classes, int64_t label)
+{
+    int64_t rank = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        rank += sbit__ranks_before(scores, c, label);
+    }
+    return isnan(scores[label]) ? classes : rank;
+}
+
+SPARSEBIT_API int64_t sbit_best_of(const float *scores, int64_t classes)
+{
+    int64_t best = 0;
+    for (int64_t c = 1; c < classes; c++) {
+        best = sbit__ranks_before(scores, c, best) ? c : best;
+    }
+    return best;
+}
+/* ---- end src/measure/measure.c ---- */
+
 /* ---- begin src/config/config_private.h ---- */
 /* config_private.h: reading YAML against key tables.
  *
@@ -37503,16 +37799,11 @@ SPARSEBIT_API void sbit_yaml_destroy(sbit_yaml_doc *doc)
  * reads against are the const tables of sbit_key that strategies and trees bring.
  */
 
-static char sbit__keys_lower(char ch)
-{
-    return ch >= 'A' && ch <= 'Z' ? (char)(ch + ('a' - 'A')) : ch;
-}
-
 /* Case-insensitive equality of the first `size` characters of b with all of a. */
 static bool sbit__keys_same(const char *a, const char *b, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        if (a[i] == '\0' || sbit__keys_lower(a[i]) != sbit__keys_lower(b[i])) {
+        if (a[i] == '\0' || sbit__lower(a[i]) != sbit__lower(b[i])) {
             return false;
         }
     }
@@ -37523,8 +37814,8 @@ static bool sbit__keys_same(const char *a, const char *b, size_t size)
 static bool sbit__keys_same_choice(const char *text, const char *choice, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        const char a = text[i] == '_' ? '-' : sbit__keys_lower(text[i]);
-        const char b = choice[i] == '_' ? '-' : sbit__keys_lower(choice[i]);
+        const char a = text[i] == '_' ? '-' : sbit__lower(text[i]);
+        const char b = choice[i] == '_' ? '-' : sbit__lower(choice[i]);
         if (text[i] == '\0' || a != b) {
             return false;
         }
@@ -37695,7 +37986,7 @@ static bool sbit__options_is_group(const sbit_options *options, const char *path
         const char *key = options->items[i].key->path;
         if (strlen(key) > size && key[size] == '.') {
             size_t same = 0;
-            while (same < size && sbit__keys_lower(key[same]) == sbit__keys_lower(path[same])) {
+            while (same < size && sbit__lower(key[same]) == sbit__lower(path[same])) {
                 same++;
             }
             if (same == size) {

@@ -165,6 +165,11 @@ typedef struct sbit_str {
     size_t size;
 } sbit_str;
 
+/* The word that `text` was probably meant to be ("did you mean"): few edits away in any case of
+ * letters, or begun by it. NULL: none is near. */
+SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const *words,
+                                            size_t count);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1139,7 +1144,8 @@ SBIT__FN sbit_str sbit__str(const char *text); /* view of a C string; NULL gives
 SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b);
 SBIT__FN bool sbit__streq(const char *a, const char *b); /* NULL equals NULL and "" only */
 SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text); /* * ? [seq] [!seq] */
-SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* for "did you mean" */
+SBIT__FN char sbit__lower(char c);                                  /* of ASCII letters */
+SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* in any case of letters */
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 64 bits */
 /* Locale-independent number parsing of the whole of `text`; false if it is not a number. */
 SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out);
@@ -1206,8 +1212,8 @@ typedef struct sbit__writer {
     sbit_allocator allocator;
 } sbit__writer;
 
-SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
-                                       sbit__writer *out, sbit_error *error);
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
+                                       sbit_error *error);
 SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, size_t size,
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error);
@@ -1738,6 +1744,11 @@ SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text)
     return *pattern == '\0';
 }
 
+SBIT__FN char sbit__lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 /* Levenshtein distance with one row on the stack; overlong texts count as wholly different. */
 SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
 {
@@ -1755,7 +1766,8 @@ SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
         row[0] = i;
         for (size_t j = 1; j <= b_size; j++) {
             const size_t above = row[j];
-            size_t best = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+            const bool same = sbit__lower(a[i - 1]) == sbit__lower(b[j - 1]);
+            size_t best = diagonal + (same ? 0 : 1);
             best = above + 1 < best ? above + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
             row[j] = best;
@@ -1763,6 +1775,25 @@ SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
         }
     }
     return row[b_size];
+}
+
+SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const *words,
+                                            size_t count)
+{
+    const size_t size = strlen(text);
+    const char *best = NULL;
+    size_t least = 1 + (size / 2 < 3 ? size / 2 : 3); /* edits allowed + 1 */
+    for (size_t i = 0; i < count; i++) {
+        const size_t distance = sbit__edit_distance(text, words[i]);
+        if (distance < least) {
+            least = distance;
+            best = words[i];
+        }
+    }
+    for (size_t i = 0; i < count && best == NULL; i++) {
+        best = size >= 3 && strncmp(text, words[i], size) == 0 ? words[i] : NULL;
+    }
+    return best;
 }
 
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size)
@@ -1806,11 +1837,7 @@ SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out)
 /* Case-insensitive comparison with a lower-case ASCII word. */
 static bool sbit__text_is_word(const char *text, const char *word)
 {
-    for (; *text != '\0' && *word != '\0'; text++, word++) {
-        const char c = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
-        if (c != *word) {
-            return false;
-        }
+    for (; *text != '\0' && sbit__lower(*text) == *word; text++, word++) {
     }
     return *text == *word;
 }

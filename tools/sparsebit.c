@@ -92,7 +92,7 @@ static int cli_unknown_command(const char *name)
     for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
         words[i] = cli_commands[i].name;
     }
-    const char *near = cli_nearest(name, words, CLI_COUNT_OF(cli_commands));
+    const char *near = sbit_word_nearest(name, words, CLI_COUNT_OF(cli_commands));
     return cli_fail_usage(NULL, "unknown command '%s'%s%s%s", name,
                           near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                           near != NULL ? "'?" : "");

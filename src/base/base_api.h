@@ -88,6 +88,11 @@ typedef struct sbit_str {
     size_t size;
 } sbit_str;
 
+/* The word that `text` was probably meant to be ("did you mean"): few edits away in any case of
+ * letters, or begun by it. NULL: none is near. */
+SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const *words,
+                                            size_t count);
+
 #ifdef __cplusplus
 }
 #endif

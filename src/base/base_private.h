@@ -124,7 +124,8 @@ SBIT__FN sbit_str sbit__str(const char *text); /* view of a C string; NULL gives
 SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b);
 SBIT__FN bool sbit__streq(const char *a, const char *b); /* NULL equals NULL and "" only */
 SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text); /* * ? [seq] [!seq] */
-SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* for "did you mean" */
+SBIT__FN char sbit__lower(char c);                                  /* of ASCII letters */
+SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* in any case of letters */
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 64 bits */
 /* Locale-independent number parsing of the whole of `text`; false if it is not a number. */
 SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out);
@@ -191,8 +192,8 @@ typedef struct sbit__writer {
     sbit_allocator allocator;
 } sbit__writer;
 
-SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path,
-                                       sbit__writer *out, sbit_error *error);
+SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
+                                       sbit_error *error);
 SBIT__FN sbit_status sbit__writer_put(sbit__writer *writer, const void *data, size_t size,
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__writer_commit(sbit__writer *writer, sbit_error *error);

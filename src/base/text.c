@@ -98,6 +98,11 @@ SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text)
     return *pattern == '\0';
 }
 
+SBIT__FN char sbit__lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 /* Levenshtein distance with one row on the stack; overlong texts count as wholly different. */
 SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
 {
@@ -115,7 +120,8 @@ SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
         row[0] = i;
         for (size_t j = 1; j <= b_size; j++) {
             const size_t above = row[j];
-            size_t best = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+            const bool same = sbit__lower(a[i - 1]) == sbit__lower(b[j - 1]);
+            size_t best = diagonal + (same ? 0 : 1);
             best = above + 1 < best ? above + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
             row[j] = best;
@@ -123,6 +129,25 @@ SBIT__FN size_t sbit__edit_distance(const char *a, const char *b)
         }
     }
     return row[b_size];
+}
+
+SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const *words,
+                                            size_t count)
+{
+    const size_t size = strlen(text);
+    const char *best = NULL;
+    size_t least = 1 + (size / 2 < 3 ? size / 2 : 3); /* edits allowed + 1 */
+    for (size_t i = 0; i < count; i++) {
+        const size_t distance = sbit__edit_distance(text, words[i]);
+        if (distance < least) {
+            least = distance;
+            best = words[i];
+        }
+    }
+    for (size_t i = 0; i < count && best == NULL; i++) {
+        best = size >= 3 && strncmp(text, words[i], size) == 0 ? words[i] : NULL;
+    }
+    return best;
 }
 
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size)
@@ -166,11 +191,7 @@ SBIT__FN bool sbit__parse_i64(const char *text, int64_t *out)
 /* Case-insensitive comparison with a lower-case ASCII word. */
 static bool sbit__text_is_word(const char *text, const char *word)
 {
-    for (; *text != '\0' && *word != '\0'; text++, word++) {
-        const char c = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
-        if (c != *word) {
-            return false;
-        }
+    for (; *text != '\0' && sbit__lower(*text) == *word; text++, word++) {
     }
     return *text == *word;
 }

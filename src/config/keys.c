@@ -5,16 +5,11 @@
  */
 #include "config_private.h"
 
-static char sbit__keys_lower(char ch)
-{
-    return ch >= 'A' && ch <= 'Z' ? (char)(ch + ('a' - 'A')) : ch;
-}
-
 /* Case-insensitive equality of the first `size` characters of b with all of a. */
 static bool sbit__keys_same(const char *a, const char *b, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        if (a[i] == '\0' || sbit__keys_lower(a[i]) != sbit__keys_lower(b[i])) {
+        if (a[i] == '\0' || sbit__lower(a[i]) != sbit__lower(b[i])) {
             return false;
         }
     }
@@ -25,8 +20,8 @@ static bool sbit__keys_same(const char *a, const char *b, size_t size)
 static bool sbit__keys_same_choice(const char *text, const char *choice, size_t size)
 {
     for (size_t i = 0; i < size; i++) {
-        const char a = text[i] == '_' ? '-' : sbit__keys_lower(text[i]);
-        const char b = choice[i] == '_' ? '-' : sbit__keys_lower(choice[i]);
+        const char a = text[i] == '_' ? '-' : sbit__lower(text[i]);
+        const char b = choice[i] == '_' ? '-' : sbit__lower(choice[i]);
         if (text[i] == '\0' || a != b) {
             return false;
         }
@@ -197,7 +192,7 @@ static bool sbit__options_is_group(const sbit_options *options, const char *path
         const char *key = options->items[i].key->path;
         if (strlen(key) > size && key[size] == '.') {
             size_t same = 0;
-            while (same < size && sbit__keys_lower(key[same]) == sbit__keys_lower(path[same])) {
+            while (same < size && sbit__lower(key[same]) == sbit__lower(path[same])) {
                 same++;
             }
             if (same == size) {

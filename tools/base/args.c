@@ -128,7 +128,7 @@ static int cli_unknown_option(const cli_command *command, const char *text)
             return cli_fail_usage(command->name, "'%s' has no option %s", command->name, name);
         }
     }
-    const char *near = cli_nearest(name, words, count);
+    const char *near = sbit_word_nearest(name, words, count);
     return cli_fail_usage(command->name, "unknown option '%s'%s%s%s", name,
                           near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                           near != NULL ? "'?" : "");

@@ -1,7 +1,7 @@
 /* base/cli.h: what all files of the command line tool share: exit codes, messages, numbers as text.
  *
  * sparsebit.c   main, the table of commands, help
- * base/         messages, the system (files, clock, memory), options, JSON, tables, progress
+ * base/         messages, text, the system (files, clock, memory), options, JSON, tables, progress
  * model/        a model, its inputs and sessions
  * formats/      NumPy files, ZIP archives, pictures
  * data/         data sets: where samples come from and how they become input values
@@ -55,9 +55,6 @@ int cli_fail_library(const sbit_error *error, const char *format, ...) CLI_PRINT
 int cli_fail_memory(size_t bytes);
 void cli_warn(const char *format, ...) CLI_PRINTF(1, 2); /* the same text only once */
 void cli_note(const char *format, ...) CLI_PRINTF(1, 2);
-
-/* The word of the list that `text` was probably meant to be; NULL: none is near. */
-const char *cli_nearest(const char *text, const char *const *words, size_t count);
 
 /* "1.40 MB" into text. Gives text back. */
 const char *cli_bytes_text(double bytes, char *text, size_t size);

@@ -1,10 +1,9 @@
-/* base/messages.c: messages, suggestions, numbers as text.
+/* base/messages.c: messages, numbers as text.
  *
  * Messages go to stderr: "sparsebit: error: ...", "sparsebit: warning: ...", "sparsebit: ...".
  */
 #include "base/cli.h"
 
-#include <ctype.h>  /* tolower */
 #include <stdarg.h> /* va_list */
 
 /* ---- messages */
@@ -126,67 +125,6 @@ void cli_note(const char *format, ...)
         cli_progress_clear();
         fprintf(stderr, "sparsebit: %s\n", text);
     }
-}
-
-/* ---- suggestions */
-
-enum {
-    CLI_WORD_MAX = 40
-};
-
-static size_t cli_min(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Edits (insert, delete, change, swap of neighbours) from a to b; large if a word is too long. */
-static size_t cli_distance(const char *a, const char *b)
-{
-    size_t rows[3][CLI_WORD_MAX + 1];
-    size_t *before = rows[0], *last = rows[1], *now = rows[2];
-    const size_t n = strlen(a), m = strlen(b);
-    if (n > CLI_WORD_MAX || m > CLI_WORD_MAX) {
-        return CLI_WORD_MAX;
-    }
-    memset(rows, 0, sizeof rows);
-    for (size_t j = 0; j <= m; j++) {
-        last[j] = j;
-    }
-    for (size_t i = 1; i <= n; i++) {
-        now[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            const int p = tolower((unsigned char)a[i - 1]), q = tolower((unsigned char)b[j - 1]);
-            now[j] = cli_min(cli_min(last[j], now[j - 1]) + 1, last[j - 1] + (p != q));
-            if (i > 1 && j > 1 && p == tolower((unsigned char)b[j - 2]) &&
-                q == tolower((unsigned char)a[i - 2])) {
-                now[j] = cli_min(now[j], before[j - 2] + 1);
-            }
-        }
-        size_t *const oldest = before;
-        before = last;
-        last = now;
-        now = oldest;
-    }
-    return last[m];
-}
-
-const char *cli_nearest(const char *text, const char *const *words, size_t count)
-{
-    const char *best = NULL;
-    size_t least = 1 + cli_min(3, strlen(text) / 2); /* edits allowed + 1 */
-    for (size_t i = 0; i < count; i++) {
-        const size_t distance = cli_distance(text, words[i]);
-        if (distance < least) {
-            least = distance;
-            best = words[i];
-        }
-    }
-    for (size_t i = 0; i < count && best == NULL; i++) { /* a beginning is a good hint too */
-        if (strlen(text) >= 3 && strncmp(text, words[i], strlen(text)) == 0) {
-            best = words[i];
-        }
-    }
-    return best;
 }
 
 /* ---- numbers as text */

@@ -156,10 +156,10 @@ static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profil
     return CLI_OK;
 }
 
-static void cli_profile_json(cli_json *json, const cli_inputs *inputs, const cli_profile *profile)
+static void cli_profile_json(sbit_json *json, const cli_inputs *inputs, const cli_profile *profile)
 {
     const sbit_graph *graph = inputs->model.graph;
-    cli_json_open(json, "nodes", '[');
+    sbit_json_open(json, "nodes", '[');
     for (size_t i = 0; i < profile->count; i++) {
         const sbit_node_profile *at = &profile->nodes[i];
         if (!sbit_graph_node_alive(graph, at->node)) {
@@ -167,41 +167,41 @@ static void cli_profile_json(cli_json *json, const cli_inputs *inputs, const cli
         }
         const sbit_node *node = sbit_graph_node(graph, at->node);
         const double ns = cli_profile_ns(at);
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "name", cli_node_name(graph, node));
-        cli_json_text(json, "op_type", node->op_type);
-        cli_json_number(json, "ms", ns / 1e6);
-        cli_json_number(json, "share", profile->total > 0.0 ? ns / profile->total : 0.0);
-        cli_json_int(json, "macs", sbit_graph_node_macs(graph, at->node));
-        cli_json_text(json, "fused_into",
-                      at->fused_into.idx != 0
-                          ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into))
-                          : "");
-        cli_json_close(json, '}');
+        sbit_json_open(json, NULL, '{');
+        sbit_json_text(json, "name", cli_node_name(graph, node));
+        sbit_json_text(json, "op_type", node->op_type);
+        sbit_json_number(json, "ms", ns / 1e6);
+        sbit_json_number(json, "share", profile->total > 0.0 ? ns / profile->total : 0.0);
+        sbit_json_int(json, "macs", sbit_graph_node_macs(graph, at->node));
+        sbit_json_text(json, "fused_into",
+                       at->fused_into.idx != 0
+                           ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into))
+                           : "");
+        sbit_json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    sbit_json_close(json, ']');
 }
 
 static int cli_bench_json(const cli_args *args, const cli_inputs *inputs, const cli_bench_result *r,
                           const cli_profile *profile)
 {
     cli_json json;
-    memset(&json, 0, sizeof json);
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "model", args->operands[0]);
-    cli_json_text(&json, "isa", sbit_isa_name(sbit_ctx_isa(inputs->model.ctx)));
-    cli_json_int(&json, "threads", sbit_ctx_threads(inputs->model.ctx));
-    cli_json_int(&json, "iters", r->count);
-    cli_json_number(&json, "median_ms", 1000.0 * r->median);
-    cli_json_number(&json, "min_ms", 1000.0 * r->times[0]);
-    cli_json_number(&json, "mean_ms", 1000.0 * r->mean);
-    cli_json_int(&json, "macs", r->macs);
-    cli_json_number(&json, "gflops", 2e-9 * (double)r->macs / r->median);
-    cli_json_int(&json, "memory_bytes", (int64_t)r->memory_bytes);
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "model", args->operands[0]);
+    sbit_json_text(&json.to, "isa", sbit_isa_name(sbit_ctx_isa(inputs->model.ctx)));
+    sbit_json_int(&json.to, "threads", sbit_ctx_threads(inputs->model.ctx));
+    sbit_json_int(&json.to, "iters", r->count);
+    sbit_json_number(&json.to, "median_ms", 1000.0 * r->median);
+    sbit_json_number(&json.to, "min_ms", 1000.0 * r->times[0]);
+    sbit_json_number(&json.to, "mean_ms", 1000.0 * r->mean);
+    sbit_json_int(&json.to, "macs", r->macs);
+    sbit_json_number(&json.to, "gflops", 2e-9 * (double)r->macs / r->median);
+    sbit_json_int(&json.to, "memory_bytes", (int64_t)r->memory_bytes);
     if (args->profile) {
-        cli_profile_json(&json, inputs, profile);
+        cli_profile_json(&json.to, inputs, profile);
     }
-    cli_json_close(&json, '}');
+    sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
 }
 

@@ -22,7 +22,7 @@ typedef struct cli_pair {
     const char *name;
     sbit_value_id a, b;
     sbit_tensor kept; /* A's values in this batch; data NULL: none */
-    cli_diff diff;
+    sbit_diff diff;
 } cli_pair;
 
 typedef struct cli_comparison {
@@ -30,7 +30,7 @@ typedef struct cli_comparison {
     cli_model a, b;
     cli_data data;
     cli_batch batch;
-    cli_diff outputs[CLI_MAX_INPUTS];
+    sbit_diff outputs[CLI_MAX_INPUTS];
     size_t output_count;
     int64_t samples, ranked, agreed; /* of output 0 */
     cli_pair *pairs;
@@ -108,7 +108,7 @@ static void cli_count_agreement(cli_comparison *c, const sbit_tensor *a, const s
         const float *y = cli_logits(b, i, c->slots, room_b, 65536, &classes_b);
         if (x != NULL && y != NULL && classes_a == classes_b && classes_a > 1) {
             c->ranked++;
-            c->agreed += cli_best_class(x, classes_a) == cli_best_class(y, classes_b);
+            c->agreed += sbit_best_of(x, classes_a) == sbit_best_of(y, classes_b);
         }
     }
 }
@@ -136,7 +136,8 @@ static int cli_compare_batch(cli_comparison *c, int64_t first, sbit_session *a, 
             c->outputs[i].broken = true;
             continue;
         }
-        cli_diff_add(&c->outputs[i], &x->tensor, &y->tensor, c->batch.count, c->slots);
+        sbit_diff_add(&c->outputs[i], &x->tensor, &y->tensor,
+                      cli_used_count(&x->tensor, c->batch.count, c->slots));
         if (i == 0) {
             cli_count_agreement(c, &x->tensor, &y->tensor);
         }
@@ -229,7 +230,8 @@ static sbit_status cli_tap_compare(const sbit_graph *graph, sbit_value_id id,
     cli_comparison *c = (cli_comparison *)user;
     cli_pair *pair = &c->pairs[c->slot_b[id.idx] - 1];
     (void)error;
-    cli_diff_add(&pair->diff, &pair->kept, &value->tensor, c->batch.count, c->slots);
+    sbit_diff_add(&pair->diff, &pair->kept, &value->tensor,
+                  cli_used_count(&pair->kept, c->batch.count, c->slots));
     return SBIT_OK;
 }
 
@@ -284,18 +286,18 @@ static int cli_compare_inner(cli_comparison *c)
 
 /* ---- showing */
 
-static void cli_json_diff(cli_json *json, const char *name, const cli_diff *diff)
+static void cli_json_diff(sbit_json *json, const char *name, const sbit_diff *diff)
 {
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "name", name);
-    cli_json_number(json, "sqnr_db", cli_diff_sqnr(diff));
-    cli_json_number(json, "cosine", cli_diff_cosine(diff));
-    cli_json_number(json, "max_abs", diff->broken ? cli_diff_cosine(diff) : diff->max_error);
-    cli_json_number(json, "relative_error", cli_diff_relative(diff));
-    cli_json_bool(json, "equal", !diff->broken && diff->max_error == 0.0);
-    cli_json_bool(json, "within_tolerance", cli_diff_relative(diff) <= 1e-4);
-    cli_json_bool(json, "comparable", !diff->broken);
-    cli_json_close(json, '}');
+    sbit_json_open(json, NULL, '{');
+    sbit_json_text(json, "name", name);
+    sbit_json_number(json, "sqnr_db", sbit_diff_sqnr(diff));
+    sbit_json_number(json, "cosine", sbit_diff_cosine(diff));
+    sbit_json_number(json, "max_abs", diff->broken ? sbit_diff_cosine(diff) : diff->max_error);
+    sbit_json_number(json, "relative_error", sbit_diff_relative(diff));
+    sbit_json_bool(json, "equal", !diff->broken && diff->max_error == 0.0);
+    sbit_json_bool(json, "within_tolerance", sbit_diff_relative(diff) <= 1e-4);
+    sbit_json_bool(json, "comparable", !diff->broken);
+    sbit_json_close(json, '}');
 }
 
 static const char *cli_output_name(const cli_comparison *c, size_t index)
@@ -306,31 +308,31 @@ static const char *cli_output_name(const cli_comparison *c, size_t index)
 static int cli_compare_json(const cli_comparison *c)
 {
     cli_json json;
-    memset(&json, 0, sizeof json);
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "a", c->a.path);
-    cli_json_text(&json, "b", c->b.path);
-    cli_json_int(&json, "samples", c->samples);
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "a", c->a.path);
+    sbit_json_text(&json.to, "b", c->b.path);
+    sbit_json_int(&json.to, "samples", c->samples);
     if (c->ranked > 0) {
-        cli_json_number(&json, "top1_agreement", (double)c->agreed / (double)c->ranked);
+        sbit_json_number(&json.to, "top1_agreement", (double)c->agreed / (double)c->ranked);
     }
-    cli_json_open(&json, "outputs", '[');
+    sbit_json_open(&json.to, "outputs", '[');
     for (size_t i = 0; i < c->output_count; i++) {
-        cli_json_diff(&json, cli_output_name(c, i), &c->outputs[i]);
+        cli_json_diff(&json.to, cli_output_name(c, i), &c->outputs[i]);
     }
-    cli_json_close(&json, ']');
-    cli_json_open(&json, "tensors", '[');
+    sbit_json_close(&json.to, ']');
+    sbit_json_open(&json.to, "tensors", '[');
     for (size_t i = 0; i < c->pair_count; i++) {
-        cli_json_diff(&json, c->pairs[i].name, &c->pairs[i].diff);
+        cli_json_diff(&json.to, c->pairs[i].name, &c->pairs[i].diff);
     }
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
+    sbit_json_close(&json.to, ']');
+    sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
 }
 
-static void cli_diff_row(cli_table *table, const char *name, const cli_diff *diff)
+static void cli_diff_row(cli_table *table, const char *name, const sbit_diff *diff)
 {
-    const double sqnr = cli_diff_sqnr(diff);
+    const double sqnr = sbit_diff_sqnr(diff);
     cli_table_cell(table, "%s", name);
     if (diff->broken) {
         cli_table_cell(table, "differs in shape, or has values that are not finite");
@@ -344,9 +346,9 @@ static void cli_diff_row(cli_table *table, const char *name, const cli_diff *dif
     } else {
         cli_table_cell(table, "equal");
     }
-    cli_table_cell(table, "%.6f", cli_diff_cosine(diff));
+    cli_table_cell(table, "%.6f", sbit_diff_cosine(diff));
     cli_table_cell(table, "%.3g", diff->max_error);
-    cli_table_cell(table, "%.3g", cli_diff_relative(diff));
+    cli_table_cell(table, "%.3g", sbit_diff_relative(diff));
 }
 
 static void cli_diff_heads(cli_table *table, const char *first)
@@ -362,7 +364,7 @@ static void cli_diff_heads(cli_table *table, const char *first)
 static int cli_pair_order(const void *a, const void *b)
 {
     const cli_pair *p = (const cli_pair *)a, *q = (const cli_pair *)b;
-    const double x = cli_diff_sqnr(&p->diff), y = cli_diff_sqnr(&q->diff);
+    const double x = sbit_diff_sqnr(&p->diff), y = sbit_diff_sqnr(&q->diff);
     return x < y ? -1 : x > y ? 1 : p->a.idx < q->a.idx ? -1 : 1;
 }
 

@@ -4,24 +4,24 @@
 #include "base/json.h"
 #include "report/measure.h"
 
-static void cli_json_score(cli_json *json, const cli_args *args, const cli_data *data,
+static void cli_json_score(sbit_json *json, const cli_args *args, const cli_data *data,
                            const cli_score *score)
 {
     const double samples = (double)score->samples;
-    cli_json_text(json, "model", args->operands[0]);
-    cli_json_int(json, "samples", score->samples);
+    sbit_json_text(json, "model", args->operands[0]);
+    sbit_json_int(json, "samples", score->samples);
     if (data->has_labels) {
-        cli_json_number(json, "top1", (double)score->top1 / samples);
-        cli_json_number(json, "top5", (double)score->top5 / samples);
+        sbit_json_number(json, "top1", (double)score->top1 / samples);
+        sbit_json_number(json, "top5", (double)score->top5 / samples);
     }
     if (data->has_outputs) {
-        cli_json_int(json, "matched", score->matched);
-        cli_json_number(json, "max_relative_error", score->worst);
+        sbit_json_int(json, "matched", score->matched);
+        sbit_json_number(json, "max_relative_error", score->worst);
     }
-    cli_json_number(json, "ms_per_sample", 1000.0 * score->seconds / samples);
-    cli_json_int(json, "threads", sbit_ctx_threads(data->model->ctx));
-    cli_json_int(json, "batch", data->batch);
-    cli_json_int(json, "peak_bytes", (int64_t)score->peak_bytes);
+    sbit_json_number(json, "ms_per_sample", 1000.0 * score->seconds / samples);
+    sbit_json_int(json, "threads", sbit_ctx_threads(data->model->ctx));
+    sbit_json_int(json, "batch", data->batch);
+    sbit_json_int(json, "peak_bytes", (int64_t)score->peak_bytes);
 }
 
 static int cli_show_score(const cli_args *args, const cli_data *data, const cli_score *score)
@@ -30,10 +30,10 @@ static int cli_show_score(const cli_args *args, const cli_data *data, const cli_
     char text[40];
     if (args->json) {
         cli_json json;
-        memset(&json, 0, sizeof json);
-        cli_json_open(&json, NULL, '{');
-        cli_json_score(&json, args, data, score);
-        cli_json_close(&json, '}');
+        cli_json_begin(&json);
+        sbit_json_open(&json.to, NULL, '{');
+        cli_json_score(&json.to, args, data, score);
+        sbit_json_close(&json.to, '}');
         return cli_json_print(&json);
     }
     printf("%-10s %lld\n", "samples", (long long)score->samples);

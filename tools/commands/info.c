@@ -19,7 +19,7 @@ typedef struct cli_inventory {
     size_t op_count, op_capacity;
     uint64_t bytes[SBIT_DTYPE_COUNT];
     size_t unsupported;
-    cli_json *json; /* of the list of unsupported nodes; NULL: as text */
+    sbit_json *json; /* of the list of unsupported nodes; NULL: as text */
     FILE *to;
 } cli_inventory;
 
@@ -117,12 +117,12 @@ static void cli_show_unsupported(const sbit_unsupported *item, void *user)
                 node->domain, item->reason);
         return;
     }
-    cli_json_open(inventory->json, NULL, '{');
-    cli_json_text(inventory->json, "name", node->name);
-    cli_json_text(inventory->json, "op_type", node->op_type);
-    cli_json_text(inventory->json, "domain", node->domain);
-    cli_json_text(inventory->json, "reason", item->reason);
-    cli_json_close(inventory->json, '}');
+    sbit_json_open(inventory->json, NULL, '{');
+    sbit_json_text(inventory->json, "name", node->name);
+    sbit_json_text(inventory->json, "op_type", node->op_type);
+    sbit_json_text(inventory->json, "domain", node->domain);
+    sbit_json_text(inventory->json, "reason", item->reason);
+    sbit_json_close(inventory->json, '}');
 }
 
 /* ---- as a table */
@@ -219,21 +219,21 @@ static void cli_print_info(cli_inventory *inventory)
 
 /* ---- as JSON */
 
-static void cli_json_values(cli_json *json, const char *key, const cli_model *model, bool inputs)
+static void cli_json_values(sbit_json *json, const char *key, const cli_model *model, bool inputs)
 {
     const sbit_graph *graph = model->graph;
     const size_t count = inputs ? model->input_count : sbit_graph_output_count(graph);
-    cli_json_open(json, key, '[');
+    sbit_json_open(json, key, '[');
     for (size_t i = 0; i < count; i++) {
         const sbit_value_info *info =
             sbit_graph_value(graph, inputs ? model->inputs[i] : sbit_graph_output(graph, i));
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "name", info->name);
-        cli_json_text(json, "dtype", sbit_dtype_name((int32_t)info->type.dtype));
+        sbit_json_open(json, NULL, '{');
+        sbit_json_text(json, "name", info->name);
+        sbit_json_text(json, "dtype", sbit_dtype_name((int32_t)info->type.dtype));
         cli_json_dims(json, "shape", graph, &info->type);
-        cli_json_close(json, '}');
+        sbit_json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    sbit_json_close(json, ']');
 }
 
 static int cli_json_info(cli_inventory *inventory)
@@ -241,53 +241,53 @@ static int cli_json_info(cli_inventory *inventory)
     cli_json json;
     const cli_model *model = inventory->model;
     const sbit_onnx_model *source = sbit_onnx_doc_model(model->doc);
-    memset(&json, 0, sizeof json);
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "model", model->path);
-    cli_json_int(&json, "bytes", (int64_t)model->file_bytes);
-    cli_json_int(&json, "ir_version", source->ir_version);
-    cli_json_text(&json, "producer",
-                  source->producer_name.size > 0 ? source->producer_name.data : "");
-    cli_json_open(&json, "opsets", '{');
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "model", model->path);
+    sbit_json_int(&json.to, "bytes", (int64_t)model->file_bytes);
+    sbit_json_int(&json.to, "ir_version", source->ir_version);
+    sbit_json_text(&json.to, "producer",
+                   source->producer_name.size > 0 ? source->producer_name.data : "");
+    sbit_json_open(&json.to, "opsets", '{');
     for (size_t i = 0; i < source->opset_import_count; i++) {
         const sbit_onnx_opset_id *opset = &source->opset_import[i];
-        cli_json_int(&json, opset->domain.size > 0 ? opset->domain.data : "ai.onnx",
-                     opset->version);
+        sbit_json_int(&json.to, opset->domain.size > 0 ? opset->domain.data : "ai.onnx",
+                      opset->version);
     }
-    cli_json_close(&json, '}');
-    cli_json_values(&json, "inputs", model, true);
-    cli_json_values(&json, "outputs", model, false);
-    cli_json_int(&json, "nodes", (int64_t)inventory->cost.node_count);
-    cli_json_open(&json, "operators", '{');
+    sbit_json_close(&json.to, '}');
+    cli_json_values(&json.to, "inputs", model, true);
+    cli_json_values(&json.to, "outputs", model, false);
+    sbit_json_int(&json.to, "nodes", (int64_t)inventory->cost.node_count);
+    sbit_json_open(&json.to, "operators", '{');
     for (size_t i = 0; i < inventory->op_count; i++) {
         const cli_op_count *op = &inventory->ops[i];
         char name[200];
         snprintf(name, sizeof name, "%s%s%s", op->domain, op->domain[0] != '\0' ? "." : "",
                  op->op_type);
-        cli_json_int(&json, name, op->count);
+        sbit_json_int(&json.to, name, op->count);
     }
-    cli_json_close(&json, '}');
-    cli_json_int(&json, "params", inventory->cost.params);
-    cli_json_int(&json, "macs", inventory->cost.macs);
-    cli_json_open(&json, "weight_bytes", '{');
+    sbit_json_close(&json.to, '}');
+    sbit_json_int(&json.to, "params", inventory->cost.params);
+    sbit_json_int(&json.to, "macs", inventory->cost.macs);
+    sbit_json_open(&json.to, "weight_bytes", '{');
     for (int i = 0; i < SBIT_DTYPE_COUNT; i++) {
         if (inventory->bytes[i] > 0) {
-            cli_json_int(&json, sbit_dtype_name(i), (int64_t)inventory->bytes[i]);
+            sbit_json_int(&json.to, sbit_dtype_name(i), (int64_t)inventory->bytes[i]);
         }
     }
-    cli_json_close(&json, '}');
-    cli_json_open(&json, "metadata", '{');
+    sbit_json_close(&json.to, '}');
+    sbit_json_open(&json.to, "metadata", '{');
     for (size_t i = 0; i < source->metadata_props_count; i++) {
         const sbit_onnx_string_entry *entry = &source->metadata_props[i];
-        cli_json_text(&json, entry->key.data != NULL ? entry->key.data : "",
-                      entry->value.data != NULL ? entry->value.data : "");
+        sbit_json_text(&json.to, entry->key.data != NULL ? entry->key.data : "",
+                       entry->value.data != NULL ? entry->value.data : "");
     }
-    cli_json_close(&json, '}');
-    cli_json_open(&json, "unsupported", '[');
-    inventory->json = &json;
+    sbit_json_close(&json.to, '}');
+    sbit_json_open(&json.to, "unsupported", '[');
+    inventory->json = &json.to;
     sbit_graph_unsupported(model->graph, cli_show_unsupported, inventory);
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
+    sbit_json_close(&json.to, ']');
+    sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
 }
 

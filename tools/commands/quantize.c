@@ -6,53 +6,32 @@
  * reported (report/quantize.c).
  */
 #include "commands/commands.h"
+#include "base/text.h"
 #include "report/quantize.h"
 
 #include <stdlib.h> /* malloc */
 
 /* ---- configuration */
 
-typedef struct cli_growing {
-    char *text;
-    size_t size, capacity;
-    bool failed;
-} cli_growing;
-
-static void cli_growing_put(const char *text, size_t size, void *user)
-{
-    cli_growing *to = (cli_growing *)user;
-    if (to->size + size + 1 > to->capacity && !to->failed) {
-        const size_t capacity = (to->size + size) * 2 + 256;
-        char *moved = (char *)realloc(to->text, capacity);
-        to->failed = moved == NULL;
-        to->text = moved != NULL ? moved : to->text;
-        to->capacity = moved != NULL ? capacity : to->capacity;
-    }
-    if (!to->failed) {
-        memcpy(to->text + to->size, text, size);
-        to->size += size;
-        to->text[to->size] = '\0';
-    }
-}
-
-static int cli_check_target(const cli_args *args, const sbit_ctx *ctx)
+static int cli_check_target(const cli_args *args, sbit_ctx *ctx)
 {
     const char *words[64];
-    char known[400] = "";
     size_t count = 0;
+    sbit_qconfig *none = NULL;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
     if (args->target == NULL || sbit_profile_find(ctx, args->target) != NULL) {
         return CLI_OK;
     }
     while (count < CLI_COUNT_OF(words) && sbit_profile_at(count) != NULL) {
-        const size_t at = strlen(known);
         words[count] = sbit_profile_at(count)->name;
-        snprintf(known + at, sizeof known - at, "%s%s", count > 0 ? ", " : "", words[count]);
         count++;
     }
-    const char *near = cli_nearest(args->target, words, count);
-    return cli_fail_usage(args->command, "--target '%s': no such profile%s%s%s; known: %s",
-                          args->target, near != NULL ? ", did you mean '" : "",
-                          near != NULL ? near : "", near != NULL ? "'?" : "", known);
+    const char *near = sbit_word_nearest(args->target, words, count);
+    sbit_qconfig_create(ctx, args->target, &none, &error); /* its message lists what there is */
+    return cli_fail_usage(args->command, "--target: %s%s%s%s", error.message,
+                          near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                          near != NULL ? "'?" : "");
 }
 
 /* --set KEY=VALUE; the key has no '=', the value may. */
@@ -76,22 +55,23 @@ static int cli_config_set(cli_job *job, const char *text)
 /* What a profile chooses when no YAML does: shown, so that it can be copied and changed. */
 static int cli_config_show(const cli_job *job)
 {
-    cli_growing text;
+    cli_text text;
     memset(&text, 0, sizeof text);
-    sbit_qconfig_print(job->config, true, cli_growing_put, &text);
+    sbit_qconfig_print(job->config, true, cli_text_put, &text);
     if (text.failed) {
-        free(text.text);
-        return cli_fail_memory(text.size);
+        const size_t size = text.size;
+        cli_text_free(&text);
+        return cli_fail_memory(size);
     }
     fputs("configuration (no -c was given):\n", stderr);
-    for (const char *line = text.text; line != NULL && *line != '\0';) {
+    for (const char *line = text.data; line != NULL && *line != '\0';) {
         const size_t size = strcspn(line, "\n");
         if (line[strspn(line, " ")] != '#' && size > 0) { /* defaults are printed as comments */
             fprintf(stderr, "  %.*s\n", (int)size, line);
         }
         line += size + (line[size] == '\n');
     }
-    free(text.text);
+    cli_text_free(&text);
     return CLI_OK;
 }
 

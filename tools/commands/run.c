@@ -31,7 +31,7 @@ static int cli_save_output(const cli_args *args, const char *name, const sbit_va
     if (args->out == NULL) {
         return CLI_OK;
     }
-    if (value->kind != SBIT_KIND_TENSOR || !cli_dtype_is_number(value->tensor.dtype)) {
+    if (value->kind != SBIT_KIND_TENSOR || !sbit_dtype_is_number(value->tensor.dtype)) {
         cli_warn("output '%s' is no tensor of numbers and is not written", name);
         return CLI_OK;
     }
@@ -58,7 +58,7 @@ static void cli_first_values(const sbit_tensor *tensor, char *text, size_t size)
     text[0] = '\0';
     for (int64_t i = 0; i < count && i < 5; i++) {
         const size_t at = strlen(text);
-        snprintf(text + at, size - at, "%s%.6g", i > 0 ? " " : "", cli_tensor_at(tensor, i));
+        snprintf(text + at, size - at, "%s%.6g", i > 0 ? " " : "", sbit_tensor_f64_at(tensor, i));
     }
     const size_t at = strlen(text);
     snprintf(text + at, size - at, "%s", count > 5 ? " ..." : "");
@@ -74,63 +74,63 @@ static cli_summary cli_summarize(const sbit_value *value)
 {
     cli_summary summary;
     memset(&summary, 0, sizeof summary);
-    summary.numbers = value->kind == SBIT_KIND_TENSOR && cli_dtype_is_number(value->tensor.dtype);
+    summary.numbers = value->kind == SBIT_KIND_TENSOR && sbit_dtype_is_number(value->tensor.dtype);
     if (!summary.numbers) {
         return summary;
     }
     cli_range_add(&summary.range, &value->tensor, 0, 0);
     for (int64_t i = 0; i < sbit_tensor_count(&value->tensor); i++) {
-        summary.nan += isnan(cli_tensor_at(&value->tensor, i)) != 0;
+        summary.nan += isnan(sbit_tensor_f64_at(&value->tensor, i)) != 0;
     }
     return summary;
 }
 
-static void cli_json_output(cli_json *json, const char *name, const sbit_value *value)
+static void cli_json_output(sbit_json *json, const char *name, const sbit_value *value)
 {
     const cli_summary s = cli_summarize(value);
     const sbit_tensor *tensor = &value->tensor;
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "name", name);
+    sbit_json_open(json, NULL, '{');
+    sbit_json_text(json, "name", name);
     if (value->kind == SBIT_KIND_TENSOR) {
-        cli_json_text(json, "dtype", sbit_dtype_name((int32_t)tensor->dtype));
-        cli_json_open(json, "shape", '[');
+        sbit_json_text(json, "dtype", sbit_dtype_name((int32_t)tensor->dtype));
+        sbit_json_open(json, "shape", '[');
         for (int32_t i = 0; i < tensor->rank; i++) {
-            cli_json_int(json, NULL, tensor->dims[i]);
+            sbit_json_int(json, NULL, tensor->dims[i]);
         }
-        cli_json_close(json, ']');
+        sbit_json_close(json, ']');
     }
     if (s.numbers) {
         const int64_t count = sbit_tensor_count(tensor);
-        cli_json_number(json, "min", s.range.min);
-        cli_json_number(json, "mean",
-                        s.range.count > 0 ? s.range.sum / (double)s.range.count : 0.0);
-        cli_json_number(json, "max", s.range.max);
-        cli_json_int(json, "nan", s.nan);
-        cli_json_open(json, "first", '[');
+        sbit_json_number(json, "min", s.range.min);
+        sbit_json_number(json, "mean",
+                         s.range.count > 0 ? s.range.sum / (double)s.range.count : 0.0);
+        sbit_json_number(json, "max", s.range.max);
+        sbit_json_int(json, "nan", s.nan);
+        sbit_json_open(json, "first", '[');
         for (int64_t i = 0; i < count && i < 10; i++) {
-            cli_json_number(json, NULL, cli_tensor_at(tensor, i));
+            sbit_json_number(json, NULL, sbit_tensor_f64_at(tensor, i));
         }
-        cli_json_close(json, ']');
+        sbit_json_close(json, ']');
     }
-    cli_json_close(json, '}');
+    sbit_json_close(json, '}');
 }
 
 static int cli_run_json(const cli_args *args, const cli_inputs *inputs, const sbit_session *session,
                         double seconds)
 {
     cli_json json;
-    memset(&json, 0, sizeof json);
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "model", args->operands[0]);
-    cli_json_number(&json, "ms", 1000.0 * seconds);
-    cli_json_int(&json, "threads", sbit_ctx_threads(inputs->model.ctx));
-    cli_json_open(&json, "outputs", '[');
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "model", args->operands[0]);
+    sbit_json_number(&json.to, "ms", 1000.0 * seconds);
+    sbit_json_int(&json.to, "threads", sbit_ctx_threads(inputs->model.ctx));
+    sbit_json_open(&json.to, "outputs", '[');
     for (size_t i = 0; i < sbit_session_output_count(session); i++) {
-        cli_json_output(&json, sbit_session_output_info(session, i)->name,
+        cli_json_output(&json.to, sbit_session_output_info(session, i)->name,
                         sbit_session_output(session, i));
     }
-    cli_json_close(&json, ']');
-    cli_json_close(&json, '}');
+    sbit_json_close(&json.to, ']');
+    sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
 }
 

@@ -22,7 +22,7 @@ static int cli_check_passes(const cli_args *args, const char *option, const cli_
             k++;
         }
         if (k == count) {
-            const char *near = cli_nearest(list->items[i], words, count);
+            const char *near = sbit_word_nearest(list->items[i], words, count);
             return cli_fail_usage(args->command, "%s '%s': no such pass%s%s%s; known: %s", option,
                                   list->items[i], near != NULL ? ", did you mean '" : "",
                                   near != NULL ? near : "", near != NULL ? "'?" : "", known);
@@ -63,31 +63,31 @@ static int cli_simplify_model(const cli_args *args, cli_model *model, cli_simpli
     return cli_file_bytes(args->out, &out->bytes_after);
 }
 
-static void cli_json_side(cli_json *json, const char *key, const sbit_graph_cost *cost,
+static void cli_json_side(sbit_json *json, const char *key, const sbit_graph_cost *cost,
                           int64_t nodes, uint64_t bytes)
 {
-    cli_json_open(json, key, '{');
-    cli_json_int(json, "nodes", nodes);
-    cli_json_int(json, "params", cost->params);
-    cli_json_int(json, "macs", cost->macs);
-    cli_json_int(json, "bytes", (int64_t)bytes);
-    cli_json_close(json, '}');
+    sbit_json_open(json, key, '{');
+    sbit_json_int(json, "nodes", nodes);
+    sbit_json_int(json, "params", cost->params);
+    sbit_json_int(json, "macs", cost->macs);
+    sbit_json_int(json, "bytes", (int64_t)bytes);
+    sbit_json_close(json, '}');
 }
 
 static int cli_show_simplified(const cli_args *args, const cli_simplified *s)
 {
     if (args->json) {
         cli_json json;
-        memset(&json, 0, sizeof json);
-        cli_json_open(&json, NULL, '{');
-        cli_json_text(&json, "model", args->operands[0]);
-        cli_json_text(&json, "out", args->out);
-        cli_json_side(&json, "before", &s->before, s->stats.nodes_before, s->bytes_before);
-        cli_json_side(&json, "after", &s->after, s->stats.nodes_after, s->bytes_after);
-        cli_json_int(&json, "rounds", s->stats.rounds);
-        cli_json_int(&json, "changes", s->stats.changes);
-        cli_json_number(&json, "seconds", s->seconds);
-        cli_json_close(&json, '}');
+        cli_json_begin(&json);
+        sbit_json_open(&json.to, NULL, '{');
+        sbit_json_text(&json.to, "model", args->operands[0]);
+        sbit_json_text(&json.to, "out", args->out);
+        cli_json_side(&json.to, "before", &s->before, s->stats.nodes_before, s->bytes_before);
+        cli_json_side(&json.to, "after", &s->after, s->stats.nodes_after, s->bytes_after);
+        sbit_json_int(&json.to, "rounds", s->stats.rounds);
+        sbit_json_int(&json.to, "changes", s->stats.changes);
+        sbit_json_number(&json.to, "seconds", s->seconds);
+        sbit_json_close(&json.to, '}');
         return cli_json_print(&json);
     }
     cli_table table;

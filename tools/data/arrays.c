@@ -209,8 +209,8 @@ static void cli_array_convert(const cli_data *data, const cli_array *array, cons
     for (int64_t i = 0; i < count; i++) {
         const int64_t c = (i / inner) % channels;
         const int64_t at = c < CLI_MAX_CHANNELS ? c : 0; /* more channels: one number for all */
-        out[i] =
-            (float)((cli_tensor_at(&tensor, i) * prep->scale - prep->mean[at]) / prep->std[at]);
+        out[i] = (float)((sbit_tensor_f64_at(&tensor, i) * prep->scale - prep->mean[at]) /
+                         prep->std[at]);
     }
 }
 

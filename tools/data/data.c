@@ -25,7 +25,7 @@ static int cli_fail_spec(const cli_args *args, const char *spec)
         snprintf(forms + at, sizeof forms - at, "%s%s", i > 0 ? ", " : "", cli_sources[i]->form);
     }
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(spec, ":"), spec);
-    const char *near = cli_nearest(kind, words, CLI_COUNT_OF(words));
+    const char *near = sbit_word_nearest(kind, words, CLI_COUNT_OF(words));
     return cli_fail_usage(args->command,
                           "data '%s': the kind is missing or unknown%s%s%s; known: %s", spec,
                           near != NULL ? ", did you mean '" : "", near != NULL ? near : "",
@@ -386,7 +386,7 @@ static int cli_labels_npy(cli_data *data, int64_t count, int64_t *labels)
                         (long long)count);
     }
     for (int64_t i = 0; i < count && code == CLI_OK; i++) {
-        labels[i] = (int64_t)cli_tensor_at(&tensor, i);
+        labels[i] = (int64_t)sbit_tensor_f64_at(&tensor, i);
     }
     sbit_tensor_free(data->model->ctx, &tensor);
     return code;

@@ -263,7 +263,7 @@ static bool cli_npy_write(FILE *file, const sbit_tensor *tensor)
     }
     bool good = cli_npy_write_header(file, "f4", tensor);
     for (int64_t i = 0; i < count && good; i++) {
-        const float value = (float)cli_tensor_at(tensor, i);
+        const float value = (float)sbit_tensor_f64_at(tensor, i);
         good = fwrite(&value, sizeof value, 1, file) == 1;
     }
     return good;

@@ -44,7 +44,7 @@ static int cli_find_isa(const cli_args *args, sbit_isa *out)
                                   args->isa, have);
         }
     }
-    const char *near = cli_nearest(args->isa, words, count);
+    const char *near = sbit_word_nearest(args->isa, words, count);
     return cli_fail_usage(args->command, "unknown instruction set '%s'%s%s%s; available: %s",
                           args->isa, near != NULL ? ", did you mean '" : "",
                           near != NULL ? near : "", near != NULL ? "'?" : "", have);
@@ -373,52 +373,6 @@ int cli_session_create(sbit_graph *graph, const sbit_session_desc *desc, const c
         return cli_fail_library(&error, "'%s' cannot run", path);
     }
     return CLI_OK;
-}
-
-double cli_tensor_at(const sbit_tensor *tensor, int64_t index)
-{
-    const char *at = (const char *)tensor->data;
-    switch (tensor->dtype) {
-    case SBIT_F32:
-        return (double)((const float *)(const void *)at)[index];
-    case SBIT_F64:
-        return ((const double *)(const void *)at)[index];
-    case SBIT_F16:
-        return (double)sbit_f16_to_f32(((const uint16_t *)(const void *)at)[index]);
-    case SBIT_BF16:
-        return (double)sbit_bf16_to_f32(((const uint16_t *)(const void *)at)[index]);
-    case SBIT_U8:
-    case SBIT_BOOL:
-        return (double)((const uint8_t *)(const void *)at)[index];
-    case SBIT_I8:
-        return (double)((const int8_t *)(const void *)at)[index];
-    case SBIT_U16:
-        return (double)((const uint16_t *)(const void *)at)[index];
-    case SBIT_I16:
-        return (double)((const int16_t *)(const void *)at)[index];
-    case SBIT_U32:
-        return (double)((const uint32_t *)(const void *)at)[index];
-    case SBIT_I32:
-        return (double)((const int32_t *)(const void *)at)[index];
-    case SBIT_U64:
-        return (double)((const uint64_t *)(const void *)at)[index];
-    case SBIT_I64:
-        return (double)((const int64_t *)(const void *)at)[index];
-    case SBIT_U4:
-        return (double)((((const uint8_t *)at)[index / 2] >> (4 * (index % 2))) & 15);
-    case SBIT_I4: {
-        const int low = (((const uint8_t *)at)[index / 2] >> (4 * (index % 2))) & 15;
-        return (double)(low >= 8 ? low - 16 : low);
-    }
-    default:
-        return 0.0;
-    }
-}
-
-bool cli_dtype_is_number(sbit_dtype dtype)
-{
-    return (dtype >= SBIT_F32 && dtype <= SBIT_U64 && dtype != SBIT_STRING) || dtype == SBIT_BF16 ||
-           dtype == SBIT_U4 || dtype == SBIT_I4;
 }
 
 static void cli_store_int(void *at, size_t bytes, uint32_t value)

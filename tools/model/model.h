@@ -40,8 +40,6 @@ bool cli_type_takes(const sbit_graph *graph, const sbit_type *type, const sbit_t
                     char *why, size_t size);
 int cli_session_create(sbit_graph *graph, const sbit_session_desc *desc, const char *path,
                        sbit_session **out);
-double cli_tensor_at(const sbit_tensor *tensor, int64_t index); /* an element as a number */
-bool cli_dtype_is_number(sbit_dtype dtype);                     /* that cli_tensor_at knows */
 int cli_random_tensor(sbit_ctx *ctx, const sbit_value_info *info, sbit_rng *rng, sbit_tensor *out);
 
 #endif /* SBIT_CLI_MODEL_H */

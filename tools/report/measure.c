@@ -1,82 +1,27 @@
-/* report/measure.c: accuracy, differences between tensors, ranges of inputs.
- *
- * SQNR = 10 log10(sum ref^2 / sum (ref - x)^2) dB; relative error = max|ref - x| / max(max|ref|,
- * 1e-6); ranks break ties by the lower index.
+/* report/measure.c: accuracy of a graph on a data set, ranges of inputs.
  */
 #include "report/measure.h"
 
 #include <math.h>   /* log10, sqrt, fabs, isfinite */
 #include <stdlib.h> /* malloc, strtod */
 
-/* ---- differences */
+/* ---- ranges of inputs */
 
-/* Elements of the tensor that belong to the first `used` of `slots` samples. */
-static int64_t cli_used_count(const sbit_tensor *tensor, int64_t used, int64_t slots)
+int64_t cli_used_count(const sbit_tensor *tensor, int64_t used, int64_t slots)
 {
     const int64_t count = sbit_tensor_count(tensor);
     return slots > 0 && tensor->rank > 0 && tensor->dims[0] == slots ? count / slots * used : count;
 }
 
-void cli_diff_add(cli_diff *diff, const sbit_tensor *reference, const sbit_tensor *other,
-                  int64_t used, int64_t slots)
-{
-    if (!sbit_tensor_same_shape(reference, other) || !cli_dtype_is_number(reference->dtype) ||
-        !cli_dtype_is_number(other->dtype)) {
-        diff->broken = true;
-        return;
-    }
-    const int64_t count = cli_used_count(reference, used, slots);
-    for (int64_t i = 0; i < count; i++) {
-        const double a = cli_tensor_at(reference, i), b = cli_tensor_at(other, i);
-        if (!isfinite(a) || !isfinite(b)) {
-            const bool same = a == b || (isnan(a) && isnan(b));
-            diff->broken = diff->broken || !same;
-            continue;
-        }
-        diff->error2 += (a - b) * (a - b);
-        diff->reference2 += a * a;
-        diff->other2 += b * b;
-        diff->product += a * b;
-        diff->max_error = fabs(a - b) > diff->max_error ? fabs(a - b) : diff->max_error;
-        diff->max_reference = fabs(a) > diff->max_reference ? fabs(a) : diff->max_reference;
-    }
-    diff->count += count;
-}
-
-double cli_diff_sqnr(const cli_diff *diff)
-{
-    if (diff->broken) {
-        return -HUGE_VAL;
-    }
-    return diff->error2 == 0.0 ? HUGE_VAL : 10.0 * log10(diff->reference2 / diff->error2);
-}
-
-double cli_diff_cosine(const cli_diff *diff)
-{
-    const double norms = sqrt(diff->reference2) * sqrt(diff->other2);
-    if (diff->broken) {
-        return (double)NAN;
-    }
-    return norms > 0.0 ? diff->product / norms : diff->error2 == 0.0 ? 1.0 : 0.0;
-}
-
-double cli_diff_relative(const cli_diff *diff)
-{
-    const double scale = diff->max_reference > 1e-6 ? diff->max_reference : 1e-6;
-    return diff->broken ? HUGE_VAL : diff->max_error / scale;
-}
-
-/* ---- ranges of inputs */
-
 void cli_range_add(cli_range *range, const sbit_tensor *tensor, int64_t used, int64_t slots)
 {
     const int64_t count = cli_used_count(tensor, used, slots);
     const double slack = 1e-6 * (range->high - range->low);
-    if (!cli_dtype_is_number(tensor->dtype)) {
+    if (!sbit_dtype_is_number(tensor->dtype)) {
         return;
     }
     for (int64_t i = 0; i < count; i++) {
-        const double value = cli_tensor_at(tensor, i);
+        const double value = sbit_tensor_f64_at(tensor, i);
         range->min = range->count + i == 0 || value < range->min ? value : range->min;
         range->max = range->count + i == 0 || value > range->max ? value : range->max;
         range->sum += value;
@@ -176,32 +121,13 @@ const float *cli_logits(const sbit_tensor *output, int64_t slot, int64_t slots, 
     }
     const bool fits = output->rank >= 2 && output->dims[0] == slots && wide <= 1;
     *classes = fits && slots > 0 ? count / slots : 0;
-    if (*classes < 1 || *classes > room_count || !cli_dtype_is_number(output->dtype)) {
+    if (*classes < 1 || *classes > room_count || !sbit_dtype_is_number(output->dtype)) {
         return NULL;
     }
     for (int64_t c = 0; c < *classes; c++) {
-        room[c] = (float)cli_tensor_at(output, slot * *classes + c);
+        room[c] = (float)sbit_tensor_f64_at(output, slot * *classes + c);
     }
     return room;
-}
-
-int64_t cli_best_class(const float *logits, int64_t classes)
-{
-    int64_t best = 0;
-    for (int64_t c = 1; c < classes; c++) {
-        best = logits[c] > logits[best] ? c : best;
-    }
-    return best;
-}
-
-/* How many classes rank before `label`: those with larger logits, and equal ones before it. */
-static int64_t cli_rank_of(const float *logits, int64_t classes, int64_t label)
-{
-    int64_t rank = 0;
-    for (int64_t c = 0; c < classes; c++) {
-        rank += logits[c] > logits[label] || (logits[c] == logits[label] && c < label);
-    }
-    return isnan(logits[label]) ? classes : rank;
 }
 
 /* ---- evaluation */
@@ -250,7 +176,7 @@ static int cli_score_labels(cli_evaluation *e)
                             (long long)label, cli_output_info(e)->name, e->name,
                             (long long)classes);
         }
-        const int64_t rank = cli_rank_of(logits, classes, label);
+        const int64_t rank = sbit_rank_of(logits, classes, label);
         e->score->top1 += rank < 1;
         e->score->top5 += rank < 5;
         e->score->classes = classes;
@@ -265,15 +191,15 @@ static int cli_score_outputs(cli_evaluation *e, int64_t sample)
     bool matches = true;
     int code = cli_pb_outputs(e->data, sample, wanted, CLI_COUNT_OF(wanted), &count);
     for (size_t i = 0; i < count; i++) {
-        cli_diff diff;
+        sbit_diff diff;
         memset(&diff, 0, sizeof diff);
         if (i < sbit_session_output_count(e->session)) {
             const sbit_value *value = sbit_session_output(e->session, i);
             diff.broken = value->kind != SBIT_KIND_TENSOR || value->tensor.dtype != wanted[i].dtype;
             if (!diff.broken) {
-                cli_diff_add(&diff, &wanted[i], &value->tensor, 1, 0);
+                sbit_diff_add(&diff, &wanted[i], &value->tensor, INT64_MAX);
             }
-            const double relative = cli_diff_relative(&diff);
+            const double relative = sbit_diff_relative(&diff);
             matches = matches && relative <= 1e-3;
             e->score->worst = relative > e->score->worst ? relative : e->score->worst;
         }

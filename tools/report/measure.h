@@ -5,20 +5,9 @@
 
 #include "data/data.h"
 
-/* Differences between a tensor and its reference, over all batches. */
-typedef struct cli_diff {
-    double error2, reference2, other2, product; /* sums of squares and products */
-    double max_error, max_reference;
-    int64_t count;
-    bool broken; /* shapes differed, or a value was not finite */
-} cli_diff;
-
-/* Of tensors whose first dim is `slots`, only the first `used` samples count. */
-void cli_diff_add(cli_diff *diff, const sbit_tensor *reference, const sbit_tensor *other,
-                  int64_t used, int64_t slots);
-double cli_diff_sqnr(const cli_diff *diff); /* dB; infinite: equal */
-double cli_diff_cosine(const cli_diff *diff);
-double cli_diff_relative(const cli_diff *diff); /* contracts: max|a-b| / max(max|b|, 1e-6) */
+/* Elements of the tensor that belong to the first `used` of `slots` samples: where its first dim
+ * is `slots`; else all. */
+int64_t cli_used_count(const sbit_tensor *tensor, int64_t used, int64_t slots);
 
 /* Smallest, mean and largest value of each input, over all batches. */
 typedef struct cli_range {
@@ -42,7 +31,6 @@ int cli_find_output(const cli_args *args, const sbit_graph *graph, size_t *index
 /* The logits of a sample as floats; *classes values. NULL: the output is not [N, classes]. */
 const float *cli_logits(const sbit_tensor *output, int64_t slot, int64_t slots, float *room,
                         int64_t room_count, int64_t *classes);
-int64_t cli_best_class(const float *logits, int64_t classes); /* ties: the lower index */
 /* Runs the graph on all data. ranges (NULL: none) has one entry for each input. */
 int cli_evaluate(cli_data *data, sbit_graph *graph, const char *name, cli_range *ranges,
                  cli_score *out);

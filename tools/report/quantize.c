@@ -384,39 +384,40 @@ static int cli_print_job(const cli_job *job, const cli_report *report)
 
 /* ---- as JSON */
 
-static void cli_json_cost(cli_json *json, const char *key, const cli_job *job, const cli_cost *cost)
+static void cli_json_cost(sbit_json *json, const char *key, const cli_job *job,
+                          const cli_cost *cost)
 {
-    cli_json_open(json, key, '{');
-    cli_json_int(json, "params", cost->params);
-    cli_json_int(json, "macs", cost->macs);
-    cli_json_int(json, "bytes", (int64_t)cost->file_bytes);
-    cli_json_int(json, "peak_bytes", (int64_t)cost->peak_bytes);
+    sbit_json_open(json, key, '{');
+    sbit_json_int(json, "params", cost->params);
+    sbit_json_int(json, "macs", cost->macs);
+    sbit_json_int(json, "bytes", (int64_t)cost->file_bytes);
+    sbit_json_int(json, "peak_bytes", (int64_t)cost->peak_bytes);
     if (job->has_eval) {
         const double n = (double)cost->score.samples;
-        cli_json_number(json, "top1", (double)cost->score.top1 / n);
-        cli_json_number(json, "top5", (double)cost->score.top5 / n);
-        cli_json_number(json, "ms_per_sample", 1000.0 * cost->score.seconds / n);
+        sbit_json_number(json, "top1", (double)cost->score.top1 / n);
+        sbit_json_number(json, "top5", (double)cost->score.top5 / n);
+        sbit_json_number(json, "ms_per_sample", 1000.0 * cost->score.seconds / n);
     }
-    cli_json_close(json, '}');
+    sbit_json_close(json, '}');
 }
 
-static void cli_json_site(cli_json *json, const sbit_site *site)
+static void cli_json_site(sbit_json *json, const sbit_site *site)
 {
     char scheme[60];
     const bool channels = site->qparams.axis >= 0;
     snprintf(scheme, sizeof scheme, "per-%s-%s", channels ? "channel" : "tensor",
              site->symmetric ? "symmetric" : "affine");
-    cli_json_open(json, NULL, '{');
-    cli_json_text(json, "name", site->layer);
-    cli_json_text(json, "tensor", site->tensor);
-    cli_json_text(json, "target", site->target == SBIT_TARGET_WEIGHT ? "weight" : "activation");
-    cli_json_int(json, "bits", site->qparams.bits);
-    cli_json_text(json, "dtype", sbit_dtype_name((int32_t)site->qparams.dtype));
-    cli_json_text(json, "scheme", scheme);
-    cli_json_text(json, "observer", site->observer != NULL ? site->observer : "");
-    cli_json_text(json, "quantizer", site->quantizer != NULL ? site->quantizer : "");
-    cli_json_bool(json, "enabled", site->enabled);
-    cli_json_text(json, "reason", site->reason != NULL ? site->reason : "");
+    sbit_json_open(json, NULL, '{');
+    sbit_json_text(json, "name", site->layer);
+    sbit_json_text(json, "tensor", site->tensor);
+    sbit_json_text(json, "target", site->target == SBIT_TARGET_WEIGHT ? "weight" : "activation");
+    sbit_json_int(json, "bits", site->qparams.bits);
+    sbit_json_text(json, "dtype", sbit_dtype_name((int32_t)site->qparams.dtype));
+    sbit_json_text(json, "scheme", scheme);
+    sbit_json_text(json, "observer", site->observer != NULL ? site->observer : "");
+    sbit_json_text(json, "quantizer", site->quantizer != NULL ? site->quantizer : "");
+    sbit_json_bool(json, "enabled", site->enabled);
+    sbit_json_text(json, "reason", site->reason != NULL ? site->reason : "");
     if (site->enabled && site->qparams.count > 0) {
         double low = (double)site->qparams.scale[0], high = low;
         for (int64_t c = 1; c < site->qparams.count; c++) {
@@ -424,83 +425,84 @@ static void cli_json_site(cli_json *json, const sbit_site *site)
             low = scale < low ? scale : low;
             high = scale > high ? scale : high;
         }
-        cli_json_int(json, "channels", site->qparams.count);
-        cli_json_number(json, "min", (double)site->min);
-        cli_json_number(json, "max", (double)site->max);
-        cli_json_number(json, "scale_min", low);
-        cli_json_number(json, "scale_max", high);
-        cli_json_int(json, "zero_point", site->qparams.zero_point[0]);
+        sbit_json_int(json, "channels", site->qparams.count);
+        sbit_json_number(json, "min", (double)site->min);
+        sbit_json_number(json, "max", (double)site->max);
+        sbit_json_number(json, "scale_min", low);
+        sbit_json_number(json, "scale_max", high);
+        sbit_json_int(json, "zero_point", site->qparams.zero_point[0]);
     }
-    cli_json_close(json, '}');
+    sbit_json_close(json, '}');
 }
 
-static void cli_json_inputs(cli_json *json, const cli_job *job)
+static void cli_json_inputs(sbit_json *json, const cli_job *job)
 {
-    cli_json_open(json, "inputs", '[');
+    sbit_json_open(json, "inputs", '[');
     for (size_t i = 0; i < job->calib.input_count; i++) {
         const cli_range *r = &job->ranges[i];
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "name", sbit_graph_value(job->model.graph, job->calib.inputs[i])->name);
-        cli_json_number(json, "min", r->min);
-        cli_json_number(json, "mean", r->count > 0 ? r->sum / (double)r->count : 0.0);
-        cli_json_number(json, "max", r->max);
-        cli_json_close(json, '}');
+        sbit_json_open(json, NULL, '{');
+        sbit_json_text(json, "name",
+                       sbit_graph_value(job->model.graph, job->calib.inputs[i])->name);
+        sbit_json_number(json, "min", r->min);
+        sbit_json_number(json, "mean", r->count > 0 ? r->sum / (double)r->count : 0.0);
+        sbit_json_number(json, "max", r->max);
+        sbit_json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    sbit_json_close(json, ']');
 }
 
-static void cli_json_report(cli_json *json, const cli_report *report)
+static void cli_json_report(sbit_json *json, const cli_report *report)
 {
-    cli_json_open(json, "quantized", '{');
+    sbit_json_open(json, "quantized", '{');
     for (size_t i = 0; i < report->count; i++) {
-        cli_json_int(json, report->counts[i].op_type, report->counts[i].quantized);
+        sbit_json_int(json, report->counts[i].op_type, report->counts[i].quantized);
     }
-    cli_json_close(json, '}');
-    cli_json_open(json, "float", '[');
+    sbit_json_close(json, '}');
+    sbit_json_open(json, "float", '[');
     for (size_t i = 0; i < report->float_count; i++) {
         const cli_float *at = &report->floats[i];
         char name[300];
         sbit_layer_name(at->graph, at->node, name, sizeof name);
-        cli_json_open(json, NULL, '{');
-        cli_json_text(json, "name", name);
-        cli_json_text(json, "op_type", sbit_graph_node(at->graph, at->node)->op_type);
-        cli_json_text(json, "reason", at->reason);
-        cli_json_close(json, '}');
+        sbit_json_open(json, NULL, '{');
+        sbit_json_text(json, "name", name);
+        sbit_json_text(json, "op_type", sbit_graph_node(at->graph, at->node)->op_type);
+        sbit_json_text(json, "reason", at->reason);
+        sbit_json_close(json, '}');
     }
-    cli_json_close(json, ']');
+    sbit_json_close(json, ']');
 }
 
 static int cli_json_job(const cli_job *job, const cli_report *report)
 {
     cli_json json;
     char prep[4096];
-    memset(&json, 0, sizeof json);
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "model", job->model.path);
-    cli_json_text(&json, "out", job->args->out);
-    cli_json_text(&json, "target", sbit_qconfig_profile(job->config)->name);
-    cli_json_int(&json, "calibration_samples", job->calib.count);
-    cli_json_text(&json, "preprocess", cli_data_prep_text(&job->calib, prep, sizeof prep));
-    cli_json_inputs(&json, job);
-    cli_json_cost(&json, "before", job, &job->before);
-    cli_json_cost(&json, "after", job, &job->after);
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "model", job->model.path);
+    sbit_json_text(&json.to, "out", job->args->out);
+    sbit_json_text(&json.to, "target", sbit_qconfig_profile(job->config)->name);
+    sbit_json_int(&json.to, "calibration_samples", job->calib.count);
+    sbit_json_text(&json.to, "preprocess", cli_data_prep_text(&job->calib, prep, sizeof prep));
+    cli_json_inputs(&json.to, job);
+    cli_json_cost(&json.to, "before", job, &job->before);
+    cli_json_cost(&json.to, "after", job, &job->after);
     if (job->has_eval) {
-        cli_json_int(&json, "eval_samples", job->before.score.samples);
+        sbit_json_int(&json.to, "eval_samples", job->before.score.samples);
     }
-    cli_json_report(&json, report);
-    cli_json_open(&json, "layers", '[');
+    cli_json_report(&json.to, report);
+    sbit_json_open(&json.to, "layers", '[');
     for (size_t i = 0; i < sbit_quant_site_count(job->quant); i++) {
         sbit_site site;
         if (sbit_quant_site(job->quant, i, &site) == SBIT_OK) {
-            cli_json_site(&json, &site);
+            cli_json_site(&json.to, &site);
         }
     }
-    cli_json_close(&json, ']');
-    cli_json_number(&json, "seconds", job->seconds);
-    cli_json_number(&json, "calibrate_seconds", job->calibrate_seconds);
-    cli_json_number(&json, "peak_memory_bytes", cli_peak_bytes());
-    cli_json_int(&json, "threads", sbit_ctx_threads(job->model.ctx));
-    cli_json_close(&json, '}');
+    sbit_json_close(&json.to, ']');
+    sbit_json_number(&json.to, "seconds", job->seconds);
+    sbit_json_number(&json.to, "calibrate_seconds", job->calibrate_seconds);
+    sbit_json_number(&json.to, "peak_memory_bytes", cli_peak_bytes());
+    sbit_json_int(&json.to, "threads", sbit_ctx_threads(job->model.ctx));
+    sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
 }
 
