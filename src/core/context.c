@@ -146,6 +146,9 @@ static sbit_status sbit__ctx_check_desc(const sbit_ctx_desc *desc, sbit_error *e
                           "threads is %ld, which is not in 0..%d", (long)desc->threads,
                           SBIT__MAX_THREADS);
     }
+    if (desc->max_body_nodes < 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "max_body_nodes is negative");
+    }
     if (desc->force_isa != SBIT_ISA_DEFAULT && !sbit_isa_available(desc->force_isa)) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "instruction set %s is not available here: the best one is %s",
@@ -190,6 +193,7 @@ SPARSEBIT_API sbit_status sbit_ctx_create(const sbit_ctx_desc *desc, sbit_ctx **
     ctx->threads = filled.threads == 0 ? 1 : filled.threads;
     ctx->parallel_for = filled.parallel_for;
     ctx->parallel_user = filled.parallel_user;
+    ctx->max_body_nodes = filled.max_body_nodes == 0 ? 500000 : filled.max_body_nodes;
     ctx->isa = filled.force_isa != SBIT_ISA_DEFAULT ? filled.force_isa : sbit__isa_best();
     const sbit_status status = sbit__ctx_start_threads(ctx, error);
     if (status != SBIT_OK) {

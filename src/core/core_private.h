@@ -40,6 +40,7 @@ struct sbit_ctx {
     int32_t threads; /* at least 1 */
     void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
     void *parallel_user;
+    int64_t max_body_nodes;  /* at least 1 */
     sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
     struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
     sbit__registry registries[SBIT__REG_COUNT];

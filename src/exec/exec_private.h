@@ -214,6 +214,11 @@ SBIT__FN void sbit__plan_drop(sbit_session *session);
 /* The data of a constant with a maker: made now, if it is not there. */
 SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error);
 SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx);
+/* Gives `count` of the values, in this order, the lowest offsets where none meets another that
+ * lives in the same steps; *bytes: where the last of them ends. */
+SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
+                                      sbit__exec_value **lives, size_t count, size_t steps,
+                                      sbit__arena *arena, size_t *bytes, sbit_error *error);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
 /* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
  * them; the last of them (step->node itself if there are none) is where the step runs. */

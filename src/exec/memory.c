@@ -1,7 +1,7 @@
 /* memory.c: offsets of values in one block, shared by values that do not live at the same time.
  * >>memory
  *
- * Called by: plan. Calls: nothing.
+ * Called by: plan. Calls: memory_fit.
  * A value lives from the step that makes it to the last step that reads it, both included; results
  * live for ever. A view has its input's memory, and so may the output of a row that allows it when
  * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
@@ -146,31 +146,6 @@ static int sbit__memory_order(const void *a, const void *b)
     return x->root < y->root ? -1 : x->root > y->root;
 }
 
-/* The lowest offset where `value` meets none of the `count` values placed so far, which are kept
- * in order of offset. */
-static void sbit__memory_fit(sbit__exec_value *value, sbit__exec_value **placed, size_t count)
-{
-    size_t offset = 0, at = count;
-    for (size_t i = 0; i < count; i++) {
-        const sbit__exec_value *other = placed[i];
-        if (other->last < value->first || other->first > value->last) {
-            continue;
-        }
-        if (offset + value->bytes <= other->offset) {
-            break;
-        }
-        if (other->offset + other->bytes > offset) {
-            offset = other->offset + other->bytes;
-        }
-    }
-    value->offset = offset;
-    while (at > 0 && placed[at - 1]->offset > offset) {
-        placed[at] = placed[at - 1];
-        at--;
-    }
-    placed[at] = value;
-}
-
 /* Sizes; the values that get an offset, in `lives`. */
 static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
                                       size_t *count, sbit_error *error)
@@ -236,21 +211,15 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
     const size_t limit = session->value_limit;
     sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
                                                                       sizeof(sbit__exec_value *));
-    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
-                                                                       sizeof(sbit__exec_value *));
     size_t count = 0, bytes = 0;
-    if (lives == NULL || placed == NULL) {
+    if (lives == NULL) {
         return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
     }
     sbit__memory_lives(session);
     sbit__memory_share(session);
     SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
     qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    for (size_t i = 0; i < count; i++) {
-        sbit__memory_fit(lives[i], placed, i);
-        if (lives[i]->offset + lives[i]->bytes > bytes) {
-            bytes = lives[i]->offset + lives[i]->bytes;
-        }
-    }
+    SBIT__TRY(sbit__memory_fit(session->plan, limit, lives, count, session->step_count,
+                               &session->plan_arena, &bytes, error));
     return sbit__memory_allocate(session, bytes, error);
 }

@@ -356,6 +356,7 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     sbit_status status = SBIT_OK;
     sbit__arena_init(&arena, &session->ctx->allocator);
     infer->arena = &arena;
+    infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
         if (idx != 0 && session->plan[idx].place != SBIT__PLACE_CONSTANT) {

@@ -455,10 +455,8 @@ static sbit_status sbit__edit_fill_node(sbit_graph *graph, const sbit_node_desc 
     node->attrs = (sbit_attr *)attrs;
     for (size_t i = 0; i < desc->input_count; i++) {
         node->inputs[i] = desc->inputs[i];
-        if (desc->inputs[i].idx != 0) {
-            SBIT__TRY(sbit__graph_reserve_uses(graph, desc->inputs[i], desc->input_count, error));
-        }
     }
+    SBIT__TRY(sbit__graph_reserve_inputs(graph, node->inputs, desc->input_count, error));
     for (size_t i = 0; i < desc->output_count; i++) {
         node->outputs[i] = desc->outputs[i];
     }

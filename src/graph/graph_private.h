@@ -26,6 +26,7 @@ typedef struct sbit__graph_value {
     sbit_value_info info; /* use_count is the length of `uses` */
     sbit_use *uses;       /* of a body: index is the idx of the body's captured value */
     size_t use_capacity;
+    size_t use_pending; /* of a node that is being made */
     const sbit_onnx_tensor *tensor; /* where the constant's text fields came from; may be NULL */
     bool alive;
     bool owns_constant; /* the data is a block of its own: free it with the value */
@@ -134,6 +135,9 @@ SBIT__FN sbit_status sbit__graph_new_value(sbit_graph *graph, const char *name,
                                            sbit_error *error);
 SBIT__FN sbit_status sbit__graph_reserve_uses(sbit_graph *graph, sbit_value_id id, size_t extra,
                                               sbit_error *error);
+/* Room for one use each, for a node that is being made. */
+SBIT__FN sbit_status sbit__graph_reserve_inputs(sbit_graph *graph, const sbit_value_id *inputs,
+                                                size_t count, sbit_error *error);
 SBIT__FN void sbit__graph_put_use(sbit_graph *graph, sbit_value_id id, sbit_node_id node,
                                   uint32_t index, const sbit_graph *body); /* reserved before */
 SBIT__FN void sbit__graph_take_use(sbit_graph *graph, sbit_value_id id, sbit_node_id node,

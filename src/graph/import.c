@@ -556,10 +556,8 @@ static sbit_status sbit__import_node_ids(sbit__import_scope *scope, const sbit_o
     for (size_t i = 0; i < source->input_count; i++) {
         SBIT__TRY(sbit__import_resolve(scope, sbit__import_text(source->input[i]), source,
                                        &node->inputs[i], error));
-        if (node->inputs[i].idx != 0) {
-            SBIT__TRY(sbit__graph_reserve_uses(graph, node->inputs[i], source->input_count, error));
-        }
     }
+    SBIT__TRY(sbit__graph_reserve_inputs(graph, node->inputs, source->input_count, error));
     for (size_t i = 0; i < source->output_count; i++) {
         SBIT__TRY(sbit__import_resolve(scope, sbit__import_text(source->output[i]), source,
                                        &node->outputs[i], error));

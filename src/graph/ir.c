@@ -368,6 +368,24 @@ SBIT__FN sbit_status sbit__graph_reserve_uses(sbit_graph *graph, sbit_value_id i
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__graph_reserve_inputs(sbit_graph *graph, const sbit_value_id *inputs,
+                                                size_t count, sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < count && status == SBIT_OK; i++) {
+        if (inputs[i].idx != 0) { /* a value may be there more than once */
+            status = sbit__graph_reserve_uses(graph, inputs[i],
+                                              ++graph->values[inputs[i].idx]->use_pending, error);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (inputs[i].idx != 0) {
+            graph->values[inputs[i].idx]->use_pending = 0;
+        }
+    }
+    return status;
+}
+
 SBIT__FN void sbit__graph_put_use(sbit_graph *graph, sbit_value_id id, sbit_node_id node,
                                   uint32_t index, const sbit_graph *body)
 {

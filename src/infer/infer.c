@@ -39,6 +39,7 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
     state->graph = graph;
     state->outer = outer;
     state->arena = arena;
+    state->body_nodes = outer != NULL ? outer->body_nodes : &state->own_body_nodes;
     state->types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
     state->known = (const sbit_tensor **)sbit__arena_array(arena, limit, sizeof(void *));
     state->elems = (const sbit_dim **)sbit__arena_array(arena, limit, sizeof(void *));
@@ -239,34 +240,46 @@ static sbit_graph *sbit__infer_owned_body(const sbit_node *node, const sbit_grap
     return NULL;
 }
 
-static sbit_status sbit__infer_report(sbit__infer *state, sbit_graph *graph, sbit_error *error)
+static sbit_status sbit__infer_report(const sbit__infer *state, sbit_graph *graph,
+                                      sbit_error *error)
 {
-    sbit__infer_result *result =
-        (sbit__infer_result *)sbit__arena_alloc(state->arena, sizeof *result);
-    if (result == NULL) {
+    sbit__infer_results *results = state->results;
+    const size_t limit = sbit_graph_value_limit(graph);
+    sbit_type **types = &results->types[graph->index];
+    if (*types == NULL) {
+        *types = (sbit_type *)sbit__arena_array(results->arena, limit, sizeof **types);
+    }
+    if (*types == NULL) {
         return sbit__infer_oom(state, error);
     }
-    result->graph = graph;
-    result->types = state->types;
-    result->next = *state->results;
-    *state->results = result;
+    memcpy(*types, state->types, limit * sizeof **types);
+    results->graphs[graph->index] = graph;
     return SBIT_OK;
 }
 
-static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *body,
-                                    const sbit_type *const *inputs, sbit_type *outputs,
-                                    sbit_error *error)
+/* A loop is looked at until its types settle, and a loop inside of it as often for each of these
+ * times: what that takes is limited. */
+static sbit_status sbit__infer_spend(const sbit_op_call *call, const sbit__infer *state,
+                                     const sbit_graph *body, sbit_error *error)
 {
-    sbit__infer_frame *frame = (sbit__infer_frame *)call->session;
-    sbit__infer child;
-    size_t attr = 0;
-    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &attr);
-    if (writable == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
-                            "the graph is not a body of this node");
+    *state->body_nodes += (int64_t)body->node_count + 1;
+    if (*state->body_nodes <= call->ctx->max_body_nodes) {
+        return SBIT_OK;
     }
-    SBIT__TRY(sbit__infer_init(&child, body, frame->state, frame->state->arena, error));
-    child.results = frame->state->results;
+    return sbit_op_fail(call, SBIT_ERR_LIMIT, error,
+                        "inferring types took more than %lld steps in bodies of nested loops; "
+                        "sbit_ctx_desc.max_body_nodes allows more",
+                        (long long)call->ctx->max_body_nodes);
+}
+
+static sbit_status sbit__infer_body_in(const sbit_op_call *call, sbit_graph *body,
+                                       const sbit_type *const *inputs, sbit_type *outputs,
+                                       sbit__arena *arena, sbit_error *error)
+{
+    const sbit__infer *outer = ((const sbit__infer_frame *)call->session)->state;
+    sbit__infer child;
+    SBIT__TRY(sbit__infer_init(&child, body, outer, arena, error));
+    child.results = outer->results;
     for (size_t i = 0; inputs != NULL && i < sbit_graph_input_count(body); i++) {
         const sbit_value_id id = sbit_graph_input(body, i);
         if (inputs[i] != NULL) {
@@ -282,10 +295,29 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
     for (size_t i = 0; outputs != NULL && i < sbit_graph_output_count(body); i++) {
         outputs[i] = child.types[sbit_graph_output(body, i).idx];
     }
-    if (attr < 64) {
+    return child.results != NULL ? sbit__infer_report(&child, body, error) : SBIT_OK;
+}
+
+static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *body,
+                                    const sbit_type *const *inputs, sbit_type *outputs,
+                                    sbit_error *error)
+{
+    sbit__infer_frame *frame = (sbit__infer_frame *)call->session;
+    sbit__arena arena;
+    size_t attr = 0;
+    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &attr);
+    if (writable == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
+                            "the graph is not a body of this node");
+    }
+    SBIT__TRY(sbit__infer_spend(call, frame->state, body, error));
+    sbit__arena_init(&arena, &call->ctx->allocator); /* nothing of a look at a body stays */
+    const sbit_status status = sbit__infer_body_in(call, writable, inputs, outputs, &arena, error);
+    sbit__arena_deinit(&arena);
+    if (status == SBIT_OK && attr < 64) {
         frame->bodies_seen |= (uint64_t)1 << attr;
     }
-    return child.results != NULL ? sbit__infer_report(&child, writable, error) : SBIT_OK;
+    return status;
 }
 
 /* A body that does not fit the shapes at hand keeps its types: a branch that is never taken. */
@@ -383,6 +415,40 @@ static void sbit__infer_accept(sbit__infer *state, const sbit_node *node, const 
     }
 }
 
+/* Sizes that no machine has end here, so that rows can multiply dims and element sizes. */
+static sbit_status sbit__infer_size(const sbit_op_call *call, const char *what, size_t i,
+                                    const sbit_type *type, sbit_error *error)
+{
+    const int64_t most = (int64_t)(SIZE_MAX / 2 > (size_t)INT64_MAX ? INT64_MAX : SIZE_MAX / 2);
+    int64_t count = 1;
+    if (type == NULL || type->kind != SBIT_KIND_TENSOR) {
+        return SBIT_OK;
+    }
+    for (int32_t d = 0; d < type->rank; d++) {
+        const sbit_dim dim = type->dims[d];
+        if (sbit__dim_known(dim) && dim.value > 0 &&
+            (!sbit__mul_i64(count, dim.value, &count) || count > most / 64)) {
+            char text[128];
+            sbit__type_describe(call->graph, type, text, sizeof text);
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error,
+                                "%s %lu, %s, is too large for any machine", what, (unsigned long)i,
+                                text);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__infer_sizes(const sbit_op_call *call, sbit_error *error)
+{
+    for (int32_t i = 0; i < call->input_count; i++) {
+        SBIT__TRY(sbit__infer_size(call, "input", (size_t)i, call->in_type[i], error));
+    }
+    for (int32_t i = 0; i < call->output_count; i++) {
+        SBIT__TRY(sbit__infer_size(call, "output", (size_t)i, call->out_type[i], error));
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node_id, sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(state->graph, node_id);
@@ -416,6 +482,7 @@ SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node_id, 
     call.session = &frame;
     if (row != NULL && row->infer != NULL) {
         SBIT__TRY(row->infer(&call, error));
+        SBIT__TRY(sbit__infer_sizes(&call, error));
     }
     if (frame.out_of_memory) {
         return sbit__infer_oom(state, error);
@@ -438,22 +505,36 @@ SBIT__FN sbit_status sbit__infer_run(sbit__infer *state, sbit_error *error)
 
 /* >>public */
 
+static void sbit__infer_write(sbit_graph *graph, const sbit_type *types)
+{
+    const uint32_t limit = sbit_graph_value_limit(graph);
+    for (uint32_t i = 1; i < limit; i++) {
+        sbit_value_id id;
+        id.idx = i;
+        if (sbit_graph_value_alive(graph, id)) {
+            sbit_graph_set_type(graph, id, &types[i]);
+        }
+    }
+}
+
 static sbit_status sbit__infer_graph(sbit_graph *graph, sbit__arena *arena, sbit_error *error)
 {
     sbit__infer state;
-    sbit__infer_result *results = NULL;
+    sbit__infer_results results;
     SBIT__TRY(sbit__infer_init(&state, graph, NULL, arena, error));
+    results.arena = arena;
+    results.count = graph->family->graph_count;
+    results.graphs = (sbit_graph **)sbit__arena_array(arena, results.count, sizeof(void *));
+    results.types = (sbit_type **)sbit__arena_array(arena, results.count, sizeof(void *));
+    if (results.graphs == NULL || results.types == NULL) {
+        return sbit__infer_oom(&state, error);
+    }
     state.results = &results;
     SBIT__TRY(sbit__infer_run(&state, error));
     SBIT__TRY(sbit__infer_report(&state, graph, error));
-    for (const sbit__infer_result *r = results; r != NULL; r = r->next) {
-        const uint32_t limit = sbit_graph_value_limit(r->graph);
-        for (uint32_t i = 1; i < limit; i++) {
-            sbit_value_id id;
-            id.idx = i;
-            if (sbit_graph_value_alive(r->graph, id)) {
-                sbit_graph_set_type(r->graph, id, &r->types[i]);
-            }
+    for (uint32_t i = 0; i < results.count; i++) {
+        if (results.graphs[i] != NULL) {
+            sbit__infer_write(results.graphs[i], results.types[i]);
         }
     }
     return SBIT_OK;

@@ -14,12 +14,14 @@ extern "C" {
 
 #define SBIT__INFER_MAX_ELEMS 64 /* integer tensors up to this size are followed by value */
 
-/* Types to be written into a graph once all of inference has succeeded. */
-typedef struct sbit__infer_result {
-    struct sbit__infer_result *next;
-    sbit_graph *graph;
-    const sbit_type *types;
-} sbit__infer_result;
+/* Types to be written into the graphs once all of inference has succeeded: what the last look at
+ * each of them said. By the graphs' index in their family. */
+typedef struct sbit__infer_results {
+    sbit__arena *arena;
+    sbit_graph **graphs; /* NULL: not seen */
+    sbit_type **types;
+    uint32_t count;
+} sbit__infer_results;
 
 /* What is known of the values of one graph. The arrays are indexed by value and live in `arena`. */
 typedef struct sbit__infer {
@@ -33,7 +35,9 @@ typedef struct sbit__infer {
     int64_t *elem_counts;
     /* sbit_infer: declared types of inner values fill what cannot be computed, and bodies report
      * their types here. NULL in the executor: what is not computed stays unknown. */
-    sbit__infer_result **results;
+    sbit__infer_results *results;
+    int64_t *body_nodes;    /* how many nodes of bodies were looked at: ctx->max_body_nodes */
+    int64_t own_body_nodes; /* what body_nodes points to, in the outermost graph */
 } sbit__infer;
 
 /* Fills state->arena and the arrays: constants get their types and data, captured values what

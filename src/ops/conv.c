@@ -125,6 +125,26 @@ static sbit_status sbit__conv_infer(const sbit_op_call *call, sbit_error *error)
     return sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error);
 }
 
+/* The driver multiplies terms of a sum with pixels, padding included, and with outputs. */
+static sbit_status sbit__conv_check_sizes(const sbit_op_call *call, const sbit__conv_shape *shape,
+                                          const sbit__window *window, sbit_error *error)
+{
+    int64_t terms = shape->in_channels, padded = 1, outputs = shape->out_channels;
+    bool fits = sbit__mul_i64(outputs, shape->batch, &outputs);
+    for (int32_t i = 0; fits && i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t at = i - (SBIT__MAX_SPATIAL - window->spatial);
+        const int64_t pad = at < 0 ? 0 : window->pad_begin[at] + window->pad_end[at];
+        fits = sbit__mul_i64(terms, shape->kernel[i], &terms) &&
+               sbit__mul_i64(padded, shape->in[i] + pad, &padded) &&
+               sbit__mul_i64(outputs, shape->out[i], &outputs);
+    }
+    fits = fits && sbit__mul_i64(terms, padded > outputs ? padded : outputs, &terms) &&
+           terms <= INT64_MAX / 64;
+    return fits ? SBIT_OK
+                : sbit_op_fail(call, SBIT_ERR_LIMIT, error,
+                               "the sizes of window, padding and output are too large together");
+}
+
 /* The driver's description of the node for the shapes in call->in_type, which must be numbers. */
 static sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
                                        sbit_error *error)
@@ -153,7 +173,7 @@ static sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shap
         shape->dilation[at] = window.dilation[i];
         shape->pad_begin[at] = window.pad_begin[i];
     }
-    return SBIT_OK;
+    return sbit__conv_check_sizes(call, shape, &window, error);
 }
 
 static bool sbit__conv_static(const sbit_op_call *call)

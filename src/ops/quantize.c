@@ -35,7 +35,8 @@ static sbit_status sbit__qdq_blocked(const sbit_op_call *call, const sbit_tensor
                                      const sbit_tensor *scale, int32_t axis, int64_t block,
                                      sbit__qdq_layout *layout, sbit_error *error)
 {
-    const int64_t blocks = x->dims[axis] / block + (x->dims[axis] % block != 0 ? 1 : 0);
+    const int64_t length = x->dims[axis];
+    const int64_t blocks = length / block + (length % block != 0 ? 1 : 0);
     bool fits = scale->rank == x->rank;
     for (int32_t i = 0; fits && i < x->rank; i++) {
         fits = scale->dims[i] == (i == axis ? blocks : x->dims[i]);
@@ -47,7 +48,7 @@ static sbit_status sbit__qdq_blocked(const sbit_op_call *call, const sbit_tensor
                             "scale %s does not fit blocks of %lld along axis %d", text,
                             (long long)block, (int)axis);
     }
-    layout->block = block;
+    layout->block = block < length ? block : length > 0 ? length : 1; /* block_size has no limit */
     layout->blocks = blocks;
     layout->wide = layout->inner > 1;
     return SBIT_OK;
