@@ -164,6 +164,9 @@ typedef struct sbit_ctx_desc {
      * 0..count-1 with worker < `threads`, and returns when all are done. NULL: own pool. */
     void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
     void *parallel_user;
+    /* How many nodes of bodies (of If, Loop, Scan) one inference of types may look at, counted each
+     * time: nested loops can make that grow without bounds. 0: 500,000 */
+    int64_t max_body_nodes;
     sbit_isa force_isa; /* for tests and comparisons; unavailable: SBIT_ERR_UNSUPPORTED */
 } sbit_ctx_desc;
 
@@ -1874,6 +1877,7 @@ struct sbit_ctx {
     int32_t threads; /* at least 1 */
     void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
     void *parallel_user;
+    int64_t max_body_nodes;  /* at least 1 */
     sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
     struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
     sbit__registry registries[SBIT__REG_COUNT];
@@ -2080,6 +2084,9 @@ static sbit_status sbit__ctx_check_desc(const sbit_ctx_desc *desc, sbit_error *e
                           "threads is %ld, which is not in 0..%d", (long)desc->threads,
                           SBIT__MAX_THREADS);
     }
+    if (desc->max_body_nodes < 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "max_body_nodes is negative");
+    }
     if (desc->force_isa != SBIT_ISA_DEFAULT && !sbit_isa_available(desc->force_isa)) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "instruction set %s is not available here: the best one is %s",
@@ -2124,6 +2131,7 @@ SPARSEBIT_API sbit_status sbit_ctx_create(const sbit_ctx_desc *desc, sbit_ctx **
     ctx->threads = filled.threads == 0 ? 1 : filled.threads;
     ctx->parallel_for = filled.parallel_for;
     ctx->parallel_user = filled.parallel_user;
+    ctx->max_body_nodes = filled.max_body_nodes == 0 ? 500000 : filled.max_body_nodes;
     ctx->isa = filled.force_isa != SBIT_ISA_DEFAULT ? filled.force_isa : sbit__isa_best();
     const sbit_status status = sbit__ctx_start_threads(ctx, error);
     if (status != SBIT_OK) {
@@ -3649,6 +3657,7 @@ typedef struct sbit__graph_value {
     sbit_value_info info; /* use_count is the length of `uses` */
     sbit_use *uses;       /* of a body: index is the idx of the body's captured value */
     size_t use_capacity;
+    size_t use_pending; /* of a node that is being made */
     const sbit_onnx_tensor *tensor; /* where the constant's text fields came from; may be NULL */
     bool alive;
     bool owns_constant; /* the data is a block of its own: free it with the value */
@@ -3757,6 +3766,9 @@ SBIT__FN sbit_status sbit__graph_new_value(sbit_graph *graph, const char *name,
                                            sbit_error *error);
 SBIT__FN sbit_status sbit__graph_reserve_uses(sbit_graph *graph, sbit_value_id id, size_t extra,
                                               sbit_error *error);
+/* Room for one use each, for a node that is being made. */
+SBIT__FN sbit_status sbit__graph_reserve_inputs(sbit_graph *graph, const sbit_value_id *inputs,
+                                                size_t count, sbit_error *error);
 SBIT__FN void sbit__graph_put_use(sbit_graph *graph, sbit_value_id id, sbit_node_id node,
                                   uint32_t index, const sbit_graph *body); /* reserved before */
 SBIT__FN void sbit__graph_take_use(sbit_graph *graph, sbit_value_id id, sbit_node_id node,
@@ -4256,6 +4268,24 @@ SBIT__FN sbit_status sbit__graph_reserve_uses(sbit_graph *graph, sbit_value_id i
                                value->info.use_count + extra, sizeof(value->uses[0]), error));
     value->uses = (sbit_use *)uses;
     return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__graph_reserve_inputs(sbit_graph *graph, const sbit_value_id *inputs,
+                                                size_t count, sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < count && status == SBIT_OK; i++) {
+        if (inputs[i].idx != 0) { /* a value may be there more than once */
+            status = sbit__graph_reserve_uses(graph, inputs[i],
+                                              ++graph->values[inputs[i].idx]->use_pending, error);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (inputs[i].idx != 0) {
+            graph->values[inputs[i].idx]->use_pending = 0;
+        }
+    }
+    return status;
 }
 
 SBIT__FN void sbit__graph_put_use(sbit_graph *graph, sbit_value_id id, sbit_node_id node,
@@ -5369,10 +5399,8 @@ static sbit_status sbit__edit_fill_node(sbit_graph *graph, const sbit_node_desc 
     node->attrs = (sbit_attr *)attrs;
     for (size_t i = 0; i < desc->input_count; i++) {
         node->inputs[i] = desc->inputs[i];
-        if (desc->inputs[i].idx != 0) {
-            SBIT__TRY(sbit__graph_reserve_uses(graph, desc->inputs[i], desc->input_count, error));
-        }
     }
+    SBIT__TRY(sbit__graph_reserve_inputs(graph, node->inputs, desc->input_count, error));
     for (size_t i = 0; i < desc->output_count; i++) {
         node->outputs[i] = desc->outputs[i];
     }
@@ -6730,10 +6758,8 @@ static sbit_status sbit__import_node_ids(sbit__import_scope *scope, const sbit_o
     for (size_t i = 0; i < source->input_count; i++) {
         SBIT__TRY(sbit__import_resolve(scope, sbit__import_text(source->input[i]), source,
                                        &node->inputs[i], error));
-        if (node->inputs[i].idx != 0) {
-            SBIT__TRY(sbit__graph_reserve_uses(graph, node->inputs[i], source->input_count, error));
-        }
     }
+    SBIT__TRY(sbit__graph_reserve_inputs(graph, node->inputs, source->input_count, error));
     for (size_t i = 0; i < source->output_count; i++) {
         SBIT__TRY(sbit__import_resolve(scope, sbit__import_text(source->output[i]), source,
                                        &node->outputs[i], error));
@@ -16938,6 +16964,26 @@ static sbit_status sbit__conv_infer(const sbit_op_call *call, sbit_error *error)
     return sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error);
 }
 
+/* The driver multiplies terms of a sum with pixels, padding included, and with outputs. */
+static sbit_status sbit__conv_check_sizes(const sbit_op_call *call, const sbit__conv_shape *shape,
+                                          const sbit__window *window, sbit_error *error)
+{
+    int64_t terms = shape->in_channels, padded = 1, outputs = shape->out_channels;
+    bool fits = sbit__mul_i64(outputs, shape->batch, &outputs);
+    for (int32_t i = 0; fits && i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t at = i - (SBIT__MAX_SPATIAL - window->spatial);
+        const int64_t pad = at < 0 ? 0 : window->pad_begin[at] + window->pad_end[at];
+        fits = sbit__mul_i64(terms, shape->kernel[i], &terms) &&
+               sbit__mul_i64(padded, shape->in[i] + pad, &padded) &&
+               sbit__mul_i64(outputs, shape->out[i], &outputs);
+    }
+    fits = fits && sbit__mul_i64(terms, padded > outputs ? padded : outputs, &terms) &&
+           terms <= INT64_MAX / 64;
+    return fits ? SBIT_OK
+                : sbit_op_fail(call, SBIT_ERR_LIMIT, error,
+                               "the sizes of window, padding and output are too large together");
+}
+
 /* The driver's description of the node for the shapes in call->in_type, which must be numbers. */
 static sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
                                        sbit_error *error)
@@ -16966,7 +17012,7 @@ static sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shap
         shape->dilation[at] = window.dilation[i];
         shape->pad_begin[at] = window.pad_begin[i];
     }
-    return SBIT_OK;
+    return sbit__conv_check_sizes(call, shape, &window, error);
 }
 
 static bool sbit__conv_static(const sbit_op_call *call)
@@ -31660,7 +31706,8 @@ static sbit_status sbit__qdq_blocked(const sbit_op_call *call, const sbit_tensor
                                      const sbit_tensor *scale, int32_t axis, int64_t block,
                                      sbit__qdq_layout *layout, sbit_error *error)
 {
-    const int64_t blocks = x->dims[axis] / block + (x->dims[axis] % block != 0 ? 1 : 0);
+    const int64_t length = x->dims[axis];
+    const int64_t blocks = length / block + (length % block != 0 ? 1 : 0);
     bool fits = scale->rank == x->rank;
     for (int32_t i = 0; fits && i < x->rank; i++) {
         fits = scale->dims[i] == (i == axis ? blocks : x->dims[i]);
@@ -31672,7 +31719,7 @@ static sbit_status sbit__qdq_blocked(const sbit_op_call *call, const sbit_tensor
                             "scale %s does not fit blocks of %lld along axis %d", text,
                             (long long)block, (int)axis);
     }
-    layout->block = block;
+    layout->block = block < length ? block : length > 0 ? length : 1; /* block_size has no limit */
     layout->blocks = blocks;
     layout->wide = layout->inner > 1;
     return SBIT_OK;
@@ -32913,12 +32960,14 @@ extern "C" {
 
 #define SBIT__INFER_MAX_ELEMS 64 /* integer tensors up to this size are followed by value */
 
-/* Types to be written into a graph once all of inference has succeeded. */
-typedef struct sbit__infer_result {
-    struct sbit__infer_result *next;
-    sbit_graph *graph;
-    const sbit_type *types;
-} sbit__infer_result;
+/* Types to be written into the graphs once all of inference has succeeded: what the last look at
+ * each of them said. By the graphs' index in their family. */
+typedef struct sbit__infer_results {
+    sbit__arena *arena;
+    sbit_graph **graphs; /* NULL: not seen */
+    sbit_type **types;
+    uint32_t count;
+} sbit__infer_results;
 
 /* What is known of the values of one graph. The arrays are indexed by value and live in `arena`. */
 typedef struct sbit__infer {
@@ -32932,7 +32981,9 @@ typedef struct sbit__infer {
     int64_t *elem_counts;
     /* sbit_infer: declared types of inner values fill what cannot be computed, and bodies report
      * their types here. NULL in the executor: what is not computed stays unknown. */
-    sbit__infer_result **results;
+    sbit__infer_results *results;
+    int64_t *body_nodes;    /* how many nodes of bodies were looked at: ctx->max_body_nodes */
+    int64_t own_body_nodes; /* what body_nodes points to, in the outermost graph */
 } sbit__infer;
 
 /* Fills state->arena and the arrays: constants get their types and data, captured values what
@@ -33000,6 +33051,7 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
     state->graph = graph;
     state->outer = outer;
     state->arena = arena;
+    state->body_nodes = outer != NULL ? outer->body_nodes : &state->own_body_nodes;
     state->types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
     state->known = (const sbit_tensor **)sbit__arena_array(arena, limit, sizeof(void *));
     state->elems = (const sbit_dim **)sbit__arena_array(arena, limit, sizeof(void *));
@@ -33200,34 +33252,46 @@ static sbit_graph *sbit__infer_owned_body(const sbit_node *node, const sbit_grap
     return NULL;
 }
 
-static sbit_status sbit__infer_report(sbit__infer *state, sbit_graph *graph, sbit_error *error)
+static sbit_status sbit__infer_report(const sbit__infer *state, sbit_graph *graph,
+                                      sbit_error *error)
 {
-    sbit__infer_result *result =
-        (sbit__infer_result *)sbit__arena_alloc(state->arena, sizeof *result);
-    if (result == NULL) {
+    sbit__infer_results *results = state->results;
+    const size_t limit = sbit_graph_value_limit(graph);
+    sbit_type **types = &results->types[graph->index];
+    if (*types == NULL) {
+        *types = (sbit_type *)sbit__arena_array(results->arena, limit, sizeof **types);
+    }
+    if (*types == NULL) {
         return sbit__infer_oom(state, error);
     }
-    result->graph = graph;
-    result->types = state->types;
-    result->next = *state->results;
-    *state->results = result;
+    memcpy(*types, state->types, limit * sizeof **types);
+    results->graphs[graph->index] = graph;
     return SBIT_OK;
 }
 
-static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *body,
-                                    const sbit_type *const *inputs, sbit_type *outputs,
-                                    sbit_error *error)
+/* A loop is looked at until its types settle, and a loop inside of it as often for each of these
+ * times: what that takes is limited. */
+static sbit_status sbit__infer_spend(const sbit_op_call *call, const sbit__infer *state,
+                                     const sbit_graph *body, sbit_error *error)
 {
-    sbit__infer_frame *frame = (sbit__infer_frame *)call->session;
-    sbit__infer child;
-    size_t attr = 0;
-    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &attr);
-    if (writable == NULL) {
-        return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
-                            "the graph is not a body of this node");
+    *state->body_nodes += (int64_t)body->node_count + 1;
+    if (*state->body_nodes <= call->ctx->max_body_nodes) {
+        return SBIT_OK;
     }
-    SBIT__TRY(sbit__infer_init(&child, body, frame->state, frame->state->arena, error));
-    child.results = frame->state->results;
+    return sbit_op_fail(call, SBIT_ERR_LIMIT, error,
+                        "inferring types took more than %lld steps in bodies of nested loops; "
+                        "sbit_ctx_desc.max_body_nodes allows more",
+                        (long long)call->ctx->max_body_nodes);
+}
+
+static sbit_status sbit__infer_body_in(const sbit_op_call *call, sbit_graph *body,
+                                       const sbit_type *const *inputs, sbit_type *outputs,
+                                       sbit__arena *arena, sbit_error *error)
+{
+    const sbit__infer *outer = ((const sbit__infer_frame *)call->session)->state;
+    sbit__infer child;
+    SBIT__TRY(sbit__infer_init(&child, body, outer, arena, error));
+    child.results = outer->results;
     for (size_t i = 0; inputs != NULL && i < sbit_graph_input_count(body); i++) {
         const sbit_value_id id = sbit_graph_input(body, i);
         if (inputs[i] != NULL) {
@@ -33243,10 +33307,29 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
     for (size_t i = 0; outputs != NULL && i < sbit_graph_output_count(body); i++) {
         outputs[i] = child.types[sbit_graph_output(body, i).idx];
     }
-    if (attr < 64) {
+    return child.results != NULL ? sbit__infer_report(&child, body, error) : SBIT_OK;
+}
+
+static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *body,
+                                    const sbit_type *const *inputs, sbit_type *outputs,
+                                    sbit_error *error)
+{
+    sbit__infer_frame *frame = (sbit__infer_frame *)call->session;
+    sbit__arena arena;
+    size_t attr = 0;
+    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &attr);
+    if (writable == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
+                            "the graph is not a body of this node");
+    }
+    SBIT__TRY(sbit__infer_spend(call, frame->state, body, error));
+    sbit__arena_init(&arena, &call->ctx->allocator); /* nothing of a look at a body stays */
+    const sbit_status status = sbit__infer_body_in(call, writable, inputs, outputs, &arena, error);
+    sbit__arena_deinit(&arena);
+    if (status == SBIT_OK && attr < 64) {
         frame->bodies_seen |= (uint64_t)1 << attr;
     }
-    return child.results != NULL ? sbit__infer_report(&child, writable, error) : SBIT_OK;
+    return status;
 }
 
 /* A body that does not fit the shapes at hand keeps its types: a branch that is never taken. */
@@ -33344,6 +33427,40 @@ static void sbit__infer_accept(sbit__infer *state, const sbit_node *node, const 
     }
 }
 
+/* Sizes that no machine has end here, so that rows can multiply dims and element sizes. */
+static sbit_status sbit__infer_size(const sbit_op_call *call, const char *what, size_t i,
+                                    const sbit_type *type, sbit_error *error)
+{
+    const int64_t most = (int64_t)(SIZE_MAX / 2 > (size_t)INT64_MAX ? INT64_MAX : SIZE_MAX / 2);
+    int64_t count = 1;
+    if (type == NULL || type->kind != SBIT_KIND_TENSOR) {
+        return SBIT_OK;
+    }
+    for (int32_t d = 0; d < type->rank; d++) {
+        const sbit_dim dim = type->dims[d];
+        if (sbit__dim_known(dim) && dim.value > 0 &&
+            (!sbit__mul_i64(count, dim.value, &count) || count > most / 64)) {
+            char text[128];
+            sbit__type_describe(call->graph, type, text, sizeof text);
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error,
+                                "%s %lu, %s, is too large for any machine", what, (unsigned long)i,
+                                text);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__infer_sizes(const sbit_op_call *call, sbit_error *error)
+{
+    for (int32_t i = 0; i < call->input_count; i++) {
+        SBIT__TRY(sbit__infer_size(call, "input", (size_t)i, call->in_type[i], error));
+    }
+    for (int32_t i = 0; i < call->output_count; i++) {
+        SBIT__TRY(sbit__infer_size(call, "output", (size_t)i, call->out_type[i], error));
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node_id, sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(state->graph, node_id);
@@ -33377,6 +33494,7 @@ SBIT__FN sbit_status sbit__infer_node(sbit__infer *state, sbit_node_id node_id, 
     call.session = &frame;
     if (row != NULL && row->infer != NULL) {
         SBIT__TRY(row->infer(&call, error));
+        SBIT__TRY(sbit__infer_sizes(&call, error));
     }
     if (frame.out_of_memory) {
         return sbit__infer_oom(state, error);
@@ -33399,22 +33517,36 @@ SBIT__FN sbit_status sbit__infer_run(sbit__infer *state, sbit_error *error)
 
 /* >>public */
 
+static void sbit__infer_write(sbit_graph *graph, const sbit_type *types)
+{
+    const uint32_t limit = sbit_graph_value_limit(graph);
+    for (uint32_t i = 1; i < limit; i++) {
+        sbit_value_id id;
+        id.idx = i;
+        if (sbit_graph_value_alive(graph, id)) {
+            sbit_graph_set_type(graph, id, &types[i]);
+        }
+    }
+}
+
 static sbit_status sbit__infer_graph(sbit_graph *graph, sbit__arena *arena, sbit_error *error)
 {
     sbit__infer state;
-    sbit__infer_result *results = NULL;
+    sbit__infer_results results;
     SBIT__TRY(sbit__infer_init(&state, graph, NULL, arena, error));
+    results.arena = arena;
+    results.count = graph->family->graph_count;
+    results.graphs = (sbit_graph **)sbit__arena_array(arena, results.count, sizeof(void *));
+    results.types = (sbit_type **)sbit__arena_array(arena, results.count, sizeof(void *));
+    if (results.graphs == NULL || results.types == NULL) {
+        return sbit__infer_oom(&state, error);
+    }
     state.results = &results;
     SBIT__TRY(sbit__infer_run(&state, error));
     SBIT__TRY(sbit__infer_report(&state, graph, error));
-    for (const sbit__infer_result *r = results; r != NULL; r = r->next) {
-        const uint32_t limit = sbit_graph_value_limit(r->graph);
-        for (uint32_t i = 1; i < limit; i++) {
-            sbit_value_id id;
-            id.idx = i;
-            if (sbit_graph_value_alive(r->graph, id)) {
-                sbit_graph_set_type(r->graph, id, &r->types[i]);
-            }
+    for (uint32_t i = 0; i < results.count; i++) {
+        if (results.graphs[i] != NULL) {
+            sbit__infer_write(results.graphs[i], results.types[i]);
         }
     }
     return SBIT_OK;
@@ -33856,6 +33988,11 @@ SBIT__FN void sbit__plan_drop(sbit_session *session);
 /* The data of a constant with a maker: made now, if it is not there. */
 SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error);
 SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx);
+/* Gives `count` of the values, in this order, the lowest offsets where none meets another that
+ * lives in the same steps; *bytes: where the last of them ends. */
+SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
+                                      sbit__exec_value **lives, size_t count, size_t steps,
+                                      sbit__arena *arena, size_t *bytes, sbit_error *error);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
 /* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
  * them; the last of them (step->node itself if there are none) is where the step runs. */
@@ -34485,6 +34622,7 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     sbit_status status = SBIT_OK;
     sbit__arena_init(&arena, &session->ctx->allocator);
     infer->arena = &arena;
+    infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
         if (idx != 0 && session->plan[idx].place != SBIT__PLACE_CONSTANT) {
@@ -35033,18 +35171,215 @@ SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step)
 }
 /* ---- end src/exec/fuse.c ---- */
 
+/* ---- begin src/exec/memory_fit.c ---- */
+/* memory_fit.c: lowest free offsets for values that live for a while. >>memory
+ *
+ * Called by: memory. Calls: nothing.
+ * Each value goes to the lowest offset where it meets no value placed before it. Those that live at
+ * the same time as [first, last] are the ones that
+ *     live at `first`   lists in the nodes of a binary tree over the steps: a life hangs on the at
+ *                       most 2 log(steps) nodes that make it up, so those at `first` hang between
+ *                       its leaf and the root,
+ *     begin after it    a run of all lives sorted by their first step.
+ * The tree also knows the highest end of what lives in a span of steps: where more than
+ * SBIT__FIT_MOST meet, the value goes there, and gaps are not looked for. So planning takes n log
+ * n.
+ */
+
+#include <stdlib.h> /* qsort */
+
+enum {
+    SBIT__FIT_MOST = 512
+};
+
+typedef struct sbit__fit_link {
+    struct sbit__fit_link *next;
+    const sbit__exec_value *life;
+} sbit__fit_link;
+
+typedef struct sbit__fit {
+    sbit__arena *arena;
+    size_t leaves; /* a power of two; node i has the children 2 i and 2 i + 1, the root is 1 */
+    sbit__fit_link **lists;
+    size_t *over;  /* by node: highest end of the lives that hang here */
+    size_t *under; /* the same, of all below as well */
+    const sbit__exec_value **by_first;
+    size_t *begin; /* by step: where its lives begin in by_first; one more than steps */
+    const sbit__exec_value *meets[SBIT__FIT_MOST];
+} sbit__fit;
+
+static size_t sbit__fit_last(const sbit__fit *fit, const sbit__exec_value *life)
+{
+    return (size_t)life->last < fit->leaves ? (size_t)life->last : fit->leaves - 1;
+}
+
+static size_t sbit__fit_end(const sbit__exec_value *life)
+{
+    return life->offset + life->bytes;
+}
+
+static int sbit__fit_by_offset(const void *a, const void *b)
+{
+    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
+    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void sbit__fit_raise(size_t *value, size_t to)
+{
+    *value = *value > to ? *value : to;
+}
+
+/* Hangs a placed life on the nodes that make it up; false: out of memory. */
+static bool sbit__fit_add(sbit__fit *fit, const sbit__exec_value *life)
+{
+    const size_t end = sbit__fit_end(life);
+    size_t ends[2];
+    ends[0] = (size_t)life->first + fit->leaves;
+    ends[1] = sbit__fit_last(fit, life) + fit->leaves;
+    for (size_t l = ends[0], r = ends[1] + 1; l < r; l /= 2, r /= 2) {
+        for (int side = 0; side < 2; side++) {
+            const size_t node = side == 0 ? l : r - 1;
+            if ((side == 0 && l % 2 == 0) || (side == 1 && r % 2 == 0)) {
+                continue;
+            }
+            sbit__fit_link *link = (sbit__fit_link *)sbit__arena_alloc(fit->arena, sizeof *link);
+            if (link == NULL) {
+                return false;
+            }
+            link->life = life;
+            link->next = fit->lists[node];
+            fit->lists[node] = link;
+            sbit__fit_raise(&fit->over[node], end);
+            sbit__fit_raise(&fit->under[node], end);
+        }
+        l += l % 2;
+        r -= r % 2;
+    }
+    for (int i = 0; i < 2; i++) {
+        for (size_t node = ends[i] / 2; node > 0; node /= 2) {
+            sbit__fit_raise(&fit->under[node], end);
+        }
+    }
+    return true;
+}
+
+/* The highest end of all that meet `life`. */
+static size_t sbit__fit_top(const sbit__fit *fit, const sbit__exec_value *life)
+{
+    size_t top = 0;
+    size_t l = (size_t)life->first + fit->leaves, r = sbit__fit_last(fit, life) + fit->leaves;
+    for (size_t a = l, b = r; a > 0; a /= 2, b /= 2) {
+        sbit__fit_raise(&top, fit->over[a]);
+        sbit__fit_raise(&top, fit->over[b]);
+    }
+    for (r++; l < r; l = (l + 1) / 2, r /= 2) {
+        sbit__fit_raise(&top, l % 2 != 0 ? fit->under[l] : 0);
+        sbit__fit_raise(&top, r % 2 != 0 ? fit->under[r - 1] : 0);
+    }
+    return top;
+}
+
+/* Fills `meets`; more than SBIT__FIT_MOST: they are too many to look at. */
+static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const bool *placed,
+                             const sbit__exec_value *base)
+{
+    const size_t first = (size_t)life->first, last = sbit__fit_last(fit, life);
+    size_t count = 0;
+    for (size_t node = first + fit->leaves; node > 0; node /= 2) {
+        for (const sbit__fit_link *link = fit->lists[node]; link != NULL; link = link->next) {
+            if (count == SBIT__FIT_MOST) {
+                return count + 1;
+            }
+            fit->meets[count++] = link->life;
+        }
+    }
+    if (fit->begin[last + 1] - fit->begin[first + 1] > 8 * SBIT__FIT_MOST) {
+        return SBIT__FIT_MOST + 1;
+    }
+    for (size_t i = fit->begin[first + 1]; i < fit->begin[last + 1]; i++) {
+        if (placed[fit->by_first[i] - base]) {
+            if (count == SBIT__FIT_MOST) {
+                return count + 1;
+            }
+            fit->meets[count++] = fit->by_first[i];
+        }
+    }
+    return count;
+}
+
+static size_t sbit__fit_offset(sbit__fit *fit, const sbit__exec_value *life, const bool *placed,
+                               const sbit__exec_value *base)
+{
+    const size_t count = sbit__fit_meet(fit, life, placed, base);
+    size_t offset = 0;
+    if (count > SBIT__FIT_MOST) {
+        return sbit__fit_top(fit, life);
+    }
+    qsort(fit->meets, count, sizeof fit->meets[0], sbit__fit_by_offset);
+    for (size_t i = 0; i < count && offset + life->bytes > fit->meets[i]->offset; i++) {
+        sbit__fit_raise(&offset, sbit__fit_end(fit->meets[i]));
+    }
+    return offset;
+}
+
+static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_t count,
+                           size_t steps, sbit__arena *arena)
+{
+    fit->arena = arena;
+    fit->leaves = 1;
+    while (fit->leaves < steps) {
+        fit->leaves *= 2;
+    }
+    fit->lists = (sbit__fit_link **)sbit__arena_array(arena, 2 * fit->leaves, sizeof(void *));
+    fit->over = (size_t *)sbit__arena_array(arena, 2 * fit->leaves, sizeof(size_t));
+    fit->under = (size_t *)sbit__arena_array(arena, 2 * fit->leaves, sizeof(size_t));
+    fit->begin = (size_t *)sbit__arena_array(arena, fit->leaves + 2, sizeof(size_t));
+    fit->by_first = (const sbit__exec_value **)sbit__arena_array(arena, count, sizeof(void *));
+    if (fit->lists == NULL || fit->over == NULL || fit->under == NULL || fit->begin == NULL ||
+        fit->by_first == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) { /* begin[s + 2]: how many begin at s ... */
+        fit->begin[lives[i]->first + 2]++;
+    }
+    for (size_t s = 2; s < fit->leaves + 2; s++) { /* ... then begin[s + 1]: where they begin */
+        fit->begin[s] += fit->begin[s - 1];
+    }
+    for (size_t i = 0; i < count; i++) { /* now begin[s] */
+        fit->by_first[fit->begin[lives[i]->first + 1]++] = lives[i];
+    }
+    return true;
+}
+
+SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
+                                      sbit__exec_value **lives, size_t count, size_t steps,
+                                      sbit__arena *arena, size_t *bytes, sbit_error *error)
+{
+    sbit__fit *fit = (sbit__fit *)sbit__arena_alloc(arena, sizeof *fit);
+    bool *placed = (bool *)sbit__arena_array(arena, value_count, sizeof *placed);
+    bool ok = fit != NULL && placed != NULL && sbit__fit_init(fit, lives, count, steps, arena);
+    *bytes = 0;
+    for (size_t i = 0; ok && i < count; i++) {
+        lives[i]->offset = sbit__fit_offset(fit, lives[i], placed, values);
+        placed[lives[i] - values] = true;
+        ok = sbit__fit_add(fit, lives[i]);
+        sbit__fit_raise(bytes, sbit__fit_end(lives[i]));
+    }
+    return ok ? SBIT_OK : sbit__fail_oom(error, count * sizeof *fit);
+}
+/* ---- end src/exec/memory_fit.c ---- */
+
 /* ---- begin src/exec/memory.c ---- */
 /* memory.c: offsets of values in one block, shared by values that do not live at the same time.
  * >>memory
  *
- * Called by: plan. Calls: nothing.
+ * Called by: plan. Calls: memory_fit.
  * A value lives from the step that makes it to the last step that reads it, both included; results
  * live for ever. A view has its input's memory, and so may the output of a row that allows it when
  * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
  * offset that is free for all its steps.
  */
-
-#include <stdlib.h> /* qsort */
 
 static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
 {
@@ -35181,31 +35516,6 @@ static int sbit__memory_order(const void *a, const void *b)
     return x->root < y->root ? -1 : x->root > y->root;
 }
 
-/* The lowest offset where `value` meets none of the `count` values placed so far, which are kept
- * in order of offset. */
-static void sbit__memory_fit(sbit__exec_value *value, sbit__exec_value **placed, size_t count)
-{
-    size_t offset = 0, at = count;
-    for (size_t i = 0; i < count; i++) {
-        const sbit__exec_value *other = placed[i];
-        if (other->last < value->first || other->first > value->last) {
-            continue;
-        }
-        if (offset + value->bytes <= other->offset) {
-            break;
-        }
-        if (other->offset + other->bytes > offset) {
-            offset = other->offset + other->bytes;
-        }
-    }
-    value->offset = offset;
-    while (at > 0 && placed[at - 1]->offset > offset) {
-        placed[at] = placed[at - 1];
-        at--;
-    }
-    placed[at] = value;
-}
-
 /* Sizes; the values that get an offset, in `lives`. */
 static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
                                       size_t *count, sbit_error *error)
@@ -35271,22 +35581,16 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
     const size_t limit = session->value_limit;
     sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
                                                                       sizeof(sbit__exec_value *));
-    sbit__exec_value **placed = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
-                                                                       sizeof(sbit__exec_value *));
     size_t count = 0, bytes = 0;
-    if (lives == NULL || placed == NULL) {
+    if (lives == NULL) {
         return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
     }
     sbit__memory_lives(session);
     sbit__memory_share(session);
     SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
     qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    for (size_t i = 0; i < count; i++) {
-        sbit__memory_fit(lives[i], placed, i);
-        if (lives[i]->offset + lives[i]->bytes > bytes) {
-            bytes = lives[i]->offset + lives[i]->bytes;
-        }
-    }
+    SBIT__TRY(sbit__memory_fit(session->plan, limit, lives, count, session->step_count,
+                               &session->plan_arena, &bytes, error));
     return sbit__memory_allocate(session, bytes, error);
 }
 /* ---- end src/exec/memory.c ---- */

@@ -67,8 +67,8 @@ typedef struct sbit_ctx_desc {
      * 0..count-1 with worker < `threads`, and returns when all are done. NULL: own pool. */
     void (*parallel_for)(int64_t count, sbit_task_fn fn, void *task, void *user);
     void *parallel_user;
-    /* How many nodes of bodies (of If, Loop, Scan) one inference of types may look at, each as often
-     * as it does: nested loops can make that grow without bounds. 0: 500,000 */
+    /* How many nodes of bodies (of If, Loop, Scan) one inference of types may look at, counted each
+     * time: nested loops can make that grow without bounds. 0: 500,000 */
     int64_t max_body_nodes;
     sbit_isa force_isa; /* for tests and comparisons; unavailable: SBIT_ERR_UNSUPPORTED */
 } sbit_ctx_desc;
