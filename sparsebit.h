@@ -315,19 +315,57 @@ typedef struct sbit_feed_desc {
 SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_desc *desc,
                                                sbit_feed *out, sbit_error *error);
 
+/* >>parts: which elements of a tensor share something: a scale, a bit of a mask. Its shape is
+ * folded into four dims, row-major; element (i0, i1, i2, i3) belongs to part
+ *     sum over d of (i_d / block[d]) * step[d]
+ * step 0: all indices of d together; block >= 1, the last block may be short.
+ *     per tensor                  one dim, step 0
+ *     per index of an axis        {outer, axis, inner}, step {0, 1, 0}
+ *     blocks of b along an axis   {outer, axis, inner}, block {1, b, 1}, a step for each: as
+ *                                 DequantizeLinear-21 has it with block_size
+ *     groups of b indices         the same with step 0 for outer and inner */
+typedef struct sbit_parts {
+    int64_t dims[4], block[4], step[4];
+    int64_t count; /* of parts */
+} sbit_parts;
+
+/* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
+ * for each block of that many indices along it, at every place of the other dims. */
+SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block);
+/* The part of element number `element` (row-major). */
+SPARSEBIT_API int64_t sbit_parts_at(const sbit_parts *parts, int64_t element);
+SPARSEBIT_API int64_t sbit_parts_elements(const sbit_parts *parts);
+
+/* Walks a tensor in runs of neighbours that belong to one part:
+ *     sbit_runs runs = sbit_runs_of(&parts);
+ *     while (sbit_runs_next(&runs)) { elements runs.at .. runs.at + runs.count - 1: runs.part } */
+typedef struct sbit_runs {
+    int64_t at, count, part;
+    sbit_parts parts; /* what follows is the walk's own */
+    int64_t index[4], tail;
+    int32_t dim;
+} sbit_runs;
+SPARSEBIT_API sbit_runs sbit_runs_of(const sbit_parts *parts);
+SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs); /* false past the end */
+
+/* >>grid: what integers a tensor becomes, and which elements share a scale. */
+typedef struct sbit_grid {
+    sbit_dtype dtype;   /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4 ... */
+    int32_t bits;       /* true width, 2..16 */
+    int32_t qmin, qmax; /* float8: 0, the type says it */
+    bool symmetric;
+    sbit_parts parts; /* of activations: count, block and step hold for every piece of data, dims
+                         are those of one */
+} sbit_grid;
+
 /* >>qparams: how a tensor is quantized: q = saturate(round_half_even(x / scale) + zero_point) in
- * qmin..qmax, x ~ (q - zero_point) * scale. Arrays have `count` entries: 1 per tensor, or one
- * per index of `axis`; with block_size > 0, one per block of that many indices along `axis`. */
+ * qmin..qmax, x ~ (q - zero_point) * scale. */
 typedef struct sbit_qparams {
-    sbit_dtype
-        dtype;    /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
-    int32_t bits; /* true width, 2..16 (32: bias) */
-    int32_t qmin, qmax;
-    int32_t axis; /* -1: per tensor */
-    int32_t block_size;
-    int64_t count;
-    const float *scale;
-    const int32_t *zero_point;
+    sbit_grid grid;
+    int32_t axis;              /* the axis of grid.parts, -1: per tensor */
+    int64_t block;             /* of indices along it, 0: none; see sbit_parts_of */
+    const float *scale;        /* [grid.parts.count]; NULL: not known yet */
+    const int32_t *zero_point; /* likewise */
 } sbit_qparams;
 
 #ifdef __cplusplus
@@ -1123,6 +1161,21 @@ typedef struct sbit_key {
     const char *doc;       /* one line for help texts and the README */
 } sbit_key;
 
+/* >>rows: strategies (passes, observers, quantizers, profiles, sparsers, steps ...) are const rows:
+ * what they are called, their keys, and functions. Every kind of row begins with this head. */
+enum {
+    SBIT_TARGET_WEIGHT = 1,
+    SBIT_TARGET_ACTIVATION = 2
+};
+
+typedef struct sbit_head {
+    const char *name;     /* lower case: "minmax" */
+    const char *doc;      /* one line */
+    uint32_t targets;     /* what it may be used for, SBIT_TARGET_*; 0 where the kind has none */
+    const sbit_key *keys; /* its options, below the place of its kind ("OBSERVER.") */
+    size_t key_count;
+} sbit_head;
+
 /* The value of a key. Numbers fill both i and f. */
 typedef struct sbit_option {
     const sbit_key *key;
@@ -1195,9 +1248,8 @@ typedef struct sbit_simplify_desc {
 } sbit_simplify_desc;
 
 typedef struct sbit_pass_row {
-    const char *name; /* "fold_constants" */
-    const char *doc;
-    bool opt_in;      /* runs only when named in `only` */
+    sbit_head head; /* "fold_constants" */
+    bool opt_in;    /* runs only when named in `only` */
     /* Rewrites the graph (one level; bodies are visited by the driver), adds the number of changes
      * to *changes. Types are inferred on entry; a pass keeps them right for what it adds. */
     sbit_status (*run)(sbit_graph *graph, const sbit_simplify_desc *desc, int64_t *changes,
@@ -1292,10 +1344,10 @@ typedef struct sbit_optimizer_row {
 /* ---- begin src/observers/observers_api.h ---- */
 /* observers_api.h: observers: calibration statistics -> a range (min, max). >>observers
  *
- * Called by: quant (calibration). Calls: kernels, config (keys).
- * An observer sees every value of a tensor once, streaming, and keeps O(bins) per tensor or
- * channel. Its result is a range; sbit__qparams_from_range (quant) alone makes scale and zero
- * point of it.
+ * Called by: quant (calibration), quantizers (statistics they start from). Calls: kernels, config.
+ * An observer sees every value of a tensor once in each pass over the data, in pieces, and keeps
+ * O(bins) per part (sbit_parts). Its result is a range; sbit_qparams_from_range (quant) alone makes
+ * scale and zero point of it.
  */
 #ifndef SBIT_OBSERVERS_API_H
 #define SBIT_OBSERVERS_API_H
@@ -1304,56 +1356,53 @@ typedef struct sbit_optimizer_row {
 extern "C" {
 #endif
 
-enum {
-    SBIT_TARGET_WEIGHT = 1,
-    SBIT_TARGET_ACTIVATION = 2
-};
-
 /* What is observed: fixed when the observer is made. */
 typedef struct sbit_observer_call {
     sbit_ctx *ctx;
-    uint32_t target; /* one of SBIT_TARGET_* */
-    bool symmetric;
-    int32_t bits, qmin, qmax;
-    int64_t channels;            /* 1: per tensor */
+    const char *name;            /* of the tensor, for messages */
+    uint32_t target;             /* one of SBIT_TARGET_* */
+    const sbit_grid *grid;       /* grid->parts.count: how many ranges there are */
     const sbit_options *options; /* with the row's keys, below "OBSERVER." */
 } sbit_observer_call;
 
-/* One piece of data: element (o, c, i) is data[(o * channels + c) * inner + i]; a batch has
- * `samples` samples, each outer / samples consecutive values of o (samples divides outer). */
+/* One piece of data, all of it finite. */
 typedef struct sbit_observation {
     const float *data;
-    int64_t outer, channels, inner, samples;
+    sbit_parts parts;       /* of this piece: its dims; steps, blocks and count are the grid's */
+    const float *min, *max; /* [parts.count] smallest and largest of each part of this piece */
+    int64_t samples;        /* the data are that many samples of equal size, one after the other */
 } sbit_observation;
 
 typedef struct sbit_observer_row {
-    const char *name; /* lower case: "minmax" */
-    const char *doc;
-    uint32_t targets; /* SBIT_TARGET_* it may be used for */
-    const sbit_key *keys;
-    size_t key_count;
+    sbit_head head;
     size_t (*state_bytes)(const sbit_observer_call *call); /* zeroed memory is handed to init */
     sbit_status (*init)(void *state, const sbit_observer_call *call, sbit_error *error);
-    /* All elements are finite: the caller checks and names the tensor. */
     sbit_status (*observe)(void *state, const sbit_observer_call *call, const sbit_observation *x,
                            sbit_error *error);
-    /* optional: adds what `other` saw after what `state` saw */
+    /* optional: called at the end of each pass; *wanted = true asks for another one over the same
+     * data, in any order. Where the data cannot be read again, range gives the best it can. */
+    sbit_status (*again)(void *state, const sbit_observer_call *call, bool *wanted,
+                         sbit_error *error);
+    /* optional: adds what `other` saw to what `state` saw; both at the end of the same pass. NULL:
+     * the order matters. */
     sbit_status (*merge)(void *state, const void *other, const sbit_observer_call *call,
                          sbit_error *error);
-    /* min[channels], max[channels]; called after at least one observe */
+    /* min and max of each part; called after at least one observe, as often as wanted */
     sbit_status (*range)(const void *state, const sbit_observer_call *call, float *min, float *max,
                          sbit_error *error);
-    /* optional: frees what observe allocated from ctx beyond the state itself */
-    void (*deinit)(void *state, const sbit_observer_call *call);
-    /* optional: statistics to and from bytes, for calibration files; save with NULL measures */
+    /* optional, both or none: statistics to and from bytes of this machine, for calibration files;
+     * save with NULL measures. load gets a state fresh from init. */
     size_t (*save)(const void *state, const sbit_observer_call *call, void *bytes, size_t capacity);
     sbit_status (*load)(void *state, const sbit_observer_call *call, const void *bytes, size_t size,
                         sbit_error *error);
+    /* optional: frees what the state holds beyond itself */
+    void (*deinit)(void *state, const sbit_observer_call *call);
 } sbit_observer_row;
 
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
 SPARSEBIT_API sbit_status sbit_observer_register(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error);
-/* User rows first; any case. NULL: unknown. */
+/* Any case. NULL: unknown. */
 SPARSEBIT_API const sbit_observer_row *sbit_observer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index); /* NULL past the end */
 
@@ -1365,13 +1414,14 @@ SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index); /* NULL p
 /* ---- end src/observers/observers_api.h ---- */
 
 /* ---- begin src/quantizers/quantizers_api.h ---- */
-/* quantizers_api.h: quantizers: how a tensor is rounded to integers, and how that is learned.
+/* quantizers_api.h: quantizers: how a tensor is rounded to a grid, and how that is learned.
  * >>quantizers
  *
  * Called by: quant (calibrate, simulate, export), train (QAT). Calls: observers, kernels.
- * `uniform` takes the observer's range as it is. Learned ones (LSQ, PACT, AdaRound ...) own
- * parameters that training changes; export asks `finish` for the effective weight and qparams, so
- * that the file holds exactly what the forward pass used.
+ * A row is the mathematics of one grid, for weights and activations alike. `uniform` takes the
+ * observer's range as it is. Learned ones (LSQ, PACT ...) own parameters that training changes.
+ * What QuantizeLinear and DequantizeLinear compute from `finish`'s scale and zero point is what
+ * `forward` computes, bit for bit.
  */
 #ifndef SBIT_QUANTIZERS_API_H
 #define SBIT_QUANTIZERS_API_H
@@ -1383,45 +1433,57 @@ extern "C" {
 /* A quantizer at work on one tensor. */
 typedef struct sbit_quantizer_call {
     sbit_ctx *ctx;
-    const char *name; /* of the tensor, for messages */
-    uint32_t target;  /* SBIT_TARGET_* */
-    bool symmetric;
-    int32_t bits, qmin, qmax;
-    int64_t channels; /* 1: per tensor */
-    const sbit_options *options;
-    float *scale;        /* [channels], in and out */
-    int32_t *zero_point; /* [channels] */
+    const char *name;            /* of the tensor, for messages */
+    uint32_t target;             /* one of SBIT_TARGET_* */
+    const sbit_grid *grid;       /* grid->parts.count: how many scales there are */
+    const sbit_options *options; /* with the row's keys, below "QUANTIZER." */
+    const void *statistics;      /* the state of the observer that the row asked for, or NULL */
+    float *scale;                /* [parts.count], in and out */
+    int32_t *zero_point;         /* [parts.count] */
 } sbit_quantizer_call;
 
+/* What training changes: `count` numbers and, of the same length, their gradients. */
+typedef struct sbit_parameter {
+    const char *name; /* "scale" */
+    float *data, *gradient;
+    int64_t count;
+    bool decay; /* weight decay is meant for it */
+} sbit_parameter;
+
+/* In these functions x has data and parts; min, max and samples are not set. */
 typedef struct sbit_quantizer_row {
-    const char *name;
-    const char *doc;
-    uint32_t targets;
-    const sbit_key *keys;
-    size_t key_count;
+    sbit_head head;
     size_t (*state_bytes)(const sbit_quantizer_call *call); /* zeroed */
-    /* optional: changes what the observer sees (DoReFa's tanh), y may be x */
-    void (*preprocess)(const void *state, const sbit_quantizer_call *call,
-                       const sbit_observation *x, float *y);
-    /* scale and zero_point arrive as the observer's range gave them; `x`: the weight, or the last
-     * calibration batch of an activation */
+    /* optional: what the observer and the grid see in place of x (DoReFa: tanh(x) / max|tanh(x)|);
+     * y may be x. forward and backward include it; before init it gets a zeroed state. */
+    sbit_status (*domain)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
+                          float *y, sbit_error *error);
+    /* optional: the observer whose statistics init starts from, in place of OBSERVER.TYPE; may give
+     * NULL: that one after all */
+    const sbit_observer_row *(*statistics)(uint32_t target);
+    /* scale and zero_point arrive as the observer's range gave them; x: the weight, NULL for an
+     * activation */
     sbit_status (*init)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                         sbit_error *error);
     /* y = fake-quantized x; y may be x */
     sbit_status (*forward)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                            float *y, sbit_error *error);
-    /* optional: straight-through gradients: dx[i], and into the parameters' gradients */
+    /* optional: straight-through gradient dx from dy (dx may be dy), and adds to the parameters'
+     * gradients */
     sbit_status (*backward)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                             const float *dy, float *dx, sbit_error *error);
-    /* optional: parameter `index` with its gradient, same length; false past the last */
-    bool (*parameter)(void *state, const sbit_quantizer_call *call, size_t index, const char **name,
-                      float **value, float **gradient, int64_t *count);
-    /* optional: final scale, zero_point, and for weights the float values to be stored (NULL: as
-     * they are) */
+    /* optional: parameter `index`, false past the last; pointers hold until deinit */
+    bool (*parameter)(void *state, const sbit_quantizer_call *call, size_t index,
+                      sbit_parameter *out);
+    /* optional: final scale and zero_point, and for weights the values to be put on the grid into
+     * `effective`, which arrives as a copy of x (NULL for activations); may be called again */
     sbit_status (*finish)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                           float *effective, sbit_error *error);
+    /* optional: frees what the state holds beyond itself */
+    void (*deinit)(void *state, const sbit_quantizer_call *call);
 } sbit_quantizer_row;
 
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
 SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error);
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name);
@@ -1459,8 +1521,7 @@ typedef enum sbit_qscheme {
 
 /* >>profiles: where quantizers stand, for a kind of runtime (contracts.md section 5). */
 typedef struct sbit_profile_row {
-    const char *name;
-    const char *doc;
+    sbit_head head;
     bool classic;           /* Sparsebit's operator list, inputs only */
     bool outputs;           /* quantize outputs too */
     bool residual_inputs;   /* TensorRT: the residual input of Add, no output before Add */
@@ -1597,8 +1658,7 @@ typedef struct sbit_site {
     bool enabled;        /* false: stays float, because of `reason` */
     const char *reason;  /* "" if enabled */
     const char *observer, *quantizer;
-    bool symmetric;
-    sbit_qparams qparams; /* count 0 before calc_qparams */
+    sbit_qparams qparams; /* scale NULL before calc_qparams */
     float min, max;       /* of the observer, over all channels */
 } sbit_site;
 SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
@@ -1851,24 +1911,12 @@ extern "C" {
 
 #define SBIT__MAX_THREADS 64
 
-/* What users can register; the rows' types belong to the layers that own the kinds. */
-enum sbit__registry_kind {
-    SBIT__REG_OPERATOR,
-    SBIT__REG_PASS,
-    SBIT__REG_OBSERVER,
-    SBIT__REG_QUANTIZER,
-    SBIT__REG_SPARSER,
-    SBIT__REG_SCHEDULE,
-    SBIT__REG_LOSS,
-    SBIT__REG_OPTIMIZER,
-    SBIT__REG_PROFILE,
-    SBIT__REG_COUNT
-};
-
-typedef struct sbit__registry {
-    const void **rows; /* borrowed from the user until the context is destroyed */
-    size_t count, capacity;
-} sbit__registry;
+/* What users registered, in the order of registration. A kind is the address of something that its
+ * layer owns; core knows none. */
+typedef struct sbit__registered {
+    const void *kind;
+    const void *row; /* borrowed from the user until the context is destroyed */
+} sbit__registered;
 
 struct sbit_ctx {
     sbit_allocator allocator;
@@ -1880,14 +1928,15 @@ struct sbit_ctx {
     int64_t max_body_nodes;  /* at least 1 */
     sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
     struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
-    sbit__registry registries[SBIT__REG_COUNT];
+    sbit__registered *registry;
+    size_t registry_count, registry_capacity;
 };
 
-/* Rows are kept in the order of registration. Whether a name is taken is for the kind's layer. */
-SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                        const void *row, sbit_error *error);
-SBIT__FN const void *const *sbit__registry_rows(const sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                                size_t *count);
+/* Whether a name is taken is for the kind's layer. */
+SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, const void *kind, const void *row,
+                                        sbit_error *error);
+/* Row `index` of a kind, NULL past the last. */
+SBIT__FN const void *sbit__registry_at(const sbit_ctx *ctx, const void *kind, size_t index);
 
 /* Formats for the user's logger; does nothing without one. */
 SBIT__FN void sbit__log(sbit_ctx *ctx, sbit_log_level level, const char *format, ...)
@@ -2151,10 +2200,7 @@ SPARSEBIT_API void sbit_ctx_destroy(sbit_ctx *ctx)
 #if !SPARSEBIT_NO_THREADS
     sbit__pool_destroy(ctx->pool);
 #endif
-    for (int kind = 0; kind < SBIT__REG_COUNT; kind++) {
-        sbit__registry *registry = &ctx->registries[kind];
-        sbit__free(&allocator, registry->rows, registry->capacity * sizeof(registry->rows[0]));
-    }
+    sbit__free(&allocator, ctx->registry, ctx->registry_capacity * sizeof(ctx->registry[0]));
     sbit__free(&allocator, ctx, sizeof(*ctx));
 }
 
@@ -2242,27 +2288,29 @@ SBIT__FN uint64_t sbit__now_ns(void)
 #endif
 }
 
-/* >>registries */
-SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                        const void *row, sbit_error *error)
+/* >>registry */
+SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, const void *kind, const void *row,
+                                        sbit_error *error)
 {
-    sbit__registry *registry = &ctx->registries[kind];
-    void *rows = (void *)registry->rows;
-    const sbit_status status = sbit__grow(&ctx->allocator, &rows, &registry->capacity,
-                                          registry->count + 1, sizeof(registry->rows[0]), error);
-    registry->rows = (const void **)rows;
-    if (status != SBIT_OK) {
-        return status;
+    void *rows = ctx->registry;
+    const sbit_status status = sbit__grow(&ctx->allocator, &rows, &ctx->registry_capacity,
+                                          ctx->registry_count + 1, sizeof *ctx->registry, error);
+    ctx->registry = (sbit__registered *)rows;
+    if (status == SBIT_OK) {
+        ctx->registry[ctx->registry_count].kind = kind;
+        ctx->registry[ctx->registry_count++].row = row;
     }
-    registry->rows[registry->count++] = row;
-    return SBIT_OK;
+    return status;
 }
 
-SBIT__FN const void *const *sbit__registry_rows(const sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                                size_t *count)
+SBIT__FN const void *sbit__registry_at(const sbit_ctx *ctx, const void *kind, size_t index)
 {
-    *count = ctx->registries[kind].count;
-    return ctx->registries[kind].rows;
+    for (size_t i = 0; i < ctx->registry_count; i++) {
+        if (ctx->registry[i].kind == kind && index-- == 0) {
+            return ctx->registry[i].row;
+        }
+    }
+    return NULL;
 }
 
 #undef SBIT__CONTEXT_X86
@@ -3630,6 +3678,99 @@ SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_de
     return SBIT_OK;
 }
 /* ---- end src/core/feed.c ---- */
+
+/* ---- begin src/core/parts.c ---- */
+/* parts.c: which elements of a tensor share something. >>parts
+ *
+ * Called by: observers, quantizers, quant, masks. Calls: tensors' shapes.
+ * One description for scales per tensor, axis, block and group, and for the bits of masks.
+ */
+
+SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block)
+{
+    sbit_parts parts;
+    for (int d = 0; d < 4; d++) {
+        parts.dims[d] = parts.block[d] = 1;
+        parts.step[d] = 0;
+    }
+    for (int32_t i = 0; i < shape->rank; i++) {
+        parts.dims[axis < 0 || i < axis ? 0 : i == axis ? 1 : 2] *= shape->dims[i];
+    }
+    parts.count = 1;
+    if (axis >= 0 && block == 0) {
+        parts.step[1] = 1;
+        parts.count = parts.dims[1];
+    } else if (axis >= 0) {
+        const int64_t blocks = (parts.dims[1] + block - 1) / block;
+        parts.block[1] = block;
+        parts.step[0] = blocks * parts.dims[2];
+        parts.step[1] = parts.dims[2];
+        parts.step[2] = 1;
+        parts.count = parts.dims[0] * parts.step[0];
+    }
+    return parts;
+}
+
+SPARSEBIT_API int64_t sbit_parts_elements(const sbit_parts *parts)
+{
+    return parts->dims[0] * parts->dims[1] * parts->dims[2] * parts->dims[3];
+}
+
+SPARSEBIT_API int64_t sbit_parts_at(const sbit_parts *parts, int64_t element)
+{
+    int64_t part = 0;
+    for (int d = 3; d >= 0; d--) {
+        part += element % parts->dims[d] / parts->block[d] * parts->step[d];
+        element /= parts->dims[d];
+    }
+    return part;
+}
+
+/* >>runs: the last dims without a step make up the tail, which every run has whole; a run takes a
+ * block of the dim before. */
+SPARSEBIT_API sbit_runs sbit_runs_of(const sbit_parts *parts)
+{
+    sbit_runs runs;
+    memset(&runs, 0, sizeof runs);
+    runs.parts = *parts;
+    runs.tail = 1;
+    runs.dim = 3;
+    while (runs.dim > 0 && parts->step[runs.dim] == 0) {
+        runs.tail *= parts->dims[runs.dim--];
+    }
+    if (runs.dim == 0 && parts->step[0] == 0) { /* one part: one run */
+        runs.parts.block[0] = parts->dims[0] > 0 ? parts->dims[0] : 1;
+    }
+    if (sbit_parts_elements(parts) == 0) {
+        runs.index[0] = parts->dims[0]; /* past the end */
+    }
+    return runs;
+}
+
+SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs)
+{
+    const sbit_parts *p = &runs->parts;
+    const int32_t dim = runs->dim;
+    if (runs->index[0] >= p->dims[0]) {
+        return false;
+    }
+    const int64_t left = p->dims[dim] - runs->index[dim];
+    const int64_t taken = left < p->block[dim] ? left : p->block[dim];
+    runs->at += runs->count;
+    runs->count = taken * runs->tail;
+    runs->part = 0;
+    for (int32_t d = 0; d <= dim; d++) {
+        const int64_t i = runs->index[d];
+        runs->part += (p->block[d] == 1 ? i : i / p->block[d]) * p->step[d];
+    }
+    runs->index[dim] += taken;
+    for (int32_t d = dim; d > 0 && runs->index[d] >= p->dims[d]; d--) {
+        runs->index[d] = 0;
+        runs->index[d - 1]++;
+    }
+    return true;
+}
+/* ---- end src/core/parts.c ---- */
 
 /* ---- begin src/graph/graph_private.h ---- */
 /* graph_private.h: the insides of a graph, shared by the files of the graph layer; and a few
@@ -32866,6 +33007,9 @@ static const char *sbit__op_domain(const char *domain)
     return domain == NULL || strcmp(domain, "ai.onnx") == 0 ? "" : domain;
 }
 
+/* What operator rows are registered under. */
+static const char sbit__op_kind[] = "operator";
+
 static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
 {
     return strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
@@ -32874,8 +33018,7 @@ static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, con
 SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
                                                  sbit_error *error)
 {
-    size_t count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_OPERATOR, &count);
+    const void *other_row = NULL;
     if (row == NULL || row->op_type == NULL || row->op_type[0] == '\0') {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "an operator row needs an op_type");
@@ -32885,8 +33028,8 @@ SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_ro
                           "the row of operator %s needs a since_version of at least 1 and infer()",
                           row->op_type);
     }
-    for (size_t i = 0; i < count; i++) {
-        const sbit_op_row *other = (const sbit_op_row *)rows[i];
+    for (size_t i = 0; (other_row = sbit__registry_at(ctx, sbit__op_kind, i)) != NULL; i++) {
+        const sbit_op_row *other = (const sbit_op_row *)other_row;
         if (sbit__op_row_matches(other, sbit__op_domain(row->domain), row->op_type) &&
             other->since_version == row->since_version) {
             return sbit__fail(error, SBIT_ERR_DUPLICATE, row->op_type,
@@ -32894,7 +33037,7 @@ SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_ro
                               (int)row->since_version);
         }
     }
-    return sbit__registry_add(ctx, SBIT__REG_OPERATOR, row, error);
+    return sbit__registry_add(ctx, sbit__op_kind, row, error);
 }
 
 SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
@@ -32902,10 +33045,10 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const c
 {
     const sbit_op_row *best = NULL;
     size_t count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_OPERATOR, &count);
+    const void *user = NULL;
     domain = sbit__op_domain(domain);
-    for (size_t i = 0; i < count; i++) {
-        const sbit_op_row *row = (const sbit_op_row *)rows[i];
+    for (size_t i = 0; (user = sbit__registry_at(ctx, sbit__op_kind, i)) != NULL; i++) {
+        const sbit_op_row *row = (const sbit_op_row *)user;
         if (row->since_version <= opset && sbit__op_row_matches(row, domain, op_type) &&
             (best == NULL || row->since_version > best->since_version)) {
             best = row;
@@ -37294,16 +37437,23 @@ SBIT__FN void sbit__yaml_position(int32_t line, int32_t column, char *text, size
 /* Equality of words in any case, '-' and '_' alike: how names of strategies are compared. */
 SBIT__FN bool sbit__same_word(const char *a, const char *b);
 
-/* Strategies (passes, observers, quantizers, profiles, sparsers ...): the first member of a row of
- * any kind is its name. */
-/* The user's row with that name (any case), or NULL. */
-SBIT__FN const void *sbit__strategy_find(const sbit_ctx *ctx, enum sbit__registry_kind kind,
+/* >>rows: a kind of strategy. Its address is what the user's rows are registered under. */
+typedef struct sbit__kind {
+    const char *what;                     /* "observer": in messages */
+    const sbit_head *(*at)(size_t index); /* the built-in rows; NULL past the end */
+} sbit__kind;
+
+/* Row `index` of the built-in ones, then of the user's; NULL past the end. */
+SBIT__FN const sbit_head *sbit__row_at(const sbit_ctx *ctx, const sbit__kind *kind, size_t index);
+/* The row with that name (any case), or NULL. */
+SBIT__FN const sbit_head *sbit__row_find(const sbit_ctx *ctx, const sbit__kind *kind,
                                          const char *name);
-/* Adds the user's row; `what` is the kind in words, `taken` that the name exists already,
- * `complete` that all functions are there which are not optional. */
-SBIT__FN sbit_status sbit__strategy_register(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                             const char *what, const void *row, bool taken,
-                                             bool complete, sbit_error *error);
+/* Adds the user's row, NULL refused; `complete`: it has all functions which are not optional. */
+SBIT__FN sbit_status sbit__row_register(sbit_ctx *ctx, const sbit__kind *kind, const sbit_head *row,
+                                        bool complete, sbit_error *error);
+/* Appends the names of the rows for a target (0: of all), `between` each: "minmax|mse". */
+SBIT__FN void sbit__row_names(const sbit_ctx *ctx, const sbit__kind *kind, uint32_t target,
+                              const char *between, sbit__text *out);
 
 /* A key table and where it hangs: prefix "OBSERVER." puts its key "PERCENTILE.ALPHA" at
  * OBSERVER.PERCENTILE.ALPHA; "" at the top. */
@@ -38939,47 +39089,65 @@ SBIT__FN void sbit__tree_print(const sbit__tree *tree, bool only_set,
 }
 /* ---- end src/config/print.c ---- */
 
-/* ---- begin src/config/strategies.c ---- */
-/* strategies.c: finding and adding the rows that users register. >>strategies
+/* ---- begin src/config/rows.c ---- */
+/* rows.c: finding, listing and adding the rows of strategies of any kind. >>rows
+ *
+ * Called by: the layers that own a kind. Calls: the context's registry.
  */
 
-/* The name that every strategy row begins with. */
-static const char *sbit__strategy_name(const void *row)
+SBIT__FN const sbit_head *sbit__row_at(const sbit_ctx *ctx, const sbit__kind *kind, size_t index)
 {
-    return *(const char *const *)row;
+    for (size_t i = 0;; i++) {
+        const sbit_head *row = kind->at(i);
+        if (row == NULL || i == index) {
+            return row != NULL ? row : (const sbit_head *)sbit__registry_at(ctx, kind, index - i);
+        }
+    }
 }
 
-SBIT__FN const void *sbit__strategy_find(const sbit_ctx *ctx, enum sbit__registry_kind kind,
+SBIT__FN const sbit_head *sbit__row_find(const sbit_ctx *ctx, const sbit__kind *kind,
                                          const char *name)
 {
-    size_t count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, kind, &count);
-    for (size_t i = 0; i < count; i++) {
-        if (sbit__same_word(sbit__strategy_name(rows[i]), name)) {
-            return rows[i];
+    const sbit_head *row;
+    for (size_t i = 0; (row = sbit__row_at(ctx, kind, i)) != NULL; i++) {
+        if (sbit__same_word(row->name, name)) {
+            return row;
         }
     }
     return NULL;
 }
 
-SBIT__FN sbit_status sbit__strategy_register(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                             const char *what, const void *row, bool taken,
-                                             bool complete, sbit_error *error)
+SBIT__FN void sbit__row_names(const sbit_ctx *ctx, const sbit__kind *kind, uint32_t target,
+                              const char *between, sbit__text *out)
 {
-    const char *name = sbit__strategy_name(row);
-    if (name == NULL || name[0] == '\0') {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "%s: the row has no name", what);
+    const sbit_head *row;
+    bool any = false;
+    for (size_t i = 0; (row = sbit__row_at(ctx, kind, i)) != NULL; i++) {
+        if (target == 0 || (row->targets & target) != 0) {
+            sbit__text_printf(out, "%s%s", any ? between : "", row->name);
+            any = true;
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__row_register(sbit_ctx *ctx, const sbit__kind *kind, const sbit_head *row,
+                                        bool complete, sbit_error *error)
+{
+    if (row == NULL || row->name == NULL || row->name[0] == '\0') {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "%s: the row has no name",
+                          kind->what);
     }
     if (!complete) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name,
-                          "%s '%s' lacks a function that is not optional", what, name);
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, row->name,
+                          "%s '%s' lacks a function that is not optional", kind->what, row->name);
     }
-    if (taken) {
-        return sbit__fail(error, SBIT_ERR_DUPLICATE, name, "%s '%s' exists already", what, name);
+    if (sbit__row_find(ctx, kind, row->name) != NULL) {
+        return sbit__fail(error, SBIT_ERR_DUPLICATE, row->name, "%s '%s' exists already",
+                          kind->what, row->name);
     }
     return sbit__registry_add(ctx, kind, row, error);
 }
-/* ---- end src/config/strategies.c ---- */
+/* ---- end src/config/rows.c ---- */
 
 /* ---- begin src/config/layers.c ---- */
 /* layers.c: which names a layer answers to. >>layers
@@ -39163,6 +39331,8 @@ extern "C" {
 #define SBIT__PASS_DECLARE(name) SBIT__FN const sbit_pass_row *sbit__pass_##name(void);
 SBIT__PASSES(SBIT__PASS_DECLARE)
 #undef SBIT__PASS_DECLARE
+
+SBIT__FN const sbit__kind *sbit__kind_pass(void);
 
 /* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
  * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
@@ -39903,7 +40073,9 @@ static sbit_status sbit__dead_run(sbit_graph *graph, const sbit_simplify_desc *d
 SBIT__FN const sbit_pass_row *sbit__pass_dead_code(void)
 {
     static const sbit_pass_row row = {
-        "dead_code", "removes nodes and constants that no output needs", false, sbit__dead_run};
+        {"dead_code", "removes nodes and constants that no output needs", 0, NULL, 0},
+        false,
+        sbit__dead_run};
     return &row;
 }
 
@@ -39983,8 +40155,10 @@ static sbit_status sbit__weights_run(sbit_graph *graph, const sbit_simplify_desc
 SBIT__FN const sbit_pass_row *sbit__pass_weights_as_constants(void)
 {
     static const sbit_pass_row row = {
-        "weights_as_constants", "inputs with a default that only serve as weights become constants",
-        false, sbit__weights_run};
+        {"weights_as_constants",
+         "inputs with a default that only serve as weights become constants", 0, NULL, 0},
+        false,
+        sbit__weights_run};
     return &row;
 }
 /* ---- end src/passes/dead_code.c ---- */
@@ -40301,7 +40475,9 @@ static sbit_status sbit__fold_run(sbit_graph *graph, const sbit_simplify_desc *d
 SBIT__FN const sbit_pass_row *sbit__pass_fold_constants(void)
 {
     static const sbit_pass_row row = {
-        "fold_constants", "computes nodes whose inputs are all constants", false, sbit__fold_run};
+        {"fold_constants", "computes nodes whose inputs are all constants", 0, NULL, 0},
+        false,
+        sbit__fold_run};
     return &row;
 }
 /* ---- end src/passes/fold_constants.c ---- */
@@ -40525,9 +40701,10 @@ static sbit_status sbit__shapes_run(sbit_graph *graph, const sbit_simplify_desc 
 
 SBIT__FN const sbit_pass_row *sbit__pass_shape_folding(void)
 {
-    static const sbit_pass_row row = {"shape_folding",
-                                      "integers that follow from shapes become constants", false,
-                                      sbit__shapes_run};
+    static const sbit_pass_row row = {
+        {"shape_folding", "integers that follow from shapes become constants", 0, NULL, 0},
+        false,
+        sbit__shapes_run};
     return &row;
 }
 /* ---- end src/passes/shape_folding.c ---- */
@@ -40578,7 +40755,8 @@ static sbit_status sbit__inline_if_run(sbit_graph *graph, const sbit_simplify_de
 SBIT__FN const sbit_pass_row *sbit__pass_inline_if(void)
 {
     static const sbit_pass_row row = {
-        "inline_if", "If with a constant condition becomes the branch that is taken", false,
+        {"inline_if", "If with a constant condition becomes the branch that is taken", 0, NULL, 0},
+        false,
         sbit__inline_if_run};
     return &row;
 }
@@ -41003,9 +41181,10 @@ static sbit_status sbit__ident_run(sbit_graph *graph, const sbit_simplify_desc *
 
 SBIT__FN const sbit_pass_row *sbit__pass_identity(void)
 {
-    static const sbit_pass_row row = {"identity",
-                                      "removes nodes that change nothing, joins two that are one",
-                                      false, sbit__ident_run};
+    static const sbit_pass_row row = {
+        {"identity", "removes nodes that change nothing, joins two that are one", 0, NULL, 0},
+        false,
+        sbit__ident_run};
     return &row;
 }
 /* ---- end src/passes/identity.c ---- */
@@ -41316,8 +41495,10 @@ static sbit_status sbit__seq_run(sbit_graph *graph, const sbit_simplify_desc *de
 SBIT__FN const sbit_pass_row *sbit__pass_sequence_to_split(void)
 {
     static const sbit_pass_row row = {
-        "sequence_to_split", "sequences whose items are known become Split, Concat and tensors",
-        false, sbit__seq_run};
+        {"sequence_to_split", "sequences whose items are known become Split, Concat and tensors", 0,
+         NULL, 0},
+        false,
+        sbit__seq_run};
     return &row;
 }
 
@@ -41557,9 +41738,10 @@ static sbit_status sbit__dup_run(sbit_graph *graph, const sbit_simplify_desc *de
 
 SBIT__FN const sbit_pass_row *sbit__pass_merge_duplicates(void)
 {
-    static const sbit_pass_row row = {"merge_duplicates",
-                                      "equal nodes, and equal small constants, become one", false,
-                                      sbit__dup_run};
+    static const sbit_pass_row row = {
+        {"merge_duplicates", "equal nodes, and equal small constants, become one", 0, NULL, 0},
+        false,
+        sbit__dup_run};
     return &row;
 }
 /* ---- end src/passes/merge_duplicates.c ---- */
@@ -42125,8 +42307,9 @@ static sbit_status sbit__bn_run(sbit_graph *graph, const sbit_simplify_desc *des
 SBIT__FN const sbit_pass_row *sbit__pass_fold_batch_norm(void)
 {
     static const sbit_pass_row row = {
-        "fold_batch_norm",
-        "BatchNormalization into the Conv, ConvTranspose, Gemm or MatMul beside it", false,
+        {"fold_batch_norm",
+         "BatchNormalization into the Conv, ConvTranspose, Gemm or MatMul beside it", 0, NULL, 0},
+        false,
         sbit__bn_run};
     return &row;
 }
@@ -42334,7 +42517,9 @@ static sbit_status sbit__scalar_run(sbit_graph *graph, const sbit_simplify_desc 
 SBIT__FN const sbit_pass_row *sbit__pass_fuse_scalar(void)
 {
     static const sbit_pass_row row = {
-        "fuse_scalar", "constant factors and terms per channel into the linear node beside", false,
+        {"fuse_scalar", "constant factors and terms per channel into the linear node beside", 0,
+         NULL, 0},
+        false,
         sbit__scalar_run};
     return &row;
 }
@@ -43050,10 +43235,12 @@ static sbit_status sbit__pattern_run(sbit_graph *graph, const sbit_simplify_desc
 
 SBIT__FN const sbit_pass_row *sbit__pass_fuse_patterns(void)
 {
-    static const sbit_pass_row row = {"fuse_patterns",
-                                      "operators written with others: Clip, HardSwish, Gelu, "
-                                      "LayerNormalization",
-                                      false, sbit__pattern_run};
+    static const sbit_pass_row row = {{"fuse_patterns",
+                                       "operators written with others: Clip, HardSwish, Gelu, "
+                                       "LayerNormalization",
+                                       0, NULL, 0},
+                                      false,
+                                      sbit__pattern_run};
     return &row;
 }
 
@@ -43077,24 +43264,27 @@ SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__pass_table) ? sbit__pass_table[index]() : NULL;
 }
 
+static const sbit_head *sbit__pass_head(size_t index)
+{
+    return (const sbit_head *)sbit_pass_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_pass(void)
+{
+    static const sbit__kind kind = {"pass", sbit__pass_head};
+    return &kind;
+}
+
 SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name)
 {
-    const void *row = sbit__strategy_find(ctx, SBIT__REG_PASS, name);
-    for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__pass_table); i++) {
-        const sbit_pass_row *built_in = sbit__pass_table[i]();
-        row = sbit__same_word(built_in->name, name) ? built_in : NULL;
-    }
-    return (const sbit_pass_row *)row;
+    return (const sbit_pass_row *)(const void *)sbit__row_find(ctx, sbit__kind_pass(), name);
 }
 
 SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row *row,
                                              sbit_error *error)
 {
-    if (row == NULL || row->name == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "pass: the row has no name");
-    }
-    return sbit__strategy_register(ctx, SBIT__REG_PASS, "pass", row,
-                                   sbit_pass_find(ctx, row->name) != NULL, row->run != NULL, error);
+    const bool complete = row != NULL && row->run != NULL;
+    return sbit__row_register(ctx, sbit__kind_pass(), (const sbit_head *)row, complete, error);
 }
 /* ---- end src/passes/table.c ---- */
 
@@ -43110,26 +43300,15 @@ SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row 
 /* Row `index` of all: the built-in ones, then the user's. NULL past the end. */
 static const sbit_pass_row *sbit__simplify_row(const sbit_ctx *ctx, size_t index)
 {
-    size_t built_in = 0, count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_PASS, &count);
-    while (sbit_pass_at(built_in) != NULL) {
-        built_in++;
-    }
-    if (index < built_in) {
-        return sbit_pass_at(index);
-    }
-    return index - built_in < count ? (const sbit_pass_row *)rows[index - built_in] : NULL;
+    return (const sbit_pass_row *)(const void *)sbit__row_at(ctx, sbit__kind_pass(), index);
 }
 
 static sbit_status sbit__simplify_unknown(const sbit_ctx *ctx, const char *name, sbit_error *error)
 {
     sbit_status status = SBIT_ERR_NOT_FOUND;
-    const sbit_pass_row *row = NULL;
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(ctx));
-    for (size_t i = 0; (row = sbit__simplify_row(ctx, i)) != NULL; i++) {
-        sbit__text_printf(&text, "%s%s", i > 0 ? ", " : "", row->name);
-    }
+    sbit__row_names(ctx, sbit__kind_pass(), 0, ", ", &text);
     status = text.failed ? sbit__fail_oom(error, text.size)
                          : sbit__fail(error, SBIT_ERR_NOT_FOUND, name,
                                       "there is no pass '%s'; known are: %s",
@@ -43161,10 +43340,10 @@ static bool sbit__simplify_named(const char *const *names, size_t count, const c
 
 static bool sbit__simplify_enabled(const sbit_simplify_desc *desc, const sbit_pass_row *row)
 {
-    if (sbit__simplify_named(desc->skip, desc->skip_count, row->name)) {
+    if (sbit__simplify_named(desc->skip, desc->skip_count, row->head.name)) {
         return false;
     }
-    return desc->only != NULL ? sbit__simplify_named(desc->only, desc->only_count, row->name)
+    return desc->only != NULL ? sbit__simplify_named(desc->only, desc->only_count, row->head.name)
                               : !row->opt_in;
 }
 
@@ -44056,9 +44235,18 @@ extern "C" {
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
 #undef SBIT__OBSERVER_DECLARE
 
-/* min[c] and max[c] of one observation, joined to what they hold when `join`. */
-SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
-                                       bool join, float *min, float *max);
+SBIT__FN const sbit__kind *sbit__kind_observer(void);
+
+/* The smallest and largest element of each part; false if an element is not finite. */
+SBIT__FN bool sbit__observation_measure(sbit_ctx *ctx, const float *data, const sbit_parts *parts,
+                                        float *min, float *max);
+
+/* save and load of a state without pointers. */
+SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,
+                                         size_t capacity);
+SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_call *call,
+                                              size_t expected, const void *bytes, size_t size,
+                                              sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -44068,45 +44256,14 @@ SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbi
 /* ---- end src/observers/observers_private.h ---- */
 
 /* ---- begin src/observers/minmax.c ---- */
-/* minmax.c: the smallest and largest value seen, per tensor or channel. >>observer-minmax
+/* minmax.c: the smallest and largest value seen of each part. >>observer-minmax
  *
- * Sparsebit's MINMAX. State: bool seen, then min[channels], max[channels].
+ * Sparsebit's MINMAX. State: float seen (0 or 1), min[parts], max[parts].
  */
-
-typedef struct sbit__minmax {
-    bool seen;
-} sbit__minmax;
-
-static float *sbit__minmax_min(void *state)
-{
-    return (float *)(void *)((char *)state + sizeof(float));
-}
 
 static size_t sbit__minmax_state_bytes(const sbit_observer_call *call)
 {
-    return sizeof(float) * (1u + 2u * (size_t)call->channels);
-}
-
-SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
-                                       bool join, float *min, float *max)
-{
-    const sbit_kernels *kernels = sbit__kernels(call->ctx);
-    const bool whole = x->channels == 1; /* then everything lies in one run */
-    const int64_t outer = whole ? 1 : x->outer;
-    const int64_t count = whole ? x->outer * x->inner : x->inner;
-    for (int64_t o = 0; o < outer && count > 0; o++) { /* in the order of memory */
-        const float *row = x->data + o * x->channels * count;
-        const bool first = o == 0 && !join;
-        for (int64_t c = 0; c < x->channels; c++) {
-            float lo = row[c * count], hi = lo;
-            bool finite;
-            if (count > 1) {
-                kernels->f32_minmax(count, row + c * count, &lo, &hi, &finite);
-            }
-            min[c] = first || lo < min[c] ? lo : min[c];
-            max[c] = first || hi > max[c] ? hi : max[c];
-        }
-    }
+    return sizeof(float) * (1u + 2u * (size_t)call->grid->parts.count);
 }
 
 static sbit_status sbit__minmax_init(void *state, const sbit_observer_call *call, sbit_error *error)
@@ -44117,85 +44274,99 @@ static sbit_status sbit__minmax_init(void *state, const sbit_observer_call *call
     return SBIT_OK;
 }
 
+static void sbit__minmax_join(float *state, int64_t count, const float *min, const float *max)
+{
+    const bool first = state[0] <= 0.0f;
+    float *lo = state + 1, *hi = lo + count;
+    for (int64_t p = 0; p < count; p++) {
+        lo[p] = first || min[p] < lo[p] ? min[p] : lo[p];
+        hi[p] = first || max[p] > hi[p] ? max[p] : hi[p];
+    }
+    state[0] = 1.0f;
+}
+
 static sbit_status sbit__minmax_observe(void *state, const sbit_observer_call *call,
                                         const sbit_observation *x, sbit_error *error)
 {
-    sbit__minmax *s = (sbit__minmax *)state;
-    float *min = sbit__minmax_min(state);
     (void)error;
-    sbit__observation_minmax(call, x, s->seen, min, min + call->channels);
-    s->seen = true;
+    sbit__minmax_join((float *)state, call->grid->parts.count, x->min, x->max);
     return SBIT_OK;
 }
 
 static sbit_status sbit__minmax_merge(void *state, const void *other,
                                       const sbit_observer_call *call, sbit_error *error)
 {
-    const sbit__minmax *from = (const sbit__minmax *)other;
-    sbit__minmax *to = (sbit__minmax *)state;
-    const float *values = (const float *)(const void *)((const char *)other + sizeof(float));
-    float *min = sbit__minmax_min(state);
-    float *max = min + call->channels;
+    const float *from = (const float *)other;
+    const int64_t count = call->grid->parts.count;
     (void)error;
-    for (int64_t c = 0; from->seen && c < call->channels; c++) {
-        const float lo = values[c];
-        const float hi = values[call->channels + c];
-        min[c] = !to->seen || lo < min[c] ? lo : min[c];
-        max[c] = !to->seen || hi > max[c] ? hi : max[c];
+    if (from[0] > 0.0f) {
+        sbit__minmax_join((float *)state, count, from + 1, from + 1 + count);
     }
-    to->seen = to->seen || from->seen;
     return SBIT_OK;
 }
 
 static sbit_status sbit__minmax_range(const void *state, const sbit_observer_call *call, float *min,
                                       float *max, sbit_error *error)
 {
-    const float *values = (const float *)(const void *)((const char *)state + sizeof(float));
+    const float *values = (const float *)state + 1;
+    const size_t count = (size_t)call->grid->parts.count;
     (void)error;
-    memcpy(min, values, (size_t)call->channels * sizeof *min);
-    memcpy(max, values + call->channels, (size_t)call->channels * sizeof *max);
+    memcpy(min, values, count * sizeof *min);
+    memcpy(max, values + count, count * sizeof *max);
     return SBIT_OK;
 }
 
-static size_t sbit__minmax_save(const void *state, const sbit_observer_call *call, void *bytes,
-                                size_t capacity)
+SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,
+                                         size_t capacity)
 {
-    const size_t size = sbit__minmax_state_bytes(call);
     if (bytes != NULL && capacity >= size) {
         memcpy(bytes, state, size);
     }
     return size;
 }
 
-static sbit_status sbit__minmax_load(void *state, const sbit_observer_call *call, const void *bytes,
-                                     size_t size, sbit_error *error)
+SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_call *call,
+                                              size_t expected, const void *bytes, size_t size,
+                                              sbit_error *error)
 {
-    if (size != sbit__minmax_state_bytes(call)) {
-        return sbit__fail(error, SBIT_ERR_PARSE, "minmax", "saved statistics have another size");
+    if (size != expected) {
+        return sbit__fail(error, SBIT_ERR_PARSE, call->name,
+                          "tensor '%s': saved statistics have another size (%zu bytes, not %zu)",
+                          call->name, size, expected);
     }
     memcpy(state, bytes, size);
     return SBIT_OK;
 }
 
-static const sbit_observer_row sbit__minmax_row = {
-    "minmax",
-    "smallest and largest value seen",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-    NULL,
-    0,
-    sbit__minmax_state_bytes,
-    sbit__minmax_init,
-    sbit__minmax_observe,
-    sbit__minmax_merge,
-    sbit__minmax_range,
-    NULL,
-    sbit__minmax_save,
-    sbit__minmax_load,
-};
+static size_t sbit__minmax_save(const void *state, const sbit_observer_call *call, void *bytes,
+                                size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__minmax_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__minmax_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                     size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__minmax_state_bytes(call), bytes, size,
+                                    error);
+}
 
 SBIT__FN const sbit_observer_row *sbit__observer_minmax(void)
 {
-    return &sbit__minmax_row;
+    static const sbit_observer_row row = {
+        {"minmax", "smallest and largest value seen", SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
+         NULL, 0},
+        sbit__minmax_state_bytes,
+        sbit__minmax_init,
+        sbit__minmax_observe,
+        NULL,
+        sbit__minmax_merge,
+        sbit__minmax_range,
+        sbit__minmax_save,
+        sbit__minmax_load,
+        NULL,
+    };
+    return &row;
 }
 /* ---- end src/observers/minmax.c ---- */
 
@@ -44204,11 +44375,10 @@ SBIT__FN const sbit_observer_row *sbit__observer_minmax(void)
  *
  * Sparsebit's MOVING_AVERAGE: samples (axis 0) in the order fed; the first one initialises, then
  * max = r max + (1 - r) sample_max, min alike, r = EMA_RATIO. Per tensor only, activations only.
- * State: bool seen, then min, max.
  */
 
 typedef struct sbit__moving_average {
-    bool seen;
+    float seen; /* 0 or 1 */
     float min, max;
 } sbit__moving_average;
 
@@ -44227,7 +44397,7 @@ static sbit_status sbit__moving_average_init(void *state, const sbit_observer_ca
                                              sbit_error *error)
 {
     (void)state;
-    if (call->channels != 1) {
+    if (call->grid->parts.count != 1) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "OBSERVER.TYPE",
                           "moving_average works per tensor only; use a per-tensor QSCHEME");
     }
@@ -44240,16 +44410,17 @@ static sbit_status sbit__moving_average_observe(void *state, const sbit_observer
     sbit__moving_average *s = (sbit__moving_average *)state;
     const float keep =
         (float)sbit_options_float(call->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
+    const int64_t each = sbit_parts_elements(&x->parts) / x->samples;
     (void)error;
     for (int64_t i = 0; i < x->samples; i++) {
-        sbit_observation sample = *x;
-        float min = 0.0f, max = 0.0f;
-        sample.outer = x->outer / x->samples;
-        sample.data = x->data + i * sample.outer * x->inner;
-        sbit__observation_minmax(call, &sample, false, &min, &max);
-        s->min = s->seen ? keep * s->min + (1.0f - keep) * min : min;
-        s->max = s->seen ? keep * s->max + (1.0f - keep) * max : max;
-        s->seen = true;
+        float min = x->min[0], max = x->max[0];
+        bool finite;
+        if (x->samples > 1) {
+            sbit__kernels(call->ctx)->f32_minmax(each, x->data + i * each, &min, &max, &finite);
+        }
+        s->min = s->seen > 0.0f ? keep * s->min + (1.0f - keep) * min : min;
+        s->max = s->seen > 0.0f ? keep * s->max + (1.0f - keep) * max : max;
+        s->seen = 1.0f;
     }
     return SBIT_OK;
 }
@@ -44265,30 +44436,42 @@ static sbit_status sbit__moving_average_range(const void *state, const sbit_obse
     return SBIT_OK;
 }
 
-static const sbit_observer_row sbit__moving_average_row = {
-    "moving_average",
-    "exponential moving average of each sample's range",
-    SBIT_TARGET_ACTIVATION,
-    sbit__moving_average_keys,
-    SBIT__COUNT_OF(sbit__moving_average_keys),
-    sbit__moving_average_state_bytes,
-    sbit__moving_average_init,
-    sbit__moving_average_observe,
-    NULL, /* an average in order has no merge */
-    sbit__moving_average_range,
-    NULL,
-    NULL,
-    NULL,
-};
+static size_t sbit__moving_average_save(const void *state, const sbit_observer_call *call,
+                                        void *bytes, size_t capacity)
+{
+    (void)call;
+    return sbit__observer_save_flat(state, sizeof(sbit__moving_average), bytes, capacity);
+}
+
+static sbit_status sbit__moving_average_load(void *state, const sbit_observer_call *call,
+                                             const void *bytes, size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sizeof(sbit__moving_average), bytes, size, error);
+}
 
 SBIT__FN const sbit_observer_row *sbit__observer_moving_average(void)
 {
-    return &sbit__moving_average_row;
+    static const sbit_observer_row row = {
+        {"moving_average", "exponential moving average of each sample's range",
+         SBIT_TARGET_ACTIVATION, sbit__moving_average_keys,
+         SBIT__COUNT_OF(sbit__moving_average_keys)},
+        sbit__moving_average_state_bytes,
+        sbit__moving_average_init,
+        sbit__moving_average_observe,
+        NULL,
+        NULL, /* an average in order has no merge */
+        sbit__moving_average_range,
+        sbit__moving_average_save,
+        sbit__moving_average_load,
+        NULL,
+    };
+    return &row;
 }
 /* ---- end src/observers/moving_average.c ---- */
 
 /* ---- begin src/observers/table.c ---- */
-/* table.c: the built-in observers and those of the user. >>observer-table
+/* table.c: the built-in observers and those of the user; what every piece of data is measured for.
+ * >>observer-table
  */
 
 typedef const sbit_observer_row *(*sbit__observer_fn)(void);
@@ -44304,23 +44487,53 @@ SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__observer_table) ? sbit__observer_table[index]() : NULL;
 }
 
+static const sbit_head *sbit__observer_head(size_t index)
+{
+    return (const sbit_head *)sbit_observer_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_observer(void)
+{
+    static const sbit__kind kind = {"observer", sbit__observer_head};
+    return &kind;
+}
+
 SPARSEBIT_API const sbit_observer_row *sbit_observer_find(const sbit_ctx *ctx, const char *name)
 {
-    const void *row = sbit__strategy_find(ctx, SBIT__REG_OBSERVER, name);
-    for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__observer_table); i++) {
-        const sbit_observer_row *built_in = sbit__observer_table[i]();
-        row = sbit__same_word(built_in->name, name) ? built_in : NULL;
-    }
-    return (const sbit_observer_row *)row;
+    return (const sbit_observer_row *)(const void *)sbit__row_find(ctx, sbit__kind_observer(),
+                                                                   name);
 }
 
 SPARSEBIT_API sbit_status sbit_observer_register(sbit_ctx *ctx, const sbit_observer_row *row,
                                                  sbit_error *error)
 {
-    const bool complete =
-        row->state_bytes != NULL && row->init != NULL && row->observe != NULL && row->range != NULL;
-    return sbit__strategy_register(ctx, SBIT__REG_OBSERVER, "observer", row,
-                                   sbit_observer_find(ctx, row->name) != NULL, complete, error);
+    const bool complete = row != NULL && row->state_bytes != NULL && row->init != NULL &&
+                          row->observe != NULL && row->range != NULL &&
+                          (row->save == NULL) == (row->load == NULL);
+    return sbit__row_register(ctx, sbit__kind_observer(), (const sbit_head *)row, complete, error);
+}
+
+SBIT__FN bool sbit__observation_measure(sbit_ctx *ctx, const float *data, const sbit_parts *parts,
+                                        float *min, float *max)
+{
+    const sbit_kernels *kernels = sbit__kernels(ctx);
+    sbit_runs runs = sbit_runs_of(parts);
+    bool all_finite = true;
+    for (int64_t p = 0; p < parts->count; p++) {
+        min[p] = INFINITY;
+        max[p] = -INFINITY;
+    }
+    while (sbit_runs_next(&runs)) {
+        float lo = data[runs.at], hi = lo;
+        bool finite = lo - lo == 0.0f;
+        if (runs.count > 1) {
+            kernels->f32_minmax(runs.count, data + runs.at, &lo, &hi, &finite);
+        }
+        min[runs.part] = lo < min[runs.part] ? lo : min[runs.part];
+        max[runs.part] = hi > max[runs.part] ? hi : max[runs.part];
+        all_finite = all_finite && finite;
+    }
+    return all_finite;
 }
 /* ---- end src/observers/table.c ---- */
 
@@ -44343,6 +44556,8 @@ extern "C" {
     SBIT__FN const sbit_quantizer_row *sbit__quantizer_##name(void);
 SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 #undef SBIT__QUANTIZER_DECLARE
+
+SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
 
 #ifdef __cplusplus
 }
@@ -44378,15 +44593,14 @@ static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call 
                                          const sbit_observation *x, float *y, sbit_error *error)
 {
     const sbit_kernels *kernels = sbit__kernels(call->ctx);
+    const sbit_grid *grid = call->grid;
+    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    for (int64_t o = 0; o < x->outer; o++) {
-        for (int64_t c = 0; c < x->channels; c++) {
-            const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = call->channels == 1 ? 0 : c;
-            kernels->f32_fake_quantize(x->inner, x->data + at, call->scale[k], call->zero_point[k],
-                                       call->qmin, call->qmax, y + at);
-        }
+    while (sbit_runs_next(&runs)) {
+        kernels->f32_fake_quantize(runs.count, x->data + runs.at, call->scale[runs.part],
+                                   call->zero_point[runs.part], grid->qmin, grid->qmax,
+                                   y + runs.at);
     }
     return SBIT_OK;
 }
@@ -44395,41 +44609,37 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call
                                           const sbit_observation *x, const float *dy, float *dx,
                                           sbit_error *error)
 {
+    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax;
+    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    for (int64_t o = 0; o < x->outer; o++) {
-        for (int64_t c = 0; c < x->channels; c++) {
-            const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = call->channels == 1 ? 0 : c;
-            const float zp = (float)call->zero_point[k];
-            for (int64_t i = at; i < at + x->inner; i++) {
-                const float q = nearbyintf(x->data[i] / call->scale[k]) + zp;
-                const bool inside = q >= (float)call->qmin && q <= (float)call->qmax;
-                dx[i] = inside ? dy[i] : 0.0f;
-            }
+    while (sbit_runs_next(&runs)) {
+        const float scale = call->scale[runs.part];
+        const float zp = (float)call->zero_point[runs.part];
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const float q = nearbyintf(x->data[i] / scale) + zp;
+            dx[i] = q >= qmin && q <= qmax ? dy[i] : 0.0f;
         }
     }
     return SBIT_OK;
 }
 
-static const sbit_quantizer_row sbit__uniform_row = {
-    "uniform",
-    "round to the grid of the observer's range",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-    NULL,
-    0,
-    sbit__uniform_state_bytes,
-    NULL,
-    sbit__uniform_init,
-    sbit__uniform_forward,
-    sbit__uniform_backward,
-    NULL,
-    NULL,
-};
-
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
 {
-    return &sbit__uniform_row;
+    static const sbit_quantizer_row row = {
+        {"uniform", "round to the grid of the observer's range",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__uniform_state_bytes,
+        NULL,
+        NULL,
+        sbit__uniform_init,
+        sbit__uniform_forward,
+        sbit__uniform_backward,
+        NULL,
+        NULL,
+        NULL,
+    };
+    return &row;
 }
 /* ---- end src/quantizers/uniform.c ---- */
 
@@ -44450,22 +44660,29 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__quantizer_table) ? sbit__quantizer_table[index]() : NULL;
 }
 
+static const sbit_head *sbit__quantizer_head(size_t index)
+{
+    return (const sbit_head *)sbit_quantizer_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_quantizer(void)
+{
+    static const sbit__kind kind = {"quantizer", sbit__quantizer_head};
+    return &kind;
+}
+
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name)
 {
-    const void *row = sbit__strategy_find(ctx, SBIT__REG_QUANTIZER, name);
-    for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__quantizer_table); i++) {
-        const sbit_quantizer_row *built_in = sbit__quantizer_table[i]();
-        row = sbit__same_word(built_in->name, name) ? built_in : NULL;
-    }
-    return (const sbit_quantizer_row *)row;
+    return (const sbit_quantizer_row *)(const void *)sbit__row_find(ctx, sbit__kind_quantizer(),
+                                                                    name);
 }
 
 SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error)
 {
-    const bool complete = row->state_bytes != NULL && row->init != NULL && row->forward != NULL;
-    return sbit__strategy_register(ctx, SBIT__REG_QUANTIZER, "quantizer", row,
-                                   sbit_quantizer_find(ctx, row->name) != NULL, complete, error);
+    const bool complete =
+        row != NULL && row->state_bytes != NULL && row->init != NULL && row->forward != NULL;
+    return sbit__row_register(ctx, sbit__kind_quantizer(), (const sbit_head *)row, complete, error);
 }
 /* ---- end src/quantizers/table.c ---- */
 
@@ -44502,9 +44719,8 @@ typedef struct sbit__settings {
     sbit_options options;
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
-    bool symmetric, per_channel, disabled, power_of_two;
-    int32_t bits, qmin, qmax;
-    sbit_dtype dtype;        /* storage */
+    bool per_channel, disabled, power_of_two;
+    sbit_grid grid; /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
 
@@ -44536,8 +44752,8 @@ typedef struct sbit__site {
     sbit_node_id layer; /* the node whose settings these are */
     const char *layer_name;
     sbit__settings settings;
-    int32_t axis; /* of channels; -1: per tensor */
-    int64_t channels;
+    int32_t axis;  /* of channels; -1: per tensor */
+    int64_t block; /* of indices along it that share a scale; 0: none */
     bool all_uses; /* stands behind the producer: every use reads the quantized value */
     bool captured; /* a constant of the root that layers of bodies have as their weight too */
     sbit__site_use *uses; /* in the order added; not for all_uses */
@@ -44550,7 +44766,8 @@ typedef struct sbit__site {
     size_t observer_bytes, quantizer_bytes;
     bool observed;
     float *weight;            /* weights: the values as float32; see sbit__site_weight */
-    float *min, *max, *scale; /* [channels] */
+    float *piece;             /* [2 * parts]: min and max of one piece of data */
+    float *min, *max, *scale; /* [parts] */
     int32_t *zero_point;
 } sbit__site;
 
@@ -44585,14 +44802,19 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
 
 SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
 SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
-/* Splits a tensor's shape around an axis (-1: none). */
-SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
-                                               int32_t axis);
+/* How many ranges, scales and zero points a site has. */
+SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
+/* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
+SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
+                                                 const float *data);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
 /* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);
+/* Ends a pass over the data: *wanted if the site's observer asks for another. */
+SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
+                                      sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 /* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
@@ -44696,22 +44918,75 @@ SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, f
  */
 
 static const sbit_profile_row sbit__profiles[] = {
-    /* name, doc, classic, outputs, residual_inputs, int32_bias, recurrent_weights, symmetric_only,
+    /* head, classic, outputs, residual_inputs, int32_bias, recurrent_weights, symmetric_only,
      * signed_affine, weight_affine, activation_scheme, weight_scheme */
-    {"sparsebit", "inputs of Sparsebit's operators, float bias", true, false, false, false, false,
-     false, false, true, SBIT_QSCHEME_PER_TENSOR_AFFINE, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {"generic", "inputs and outputs, int32 bias: integers from the first layer to the last", false,
-     true, false, true, true, false, false, true, SBIT_QSCHEME_PER_TENSOR_AFFINE,
+    {{"sparsebit", "inputs of Sparsebit's operators, float bias", 0, NULL, 0},
+     true,
+     false,
+     false,
+     false,
+     false,
+     false,
+     false,
+     true,
+     SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {"onnxruntime", "generic with uint8 activations and int8 weights", false, true, false, true,
-     true, false, false, false, SBIT_QSCHEME_PER_TENSOR_AFFINE, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {"openvino", "generic with symmetric weights and float bias", false, true, false, false, true,
-     false, false, false, SBIT_QSCHEME_PER_TENSOR_AFFINE, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {"tensorrt", "inputs and residual branches, symmetric, float bias", false, false, true, false,
-     true, true, false, false, SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
+    {{"generic", "inputs and outputs, int32 bias: integers from the first layer to the last", 0,
+      NULL, 0},
+     false,
+     true,
+     false,
+     true,
+     true,
+     false,
+     false,
+     true,
+     SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {"mcu", "generic with int8 activations", false, true, false, true, true, false, true, false,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+    {{"onnxruntime", "generic with uint8 activations and int8 weights", 0, NULL, 0},
+     false,
+     true,
+     false,
+     true,
+     true,
+     false,
+     false,
+     false,
+     SBIT_QSCHEME_PER_TENSOR_AFFINE,
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+    {{"openvino", "generic with symmetric weights and float bias", 0, NULL, 0},
+     false,
+     true,
+     false,
+     false,
+     true,
+     false,
+     false,
+     false,
+     SBIT_QSCHEME_PER_TENSOR_AFFINE,
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+    {{"tensorrt", "inputs and residual branches, symmetric, float bias", 0, NULL, 0},
+     false,
+     false,
+     true,
+     false,
+     true,
+     true,
+     false,
+     false,
+     SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+    {{"mcu", "generic with int8 activations", 0, NULL, 0},
+     false,
+     true,
+     false,
+     true,
+     true,
+     false,
+     true,
+     false,
+     SBIT_QSCHEME_PER_TENSOR_AFFINE,
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
 };
 
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index)
@@ -44719,25 +44994,24 @@ SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__profiles) ? &sbit__profiles[index] : NULL;
 }
 
+static const sbit_head *sbit__profile_head(size_t index)
+{
+    return (const sbit_head *)sbit_profile_at(index); /* the first member */
+}
+
+static const sbit__kind sbit__profile_kind = {"profile", sbit__profile_head};
+
 SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name)
 {
-    const void *row = sbit__strategy_find(ctx, SBIT__REG_PROFILE, name);
-    for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__profiles); i++) {
-        row = sbit__same_word(sbit__profiles[i].name, name) ? &sbit__profiles[i] : NULL;
-    }
-    return (const sbit_profile_row *)row;
+    return (const sbit_profile_row *)(const void *)sbit__row_find(ctx, &sbit__profile_kind, name);
 }
 
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size)
 {
-    size_t count = 0, used = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_PROFILE, &count);
+    const sbit_head *row;
+    size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__profiles) + count; i++) {
-        const size_t user = i - SBIT__COUNT_OF(sbit__profiles);
-        const sbit_profile_row *row = i < SBIT__COUNT_OF(sbit__profiles)
-                                          ? &sbit__profiles[i]
-                                          : (const sbit_profile_row *)rows[user];
+    for (size_t i = 0; (row = sbit__row_at(ctx, &sbit__profile_kind, i)) != NULL; i++) {
         const int n = snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", row->name);
         if (n < 0 || (size_t)n >= size - used) {
             break; /* cut to fit */
@@ -44750,8 +45024,7 @@ SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t
 SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error)
 {
-    return sbit__strategy_register(ctx, SBIT__REG_PROFILE, "profile", row,
-                                   sbit_profile_find(ctx, row->name) != NULL, true, error);
+    return sbit__row_register(ctx, &sbit__profile_kind, (const sbit_head *)row, true, error);
 }
 /* ---- end src/quant/profiles.c ---- */
 
@@ -44850,79 +45123,83 @@ static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
     {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
 };
 
+/* The strategies below W and A. */
+typedef struct sbit__qconfig_strategy {
+    const sbit__kind *kind;
+    const char *prefix, *type; /* of its rows' keys; the key that chooses */
+    bool observer;
+} sbit__qconfig_strategy;
+
+static sbit__qconfig_strategy sbit__qconfig_strategy_at(size_t index)
+{
+    sbit__qconfig_strategy s = {NULL, "OBSERVER.", "OBSERVER.TYPE", index == 0};
+    s.kind = index == 0 ? sbit__kind_observer() : index == 1 ? sbit__kind_quantizer() : NULL;
+    s.prefix = index == 0 ? s.prefix : "QUANTIZER.";
+    s.type = index == 0 ? s.type : "QUANTIZER.TYPE";
+    return s;
+}
+
+/* "minmax|moving_average": the names of the rows for `target`, and `planned` those that have none
+ * yet; in the arena, NULL: no memory. */
+static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena,
+                                         const sbit__qconfig_strategy *strategy, uint32_t target,
+                                         bool with_planned)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(ctx));
+    sbit__row_names(ctx, strategy->kind, target, "|", &text);
+    for (size_t i = 0; with_planned && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
+        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
+        if (planned->observer == strategy->observer && (planned->targets & target) != 0 &&
+            sbit__row_find(ctx, strategy->kind, planned->name) == NULL) {
+            sbit__text_printf(&text, "|%s", planned->name);
+        }
+    }
+    const char *out = text.failed ? NULL : sbit__arena_printf(arena, "%s", text.data);
+    sbit__text_deinit(&text);
+    return out;
+}
+
 /* >>qconfig tables: the static keys, with choices and the strategies' own keys. */
 typedef struct sbit__qconfig_tables {
-    sbit__key_table tables[96];
+    sbit__key_table *tables; /* NULL: only counted */
     size_t count;
 } sbit__qconfig_tables;
 
 static void sbit__qconfig_add_table(sbit__qconfig_tables *t, const char *prefix,
                                     const sbit_key *keys, size_t count)
 {
-    if (count > 0 && t->count < SBIT__COUNT_OF(t->tables)) {
+    if (count > 0 && t->tables != NULL) {
         t->tables[t->count].prefix = prefix;
         t->tables[t->count].keys = keys;
-        t->tables[t->count++].count = count;
+        t->tables[t->count].count = count;
     }
+    t->count += count > 0 ? 1 : 0;
 }
 
-/* Walks built-in then user rows of a kind; NULL past the end. */
-static const void *sbit__qconfig_row(const sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                     size_t index)
+static void sbit__qconfig_add_tables(sbit__qconfig_tables *t, const sbit_ctx *ctx, uint32_t target,
+                                     const sbit_key *side_keys)
 {
-    size_t built_in = 0, count = 0;
-    const void *row = NULL;
-    if (kind == SBIT__REG_OBSERVER) {
-        while (sbit_observer_at(built_in) != NULL) {
-            built_in++;
-        }
-        row = sbit_observer_at(index);
-    } else {
-        while (sbit_quantizer_at(built_in) != NULL) {
-            built_in++;
-        }
-        row = sbit_quantizer_at(index);
+    t->count = 0;
+    sbit__qconfig_add_table(t, "", side_keys, SBIT__COUNT_OF(sbit__qconfig_side_keys));
+    if (target == SBIT_TARGET_ACTIVATION) {
+        sbit__qconfig_add_table(t, "", sbit__qconfig_activation_keys,
+                                SBIT__COUNT_OF(sbit__qconfig_activation_keys));
     }
-    const void *const *rows = sbit__registry_rows(ctx, kind, &count);
-    return row != NULL ? row : index - built_in < count ? rows[index - built_in] : NULL;
-}
-
-/* "minmax|moving_average": the names of the rows that may be used for `target`. */
-static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena,
-                                         enum sbit__registry_kind kind, uint32_t target)
-{
-    const char *text = "";
-    for (size_t i = 0;; i++) {
-        const void *row = sbit__qconfig_row(ctx, kind, i);
-        if (row == NULL || text == NULL) {
-            return text;
-        }
-        const bool observer = kind == SBIT__REG_OBSERVER;
-        const uint32_t targets = observer ? ((const sbit_observer_row *)row)->targets
-                                          : ((const sbit_quantizer_row *)row)->targets;
-        if ((targets & target) != 0) {
-            const char *name = observer ? ((const sbit_observer_row *)row)->name
-                                        : ((const sbit_quantizer_row *)row)->name;
-            text = sbit__arena_printf(arena, "%s%s%s", text, text[0] != '\0' ? "|" : "", name);
+    for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
+        const sbit__qconfig_strategy strategy = sbit__qconfig_strategy_at(k);
+        const sbit_head *row;
+        for (size_t i = 0; (row = sbit__row_at(ctx, strategy.kind, i)) != NULL; i++) {
+            sbit__qconfig_add_table(t, strategy.prefix, row->keys,
+                                    (row->targets & target) != 0 ? row->key_count : 0);
         }
     }
-}
-
-/* The same with the names that have no row yet. */
-static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *arena,
-                                             enum sbit__registry_kind kind, uint32_t target)
-{
-    const bool observer = kind == SBIT__REG_OBSERVER;
-    const char *text = sbit__qconfig_choices(ctx, arena, kind, target);
-    for (size_t i = 0; text != NULL && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
         const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool there = observer ? sbit_observer_find(ctx, planned->name) != NULL
-                                    : sbit_quantizer_find(ctx, planned->name) != NULL;
-        if (planned->observer == observer && !there && (planned->targets & target) != 0) {
-            text = sbit__arena_printf(arena, "%s|%s", text, planned->name);
-        }
+        const bool wanted = planned->key.path != NULL && (planned->targets & target) != 0;
+        sbit__qconfig_add_table(t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
+                                wanted ? 1 : 0);
     }
-    return text;
 }
 
 /* BIT: 0 disables, as in Sparsebit; one bit cannot be had. */
@@ -44936,48 +45213,32 @@ static sbit_status sbit__qconfig_check_bit(const sbit_options *options, const ch
 static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sbit__section *side,
                                            sbit_error *error)
 {
-    sbit__qconfig_tables t;
+    sbit__qconfig_tables t = {NULL, 0};
     const size_t bytes = sizeof sbit__qconfig_side_keys;
     sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, bytes);
     if (keys == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    memset(&t, 0, sizeof t);
     side->check = sbit__qconfig_check_bit;
     memcpy(keys, sbit__qconfig_side_keys, bytes);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
-        if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
-            const bool observer = keys[i].path[0] == 'O';
-            keys[i].choices = sbit__qconfig_all_choices(
-                tree->ctx, &tree->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
-                target);
-            if (keys[i].choices == NULL) {
-                return sbit__fail_oom(error, 0);
+        for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
+            const sbit__qconfig_strategy strategy = sbit__qconfig_strategy_at(k);
+            if (sbit__streq(keys[i].path, strategy.type)) {
+                keys[i].choices =
+                    sbit__qconfig_choices(tree->ctx, &tree->arena, &strategy, target, true);
+                if (keys[i].choices == NULL) {
+                    return sbit__fail_oom(error, 0);
+                }
             }
         }
     }
-    sbit__qconfig_add_table(&t, "", keys, SBIT__COUNT_OF(sbit__qconfig_side_keys));
-    if (target == SBIT_TARGET_ACTIVATION) {
-        sbit__qconfig_add_table(&t, "", sbit__qconfig_activation_keys,
-                                SBIT__COUNT_OF(sbit__qconfig_activation_keys));
+    sbit__qconfig_add_tables(&t, tree->ctx, target, keys);
+    t.tables = (sbit__key_table *)sbit__arena_array(&tree->arena, t.count, sizeof *t.tables);
+    if (t.tables == NULL) {
+        return sbit__fail_oom(error, t.count * sizeof *t.tables);
     }
-    const void *row;
-    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
-        const sbit_observer_row *observer = (const sbit_observer_row *)row;
-        sbit__qconfig_add_table(&t, "OBSERVER.", observer->keys,
-                                (observer->targets & target) != 0 ? observer->key_count : 0);
-    }
-    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_QUANTIZER, i)) != NULL; i++) {
-        const sbit_quantizer_row *quantizer = (const sbit_quantizer_row *)row;
-        sbit__qconfig_add_table(&t, "QUANTIZER.", quantizer->keys,
-                                (quantizer->targets & target) != 0 ? quantizer->key_count : 0);
-    }
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
-        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool wanted = planned->key.path != NULL && (planned->targets & target) != 0;
-        sbit__qconfig_add_table(&t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
-                                wanted ? 1 : 0);
-    }
+    sbit__qconfig_add_tables(&t, tree->ctx, target, keys);
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
@@ -45065,7 +45326,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
     snprintf(text, sizeof text,
              "PLACEMENT: %s\nSCHEDULE: {FUSE_BN: true}\n"
              "W: {QSCHEME: %s, QUANTIZER: {BIT: 8}}\nA: {QSCHEME: %s, QUANTIZER: {BIT: 8}}\n",
-             row->name, sbit__qscheme_name(row->weight_scheme),
+             row->head.name, sbit__qscheme_name(row->weight_scheme),
              sbit__qscheme_name(row->activation_scheme));
     return sbit_qconfig_read(ctx, text, strlen(text), out, error);
 }
@@ -45137,29 +45398,29 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     }
     if (profile->symmetric_only && sbit__qconfig_has(a, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "A.QSCHEME",
-                          "A.QSCHEME must be symmetric for PLACEMENT %s", profile->name);
+                          "A.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
     if (!profile->weight_affine && sbit__qconfig_has(w, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "W.QSCHEME",
-                          "W.QSCHEME must be symmetric for PLACEMENT %s", profile->name);
+                          "W.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
     return SBIT_OK;
 }
 
 /* Integer range and storage type: the true width decides the range, storage is the next type. */
-static void sbit__settings_range(sbit__settings *s, bool signed_affine, bool narrow)
+static void sbit__settings_range(sbit_grid *grid, bool signed_affine, bool narrow)
 {
-    const int32_t half = (int32_t)1 << (s->bits - 1);
-    const bool is_signed = s->symmetric || signed_affine;
-    s->qmin = is_signed ? -half : 0;
-    s->qmax = is_signed ? half - 1 : 2 * half - 1;
-    if (narrow && s->symmetric) {
-        s->qmin = -s->qmax;
+    const int32_t half = (int32_t)1 << (grid->bits - 1);
+    const bool is_signed = grid->symmetric || signed_affine;
+    grid->qmin = is_signed ? -half : 0;
+    grid->qmax = is_signed ? half - 1 : 2 * half - 1;
+    if (narrow && grid->symmetric) {
+        grid->qmin = -grid->qmax;
     }
-    if (s->bits > 8) {
-        s->dtype = is_signed ? SBIT_I16 : SBIT_U16;
+    if (grid->bits > 8) {
+        grid->dtype = is_signed ? SBIT_I16 : SBIT_U16;
     } else {
-        s->dtype = is_signed ? SBIT_I8 : SBIT_U8;
+        grid->dtype = is_signed ? SBIT_I8 : SBIT_U8;
     }
 }
 
@@ -45174,11 +45435,11 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     sbit__settings s;
     memset(&s, 0, sizeof s);
     SBIT__TRY(sbit__section_resolve(side, graph, node, arena, &s.options, error));
-    s.symmetric = sbit__qconfig_has(&s.options, "symmetric");
+    s.grid.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
-    s.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
-    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.bits == 0;
-    s.bits = s.bits == 0 ? 8 : s.bits; /* Sparsebit's old way to disable */
+    s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
+    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
+    s.grid.bits = s.grid.bits == 0 ? 8 : s.grid.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
@@ -45187,15 +45448,19 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.quantizer =
         sbit_quantizer_find(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     if (s.observer == NULL || s.quantizer == NULL) {
-        const bool observer = s.observer == NULL;
-        const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";
-        const char *known = sbit__qconfig_choices(
-            config->tree.ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
+        const sbit__qconfig_strategy strategy =
+            sbit__qconfig_strategy_at(s.observer == NULL ? 0 : 1);
+        const char *key = strategy.type;
+        const char *known =
+            sbit__qconfig_choices(config->tree.ctx, arena, &strategy, target, false);
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, key,
                           "%s.%s: '%s' is not one of those that this version has: %s", side->name,
                           key, sbit_options_string(&s.options, key), known != NULL ? known : "");
     }
-    sbit__settings_range(&s, profile->signed_affine && !weight,
+    if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
+        s.observer = s.quantizer->statistics(target);
+    }
+    sbit__settings_range(&s.grid, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
     *out = s;
     return SBIT_OK;
@@ -45465,12 +45730,25 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     site->layer_name = layer_name;
     site->settings = *settings;
     site->axis = -1;
-    site->channels = 1;
+    site->settings.grid.parts.count = 1;
     site->enabled = !settings->disabled;
     site->reason = settings->disabled ? "disabled by the configuration" : "";
     site->group = (uint32_t)p->quant->site_count;
     *index = (uint32_t)p->quant->site_count++;
     return SBIT_OK;
+}
+
+/* The parts of a site's grid from its axis; of activations, dims that are not known count 1. */
+static void sbit__place_parts(sbit__site *site)
+{
+    const sbit_type *type = &sbit__site_value(site)->type;
+    sbit_tensor shape;
+    memset(&shape, 0, sizeof shape);
+    shape.rank = type->rank > 0 ? type->rank : 0;
+    for (int32_t i = 0; i < shape.rank; i++) {
+        shape.dims[i] = type->dims[i].symbol == 0 ? type->dims[i].value : 1;
+    }
+    site->settings.grid.parts = sbit_parts_of(&shape, site->axis, site->block);
 }
 
 /* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
@@ -45481,7 +45759,7 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
     const sbit_op_row *row = node != NULL ? sbit__place_row(p, node) : NULL;
     if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
-        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
+        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || sbit__site_parts(site) != 1) {
         return;
     }
     site->fixed_range = true;
@@ -45512,8 +45790,8 @@ static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_i
     const int32_t axis = settings.activation_axis;
     if (settings.per_channel && axis < type->rank && type->dims[axis].symbol == 0) {
         site->axis = axis;
-        site->channels = type->dims[axis].value;
     }
+    sbit__place_parts(site);
     sbit__place_fix_range(p, site);
     return SBIT_OK;
 }
@@ -45652,7 +45930,7 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
         site->graph = w.graph;
         site->captured = w.captured;
         site->axis = axis;
-        site->channels = per_channel ? w.value->constant.dims[axis] : 1;
+        sbit__place_parts(site);
     }
     return w.turned != NULL ? sbit__place_use(p, index, w.turned->id, 0, error)
                             : sbit__place_use(p, index, node->id, (uint32_t)input, error);
@@ -45871,8 +46149,9 @@ static void sbit__place_join(const sbit__placement *p, const sbit__site *a, cons
 {
     const uint32_t from = b->group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
-        a->settings.qmin != b->settings.qmin || a->settings.qmax != b->settings.qmax ||
-        a->settings.symmetric != b->settings.symmetric) {
+        a->settings.grid.qmin != b->settings.grid.qmin ||
+        a->settings.grid.qmax != b->settings.grid.qmax ||
+        a->settings.grid.symmetric != b->settings.grid.symmetric) {
         return;
     }
     const uint32_t to = a->group;
@@ -46067,24 +46346,19 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
  * int32 bias would not fit.
  */
 
-SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
-                                               int32_t axis)
+SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
+{
+    return site->settings.grid.parts.count;
+}
+
+SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
+                                                 const float *data)
 {
     sbit_observation x;
+    memset(&x, 0, sizeof x);
     x.data = data;
-    x.outer = x.channels = x.inner = x.samples = 1;
-    for (int32_t i = 0; i < shape->rank; i++) {
-        if (axis < 0 ? i == 0 : i < axis) {
-            x.outer *= shape->dims[i];
-        } else if (i == axis) {
-            x.channels = shape->dims[i];
-        } else {
-            x.inner *= shape->dims[i];
-        }
-    }
-    if (axis != 0 && shape->rank > 0) {
-        x.samples = shape->dims[0];
-    }
+    x.parts = sbit_parts_of(shape, site->axis, site->block);
+    x.samples = site->axis != 0 && shape->rank > 0 ? shape->dims[0] : 1;
     return x;
 }
 
@@ -46092,28 +46366,25 @@ SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const s
 {
     sbit_observer_call s;
     s.ctx = quant->ctx;
+    s.name = sbit__site_value(site)->name;
     s.target = site->target;
-    s.symmetric = site->settings.symmetric;
-    s.bits = site->settings.bits;
-    s.qmin = site->settings.qmin;
-    s.qmax = site->settings.qmax;
-    s.channels = site->channels;
+    s.grid = &site->settings.grid;
     s.options = &site->settings.options;
     return s;
 }
 
 SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
 {
+    const sbit_quantizer_row *row = site->settings.quantizer;
     sbit_quantizer_call s;
     s.ctx = quant->ctx;
     s.name = sbit__site_value(site)->name;
     s.target = site->target;
-    s.symmetric = site->settings.symmetric;
-    s.bits = site->settings.bits;
-    s.qmin = site->settings.qmin;
-    s.qmax = site->settings.qmax;
-    s.channels = site->channels;
+    s.grid = &site->settings.grid;
     s.options = &site->settings.options;
+    s.statistics = row->statistics != NULL && row->statistics(site->target) != NULL
+                       ? site->observer_state
+                       : NULL;
     s.scale = site->scale;
     s.zero_point = site->zero_point;
     return s;
@@ -46123,19 +46394,18 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const size_t channels = (size_t)site->channels;
+    const size_t parts = (size_t)sbit__site_parts(site);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
     sbit__site_release(quant, site);
     if (site->min == NULL) {
-        site->min = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
-        site->max = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
-        site->scale = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
-        site->zero_point =
-            (int32_t *)sbit__arena_array(&quant->arena, channels + 1, sizeof(int32_t));
-        if (site->min == NULL || site->max == NULL || site->scale == NULL ||
-            site->zero_point == NULL) {
-            return sbit__fail_oom(error, channels * 16);
+        site->piece = (float *)sbit__arena_array(&quant->arena, 5 * parts + 1, sizeof(float));
+        site->zero_point = (int32_t *)sbit__arena_array(&quant->arena, parts + 1, sizeof(int32_t));
+        if (site->piece == NULL || site->zero_point == NULL) {
+            return sbit__fail_oom(error, parts * 24);
         }
+        site->min = site->piece + 2 * parts;
+        site->max = site->min + parts;
+        site->scale = site->max + parts;
     }
     const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
     site->observer_bytes = site->settings.observer->state_bytes(&observer) + 1;
@@ -46153,6 +46423,10 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
+    if (site->quantizer_state != NULL && site->settings.quantizer->deinit != NULL) {
+        site->settings.quantizer->deinit(site->quantizer_state, &quantizer);
+    }
     if (site->observer_state != NULL && site->settings.observer->deinit != NULL) {
         site->settings.observer->deinit(site->observer_state, &observer);
     }
@@ -46198,35 +46472,78 @@ static void sbit__bad_sample(const sbit_quant *quant, const sbit_tensor *tensor,
     }
 }
 
-/* Feeds float32 data laid out as `tensor`. */
-static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
-                                          const sbit_tensor *tensor, const float *data,
-                                          sbit_error *error)
+/* Fills in the smallest and largest of x; an error where a value is not finite. */
+static sbit_status sbit__site_measure(sbit_quant *quant, const sbit__site *site,
+                                      const sbit_tensor *tensor, sbit_observation *x,
+                                      sbit_error *error)
 {
     const char *name = sbit__site_value(site)->name;
-    float min, max;
-    bool finite = true;
-    sbit__kernels(quant->ctx)->f32_minmax(sbit_tensor_count(tensor), data, &min, &max, &finite);
-    if (!finite) {
+    float *min = site->piece, *max = min + sbit__site_parts(site);
+    if (!sbit__observation_measure(quant->ctx, x->data, &x->parts, min, max)) {
         char where[40];
-        sbit__bad_sample(quant, tensor, data, where, sizeof where);
+        sbit__bad_sample(quant, tensor, x->data, where, sizeof where);
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
                           "tensor '%s' has values that are not finite (NaN or infinity)%s; check "
                           "the data and its preprocessing",
                           name, where);
     }
-    if (site->axis >= 0 &&
-        (site->axis >= tensor->rank || tensor->dims[site->axis] != site->channels)) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, name,
-                          "tensor '%s' has %lld channels on axis %d, %lld were planned", name,
-                          (long long)(site->axis < tensor->rank ? tensor->dims[site->axis] : 0),
-                          (int)site->axis, (long long)site->channels);
-    }
-    const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
-    const sbit_observer_call observer = sbit__site_observer(quant, site);
-    SBIT__TRY(site->settings.observer->observe(site->observer_state, &observer, &x, error));
-    site->observed = true;
+    x->min = min;
+    x->max = max;
     return SBIT_OK;
+}
+
+/* What the quantizer makes of x, where it has a domain of its own; `seen` has room for it. */
+static sbit_status sbit__site_domain(sbit_quant *quant, sbit__site *site, const sbit_tensor *tensor,
+                                     sbit_observation *x, float *seen, sbit_error *error)
+{
+    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+    SBIT__TRY(site->settings.quantizer->domain(site->quantizer_state, &call, x, seen, error));
+    x->data = seen;
+    return sbit__site_measure(quant, site, tensor, x, error);
+}
+
+/* Feeds float32 data laid out as `tensor`. */
+static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
+                                          const sbit_tensor *tensor, const float *data,
+                                          sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
+    const char *name = sbit__site_value(site)->name;
+    const size_t bytes = (size_t)sbit_tensor_count(tensor) * sizeof(float);
+    float *seen = NULL;
+    if (site->axis >= 0 &&
+        (site->axis >= tensor->rank ||
+         sbit_parts_of(tensor, site->axis, site->block).count != sbit__site_parts(site))) {
+        return sbit__fail(
+            error, SBIT_ERR_SHAPE, name,
+            "tensor '%s': its %lld entries on axis %d are not the planned number", name,
+            (long long)(site->axis < tensor->rank ? tensor->dims[site->axis] : 0), (int)site->axis);
+    }
+    sbit_observation x = sbit__site_observation(site, tensor, data);
+    SBIT__TRY(sbit__site_measure(quant, site, tensor, &x, error));
+    sbit_status status = SBIT_OK;
+    if (site->settings.quantizer->domain != NULL) {
+        seen = (float *)sbit__alloc(a, bytes);
+        status = seen != NULL ? sbit__site_domain(quant, site, tensor, &x, seen, error)
+                              : sbit__fail_oom(error, bytes);
+    }
+    if (status == SBIT_OK) {
+        status = site->settings.observer->observe(site->observer_state, &observer, &x, error);
+        site->observed = status == SBIT_OK;
+    }
+    sbit__free(a, seen, bytes);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
+                                      sbit_error *error)
+{
+    const sbit_observer_row *row = site->settings.observer;
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
+    *wanted = false;
+    return row->again != NULL ? row->again(site->observer_state, &observer, wanted, error)
+                              : SBIT_OK;
 }
 
 /* Copies the first `keep` entries of an axis. */
@@ -46318,7 +46635,10 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         sbit_tensor weight;
         SBIT__TRY(sbit__site_prepare(quant, site, error));
         SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
-        SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
+        for (bool wanted = true; wanted;) {
+            SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
+            SBIT__TRY(sbit__site_again(quant, site, &wanted, error));
+        }
     }
     if (!site->observed) {
         site->enabled = site->target == SBIT_TARGET_WEIGHT;
@@ -46391,9 +46711,9 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
         const sbit__site *site = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i));
-        if (site == NULL || site->settings.qmin != first->settings.qmin ||
-            site->settings.qmax != first->settings.qmax ||
-            site->settings.symmetric != first->settings.symmetric) {
+        if (site == NULL || site->settings.grid.qmin != first->settings.grid.qmin ||
+            site->settings.grid.qmax != first->settings.grid.qmax ||
+            site->settings.grid.symmetric != first->settings.grid.symmetric) {
             return;
         }
         const float width = sbit__calc_width(site);
@@ -46467,22 +46787,24 @@ static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
         scale = sbit_bf16_to_f32(sbit_f32_to_bf16(scale));
     }
     site->scale[c] = scale;
-    site->zero_point[c] = sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
-                                                   site->settings.qmin, site->settings.qmax);
+    site->zero_point[c] =
+        sbit__qparams_zero_point(site->min[c], scale, site->settings.grid.symmetric,
+                                 site->settings.grid.qmin, site->settings.grid.qmax);
 }
 
 static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit__settings *s = &site->settings;
     const char *name = sbit__site_value(site)->name;
-    for (int64_t c = 0; c < site->channels; c++) {
-        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->symmetric, s->qmin,
-                                          s->qmax, &site->scale[c], &site->zero_point[c], error));
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->grid.symmetric,
+                                          s->grid.qmin, s->grid.qmax, &site->scale[c],
+                                          &site->zero_point[c], error));
         sbit__calc_fit_scale(site, c);
         if (s->power_of_two) {
             site->scale[c] = (float)exp2(ceil(log2((double)site->scale[c])));
-            site->zero_point[c] = sbit__qparams_zero_point(site->min[c], site->scale[c],
-                                                           s->symmetric, s->qmin, s->qmax);
+            site->zero_point[c] = sbit__qparams_zero_point(
+                site->min[c], site->scale[c], s->grid.symmetric, s->grid.qmin, s->grid.qmax);
         }
     }
     if (site->quantizer_state == NULL) {
@@ -46494,8 +46816,7 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     }
     sbit_tensor weight;
     SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
-    const sbit_observation x =
-        sbit__observation_of((const float *)weight.data, &weight, site->axis);
+    const sbit_observation x = sbit__site_observation(site, &weight, (const float *)weight.data);
     return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
 }
 
@@ -46529,7 +46850,7 @@ static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node
     const float *b = (const float *)bias->constant.data;
     const int64_t count = sbit_tensor_count(&bias->constant);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t c = i % weight->channels;
+        const int64_t c = i % sbit__site_parts(weight);
         const double least = fabs((double)b[i]) / ((double)x->scale[0] * 2147483000.0);
         if ((double)weight->scale[c] < least) {
             weight->scale[c] = (float)(least * (1.0 + 1e-6));
@@ -46585,15 +46906,16 @@ typedef struct sbit__build {
 
 static bool sbit__build_int4(const sbit_quant *quant, const sbit__site *site)
 {
-    return site->settings.bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
+    return site->settings.grid.bits == 4 &&
+           sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
 }
 
 static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *site)
 {
     if (sbit__build_int4(quant, site)) {
-        return site->settings.dtype == SBIT_I8 ? SBIT_I4 : SBIT_U4;
+        return site->settings.grid.dtype == SBIT_I8 ? SBIT_I4 : SBIT_U4;
     }
-    return site->settings.dtype;
+    return site->settings.grid.dtype;
 }
 
 /* Stores an integer as element i of `dtype` (8, 16, 32 or packed 4 bits; then in rising order). */
@@ -46669,10 +46991,11 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
                                        sbit_error *error)
 {
     const int32_t rank = site->axis >= 0 ? 1 : 0;
-    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels, site->scale,
-                                 scale, error));
+    const int64_t parts = sbit__site_parts(site);
+    SBIT__TRY(
+        sbit__build_floats(b, name, "_scale", site->dtype, rank, parts, site->scale, scale, error));
     return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
-                                &site->channels, site->zero_point, zero_point, error);
+                                &parts, site->zero_point, zero_point, error);
 }
 
 /* One node with one fresh output "<base><suffix>"; axis -1: no axis attribute. */
@@ -46716,10 +47039,10 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
                                          sbit_error *error)
 {
     char text[16];
-    if (site->settings.bits == 8 || site->settings.bits == 16) {
+    if (site->settings.grid.bits == 8 || site->settings.grid.bits == 16) {
         return SBIT_OK; /* the storage type says it */
     }
-    snprintf(text, sizeof text, "%d", (int)site->settings.bits);
+    snprintf(text, sizeof text, "%d", (int)site->settings.grid.bits);
     return sbit_graph_add_node_metadata(b->graph, node, "bits", text, error);
 }
 
@@ -46727,7 +47050,7 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
 /* True if the quantized integers can be wider than the site's range in their storage. */
 static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
 {
-    const int32_t bits = site->settings.bits;
+    const int32_t bits = site->settings.grid.bits;
     return bits != 8 && bits != 16 && !sbit__build_int4(quant, site) && site->axis == -1;
 }
 
@@ -46736,8 +47059,8 @@ static sbit_status sbit__build_clip(sbit__build *b, const sbit__site *site, cons
                                     sbit_error *error)
 {
     const sbit__settings *s = &site->settings;
-    const float lo = (float)(s->qmin - site->zero_point[0]) * site->scale[0];
-    const float hi = (float)(s->qmax - site->zero_point[0]) * site->scale[0];
+    const float lo = (float)(s->grid.qmin - site->zero_point[0]) * site->scale[0];
+    const float hi = (float)(s->grid.qmax - site->zero_point[0]) * site->scale[0];
     sbit_value_id inputs[3];
     sbit_node_id node;
     inputs[0] = *x;
@@ -46820,23 +47143,20 @@ static int32_t sbit__build_round(double value, int32_t zero_point, int32_t qmin,
 static void sbit__build_quantize(const sbit_kernels *kernels, const sbit__site *site,
                                  const sbit_observation *x, sbit_tensor *out)
 {
-    const int32_t qmin = site->settings.qmin, qmax = site->settings.qmax;
-    for (int64_t o = 0; o < x->outer; o++) {
-        for (int64_t c = 0; c < x->channels; c++) {
-            const int64_t k = site->channels == 1 ? 0 : c;
-            const int32_t zero_point = site->zero_point[k];
-            const float scale = site->scale[k];
-            const int64_t at = (o * x->channels + c) * x->inner;
-            if (out->dtype == SBIT_I8 && x->inner > 1) {
-                kernels->f32_quantize_s8(x->inner, x->data + at, scale, zero_point, qmin, qmax,
-                                         (int8_t *)out->data + at);
-                continue;
-            }
-            for (int64_t i = at; i < at + x->inner; i++) {
-                const double q = (double)(x->data[i] / scale);
-                sbit__build_store(out->dtype, sbit__build_round(q, zero_point, qmin, qmax), i,
-                                  out->data);
-            }
+    const int32_t qmin = site->settings.grid.qmin, qmax = site->settings.grid.qmax;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    while (sbit_runs_next(&runs)) {
+        const int32_t zero_point = site->zero_point[runs.part];
+        const float scale = site->scale[runs.part];
+        if (out->dtype == SBIT_I8 && runs.count > 1) {
+            kernels->f32_quantize_s8(runs.count, x->data + runs.at, scale, zero_point, qmin, qmax,
+                                     (int8_t *)out->data + runs.at);
+            continue;
+        }
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double q = (double)(x->data[i] / scale);
+            sbit__build_store(out->dtype, sbit__build_round(q, zero_point, qmin, qmax), i,
+                              out->data);
         }
     }
 }
@@ -46850,7 +47170,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     const sbit_kernels *kernels = sbit__kernels(b->quant->ctx);
     const sbit_quantizer_row *row = site->settings.quantizer;
     const size_t bytes = sbit_tensor_bytes(weight);
-    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
+    sbit_observation x = sbit__site_observation(site, weight, (const float *)weight->data);
     if (row->finish == NULL) {
         sbit__build_quantize(kernels, site, &x, out);
         return SBIT_OK;
@@ -46909,7 +47229,7 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     int32_t *q = (int32_t *)(void *)(scale + count);
     const float *values = (const float *)bias->constant.data;
     for (int64_t i = 0; i < count; i++) {
-        scale[i] = x->scale[0] * weight->scale[i % weight->channels];
+        scale[i] = x->scale[0] * weight->scale[i % sbit__site_parts(weight)];
         q[i] = sbit__build_round((double)values[i] / (double)scale[i], 0, -2147483647, 2147483647);
     }
     sbit_value_id inputs[2], y;
@@ -47008,9 +47328,25 @@ static sbit_status sbit__build_drop_notes(sbit_graph *graph, sbit_error *error)
     return SBIT_OK;
 }
 
+/* The last word of the activations' quantizers; weights get theirs with their values. */
+static sbit_status sbit__build_finish(sbit__build *b, sbit_error *error)
+{
+    for (size_t i = 0; i < b->quant->site_count; i++) {
+        const sbit__site *site = &b->quant->sites[i];
+        const sbit_quantizer_row *row = site->settings.quantizer;
+        const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
+        if (site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range &&
+            row->finish != NULL) {
+            SBIT__TRY(row->finish(site->quantizer_state, &call, NULL, NULL, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activations,
                                     sbit_error *error)
 {
+    SBIT__TRY(sbit__build_finish(b, error));
     for (size_t i = 0; activations && i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
         if (site->enabled && site->target == SBIT_TARGET_ACTIVATION) {
@@ -47070,7 +47406,7 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
 {
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
-        const int32_t bits = quant->sites[i].settings.bits;
+        const int32_t bits = quant->sites[i].settings.grid.bits;
         const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
@@ -47112,7 +47448,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "nothing in this model can be quantized: no float32 layer with a "
                           "constant weight was found for profile %s",
-                          quant->profile->name);
+                          quant->profile->head.name);
     }
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
@@ -47389,19 +47725,15 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     out->target = site->target;
     out->enabled = site->enabled;
     out->reason = site->reason;
-    out->observer = site->settings.observer->name;
-    out->quantizer = site->settings.quantizer->name;
-    out->symmetric = site->settings.symmetric;
-    out->qparams.dtype = site->settings.dtype;
-    out->qparams.bits = site->settings.bits;
-    out->qparams.qmin = site->settings.qmin;
-    out->qparams.qmax = site->settings.qmax;
+    out->observer = site->settings.observer->head.name;
+    out->quantizer = site->settings.quantizer->head.name;
+    out->qparams.grid = site->settings.grid;
     out->qparams.axis = site->axis;
+    out->qparams.block = site->block;
     if (quant->calibrated && site->enabled) {
-        out->qparams.count = site->channels;
         out->qparams.scale = site->scale;
         out->qparams.zero_point = site->zero_point;
-        for (int64_t c = 0; c < site->channels; c++) {
+        for (int64_t c = 0; c < sbit__site_parts(site); c++) {
             out->min = c == 0 || site->min[c] < out->min ? site->min[c] : out->min;
             out->max = c == 0 || site->max[c] > out->max ? site->max[c] : out->max;
         }

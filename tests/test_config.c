@@ -199,7 +199,7 @@ TEST(qconfig_reads_sparsebit_files)
     sbit_qconfig *config = NULL;
     sbit_error error;
     if (CHECK_OK(config_read(ctx, config_minimal, &config, &error), error)) {
-        CHECK_STR(sbit_qconfig_profile(config)->name, "sparsebit");
+        CHECK_STR(sbit_qconfig_profile(config)->head.name, "sparsebit");
         sbit_qconfig_destroy(config);
     }
     static const char full[] =
@@ -330,7 +330,7 @@ TEST(qconfig_flags_win_over_the_file)
     sbit_error error;
     if (CHECK_OK(config_read(ctx, config_minimal, &config, &error), error)) {
         CHECK_OK(sbit_qconfig_set(config, "PLACEMENT", "generic", &error), error);
-        CHECK_STR(sbit_qconfig_profile(config)->name, "generic");
+        CHECK_STR(sbit_qconfig_profile(config)->head.name, "generic");
         CHECK_OK(sbit_qconfig_set(config, "a.quantizer.bit", "4", &error), error);
         CHECK_OK(sbit_qconfig_set(config, "SKIP_TRACE_MODULES", "[a, b]", &error), error);
         CHECK_STATUS(sbit_qconfig_set(config, "A.QUANTIZER.BIT", "99", &error), SBIT_ERR_CONFIG,
@@ -344,7 +344,7 @@ TEST(qconfig_flags_win_over_the_file)
     sbit_qconfig_destroy(config);
     for (size_t i = 0; sbit_profile_at(i) != NULL; i++) { /* every profile's default is valid */
         config = NULL;
-        CHECK_OK(sbit_qconfig_create(ctx, sbit_profile_at(i)->name, &config, &error), error);
+        CHECK_OK(sbit_qconfig_create(ctx, sbit_profile_at(i)->head.name, &config, &error), error);
         sbit_qconfig_destroy(config);
     }
     CHECK_STATUS(sbit_qconfig_create(ctx, "nope", &config, &error), SBIT_ERR_NOT_FOUND, error);

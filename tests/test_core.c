@@ -302,27 +302,90 @@ TEST(log_and_progress_reach_the_user)
 TEST(registry_keeps_rows_in_order)
 {
     int rows[50];
-    size_t count = 99;
+    const char kind[] = "a kind", other[] = "another";
     sbit_error error;
     test_heap heap = {0, 0, 0, 0};
     sbit_ctx *ctx = make_ctx(1, &heap);
     if (ctx == NULL) {
         return;
     }
-    sbit__registry_rows(ctx, SBIT__REG_PASS, &count);
-    CHECK_EQ_I64(count, 0);
+    CHECK(sbit__registry_at(ctx, kind, 0) == NULL);
     for (int i = 0; i < 50; i++) {
-        CHECK_OK(sbit__registry_add(ctx, SBIT__REG_PASS, &rows[i], &error), error);
+        CHECK_OK(sbit__registry_add(ctx, i % 2 == 0 ? kind : other, &rows[i], &error), error);
     }
-    const void *const *found = sbit__registry_rows(ctx, SBIT__REG_PASS, &count);
-    CHECK_EQ_I64(count, 50);
     for (int i = 0; i < 50; i++) {
-        CHECK(found[i] == &rows[i]);
+        CHECK(sbit__registry_at(ctx, i % 2 == 0 ? kind : other, (size_t)i / 2) == &rows[i]);
     }
-    sbit__registry_rows(ctx, SBIT__REG_PROFILE, &count);
-    CHECK_EQ_I64(count, 0);
+    CHECK(sbit__registry_at(ctx, kind, 25) == NULL && sbit__registry_at(ctx, rows, 0) == NULL);
     sbit_ctx_destroy(ctx);
     CHECK_EQ_I64(heap.live_bytes, 0);
+}
+
+/* Parts by hand: tensor, axis, blocks along an axis; and the walk in runs agrees with each
+ * element's part. */
+static int64_t part_by_hand(const sbit_tensor *t, int32_t axis, int64_t block, int64_t element)
+{
+    int64_t index[SBIT_MAX_RANK], part = 0, rest = element;
+    for (int32_t d = t->rank - 1; d >= 0; d--) {
+        index[d] = rest % t->dims[d];
+        rest /= t->dims[d];
+    }
+    if (axis < 0) {
+        return 0;
+    }
+    if (block == 0) {
+        return index[axis];
+    }
+    for (int32_t d = 0; d < t->rank; d++) { /* row-major in the shape of the scales */
+        const int64_t blocks = (t->dims[axis] + block - 1) / block;
+        part = part * (d == axis ? blocks : t->dims[d]) + (d == axis ? index[d] / block : index[d]);
+    }
+    return part;
+}
+
+TEST(parts_by_hand_and_in_runs)
+{
+    static const struct {
+        int32_t rank;
+        int64_t dims[4];
+        int32_t axis;
+        int64_t block, count;
+    } cases[] = {
+        {0, {0, 0, 0, 0}, -1, 0, 1}, {1, {7, 0, 0, 0}, -1, 0, 1},  {4, {2, 3, 4, 5}, -1, 0, 1},
+        {1, {7, 0, 0, 0}, 0, 0, 7},  {4, {2, 3, 4, 5}, 0, 0, 2},   {4, {2, 3, 4, 5}, 1, 0, 3},
+        {4, {2, 3, 4, 5}, 3, 0, 5},  {2, {10, 6, 0, 0}, 0, 4, 18}, {2, {10, 6, 0, 0}, 1, 4, 20},
+        {1, {9, 0, 0, 0}, 0, 2, 5},  {4, {2, 10, 2, 2}, 1, 3, 32}, {2, {4, 5, 0, 0}, 1, 8, 4},
+        {3, {3, 4, 2, 0}, 0, 2, 16}, {2, {1, 1, 0, 0}, 1, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sbit_tensor t;
+        memset(&t, 0, sizeof t);
+        t.rank = cases[i].rank;
+        memcpy(t.dims, cases[i].dims, sizeof cases[i].dims);
+        const sbit_parts parts = sbit_parts_of(&t, cases[i].axis, cases[i].block);
+        sbit_runs runs = sbit_runs_of(&parts);
+        int64_t at = 0;
+        CHECK_EQ_I64(parts.count, cases[i].count);
+        CHECK_EQ_I64(sbit_parts_elements(&parts), sbit_tensor_count(&t));
+        while (sbit_runs_next(&runs)) {
+            CHECK_EQ_I64(runs.at, at);
+            CHECK(runs.count > 0);
+            for (; at < runs.at + runs.count; at++) {
+                CHECK_EQ_I64(runs.part, part_by_hand(&t, cases[i].axis, cases[i].block, at));
+                CHECK_EQ_I64(sbit_parts_at(&parts, at), runs.part);
+            }
+        }
+        CHECK_EQ_I64(at, sbit_tensor_count(&t));
+    }
+    sbit_parts groups = {{2, 7, 3, 1}, {1, 2, 1, 1}, {0, 1, 0, 0}, 4}; /* of 2 channels */
+    sbit_runs runs = sbit_runs_of(&groups);
+    for (int64_t i = 0; i < 8; i++) {
+        CHECK(sbit_runs_next(&runs) && runs.part == i % 4 && runs.count == (i % 4 == 3 ? 3 : 6));
+    }
+    CHECK(!sbit_runs_next(&runs));
+    groups.dims[2] = 0;
+    runs = sbit_runs_of(&groups);
+    CHECK(!sbit_runs_next(&runs));
 }
 
 TEST(clock_goes_forward)

@@ -473,7 +473,7 @@ TEST(one_scale_for_each_filter)
     report_fill(data, 243, 3);
     if (report_feed(&b, quant, "1,3,9,9", data) && report_calc(&b, quant) &&
         CHECK(report_site(quant, "c.weight", &site))) {
-        CHECK_EQ_I64(site.qparams.count, 64);
+        CHECK_EQ_I64(site.qparams.grid.parts.count, 64);
         CHECK_EQ_I64(site.qparams.axis, 0);
     }
     sbit_quant_destroy(quant);

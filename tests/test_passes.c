@@ -1106,8 +1106,8 @@ TEST(passes_are_listed_chosen_and_added)
 {
     build b;
     char text[128];
-    const sbit_pass_row user = {"cosh", "Sinh becomes Cosh", false, user_run};
-    const sbit_pass_row opt_in = {"opt", "only when named", true, user_run};
+    const sbit_pass_row user = {{"cosh", "Sinh becomes Cosh", 0, NULL, 0}, false, user_run};
+    const sbit_pass_row opt_in = {{"opt", "only when named", 0, NULL, 0}, true, user_run};
     const char *const wrong[] = {"fold_constant"}, *const skip[] = {"Dead-Code"},
                       *const only[] = {"opt"};
     sbit_simplify_desc desc;
@@ -1115,8 +1115,8 @@ TEST(passes_are_listed_chosen_and_added)
     build_begin(&b, 17);
     for (size_t i = 0; sbit_pass_at(i) != NULL; i++) {
         const sbit_pass_row *row = sbit_pass_at(i);
-        CHECK(row->name[0] != '\0' && row->doc[0] != '\0' && row->run != NULL);
-        CHECK(sbit_pass_find(b.ctx, row->name) == row);
+        CHECK(row->head.name[0] != '\0' && row->head.doc[0] != '\0' && row->run != NULL);
+        CHECK(sbit_pass_find(b.ctx, row->head.name) == row);
     }
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
     (void)build_unary(&b, "Exp", "unused", x);

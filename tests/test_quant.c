@@ -247,10 +247,10 @@ TEST(generic_places_inputs_and_outputs)
         CHECK_NEAR(site.qparams.scale[0], relu.qparams.scale[0], 0.0);
         CHECK(quant_site(quant, "conv.weight", &site));
         CHECK_EQ_I64(site.qparams.axis, 0);
-        CHECK_EQ_I64(site.qparams.count, 4);
+        CHECK_EQ_I64(site.qparams.grid.parts.count, 4);
         CHECK(quant_site(quant, "fc.weight", &site));
         CHECK_EQ_I64(site.qparams.axis, 1);
-        CHECK_EQ_I64(site.qparams.count, 10);
+        CHECK_EQ_I64(site.qparams.grid.parts.count, 10);
         sbit_graph *q = quant_built(&b, quant);
         if (q != NULL) {
             CHECK_EQ_I64(quant_count(q, "Relu"), 1);
@@ -312,7 +312,7 @@ TEST(conv_transpose_scales_on_axis_1)
         sbit_site site;
         if (quant_feed(&b, quant, 1) && CHECK(quant_site(quant, "up.weight", &site))) {
             CHECK_EQ_I64(site.qparams.axis, 1);
-            CHECK_EQ_I64(site.qparams.count, 5);
+            CHECK_EQ_I64(site.qparams.grid.parts.count, 5);
             CHECK(quant_error(&b, quant) < 0.1);
         }
         sbit_quant_destroy(quant);
@@ -562,7 +562,7 @@ TEST(steps_in_the_wrong_order_are_refused)
 
 static size_t half_state_bytes(const sbit_observer_call *site)
 {
-    return sizeof(float) * (size_t)site->channels;
+    return sizeof(float) * (size_t)site->grid->parts.count;
 }
 
 static sbit_status half_init(void *state, const sbit_observer_call *site, sbit_error *error)
@@ -579,7 +579,7 @@ static sbit_status half_observe(void *state, const sbit_observer_call *site,
     float *most = (float *)state;
     (void)site;
     (void)error;
-    for (int64_t i = 0; i < x->outer * x->inner; i++) {
+    for (int64_t i = 0; i < sbit_parts_elements(&x->parts); i++) {
         most[0] = fabsf(x->data[i]) > most[0] ? fabsf(x->data[i]) : most[0];
     }
     return SBIT_OK;
@@ -600,14 +600,11 @@ static const sbit_key half_keys[] = {
     {"HALF.FACTOR", SBIT_KEY_FLOAT, "0.5", 0.0, 1.0, NULL, "part of the range to keep"},
 };
 static const sbit_observer_row half_row = {
-    "half",
-    "half the range",
-    SBIT_TARGET_ACTIVATION,
-    half_keys,
-    1,
+    {"half", "half the range", SBIT_TARGET_ACTIVATION, half_keys, 1},
     half_state_bytes,
     half_init,
     half_observe,
+    NULL,
     NULL,
     half_range,
     NULL,

@@ -79,7 +79,7 @@ TEST(readme_lists_the_profiles)
         readme = (char *)test_read_file(path, &size);
     }
     for (size_t i = 0; CHECK(readme != NULL) && sbit_profile_at(i) != NULL; i++) {
-        snprintf(mention, sizeof mention, "`%s`", sbit_profile_at(i)->name);
+        snprintf(mention, sizeof mention, "`%s`", sbit_profile_at(i)->head.name);
         CHECK_CONTAINS(readme, mention);
     }
     free(readme);

@@ -63,6 +63,21 @@ typedef struct sbit_key {
     const char *doc;       /* one line for help texts and the README */
 } sbit_key;
 
+/* >>rows: strategies (passes, observers, quantizers, profiles, sparsers, steps ...) are const rows:
+ * what they are called, their keys, and functions. Every kind of row begins with this head. */
+enum {
+    SBIT_TARGET_WEIGHT = 1,
+    SBIT_TARGET_ACTIVATION = 2
+};
+
+typedef struct sbit_head {
+    const char *name;     /* lower case: "minmax" */
+    const char *doc;      /* one line */
+    uint32_t targets;     /* what it may be used for, SBIT_TARGET_*; 0 where the kind has none */
+    const sbit_key *keys; /* its options, below the place of its kind ("OBSERVER.") */
+    size_t key_count;
+} sbit_head;
+
 /* The value of a key. Numbers fill both i and f. */
 typedef struct sbit_option {
     const sbit_key *key;

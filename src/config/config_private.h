@@ -20,16 +20,23 @@ SBIT__FN void sbit__yaml_position(int32_t line, int32_t column, char *text, size
 /* Equality of words in any case, '-' and '_' alike: how names of strategies are compared. */
 SBIT__FN bool sbit__same_word(const char *a, const char *b);
 
-/* Strategies (passes, observers, quantizers, profiles, sparsers ...): the first member of a row of
- * any kind is its name. */
-/* The user's row with that name (any case), or NULL. */
-SBIT__FN const void *sbit__strategy_find(const sbit_ctx *ctx, enum sbit__registry_kind kind,
+/* >>rows: a kind of strategy. Its address is what the user's rows are registered under. */
+typedef struct sbit__kind {
+    const char *what;                     /* "observer": in messages */
+    const sbit_head *(*at)(size_t index); /* the built-in rows; NULL past the end */
+} sbit__kind;
+
+/* Row `index` of the built-in ones, then of the user's; NULL past the end. */
+SBIT__FN const sbit_head *sbit__row_at(const sbit_ctx *ctx, const sbit__kind *kind, size_t index);
+/* The row with that name (any case), or NULL. */
+SBIT__FN const sbit_head *sbit__row_find(const sbit_ctx *ctx, const sbit__kind *kind,
                                          const char *name);
-/* Adds the user's row; `what` is the kind in words, `taken` that the name exists already,
- * `complete` that all functions are there which are not optional. */
-SBIT__FN sbit_status sbit__strategy_register(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                             const char *what, const void *row, bool taken,
-                                             bool complete, sbit_error *error);
+/* Adds the user's row, NULL refused; `complete`: it has all functions which are not optional. */
+SBIT__FN sbit_status sbit__row_register(sbit_ctx *ctx, const sbit__kind *kind, const sbit_head *row,
+                                        bool complete, sbit_error *error);
+/* Appends the names of the rows for a target (0: of all), `between` each: "minmax|mse". */
+SBIT__FN void sbit__row_names(const sbit_ctx *ctx, const sbit__kind *kind, uint32_t target,
+                              const char *between, sbit__text *out);
 
 /* A key table and where it hangs: prefix "OBSERVER." puts its key "PERCENTILE.ALPHA" at
  * OBSERVER.PERCENTILE.ALPHA; "" at the top. */

@@ -213,10 +213,7 @@ SPARSEBIT_API void sbit_ctx_destroy(sbit_ctx *ctx)
 #if !SPARSEBIT_NO_THREADS
     sbit__pool_destroy(ctx->pool);
 #endif
-    for (int kind = 0; kind < SBIT__REG_COUNT; kind++) {
-        sbit__registry *registry = &ctx->registries[kind];
-        sbit__free(&allocator, registry->rows, registry->capacity * sizeof(registry->rows[0]));
-    }
+    sbit__free(&allocator, ctx->registry, ctx->registry_capacity * sizeof(ctx->registry[0]));
     sbit__free(&allocator, ctx, sizeof(*ctx));
 }
 
@@ -304,27 +301,29 @@ SBIT__FN uint64_t sbit__now_ns(void)
 #endif
 }
 
-/* >>registries */
-SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                        const void *row, sbit_error *error)
+/* >>registry */
+SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, const void *kind, const void *row,
+                                        sbit_error *error)
 {
-    sbit__registry *registry = &ctx->registries[kind];
-    void *rows = (void *)registry->rows;
-    const sbit_status status = sbit__grow(&ctx->allocator, &rows, &registry->capacity,
-                                          registry->count + 1, sizeof(registry->rows[0]), error);
-    registry->rows = (const void **)rows;
-    if (status != SBIT_OK) {
-        return status;
+    void *rows = ctx->registry;
+    const sbit_status status = sbit__grow(&ctx->allocator, &rows, &ctx->registry_capacity,
+                                          ctx->registry_count + 1, sizeof *ctx->registry, error);
+    ctx->registry = (sbit__registered *)rows;
+    if (status == SBIT_OK) {
+        ctx->registry[ctx->registry_count].kind = kind;
+        ctx->registry[ctx->registry_count++].row = row;
     }
-    registry->rows[registry->count++] = row;
-    return SBIT_OK;
+    return status;
 }
 
-SBIT__FN const void *const *sbit__registry_rows(const sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                                size_t *count)
+SBIT__FN const void *sbit__registry_at(const sbit_ctx *ctx, const void *kind, size_t index)
 {
-    *count = ctx->registries[kind].count;
-    return ctx->registries[kind].rows;
+    for (size_t i = 0; i < ctx->registry_count; i++) {
+        if (ctx->registry[i].kind == kind && index-- == 0) {
+            return ctx->registry[i].row;
+        }
+    }
+    return NULL;
 }
 
 #undef SBIT__CONTEXT_X86

@@ -218,19 +218,57 @@ typedef struct sbit_feed_desc {
 SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_desc *desc,
                                                sbit_feed *out, sbit_error *error);
 
+/* >>parts: which elements of a tensor share something: a scale, a bit of a mask. Its shape is
+ * folded into four dims, row-major; element (i0, i1, i2, i3) belongs to part
+ *     sum over d of (i_d / block[d]) * step[d]
+ * step 0: all indices of d together; block >= 1, the last block may be short.
+ *     per tensor                  one dim, step 0
+ *     per index of an axis        {outer, axis, inner}, step {0, 1, 0}
+ *     blocks of b along an axis   {outer, axis, inner}, block {1, b, 1}, a step for each: as
+ *                                 DequantizeLinear-21 has it with block_size
+ *     groups of b indices         the same with step 0 for outer and inner */
+typedef struct sbit_parts {
+    int64_t dims[4], block[4], step[4];
+    int64_t count; /* of parts */
+} sbit_parts;
+
+/* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
+ * for each block of that many indices along it, at every place of the other dims. */
+SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block);
+/* The part of element number `element` (row-major). */
+SPARSEBIT_API int64_t sbit_parts_at(const sbit_parts *parts, int64_t element);
+SPARSEBIT_API int64_t sbit_parts_elements(const sbit_parts *parts);
+
+/* Walks a tensor in runs of neighbours that belong to one part:
+ *     sbit_runs runs = sbit_runs_of(&parts);
+ *     while (sbit_runs_next(&runs)) { elements runs.at .. runs.at + runs.count - 1: runs.part } */
+typedef struct sbit_runs {
+    int64_t at, count, part;
+    sbit_parts parts; /* what follows is the walk's own */
+    int64_t index[4], tail;
+    int32_t dim;
+} sbit_runs;
+SPARSEBIT_API sbit_runs sbit_runs_of(const sbit_parts *parts);
+SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs); /* false past the end */
+
+/* >>grid: what integers a tensor becomes, and which elements share a scale. */
+typedef struct sbit_grid {
+    sbit_dtype dtype;   /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4 ... */
+    int32_t bits;       /* true width, 2..16 */
+    int32_t qmin, qmax; /* float8: 0, the type says it */
+    bool symmetric;
+    sbit_parts parts; /* of activations: count, block and step hold for every piece of data, dims
+                         are those of one */
+} sbit_grid;
+
 /* >>qparams: how a tensor is quantized: q = saturate(round_half_even(x / scale) + zero_point) in
- * qmin..qmax, x ~ (q - zero_point) * scale. Arrays have `count` entries: 1 per tensor, or one
- * per index of `axis`; with block_size > 0, one per block of that many indices along `axis`. */
+ * qmin..qmax, x ~ (q - zero_point) * scale. */
 typedef struct sbit_qparams {
-    sbit_dtype
-        dtype;    /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4, SBIT_I32 */
-    int32_t bits; /* true width, 2..16 (32: bias) */
-    int32_t qmin, qmax;
-    int32_t axis; /* -1: per tensor */
-    int32_t block_size;
-    int64_t count;
-    const float *scale;
-    const int32_t *zero_point;
+    sbit_grid grid;
+    int32_t axis;              /* the axis of grid.parts, -1: per tensor */
+    int64_t block;             /* of indices along it, 0: none; see sbit_parts_of */
+    const float *scale;        /* [grid.parts.count]; NULL: not known yet */
+    const int32_t *zero_point; /* likewise */
 } sbit_qparams;
 
 #ifdef __cplusplus

@@ -14,24 +14,12 @@ extern "C" {
 
 #define SBIT__MAX_THREADS 64
 
-/* What users can register; the rows' types belong to the layers that own the kinds. */
-enum sbit__registry_kind {
-    SBIT__REG_OPERATOR,
-    SBIT__REG_PASS,
-    SBIT__REG_OBSERVER,
-    SBIT__REG_QUANTIZER,
-    SBIT__REG_SPARSER,
-    SBIT__REG_SCHEDULE,
-    SBIT__REG_LOSS,
-    SBIT__REG_OPTIMIZER,
-    SBIT__REG_PROFILE,
-    SBIT__REG_COUNT
-};
-
-typedef struct sbit__registry {
-    const void **rows; /* borrowed from the user until the context is destroyed */
-    size_t count, capacity;
-} sbit__registry;
+/* What users registered, in the order of registration. A kind is the address of something that its
+ * layer owns; core knows none. */
+typedef struct sbit__registered {
+    const void *kind;
+    const void *row; /* borrowed from the user until the context is destroyed */
+} sbit__registered;
 
 struct sbit_ctx {
     sbit_allocator allocator;
@@ -43,14 +31,15 @@ struct sbit_ctx {
     int64_t max_body_nodes;  /* at least 1 */
     sbit_isa isa;            /* never SBIT_ISA_DEFAULT */
     struct sbit__pool *pool; /* NULL: one thread, or the user's parallel_for */
-    sbit__registry registries[SBIT__REG_COUNT];
+    sbit__registered *registry;
+    size_t registry_count, registry_capacity;
 };
 
-/* Rows are kept in the order of registration. Whether a name is taken is for the kind's layer. */
-SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                        const void *row, sbit_error *error);
-SBIT__FN const void *const *sbit__registry_rows(const sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                                size_t *count);
+/* Whether a name is taken is for the kind's layer. */
+SBIT__FN sbit_status sbit__registry_add(sbit_ctx *ctx, const void *kind, const void *row,
+                                        sbit_error *error);
+/* Row `index` of a kind, NULL past the last. */
+SBIT__FN const void *sbit__registry_at(const sbit_ctx *ctx, const void *kind, size_t index);
 
 /* Formats for the user's logger; does nothing without one. */
 SBIT__FN void sbit__log(sbit_ctx *ctx, sbit_log_level level, const char *format, ...)
@@ -60,7 +49,6 @@ SBIT__FN sbit_status sbit__progress(sbit_ctx *ctx, const char *what, int64_t don
                                     sbit_error *error);
 /* A clock for measuring spans: monotonic where the system shows one, else wall time. */
 SBIT__FN uint64_t sbit__now_ns(void);
-
 
 #if !SPARSEBIT_NO_THREADS
 /* threads.c: `threads` counts the caller. */

@@ -1,43 +1,12 @@
-/* minmax.c: the smallest and largest value seen, per tensor or channel. >>observer-minmax
+/* minmax.c: the smallest and largest value seen of each part. >>observer-minmax
  *
- * Sparsebit's MINMAX. State: bool seen, then min[channels], max[channels].
+ * Sparsebit's MINMAX. State: float seen (0 or 1), min[parts], max[parts].
  */
 #include "observers_private.h"
 
-typedef struct sbit__minmax {
-    bool seen;
-} sbit__minmax;
-
-static float *sbit__minmax_min(void *state)
-{
-    return (float *)(void *)((char *)state + sizeof(float));
-}
-
 static size_t sbit__minmax_state_bytes(const sbit_observer_call *call)
 {
-    return sizeof(float) * (1u + 2u * (size_t)call->channels);
-}
-
-SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
-                                       bool join, float *min, float *max)
-{
-    const sbit_kernels *kernels = sbit__kernels(call->ctx);
-    const bool whole = x->channels == 1; /* then everything lies in one run */
-    const int64_t outer = whole ? 1 : x->outer;
-    const int64_t count = whole ? x->outer * x->inner : x->inner;
-    for (int64_t o = 0; o < outer && count > 0; o++) { /* in the order of memory */
-        const float *row = x->data + o * x->channels * count;
-        const bool first = o == 0 && !join;
-        for (int64_t c = 0; c < x->channels; c++) {
-            float lo = row[c * count], hi = lo;
-            bool finite;
-            if (count > 1) {
-                kernels->f32_minmax(count, row + c * count, &lo, &hi, &finite);
-            }
-            min[c] = first || lo < min[c] ? lo : min[c];
-            max[c] = first || hi > max[c] ? hi : max[c];
-        }
-    }
+    return sizeof(float) * (1u + 2u * (size_t)call->grid->parts.count);
 }
 
 static sbit_status sbit__minmax_init(void *state, const sbit_observer_call *call, sbit_error *error)
@@ -48,83 +17,97 @@ static sbit_status sbit__minmax_init(void *state, const sbit_observer_call *call
     return SBIT_OK;
 }
 
+static void sbit__minmax_join(float *state, int64_t count, const float *min, const float *max)
+{
+    const bool first = state[0] <= 0.0f;
+    float *lo = state + 1, *hi = lo + count;
+    for (int64_t p = 0; p < count; p++) {
+        lo[p] = first || min[p] < lo[p] ? min[p] : lo[p];
+        hi[p] = first || max[p] > hi[p] ? max[p] : hi[p];
+    }
+    state[0] = 1.0f;
+}
+
 static sbit_status sbit__minmax_observe(void *state, const sbit_observer_call *call,
                                         const sbit_observation *x, sbit_error *error)
 {
-    sbit__minmax *s = (sbit__minmax *)state;
-    float *min = sbit__minmax_min(state);
     (void)error;
-    sbit__observation_minmax(call, x, s->seen, min, min + call->channels);
-    s->seen = true;
+    sbit__minmax_join((float *)state, call->grid->parts.count, x->min, x->max);
     return SBIT_OK;
 }
 
 static sbit_status sbit__minmax_merge(void *state, const void *other,
                                       const sbit_observer_call *call, sbit_error *error)
 {
-    const sbit__minmax *from = (const sbit__minmax *)other;
-    sbit__minmax *to = (sbit__minmax *)state;
-    const float *values = (const float *)(const void *)((const char *)other + sizeof(float));
-    float *min = sbit__minmax_min(state);
-    float *max = min + call->channels;
+    const float *from = (const float *)other;
+    const int64_t count = call->grid->parts.count;
     (void)error;
-    for (int64_t c = 0; from->seen && c < call->channels; c++) {
-        const float lo = values[c];
-        const float hi = values[call->channels + c];
-        min[c] = !to->seen || lo < min[c] ? lo : min[c];
-        max[c] = !to->seen || hi > max[c] ? hi : max[c];
+    if (from[0] > 0.0f) {
+        sbit__minmax_join((float *)state, count, from + 1, from + 1 + count);
     }
-    to->seen = to->seen || from->seen;
     return SBIT_OK;
 }
 
 static sbit_status sbit__minmax_range(const void *state, const sbit_observer_call *call, float *min,
                                       float *max, sbit_error *error)
 {
-    const float *values = (const float *)(const void *)((const char *)state + sizeof(float));
+    const float *values = (const float *)state + 1;
+    const size_t count = (size_t)call->grid->parts.count;
     (void)error;
-    memcpy(min, values, (size_t)call->channels * sizeof *min);
-    memcpy(max, values + call->channels, (size_t)call->channels * sizeof *max);
+    memcpy(min, values, count * sizeof *min);
+    memcpy(max, values + count, count * sizeof *max);
     return SBIT_OK;
 }
 
-static size_t sbit__minmax_save(const void *state, const sbit_observer_call *call, void *bytes,
-                                size_t capacity)
+SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,
+                                         size_t capacity)
 {
-    const size_t size = sbit__minmax_state_bytes(call);
     if (bytes != NULL && capacity >= size) {
         memcpy(bytes, state, size);
     }
     return size;
 }
 
-static sbit_status sbit__minmax_load(void *state, const sbit_observer_call *call, const void *bytes,
-                                     size_t size, sbit_error *error)
+SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_call *call,
+                                              size_t expected, const void *bytes, size_t size,
+                                              sbit_error *error)
 {
-    if (size != sbit__minmax_state_bytes(call)) {
-        return sbit__fail(error, SBIT_ERR_PARSE, "minmax", "saved statistics have another size");
+    if (size != expected) {
+        return sbit__fail(error, SBIT_ERR_PARSE, call->name,
+                          "tensor '%s': saved statistics have another size (%zu bytes, not %zu)",
+                          call->name, size, expected);
     }
     memcpy(state, bytes, size);
     return SBIT_OK;
 }
 
-static const sbit_observer_row sbit__minmax_row = {
-    "minmax",
-    "smallest and largest value seen",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-    NULL,
-    0,
-    sbit__minmax_state_bytes,
-    sbit__minmax_init,
-    sbit__minmax_observe,
-    sbit__minmax_merge,
-    sbit__minmax_range,
-    NULL,
-    sbit__minmax_save,
-    sbit__minmax_load,
-};
+static size_t sbit__minmax_save(const void *state, const sbit_observer_call *call, void *bytes,
+                                size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__minmax_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__minmax_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                     size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__minmax_state_bytes(call), bytes, size,
+                                    error);
+}
 
 SBIT__FN const sbit_observer_row *sbit__observer_minmax(void)
 {
-    return &sbit__minmax_row;
+    static const sbit_observer_row row = {
+        {"minmax", "smallest and largest value seen", SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
+         NULL, 0},
+        sbit__minmax_state_bytes,
+        sbit__minmax_init,
+        sbit__minmax_observe,
+        NULL,
+        sbit__minmax_merge,
+        sbit__minmax_range,
+        sbit__minmax_save,
+        sbit__minmax_load,
+        NULL,
+    };
+    return &row;
 }

@@ -2,12 +2,11 @@
  *
  * Sparsebit's MOVING_AVERAGE: samples (axis 0) in the order fed; the first one initialises, then
  * max = r max + (1 - r) sample_max, min alike, r = EMA_RATIO. Per tensor only, activations only.
- * State: bool seen, then min, max.
  */
 #include "observers_private.h"
 
 typedef struct sbit__moving_average {
-    bool seen;
+    float seen; /* 0 or 1 */
     float min, max;
 } sbit__moving_average;
 
@@ -26,7 +25,7 @@ static sbit_status sbit__moving_average_init(void *state, const sbit_observer_ca
                                              sbit_error *error)
 {
     (void)state;
-    if (call->channels != 1) {
+    if (call->grid->parts.count != 1) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "OBSERVER.TYPE",
                           "moving_average works per tensor only; use a per-tensor QSCHEME");
     }
@@ -39,16 +38,17 @@ static sbit_status sbit__moving_average_observe(void *state, const sbit_observer
     sbit__moving_average *s = (sbit__moving_average *)state;
     const float keep =
         (float)sbit_options_float(call->options, "OBSERVER.MOVING_AVERAGE.EMA_RATIO");
+    const int64_t each = sbit_parts_elements(&x->parts) / x->samples;
     (void)error;
     for (int64_t i = 0; i < x->samples; i++) {
-        sbit_observation sample = *x;
-        float min = 0.0f, max = 0.0f;
-        sample.outer = x->outer / x->samples;
-        sample.data = x->data + i * sample.outer * x->inner;
-        sbit__observation_minmax(call, &sample, false, &min, &max);
-        s->min = s->seen ? keep * s->min + (1.0f - keep) * min : min;
-        s->max = s->seen ? keep * s->max + (1.0f - keep) * max : max;
-        s->seen = true;
+        float min = x->min[0], max = x->max[0];
+        bool finite;
+        if (x->samples > 1) {
+            sbit__kernels(call->ctx)->f32_minmax(each, x->data + i * each, &min, &max, &finite);
+        }
+        s->min = s->seen > 0.0f ? keep * s->min + (1.0f - keep) * min : min;
+        s->max = s->seen > 0.0f ? keep * s->max + (1.0f - keep) * max : max;
+        s->seen = 1.0f;
     }
     return SBIT_OK;
 }
@@ -64,23 +64,34 @@ static sbit_status sbit__moving_average_range(const void *state, const sbit_obse
     return SBIT_OK;
 }
 
-static const sbit_observer_row sbit__moving_average_row = {
-    "moving_average",
-    "exponential moving average of each sample's range",
-    SBIT_TARGET_ACTIVATION,
-    sbit__moving_average_keys,
-    SBIT__COUNT_OF(sbit__moving_average_keys),
-    sbit__moving_average_state_bytes,
-    sbit__moving_average_init,
-    sbit__moving_average_observe,
-    NULL, /* an average in order has no merge */
-    sbit__moving_average_range,
-    NULL,
-    NULL,
-    NULL,
-};
+static size_t sbit__moving_average_save(const void *state, const sbit_observer_call *call,
+                                        void *bytes, size_t capacity)
+{
+    (void)call;
+    return sbit__observer_save_flat(state, sizeof(sbit__moving_average), bytes, capacity);
+}
+
+static sbit_status sbit__moving_average_load(void *state, const sbit_observer_call *call,
+                                             const void *bytes, size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sizeof(sbit__moving_average), bytes, size, error);
+}
 
 SBIT__FN const sbit_observer_row *sbit__observer_moving_average(void)
 {
-    return &sbit__moving_average_row;
+    static const sbit_observer_row row = {
+        {"moving_average", "exponential moving average of each sample's range",
+         SBIT_TARGET_ACTIVATION, sbit__moving_average_keys,
+         SBIT__COUNT_OF(sbit__moving_average_keys)},
+        sbit__moving_average_state_bytes,
+        sbit__moving_average_init,
+        sbit__moving_average_observe,
+        NULL,
+        NULL, /* an average in order has no merge */
+        sbit__moving_average_range,
+        sbit__moving_average_save,
+        sbit__moving_average_load,
+        NULL,
+    };
+    return &row;
 }

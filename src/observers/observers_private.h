@@ -10,6 +10,8 @@
 #include "../kernels/kernels_private.h"
 #include "observers_api.h"
 
+#include <math.h> /* INFINITY, sqrt, log */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -22,9 +24,18 @@ extern "C" {
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
 #undef SBIT__OBSERVER_DECLARE
 
-/* min[c] and max[c] of one observation, joined to what they hold when `join`. */
-SBIT__FN void sbit__observation_minmax(const sbit_observer_call *call, const sbit_observation *x,
-                                       bool join, float *min, float *max);
+SBIT__FN const sbit__kind *sbit__kind_observer(void);
+
+/* The smallest and largest element of each part; false if an element is not finite. */
+SBIT__FN bool sbit__observation_measure(sbit_ctx *ctx, const float *data, const sbit_parts *parts,
+                                        float *min, float *max);
+
+/* save and load of a state without pointers. */
+SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,
+                                         size_t capacity);
+SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_call *call,
+                                              size_t expected, const void *bytes, size_t size,
+                                              sbit_error *error);
 
 #ifdef __cplusplus
 }

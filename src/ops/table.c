@@ -18,6 +18,9 @@ static const char *sbit__op_domain(const char *domain)
     return domain == NULL || strcmp(domain, "ai.onnx") == 0 ? "" : domain;
 }
 
+/* What operator rows are registered under. */
+static const char sbit__op_kind[] = "operator";
+
 static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, const char *op_type)
 {
     return strcmp(row->op_type, op_type) == 0 && strcmp(sbit__op_domain(row->domain), domain) == 0;
@@ -26,8 +29,7 @@ static bool sbit__op_row_matches(const sbit_op_row *row, const char *domain, con
 SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_row *row,
                                                  sbit_error *error)
 {
-    size_t count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_OPERATOR, &count);
+    const void *other_row = NULL;
     if (row == NULL || row->op_type == NULL || row->op_type[0] == '\0') {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "an operator row needs an op_type");
@@ -37,8 +39,8 @@ SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_ro
                           "the row of operator %s needs a since_version of at least 1 and infer()",
                           row->op_type);
     }
-    for (size_t i = 0; i < count; i++) {
-        const sbit_op_row *other = (const sbit_op_row *)rows[i];
+    for (size_t i = 0; (other_row = sbit__registry_at(ctx, sbit__op_kind, i)) != NULL; i++) {
+        const sbit_op_row *other = (const sbit_op_row *)other_row;
         if (sbit__op_row_matches(other, sbit__op_domain(row->domain), row->op_type) &&
             other->since_version == row->since_version) {
             return sbit__fail(error, SBIT_ERR_DUPLICATE, row->op_type,
@@ -46,7 +48,7 @@ SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_ro
                               (int)row->since_version);
         }
     }
-    return sbit__registry_add(ctx, SBIT__REG_OPERATOR, row, error);
+    return sbit__registry_add(ctx, sbit__op_kind, row, error);
 }
 
 SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
@@ -54,10 +56,10 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const c
 {
     const sbit_op_row *best = NULL;
     size_t count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_OPERATOR, &count);
+    const void *user = NULL;
     domain = sbit__op_domain(domain);
-    for (size_t i = 0; i < count; i++) {
-        const sbit_op_row *row = (const sbit_op_row *)rows[i];
+    for (size_t i = 0; (user = sbit__registry_at(ctx, sbit__op_kind, i)) != NULL; i++) {
+        const sbit_op_row *row = (const sbit_op_row *)user;
         if (row->since_version <= opset && sbit__op_row_matches(row, domain, op_type) &&
             (best == NULL || row->since_version > best->since_version)) {
             best = row;

@@ -73,7 +73,9 @@ static sbit_status sbit__dead_run(sbit_graph *graph, const sbit_simplify_desc *d
 SBIT__FN const sbit_pass_row *sbit__pass_dead_code(void)
 {
     static const sbit_pass_row row = {
-        "dead_code", "removes nodes and constants that no output needs", false, sbit__dead_run};
+        {"dead_code", "removes nodes and constants that no output needs", 0, NULL, 0},
+        false,
+        sbit__dead_run};
     return &row;
 }
 
@@ -153,7 +155,9 @@ static sbit_status sbit__weights_run(sbit_graph *graph, const sbit_simplify_desc
 SBIT__FN const sbit_pass_row *sbit__pass_weights_as_constants(void)
 {
     static const sbit_pass_row row = {
-        "weights_as_constants", "inputs with a default that only serve as weights become constants",
-        false, sbit__weights_run};
+        {"weights_as_constants",
+         "inputs with a default that only serve as weights become constants", 0, NULL, 0},
+        false,
+        sbit__weights_run};
     return &row;
 }

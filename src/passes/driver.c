@@ -10,26 +10,15 @@
 /* Row `index` of all: the built-in ones, then the user's. NULL past the end. */
 static const sbit_pass_row *sbit__simplify_row(const sbit_ctx *ctx, size_t index)
 {
-    size_t built_in = 0, count = 0;
-    const void *const *rows = sbit__registry_rows(ctx, SBIT__REG_PASS, &count);
-    while (sbit_pass_at(built_in) != NULL) {
-        built_in++;
-    }
-    if (index < built_in) {
-        return sbit_pass_at(index);
-    }
-    return index - built_in < count ? (const sbit_pass_row *)rows[index - built_in] : NULL;
+    return (const sbit_pass_row *)(const void *)sbit__row_at(ctx, sbit__kind_pass(), index);
 }
 
 static sbit_status sbit__simplify_unknown(const sbit_ctx *ctx, const char *name, sbit_error *error)
 {
     sbit_status status = SBIT_ERR_NOT_FOUND;
-    const sbit_pass_row *row = NULL;
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(ctx));
-    for (size_t i = 0; (row = sbit__simplify_row(ctx, i)) != NULL; i++) {
-        sbit__text_printf(&text, "%s%s", i > 0 ? ", " : "", row->name);
-    }
+    sbit__row_names(ctx, sbit__kind_pass(), 0, ", ", &text);
     status = text.failed ? sbit__fail_oom(error, text.size)
                          : sbit__fail(error, SBIT_ERR_NOT_FOUND, name,
                                       "there is no pass '%s'; known are: %s",
@@ -61,10 +50,10 @@ static bool sbit__simplify_named(const char *const *names, size_t count, const c
 
 static bool sbit__simplify_enabled(const sbit_simplify_desc *desc, const sbit_pass_row *row)
 {
-    if (sbit__simplify_named(desc->skip, desc->skip_count, row->name)) {
+    if (sbit__simplify_named(desc->skip, desc->skip_count, row->head.name)) {
         return false;
     }
-    return desc->only != NULL ? sbit__simplify_named(desc->only, desc->only_count, row->name)
+    return desc->only != NULL ? sbit__simplify_named(desc->only, desc->only_count, row->head.name)
                               : !row->opt_in;
 }
 

@@ -93,8 +93,9 @@ static sbit_status sbit__bn_run(sbit_graph *graph, const sbit_simplify_desc *des
 SBIT__FN const sbit_pass_row *sbit__pass_fold_batch_norm(void)
 {
     static const sbit_pass_row row = {
-        "fold_batch_norm",
-        "BatchNormalization into the Conv, ConvTranspose, Gemm or MatMul beside it", false,
+        {"fold_batch_norm",
+         "BatchNormalization into the Conv, ConvTranspose, Gemm or MatMul beside it", 0, NULL, 0},
+        false,
         sbit__bn_run};
     return &row;
 }

@@ -310,6 +310,8 @@ static sbit_status sbit__fold_run(sbit_graph *graph, const sbit_simplify_desc *d
 SBIT__FN const sbit_pass_row *sbit__pass_fold_constants(void)
 {
     static const sbit_pass_row row = {
-        "fold_constants", "computes nodes whose inputs are all constants", false, sbit__fold_run};
+        {"fold_constants", "computes nodes whose inputs are all constants", 0, NULL, 0},
+        false,
+        sbit__fold_run};
     return &row;
 }

@@ -439,10 +439,12 @@ static sbit_status sbit__pattern_run(sbit_graph *graph, const sbit_simplify_desc
 
 SBIT__FN const sbit_pass_row *sbit__pass_fuse_patterns(void)
 {
-    static const sbit_pass_row row = {"fuse_patterns",
-                                      "operators written with others: Clip, HardSwish, Gelu, "
-                                      "LayerNormalization",
-                                      false, sbit__pattern_run};
+    static const sbit_pass_row row = {{"fuse_patterns",
+                                       "operators written with others: Clip, HardSwish, Gelu, "
+                                       "LayerNormalization",
+                                       0, NULL, 0},
+                                      false,
+                                      sbit__pattern_run};
     return &row;
 }
 

@@ -200,7 +200,9 @@ static sbit_status sbit__scalar_run(sbit_graph *graph, const sbit_simplify_desc 
 SBIT__FN const sbit_pass_row *sbit__pass_fuse_scalar(void)
 {
     static const sbit_pass_row row = {
-        "fuse_scalar", "constant factors and terms per channel into the linear node beside", false,
+        {"fuse_scalar", "constant factors and terms per channel into the linear node beside", 0,
+         NULL, 0},
+        false,
         sbit__scalar_run};
     return &row;
 }

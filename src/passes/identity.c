@@ -417,8 +417,9 @@ static sbit_status sbit__ident_run(sbit_graph *graph, const sbit_simplify_desc *
 
 SBIT__FN const sbit_pass_row *sbit__pass_identity(void)
 {
-    static const sbit_pass_row row = {"identity",
-                                      "removes nodes that change nothing, joins two that are one",
-                                      false, sbit__ident_run};
+    static const sbit_pass_row row = {
+        {"identity", "removes nodes that change nothing, joins two that are one", 0, NULL, 0},
+        false,
+        sbit__ident_run};
     return &row;
 }

@@ -44,7 +44,8 @@ static sbit_status sbit__inline_if_run(sbit_graph *graph, const sbit_simplify_de
 SBIT__FN const sbit_pass_row *sbit__pass_inline_if(void)
 {
     static const sbit_pass_row row = {
-        "inline_if", "If with a constant condition becomes the branch that is taken", false,
+        {"inline_if", "If with a constant condition becomes the branch that is taken", 0, NULL, 0},
+        false,
         sbit__inline_if_run};
     return &row;
 }

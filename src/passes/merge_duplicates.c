@@ -231,8 +231,9 @@ static sbit_status sbit__dup_run(sbit_graph *graph, const sbit_simplify_desc *de
 
 SBIT__FN const sbit_pass_row *sbit__pass_merge_duplicates(void)
 {
-    static const sbit_pass_row row = {"merge_duplicates",
-                                      "equal nodes, and equal small constants, become one", false,
-                                      sbit__dup_run};
+    static const sbit_pass_row row = {
+        {"merge_duplicates", "equal nodes, and equal small constants, become one", 0, NULL, 0},
+        false,
+        sbit__dup_run};
     return &row;
 }

@@ -24,9 +24,8 @@ typedef struct sbit_simplify_desc {
 } sbit_simplify_desc;
 
 typedef struct sbit_pass_row {
-    const char *name; /* "fold_constants" */
-    const char *doc;
-    bool opt_in;      /* runs only when named in `only` */
+    sbit_head head; /* "fold_constants" */
+    bool opt_in;    /* runs only when named in `only` */
     /* Rewrites the graph (one level; bodies are visited by the driver), adds the number of changes
      * to *changes. Types are inferred on entry; a pass keeps them right for what it adds. */
     sbit_status (*run)(sbit_graph *graph, const sbit_simplify_desc *desc, int64_t *changes,

@@ -39,6 +39,8 @@ extern "C" {
 SBIT__PASSES(SBIT__PASS_DECLARE)
 #undef SBIT__PASS_DECLARE
 
+SBIT__FN const sbit__kind *sbit__kind_pass(void);
+
 /* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
  * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
  * one symbol for several, so these must not decide a rewrite. */

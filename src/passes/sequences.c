@@ -304,8 +304,10 @@ static sbit_status sbit__seq_run(sbit_graph *graph, const sbit_simplify_desc *de
 SBIT__FN const sbit_pass_row *sbit__pass_sequence_to_split(void)
 {
     static const sbit_pass_row row = {
-        "sequence_to_split", "sequences whose items are known become Split, Concat and tensors",
-        false, sbit__seq_run};
+        {"sequence_to_split", "sequences whose items are known become Split, Concat and tensors", 0,
+         NULL, 0},
+        false,
+        sbit__seq_run};
     return &row;
 }
 

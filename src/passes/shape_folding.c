@@ -217,8 +217,9 @@ static sbit_status sbit__shapes_run(sbit_graph *graph, const sbit_simplify_desc 
 
 SBIT__FN const sbit_pass_row *sbit__pass_shape_folding(void)
 {
-    static const sbit_pass_row row = {"shape_folding",
-                                      "integers that follow from shapes become constants", false,
-                                      sbit__shapes_run};
+    static const sbit_pass_row row = {
+        {"shape_folding", "integers that follow from shapes become constants", 0, NULL, 0},
+        false,
+        sbit__shapes_run};
     return &row;
 }

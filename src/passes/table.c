@@ -15,22 +15,25 @@ SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__pass_table) ? sbit__pass_table[index]() : NULL;
 }
 
+static const sbit_head *sbit__pass_head(size_t index)
+{
+    return (const sbit_head *)sbit_pass_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_pass(void)
+{
+    static const sbit__kind kind = {"pass", sbit__pass_head};
+    return &kind;
+}
+
 SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name)
 {
-    const void *row = sbit__strategy_find(ctx, SBIT__REG_PASS, name);
-    for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__pass_table); i++) {
-        const sbit_pass_row *built_in = sbit__pass_table[i]();
-        row = sbit__same_word(built_in->name, name) ? built_in : NULL;
-    }
-    return (const sbit_pass_row *)row;
+    return (const sbit_pass_row *)(const void *)sbit__row_find(ctx, sbit__kind_pass(), name);
 }
 
 SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row *row,
                                              sbit_error *error)
 {
-    if (row == NULL || row->name == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "pass: the row has no name");
-    }
-    return sbit__strategy_register(ctx, SBIT__REG_PASS, "pass", row,
-                                   sbit_pass_find(ctx, row->name) != NULL, row->run != NULL, error);
+    const bool complete = row != NULL && row->run != NULL;
+    return sbit__row_register(ctx, sbit__kind_pass(), (const sbit_head *)row, complete, error);
 }

@@ -17,15 +17,16 @@ typedef struct sbit__build {
 
 static bool sbit__build_int4(const sbit_quant *quant, const sbit__site *site)
 {
-    return site->settings.bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
+    return site->settings.grid.bits == 4 &&
+           sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
 }
 
 static sbit_dtype sbit__build_dtype(const sbit_quant *quant, const sbit__site *site)
 {
     if (sbit__build_int4(quant, site)) {
-        return site->settings.dtype == SBIT_I8 ? SBIT_I4 : SBIT_U4;
+        return site->settings.grid.dtype == SBIT_I8 ? SBIT_I4 : SBIT_U4;
     }
-    return site->settings.dtype;
+    return site->settings.grid.dtype;
 }
 
 /* Stores an integer as element i of `dtype` (8, 16, 32 or packed 4 bits; then in rising order). */
@@ -101,10 +102,11 @@ static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, c
                                        sbit_error *error)
 {
     const int32_t rank = site->axis >= 0 ? 1 : 0;
-    SBIT__TRY(sbit__build_floats(b, name, "_scale", site->dtype, rank, site->channels, site->scale,
-                                 scale, error));
+    const int64_t parts = sbit__site_parts(site);
+    SBIT__TRY(
+        sbit__build_floats(b, name, "_scale", site->dtype, rank, parts, site->scale, scale, error));
     return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
-                                &site->channels, site->zero_point, zero_point, error);
+                                &parts, site->zero_point, zero_point, error);
 }
 
 /* One node with one fresh output "<base><suffix>"; axis -1: no axis attribute. */
@@ -148,10 +150,10 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
                                          sbit_error *error)
 {
     char text[16];
-    if (site->settings.bits == 8 || site->settings.bits == 16) {
+    if (site->settings.grid.bits == 8 || site->settings.grid.bits == 16) {
         return SBIT_OK; /* the storage type says it */
     }
-    snprintf(text, sizeof text, "%d", (int)site->settings.bits);
+    snprintf(text, sizeof text, "%d", (int)site->settings.grid.bits);
     return sbit_graph_add_node_metadata(b->graph, node, "bits", text, error);
 }
 
@@ -159,7 +161,7 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
 /* True if the quantized integers can be wider than the site's range in their storage. */
 static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
 {
-    const int32_t bits = site->settings.bits;
+    const int32_t bits = site->settings.grid.bits;
     return bits != 8 && bits != 16 && !sbit__build_int4(quant, site) && site->axis == -1;
 }
 
@@ -168,8 +170,8 @@ static sbit_status sbit__build_clip(sbit__build *b, const sbit__site *site, cons
                                     sbit_error *error)
 {
     const sbit__settings *s = &site->settings;
-    const float lo = (float)(s->qmin - site->zero_point[0]) * site->scale[0];
-    const float hi = (float)(s->qmax - site->zero_point[0]) * site->scale[0];
+    const float lo = (float)(s->grid.qmin - site->zero_point[0]) * site->scale[0];
+    const float hi = (float)(s->grid.qmax - site->zero_point[0]) * site->scale[0];
     sbit_value_id inputs[3];
     sbit_node_id node;
     inputs[0] = *x;
@@ -252,23 +254,20 @@ static int32_t sbit__build_round(double value, int32_t zero_point, int32_t qmin,
 static void sbit__build_quantize(const sbit_kernels *kernels, const sbit__site *site,
                                  const sbit_observation *x, sbit_tensor *out)
 {
-    const int32_t qmin = site->settings.qmin, qmax = site->settings.qmax;
-    for (int64_t o = 0; o < x->outer; o++) {
-        for (int64_t c = 0; c < x->channels; c++) {
-            const int64_t k = site->channels == 1 ? 0 : c;
-            const int32_t zero_point = site->zero_point[k];
-            const float scale = site->scale[k];
-            const int64_t at = (o * x->channels + c) * x->inner;
-            if (out->dtype == SBIT_I8 && x->inner > 1) {
-                kernels->f32_quantize_s8(x->inner, x->data + at, scale, zero_point, qmin, qmax,
-                                         (int8_t *)out->data + at);
-                continue;
-            }
-            for (int64_t i = at; i < at + x->inner; i++) {
-                const double q = (double)(x->data[i] / scale);
-                sbit__build_store(out->dtype, sbit__build_round(q, zero_point, qmin, qmax), i,
-                                  out->data);
-            }
+    const int32_t qmin = site->settings.grid.qmin, qmax = site->settings.grid.qmax;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    while (sbit_runs_next(&runs)) {
+        const int32_t zero_point = site->zero_point[runs.part];
+        const float scale = site->scale[runs.part];
+        if (out->dtype == SBIT_I8 && runs.count > 1) {
+            kernels->f32_quantize_s8(runs.count, x->data + runs.at, scale, zero_point, qmin, qmax,
+                                     (int8_t *)out->data + runs.at);
+            continue;
+        }
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double q = (double)(x->data[i] / scale);
+            sbit__build_store(out->dtype, sbit__build_round(q, zero_point, qmin, qmax), i,
+                              out->data);
         }
     }
 }
@@ -282,7 +281,7 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     const sbit_kernels *kernels = sbit__kernels(b->quant->ctx);
     const sbit_quantizer_row *row = site->settings.quantizer;
     const size_t bytes = sbit_tensor_bytes(weight);
-    sbit_observation x = sbit__observation_of((const float *)weight->data, weight, site->axis);
+    sbit_observation x = sbit__site_observation(site, weight, (const float *)weight->data);
     if (row->finish == NULL) {
         sbit__build_quantize(kernels, site, &x, out);
         return SBIT_OK;
@@ -341,7 +340,7 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     int32_t *q = (int32_t *)(void *)(scale + count);
     const float *values = (const float *)bias->constant.data;
     for (int64_t i = 0; i < count; i++) {
-        scale[i] = x->scale[0] * weight->scale[i % weight->channels];
+        scale[i] = x->scale[0] * weight->scale[i % sbit__site_parts(weight)];
         q[i] = sbit__build_round((double)values[i] / (double)scale[i], 0, -2147483647, 2147483647);
     }
     sbit_value_id inputs[2], y;
@@ -440,9 +439,25 @@ static sbit_status sbit__build_drop_notes(sbit_graph *graph, sbit_error *error)
     return SBIT_OK;
 }
 
+/* The last word of the activations' quantizers; weights get theirs with their values. */
+static sbit_status sbit__build_finish(sbit__build *b, sbit_error *error)
+{
+    for (size_t i = 0; i < b->quant->site_count; i++) {
+        const sbit__site *site = &b->quant->sites[i];
+        const sbit_quantizer_row *row = site->settings.quantizer;
+        const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
+        if (site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range &&
+            row->finish != NULL) {
+            SBIT__TRY(row->finish(site->quantizer_state, &call, NULL, NULL, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activations,
                                     sbit_error *error)
 {
+    SBIT__TRY(sbit__build_finish(b, error));
     for (size_t i = 0; activations && i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
         if (site->enabled && site->target == SBIT_TARGET_ACTIVATION) {

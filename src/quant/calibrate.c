@@ -5,24 +5,19 @@
  */
 #include "quant_private.h"
 
-SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
-                                               int32_t axis)
+SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
+{
+    return site->settings.grid.parts.count;
+}
+
+SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
+                                                 const float *data)
 {
     sbit_observation x;
+    memset(&x, 0, sizeof x);
     x.data = data;
-    x.outer = x.channels = x.inner = x.samples = 1;
-    for (int32_t i = 0; i < shape->rank; i++) {
-        if (axis < 0 ? i == 0 : i < axis) {
-            x.outer *= shape->dims[i];
-        } else if (i == axis) {
-            x.channels = shape->dims[i];
-        } else {
-            x.inner *= shape->dims[i];
-        }
-    }
-    if (axis != 0 && shape->rank > 0) {
-        x.samples = shape->dims[0];
-    }
+    x.parts = sbit_parts_of(shape, site->axis, site->block);
+    x.samples = site->axis != 0 && shape->rank > 0 ? shape->dims[0] : 1;
     return x;
 }
 
@@ -30,28 +25,25 @@ SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const s
 {
     sbit_observer_call s;
     s.ctx = quant->ctx;
+    s.name = sbit__site_value(site)->name;
     s.target = site->target;
-    s.symmetric = site->settings.symmetric;
-    s.bits = site->settings.bits;
-    s.qmin = site->settings.qmin;
-    s.qmax = site->settings.qmax;
-    s.channels = site->channels;
+    s.grid = &site->settings.grid;
     s.options = &site->settings.options;
     return s;
 }
 
 SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
 {
+    const sbit_quantizer_row *row = site->settings.quantizer;
     sbit_quantizer_call s;
     s.ctx = quant->ctx;
     s.name = sbit__site_value(site)->name;
     s.target = site->target;
-    s.symmetric = site->settings.symmetric;
-    s.bits = site->settings.bits;
-    s.qmin = site->settings.qmin;
-    s.qmax = site->settings.qmax;
-    s.channels = site->channels;
+    s.grid = &site->settings.grid;
     s.options = &site->settings.options;
+    s.statistics = row->statistics != NULL && row->statistics(site->target) != NULL
+                       ? site->observer_state
+                       : NULL;
     s.scale = site->scale;
     s.zero_point = site->zero_point;
     return s;
@@ -61,19 +53,18 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const size_t channels = (size_t)site->channels;
+    const size_t parts = (size_t)sbit__site_parts(site);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
     sbit__site_release(quant, site);
     if (site->min == NULL) {
-        site->min = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
-        site->max = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
-        site->scale = (float *)sbit__arena_array(&quant->arena, channels + 1, sizeof(float));
-        site->zero_point =
-            (int32_t *)sbit__arena_array(&quant->arena, channels + 1, sizeof(int32_t));
-        if (site->min == NULL || site->max == NULL || site->scale == NULL ||
-            site->zero_point == NULL) {
-            return sbit__fail_oom(error, channels * 16);
+        site->piece = (float *)sbit__arena_array(&quant->arena, 5 * parts + 1, sizeof(float));
+        site->zero_point = (int32_t *)sbit__arena_array(&quant->arena, parts + 1, sizeof(int32_t));
+        if (site->piece == NULL || site->zero_point == NULL) {
+            return sbit__fail_oom(error, parts * 24);
         }
+        site->min = site->piece + 2 * parts;
+        site->max = site->min + parts;
+        site->scale = site->max + parts;
     }
     const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
     site->observer_bytes = site->settings.observer->state_bytes(&observer) + 1;
@@ -91,6 +82,10 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
+    if (site->quantizer_state != NULL && site->settings.quantizer->deinit != NULL) {
+        site->settings.quantizer->deinit(site->quantizer_state, &quantizer);
+    }
     if (site->observer_state != NULL && site->settings.observer->deinit != NULL) {
         site->settings.observer->deinit(site->observer_state, &observer);
     }
@@ -136,35 +131,78 @@ static void sbit__bad_sample(const sbit_quant *quant, const sbit_tensor *tensor,
     }
 }
 
-/* Feeds float32 data laid out as `tensor`. */
-static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
-                                          const sbit_tensor *tensor, const float *data,
-                                          sbit_error *error)
+/* Fills in the smallest and largest of x; an error where a value is not finite. */
+static sbit_status sbit__site_measure(sbit_quant *quant, const sbit__site *site,
+                                      const sbit_tensor *tensor, sbit_observation *x,
+                                      sbit_error *error)
 {
     const char *name = sbit__site_value(site)->name;
-    float min, max;
-    bool finite = true;
-    sbit__kernels(quant->ctx)->f32_minmax(sbit_tensor_count(tensor), data, &min, &max, &finite);
-    if (!finite) {
+    float *min = site->piece, *max = min + sbit__site_parts(site);
+    if (!sbit__observation_measure(quant->ctx, x->data, &x->parts, min, max)) {
         char where[40];
-        sbit__bad_sample(quant, tensor, data, where, sizeof where);
+        sbit__bad_sample(quant, tensor, x->data, where, sizeof where);
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
                           "tensor '%s' has values that are not finite (NaN or infinity)%s; check "
                           "the data and its preprocessing",
                           name, where);
     }
-    if (site->axis >= 0 &&
-        (site->axis >= tensor->rank || tensor->dims[site->axis] != site->channels)) {
-        return sbit__fail(error, SBIT_ERR_SHAPE, name,
-                          "tensor '%s' has %lld channels on axis %d, %lld were planned", name,
-                          (long long)(site->axis < tensor->rank ? tensor->dims[site->axis] : 0),
-                          (int)site->axis, (long long)site->channels);
-    }
-    const sbit_observation x = sbit__observation_of(data, tensor, site->axis);
-    const sbit_observer_call observer = sbit__site_observer(quant, site);
-    SBIT__TRY(site->settings.observer->observe(site->observer_state, &observer, &x, error));
-    site->observed = true;
+    x->min = min;
+    x->max = max;
     return SBIT_OK;
+}
+
+/* What the quantizer makes of x, where it has a domain of its own; `seen` has room for it. */
+static sbit_status sbit__site_domain(sbit_quant *quant, sbit__site *site, const sbit_tensor *tensor,
+                                     sbit_observation *x, float *seen, sbit_error *error)
+{
+    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+    SBIT__TRY(site->settings.quantizer->domain(site->quantizer_state, &call, x, seen, error));
+    x->data = seen;
+    return sbit__site_measure(quant, site, tensor, x, error);
+}
+
+/* Feeds float32 data laid out as `tensor`. */
+static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
+                                          const sbit_tensor *tensor, const float *data,
+                                          sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
+    const char *name = sbit__site_value(site)->name;
+    const size_t bytes = (size_t)sbit_tensor_count(tensor) * sizeof(float);
+    float *seen = NULL;
+    if (site->axis >= 0 &&
+        (site->axis >= tensor->rank ||
+         sbit_parts_of(tensor, site->axis, site->block).count != sbit__site_parts(site))) {
+        return sbit__fail(
+            error, SBIT_ERR_SHAPE, name,
+            "tensor '%s': its %lld entries on axis %d are not the planned number", name,
+            (long long)(site->axis < tensor->rank ? tensor->dims[site->axis] : 0), (int)site->axis);
+    }
+    sbit_observation x = sbit__site_observation(site, tensor, data);
+    SBIT__TRY(sbit__site_measure(quant, site, tensor, &x, error));
+    sbit_status status = SBIT_OK;
+    if (site->settings.quantizer->domain != NULL) {
+        seen = (float *)sbit__alloc(a, bytes);
+        status = seen != NULL ? sbit__site_domain(quant, site, tensor, &x, seen, error)
+                              : sbit__fail_oom(error, bytes);
+    }
+    if (status == SBIT_OK) {
+        status = site->settings.observer->observe(site->observer_state, &observer, &x, error);
+        site->observed = status == SBIT_OK;
+    }
+    sbit__free(a, seen, bytes);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
+                                      sbit_error *error)
+{
+    const sbit_observer_row *row = site->settings.observer;
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
+    *wanted = false;
+    return row->again != NULL ? row->again(site->observer_state, &observer, wanted, error)
+                              : SBIT_OK;
 }
 
 /* Copies the first `keep` entries of an axis. */
@@ -256,7 +294,10 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         sbit_tensor weight;
         SBIT__TRY(sbit__site_prepare(quant, site, error));
         SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
-        SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
+        for (bool wanted = true; wanted;) {
+            SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
+            SBIT__TRY(sbit__site_again(quant, site, &wanted, error));
+        }
     }
     if (!site->observed) {
         site->enabled = site->target == SBIT_TARGET_WEIGHT;
@@ -329,9 +370,9 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
         const sbit__site *site = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i));
-        if (site == NULL || site->settings.qmin != first->settings.qmin ||
-            site->settings.qmax != first->settings.qmax ||
-            site->settings.symmetric != first->settings.symmetric) {
+        if (site == NULL || site->settings.grid.qmin != first->settings.grid.qmin ||
+            site->settings.grid.qmax != first->settings.grid.qmax ||
+            site->settings.grid.symmetric != first->settings.grid.symmetric) {
             return;
         }
         const float width = sbit__calc_width(site);
@@ -405,22 +446,24 @@ static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
         scale = sbit_bf16_to_f32(sbit_f32_to_bf16(scale));
     }
     site->scale[c] = scale;
-    site->zero_point[c] = sbit__qparams_zero_point(site->min[c], scale, site->settings.symmetric,
-                                                   site->settings.qmin, site->settings.qmax);
+    site->zero_point[c] =
+        sbit__qparams_zero_point(site->min[c], scale, site->settings.grid.symmetric,
+                                 site->settings.grid.qmin, site->settings.grid.qmax);
 }
 
 static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit__settings *s = &site->settings;
     const char *name = sbit__site_value(site)->name;
-    for (int64_t c = 0; c < site->channels; c++) {
-        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->symmetric, s->qmin,
-                                          s->qmax, &site->scale[c], &site->zero_point[c], error));
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->grid.symmetric,
+                                          s->grid.qmin, s->grid.qmax, &site->scale[c],
+                                          &site->zero_point[c], error));
         sbit__calc_fit_scale(site, c);
         if (s->power_of_two) {
             site->scale[c] = (float)exp2(ceil(log2((double)site->scale[c])));
-            site->zero_point[c] = sbit__qparams_zero_point(site->min[c], site->scale[c],
-                                                           s->symmetric, s->qmin, s->qmax);
+            site->zero_point[c] = sbit__qparams_zero_point(
+                site->min[c], site->scale[c], s->grid.symmetric, s->grid.qmin, s->grid.qmax);
         }
     }
     if (site->quantizer_state == NULL) {
@@ -432,8 +475,7 @@ static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, 
     }
     sbit_tensor weight;
     SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
-    const sbit_observation x =
-        sbit__observation_of((const float *)weight.data, &weight, site->axis);
+    const sbit_observation x = sbit__site_observation(site, &weight, (const float *)weight.data);
     return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
 }
 
@@ -467,7 +509,7 @@ static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node
     const float *b = (const float *)bias->constant.data;
     const int64_t count = sbit_tensor_count(&bias->constant);
     for (int64_t i = 0; i < count; i++) {
-        const int64_t c = i % weight->channels;
+        const int64_t c = i % sbit__site_parts(weight);
         const double least = fabs((double)b[i]) / ((double)x->scale[0] * 2147483000.0);
         if ((double)weight->scale[c] < least) {
             weight->scale[c] = (float)(least * (1.0 + 1e-6));

@@ -235,12 +235,25 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     site->layer_name = layer_name;
     site->settings = *settings;
     site->axis = -1;
-    site->channels = 1;
+    site->settings.grid.parts.count = 1;
     site->enabled = !settings->disabled;
     site->reason = settings->disabled ? "disabled by the configuration" : "";
     site->group = (uint32_t)p->quant->site_count;
     *index = (uint32_t)p->quant->site_count++;
     return SBIT_OK;
+}
+
+/* The parts of a site's grid from its axis; of activations, dims that are not known count 1. */
+static void sbit__place_parts(sbit__site *site)
+{
+    const sbit_type *type = &sbit__site_value(site)->type;
+    sbit_tensor shape;
+    memset(&shape, 0, sizeof shape);
+    shape.rank = type->rank > 0 ? type->rank : 0;
+    for (int32_t i = 0; i < shape.rank; i++) {
+        shape.dims[i] = type->dims[i].symbol == 0 ? type->dims[i].value : 1;
+    }
+    site->settings.grid.parts = sbit_parts_of(&shape, site->axis, site->block);
 }
 
 /* Softmax, Sigmoid, Tanh: the range is known, whatever the calibration data. Sparsebit's own
@@ -251,7 +264,7 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
     const sbit_op_row *row = node != NULL ? sbit__place_row(p, node) : NULL;
     if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
-        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || site->channels != 1) {
+        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || sbit__site_parts(site) != 1) {
         return;
     }
     site->fixed_range = true;
@@ -282,8 +295,8 @@ static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_i
     const int32_t axis = settings.activation_axis;
     if (settings.per_channel && axis < type->rank && type->dims[axis].symbol == 0) {
         site->axis = axis;
-        site->channels = type->dims[axis].value;
     }
+    sbit__place_parts(site);
     sbit__place_fix_range(p, site);
     return SBIT_OK;
 }
@@ -422,7 +435,7 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
         site->graph = w.graph;
         site->captured = w.captured;
         site->axis = axis;
-        site->channels = per_channel ? w.value->constant.dims[axis] : 1;
+        sbit__place_parts(site);
     }
     return w.turned != NULL ? sbit__place_use(p, index, w.turned->id, 0, error)
                             : sbit__place_use(p, index, node->id, (uint32_t)input, error);
@@ -641,8 +654,9 @@ static void sbit__place_join(const sbit__placement *p, const sbit__site *a, cons
 {
     const uint32_t from = b->group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
-        a->settings.qmin != b->settings.qmin || a->settings.qmax != b->settings.qmax ||
-        a->settings.symmetric != b->settings.symmetric) {
+        a->settings.grid.qmin != b->settings.grid.qmin ||
+        a->settings.grid.qmax != b->settings.grid.qmax ||
+        a->settings.grid.symmetric != b->settings.grid.symmetric) {
         return;
     }
     const uint32_t to = a->group;

@@ -93,79 +93,83 @@ static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
     {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
 };
 
+/* The strategies below W and A. */
+typedef struct sbit__qconfig_strategy {
+    const sbit__kind *kind;
+    const char *prefix, *type; /* of its rows' keys; the key that chooses */
+    bool observer;
+} sbit__qconfig_strategy;
+
+static sbit__qconfig_strategy sbit__qconfig_strategy_at(size_t index)
+{
+    sbit__qconfig_strategy s = {NULL, "OBSERVER.", "OBSERVER.TYPE", index == 0};
+    s.kind = index == 0 ? sbit__kind_observer() : index == 1 ? sbit__kind_quantizer() : NULL;
+    s.prefix = index == 0 ? s.prefix : "QUANTIZER.";
+    s.type = index == 0 ? s.type : "QUANTIZER.TYPE";
+    return s;
+}
+
+/* "minmax|moving_average": the names of the rows for `target`, and `planned` those that have none
+ * yet; in the arena, NULL: no memory. */
+static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena,
+                                         const sbit__qconfig_strategy *strategy, uint32_t target,
+                                         bool with_planned)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(ctx));
+    sbit__row_names(ctx, strategy->kind, target, "|", &text);
+    for (size_t i = 0; with_planned && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
+        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
+        if (planned->observer == strategy->observer && (planned->targets & target) != 0 &&
+            sbit__row_find(ctx, strategy->kind, planned->name) == NULL) {
+            sbit__text_printf(&text, "|%s", planned->name);
+        }
+    }
+    const char *out = text.failed ? NULL : sbit__arena_printf(arena, "%s", text.data);
+    sbit__text_deinit(&text);
+    return out;
+}
+
 /* >>qconfig tables: the static keys, with choices and the strategies' own keys. */
 typedef struct sbit__qconfig_tables {
-    sbit__key_table tables[96];
+    sbit__key_table *tables; /* NULL: only counted */
     size_t count;
 } sbit__qconfig_tables;
 
 static void sbit__qconfig_add_table(sbit__qconfig_tables *t, const char *prefix,
                                     const sbit_key *keys, size_t count)
 {
-    if (count > 0 && t->count < SBIT__COUNT_OF(t->tables)) {
+    if (count > 0 && t->tables != NULL) {
         t->tables[t->count].prefix = prefix;
         t->tables[t->count].keys = keys;
-        t->tables[t->count++].count = count;
+        t->tables[t->count].count = count;
     }
+    t->count += count > 0 ? 1 : 0;
 }
 
-/* Walks built-in then user rows of a kind; NULL past the end. */
-static const void *sbit__qconfig_row(const sbit_ctx *ctx, enum sbit__registry_kind kind,
-                                     size_t index)
+static void sbit__qconfig_add_tables(sbit__qconfig_tables *t, const sbit_ctx *ctx, uint32_t target,
+                                     const sbit_key *side_keys)
 {
-    size_t built_in = 0, count = 0;
-    const void *row = NULL;
-    if (kind == SBIT__REG_OBSERVER) {
-        while (sbit_observer_at(built_in) != NULL) {
-            built_in++;
-        }
-        row = sbit_observer_at(index);
-    } else {
-        while (sbit_quantizer_at(built_in) != NULL) {
-            built_in++;
-        }
-        row = sbit_quantizer_at(index);
+    t->count = 0;
+    sbit__qconfig_add_table(t, "", side_keys, SBIT__COUNT_OF(sbit__qconfig_side_keys));
+    if (target == SBIT_TARGET_ACTIVATION) {
+        sbit__qconfig_add_table(t, "", sbit__qconfig_activation_keys,
+                                SBIT__COUNT_OF(sbit__qconfig_activation_keys));
     }
-    const void *const *rows = sbit__registry_rows(ctx, kind, &count);
-    return row != NULL ? row : index - built_in < count ? rows[index - built_in] : NULL;
-}
-
-/* "minmax|moving_average": the names of the rows that may be used for `target`. */
-static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena,
-                                         enum sbit__registry_kind kind, uint32_t target)
-{
-    const char *text = "";
-    for (size_t i = 0;; i++) {
-        const void *row = sbit__qconfig_row(ctx, kind, i);
-        if (row == NULL || text == NULL) {
-            return text;
-        }
-        const bool observer = kind == SBIT__REG_OBSERVER;
-        const uint32_t targets = observer ? ((const sbit_observer_row *)row)->targets
-                                          : ((const sbit_quantizer_row *)row)->targets;
-        if ((targets & target) != 0) {
-            const char *name = observer ? ((const sbit_observer_row *)row)->name
-                                        : ((const sbit_quantizer_row *)row)->name;
-            text = sbit__arena_printf(arena, "%s%s%s", text, text[0] != '\0' ? "|" : "", name);
+    for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
+        const sbit__qconfig_strategy strategy = sbit__qconfig_strategy_at(k);
+        const sbit_head *row;
+        for (size_t i = 0; (row = sbit__row_at(ctx, strategy.kind, i)) != NULL; i++) {
+            sbit__qconfig_add_table(t, strategy.prefix, row->keys,
+                                    (row->targets & target) != 0 ? row->key_count : 0);
         }
     }
-}
-
-/* The same with the names that have no row yet. */
-static const char *sbit__qconfig_all_choices(const sbit_ctx *ctx, sbit__arena *arena,
-                                             enum sbit__registry_kind kind, uint32_t target)
-{
-    const bool observer = kind == SBIT__REG_OBSERVER;
-    const char *text = sbit__qconfig_choices(ctx, arena, kind, target);
-    for (size_t i = 0; text != NULL && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
         const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool there = observer ? sbit_observer_find(ctx, planned->name) != NULL
-                                    : sbit_quantizer_find(ctx, planned->name) != NULL;
-        if (planned->observer == observer && !there && (planned->targets & target) != 0) {
-            text = sbit__arena_printf(arena, "%s|%s", text, planned->name);
-        }
+        const bool wanted = planned->key.path != NULL && (planned->targets & target) != 0;
+        sbit__qconfig_add_table(t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
+                                wanted ? 1 : 0);
     }
-    return text;
 }
 
 /* BIT: 0 disables, as in Sparsebit; one bit cannot be had. */
@@ -179,48 +183,32 @@ static sbit_status sbit__qconfig_check_bit(const sbit_options *options, const ch
 static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sbit__section *side,
                                            sbit_error *error)
 {
-    sbit__qconfig_tables t;
+    sbit__qconfig_tables t = {NULL, 0};
     const size_t bytes = sizeof sbit__qconfig_side_keys;
     sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, bytes);
     if (keys == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    memset(&t, 0, sizeof t);
     side->check = sbit__qconfig_check_bit;
     memcpy(keys, sbit__qconfig_side_keys, bytes);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
-        if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
-            const bool observer = keys[i].path[0] == 'O';
-            keys[i].choices = sbit__qconfig_all_choices(
-                tree->ctx, &tree->arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER,
-                target);
-            if (keys[i].choices == NULL) {
-                return sbit__fail_oom(error, 0);
+        for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
+            const sbit__qconfig_strategy strategy = sbit__qconfig_strategy_at(k);
+            if (sbit__streq(keys[i].path, strategy.type)) {
+                keys[i].choices =
+                    sbit__qconfig_choices(tree->ctx, &tree->arena, &strategy, target, true);
+                if (keys[i].choices == NULL) {
+                    return sbit__fail_oom(error, 0);
+                }
             }
         }
     }
-    sbit__qconfig_add_table(&t, "", keys, SBIT__COUNT_OF(sbit__qconfig_side_keys));
-    if (target == SBIT_TARGET_ACTIVATION) {
-        sbit__qconfig_add_table(&t, "", sbit__qconfig_activation_keys,
-                                SBIT__COUNT_OF(sbit__qconfig_activation_keys));
+    sbit__qconfig_add_tables(&t, tree->ctx, target, keys);
+    t.tables = (sbit__key_table *)sbit__arena_array(&tree->arena, t.count, sizeof *t.tables);
+    if (t.tables == NULL) {
+        return sbit__fail_oom(error, t.count * sizeof *t.tables);
     }
-    const void *row;
-    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_OBSERVER, i)) != NULL; i++) {
-        const sbit_observer_row *observer = (const sbit_observer_row *)row;
-        sbit__qconfig_add_table(&t, "OBSERVER.", observer->keys,
-                                (observer->targets & target) != 0 ? observer->key_count : 0);
-    }
-    for (size_t i = 0; (row = sbit__qconfig_row(tree->ctx, SBIT__REG_QUANTIZER, i)) != NULL; i++) {
-        const sbit_quantizer_row *quantizer = (const sbit_quantizer_row *)row;
-        sbit__qconfig_add_table(&t, "QUANTIZER.", quantizer->keys,
-                                (quantizer->targets & target) != 0 ? quantizer->key_count : 0);
-    }
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
-        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool wanted = planned->key.path != NULL && (planned->targets & target) != 0;
-        sbit__qconfig_add_table(&t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
-                                wanted ? 1 : 0);
-    }
+    sbit__qconfig_add_tables(&t, tree->ctx, target, keys);
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
@@ -308,7 +296,7 @@ SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile
     snprintf(text, sizeof text,
              "PLACEMENT: %s\nSCHEDULE: {FUSE_BN: true}\n"
              "W: {QSCHEME: %s, QUANTIZER: {BIT: 8}}\nA: {QSCHEME: %s, QUANTIZER: {BIT: 8}}\n",
-             row->name, sbit__qscheme_name(row->weight_scheme),
+             row->head.name, sbit__qscheme_name(row->weight_scheme),
              sbit__qscheme_name(row->activation_scheme));
     return sbit_qconfig_read(ctx, text, strlen(text), out, error);
 }
@@ -380,29 +368,29 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     }
     if (profile->symmetric_only && sbit__qconfig_has(a, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "A.QSCHEME",
-                          "A.QSCHEME must be symmetric for PLACEMENT %s", profile->name);
+                          "A.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
     if (!profile->weight_affine && sbit__qconfig_has(w, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "W.QSCHEME",
-                          "W.QSCHEME must be symmetric for PLACEMENT %s", profile->name);
+                          "W.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
     return SBIT_OK;
 }
 
 /* Integer range and storage type: the true width decides the range, storage is the next type. */
-static void sbit__settings_range(sbit__settings *s, bool signed_affine, bool narrow)
+static void sbit__settings_range(sbit_grid *grid, bool signed_affine, bool narrow)
 {
-    const int32_t half = (int32_t)1 << (s->bits - 1);
-    const bool is_signed = s->symmetric || signed_affine;
-    s->qmin = is_signed ? -half : 0;
-    s->qmax = is_signed ? half - 1 : 2 * half - 1;
-    if (narrow && s->symmetric) {
-        s->qmin = -s->qmax;
+    const int32_t half = (int32_t)1 << (grid->bits - 1);
+    const bool is_signed = grid->symmetric || signed_affine;
+    grid->qmin = is_signed ? -half : 0;
+    grid->qmax = is_signed ? half - 1 : 2 * half - 1;
+    if (narrow && grid->symmetric) {
+        grid->qmin = -grid->qmax;
     }
-    if (s->bits > 8) {
-        s->dtype = is_signed ? SBIT_I16 : SBIT_U16;
+    if (grid->bits > 8) {
+        grid->dtype = is_signed ? SBIT_I16 : SBIT_U16;
     } else {
-        s->dtype = is_signed ? SBIT_I8 : SBIT_U8;
+        grid->dtype = is_signed ? SBIT_I8 : SBIT_U8;
     }
 }
 
@@ -417,11 +405,11 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     sbit__settings s;
     memset(&s, 0, sizeof s);
     SBIT__TRY(sbit__section_resolve(side, graph, node, arena, &s.options, error));
-    s.symmetric = sbit__qconfig_has(&s.options, "symmetric");
+    s.grid.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
-    s.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
-    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.bits == 0;
-    s.bits = s.bits == 0 ? 8 : s.bits; /* Sparsebit's old way to disable */
+    s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
+    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
+    s.grid.bits = s.grid.bits == 0 ? 8 : s.grid.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
@@ -430,15 +418,19 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.quantizer =
         sbit_quantizer_find(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
     if (s.observer == NULL || s.quantizer == NULL) {
-        const bool observer = s.observer == NULL;
-        const char *key = observer ? "OBSERVER.TYPE" : "QUANTIZER.TYPE";
-        const char *known = sbit__qconfig_choices(
-            config->tree.ctx, arena, observer ? SBIT__REG_OBSERVER : SBIT__REG_QUANTIZER, target);
+        const sbit__qconfig_strategy strategy =
+            sbit__qconfig_strategy_at(s.observer == NULL ? 0 : 1);
+        const char *key = strategy.type;
+        const char *known =
+            sbit__qconfig_choices(config->tree.ctx, arena, &strategy, target, false);
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, key,
                           "%s.%s: '%s' is not one of those that this version has: %s", side->name,
                           key, sbit_options_string(&s.options, key), known != NULL ? known : "");
     }
-    sbit__settings_range(&s, profile->signed_affine && !weight,
+    if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
+        s.observer = s.quantizer->statistics(target);
+    }
+    sbit__settings_range(&s.grid, profile->signed_affine && !weight,
                          sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
     *out = s;
     return SBIT_OK;

@@ -24,8 +24,7 @@ typedef enum sbit_qscheme {
 
 /* >>profiles: where quantizers stand, for a kind of runtime (contracts.md section 5). */
 typedef struct sbit_profile_row {
-    const char *name;
-    const char *doc;
+    sbit_head head;
     bool classic;           /* Sparsebit's operator list, inputs only */
     bool outputs;           /* quantize outputs too */
     bool residual_inputs;   /* TensorRT: the residual input of Add, no output before Add */

@@ -11,7 +11,7 @@ static int64_t sbit__quant_opset(const sbit_quant *quant)
 {
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
-        const int32_t bits = quant->sites[i].settings.bits;
+        const int32_t bits = quant->sites[i].settings.grid.bits;
         const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
         if (quant->sites[i].enabled && (bits > 8 || int4)) {
             return 21;
@@ -53,7 +53,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "nothing in this model can be quantized: no float32 layer with a "
                           "constant weight was found for profile %s",
-                          quant->profile->name);
+                          quant->profile->head.name);
     }
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
@@ -330,19 +330,15 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     out->target = site->target;
     out->enabled = site->enabled;
     out->reason = site->reason;
-    out->observer = site->settings.observer->name;
-    out->quantizer = site->settings.quantizer->name;
-    out->symmetric = site->settings.symmetric;
-    out->qparams.dtype = site->settings.dtype;
-    out->qparams.bits = site->settings.bits;
-    out->qparams.qmin = site->settings.qmin;
-    out->qparams.qmax = site->settings.qmax;
+    out->observer = site->settings.observer->head.name;
+    out->quantizer = site->settings.quantizer->head.name;
+    out->qparams.grid = site->settings.grid;
     out->qparams.axis = site->axis;
+    out->qparams.block = site->block;
     if (quant->calibrated && site->enabled) {
-        out->qparams.count = site->channels;
         out->qparams.scale = site->scale;
         out->qparams.zero_point = site->zero_point;
-        for (int64_t c = 0; c < site->channels; c++) {
+        for (int64_t c = 0; c < sbit__site_parts(site); c++) {
             out->min = c == 0 || site->min[c] < out->min ? site->min[c] : out->min;
             out->max = c == 0 || site->max[c] > out->max ? site->max[c] : out->max;
         }

@@ -88,8 +88,7 @@ typedef struct sbit_site {
     bool enabled;        /* false: stays float, because of `reason` */
     const char *reason;  /* "" if enabled */
     const char *observer, *quantizer;
-    bool symmetric;
-    sbit_qparams qparams; /* count 0 before calc_qparams */
+    sbit_qparams qparams; /* scale NULL before calc_qparams */
     float min, max;       /* of the observer, over all channels */
 } sbit_site;
 SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);

@@ -12,6 +12,7 @@
 #define SBIT_QUANT_PRIVATE_H
 
 #include "../ops/ops_private.h"
+#include "../passes/passes_api.h"
 #include "../quantizers/quantizers_private.h"
 #include "quant_api.h"
 
@@ -36,9 +37,8 @@ typedef struct sbit__settings {
     sbit_options options;
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
-    bool symmetric, per_channel, disabled, power_of_two;
-    int32_t bits, qmin, qmax;
-    sbit_dtype dtype;        /* storage */
+    bool per_channel, disabled, power_of_two;
+    sbit_grid grid; /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
 
@@ -70,8 +70,8 @@ typedef struct sbit__site {
     sbit_node_id layer; /* the node whose settings these are */
     const char *layer_name;
     sbit__settings settings;
-    int32_t axis; /* of channels; -1: per tensor */
-    int64_t channels;
+    int32_t axis;  /* of channels; -1: per tensor */
+    int64_t block; /* of indices along it that share a scale; 0: none */
     bool all_uses; /* stands behind the producer: every use reads the quantized value */
     bool captured; /* a constant of the root that layers of bodies have as their weight too */
     sbit__site_use *uses; /* in the order added; not for all_uses */
@@ -84,7 +84,8 @@ typedef struct sbit__site {
     size_t observer_bytes, quantizer_bytes;
     bool observed;
     float *weight;            /* weights: the values as float32; see sbit__site_weight */
-    float *min, *max, *scale; /* [channels] */
+    float *piece;             /* [2 * parts]: min and max of one piece of data */
+    float *min, *max, *scale; /* [parts] */
     int32_t *zero_point;
 } sbit__site;
 
@@ -119,14 +120,19 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
 
 SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site);
 SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
-/* Splits a tensor's shape around an axis (-1: none). */
-SBIT__FN sbit_observation sbit__observation_of(const float *data, const sbit_tensor *shape,
-                                               int32_t axis);
+/* How many ranges, scales and zero points a site has. */
+SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
+/* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
+SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
+                                                 const float *data);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
 /* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);
+/* Ends a pass over the data: *wanted if the site's observer asks for another. */
+SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
+                                      sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 /* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,

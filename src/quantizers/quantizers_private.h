@@ -22,6 +22,8 @@ extern "C" {
 SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 #undef SBIT__QUANTIZER_DECLARE
 
+SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
+
 #ifdef __cplusplus
 }
 #endif

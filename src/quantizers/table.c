@@ -15,20 +15,27 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index)
     return index < SBIT__COUNT_OF(sbit__quantizer_table) ? sbit__quantizer_table[index]() : NULL;
 }
 
+static const sbit_head *sbit__quantizer_head(size_t index)
+{
+    return (const sbit_head *)sbit_quantizer_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_quantizer(void)
+{
+    static const sbit__kind kind = {"quantizer", sbit__quantizer_head};
+    return &kind;
+}
+
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name)
 {
-    const void *row = sbit__strategy_find(ctx, SBIT__REG_QUANTIZER, name);
-    for (size_t i = 0; row == NULL && i < SBIT__COUNT_OF(sbit__quantizer_table); i++) {
-        const sbit_quantizer_row *built_in = sbit__quantizer_table[i]();
-        row = sbit__same_word(built_in->name, name) ? built_in : NULL;
-    }
-    return (const sbit_quantizer_row *)row;
+    return (const sbit_quantizer_row *)(const void *)sbit__row_find(ctx, sbit__kind_quantizer(),
+                                                                    name);
 }
 
 SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quantizer_row *row,
                                                   sbit_error *error)
 {
-    const bool complete = row->state_bytes != NULL && row->init != NULL && row->forward != NULL;
-    return sbit__strategy_register(ctx, SBIT__REG_QUANTIZER, "quantizer", row,
-                                   sbit_quantizer_find(ctx, row->name) != NULL, complete, error);
+    const bool complete =
+        row != NULL && row->state_bytes != NULL && row->init != NULL && row->forward != NULL;
+    return sbit__row_register(ctx, sbit__kind_quantizer(), (const sbit_head *)row, complete, error);
 }

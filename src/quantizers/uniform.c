@@ -25,15 +25,14 @@ static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call 
                                          const sbit_observation *x, float *y, sbit_error *error)
 {
     const sbit_kernels *kernels = sbit__kernels(call->ctx);
+    const sbit_grid *grid = call->grid;
+    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    for (int64_t o = 0; o < x->outer; o++) {
-        for (int64_t c = 0; c < x->channels; c++) {
-            const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = call->channels == 1 ? 0 : c;
-            kernels->f32_fake_quantize(x->inner, x->data + at, call->scale[k], call->zero_point[k],
-                                       call->qmin, call->qmax, y + at);
-        }
+    while (sbit_runs_next(&runs)) {
+        kernels->f32_fake_quantize(runs.count, x->data + runs.at, call->scale[runs.part],
+                                   call->zero_point[runs.part], grid->qmin, grid->qmax,
+                                   y + runs.at);
     }
     return SBIT_OK;
 }
@@ -42,39 +41,35 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call
                                           const sbit_observation *x, const float *dy, float *dx,
                                           sbit_error *error)
 {
+    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax;
+    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    for (int64_t o = 0; o < x->outer; o++) {
-        for (int64_t c = 0; c < x->channels; c++) {
-            const int64_t at = (o * x->channels + c) * x->inner;
-            const int64_t k = call->channels == 1 ? 0 : c;
-            const float zp = (float)call->zero_point[k];
-            for (int64_t i = at; i < at + x->inner; i++) {
-                const float q = nearbyintf(x->data[i] / call->scale[k]) + zp;
-                const bool inside = q >= (float)call->qmin && q <= (float)call->qmax;
-                dx[i] = inside ? dy[i] : 0.0f;
-            }
+    while (sbit_runs_next(&runs)) {
+        const float scale = call->scale[runs.part];
+        const float zp = (float)call->zero_point[runs.part];
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const float q = nearbyintf(x->data[i] / scale) + zp;
+            dx[i] = q >= qmin && q <= qmax ? dy[i] : 0.0f;
         }
     }
     return SBIT_OK;
 }
 
-static const sbit_quantizer_row sbit__uniform_row = {
-    "uniform",
-    "round to the grid of the observer's range",
-    SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-    NULL,
-    0,
-    sbit__uniform_state_bytes,
-    NULL,
-    sbit__uniform_init,
-    sbit__uniform_forward,
-    sbit__uniform_backward,
-    NULL,
-    NULL,
-};
-
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
 {
-    return &sbit__uniform_row;
+    static const sbit_quantizer_row row = {
+        {"uniform", "round to the grid of the observer's range",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__uniform_state_bytes,
+        NULL,
+        NULL,
+        sbit__uniform_init,
+        sbit__uniform_forward,
+        sbit__uniform_backward,
+        NULL,
+        NULL,
+        NULL,
+    };
+    return &row;
 }

@@ -376,7 +376,7 @@ static void cli_help_option(const cli_option *option, const char *threads, FILE 
     }
     for (size_t i = 0; strcmp(option->name, "--target") == 0 && sbit_profile_at(i) != NULL; i++) {
         const sbit_profile_row *row = sbit_profile_at(i);
-        fprintf(to, "  %-24s    %-12s %s\n", "", row->name, row->doc);
+        fprintf(to, "  %-24s    %-12s %s\n", "", row->head.name, row->head.doc);
     }
 }
 

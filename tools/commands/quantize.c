@@ -24,7 +24,7 @@ static int cli_check_target(const cli_args *args, sbit_ctx *ctx)
         return CLI_OK;
     }
     while (count < CLI_COUNT_OF(words) && sbit_profile_at(count) != NULL) {
-        words[count] = sbit_profile_at(count)->name;
+        words[count] = sbit_profile_at(count)->head.name;
         count++;
     }
     const char *near = sbit_word_nearest(args->target, words, count);

@@ -10,7 +10,7 @@ static int cli_check_passes(const cli_args *args, const char *option, const cli_
     const char *words[128];
     size_t count = 0;
     while (count < CLI_COUNT_OF(words) && sbit_pass_at(count) != NULL) {
-        words[count] = sbit_pass_at(count)->name;
+        words[count] = sbit_pass_at(count)->head.name;
         count++;
     }
     for (size_t i = 0; i < list->count; i++) {

@@ -376,7 +376,7 @@ static int cli_print_job(const cli_job *job, const cli_report *report)
     cli_print_summary(report);
     CLI_TRY(cli_print_costs(job));
     printf("%lld samples, profile %s, %.1f s (calibration %.1f s), peak memory %s: %s\n",
-           (long long)job->calib.count, sbit_qconfig_profile(job->config)->name, job->seconds,
+           (long long)job->calib.count, sbit_qconfig_profile(job->config)->head.name, job->seconds,
            job->calibrate_seconds, cli_bytes_text(cli_peak_bytes(), bytes, sizeof bytes),
            job->args->out);
     return CLI_OK;
@@ -406,26 +406,26 @@ static void cli_json_site(sbit_json *json, const sbit_site *site)
     char scheme[60];
     const bool channels = site->qparams.axis >= 0;
     snprintf(scheme, sizeof scheme, "per-%s-%s", channels ? "channel" : "tensor",
-             site->symmetric ? "symmetric" : "affine");
+             site->qparams.grid.symmetric ? "symmetric" : "affine");
     sbit_json_open(json, NULL, '{');
     sbit_json_text(json, "name", site->layer);
     sbit_json_text(json, "tensor", site->tensor);
     sbit_json_text(json, "target", site->target == SBIT_TARGET_WEIGHT ? "weight" : "activation");
-    sbit_json_int(json, "bits", site->qparams.bits);
-    sbit_json_text(json, "dtype", sbit_dtype_name((int32_t)site->qparams.dtype));
+    sbit_json_int(json, "bits", site->qparams.grid.bits);
+    sbit_json_text(json, "dtype", sbit_dtype_name((int32_t)site->qparams.grid.dtype));
     sbit_json_text(json, "scheme", scheme);
     sbit_json_text(json, "observer", site->observer != NULL ? site->observer : "");
     sbit_json_text(json, "quantizer", site->quantizer != NULL ? site->quantizer : "");
     sbit_json_bool(json, "enabled", site->enabled);
     sbit_json_text(json, "reason", site->reason != NULL ? site->reason : "");
-    if (site->enabled && site->qparams.count > 0) {
+    if (site->enabled && site->qparams.scale != NULL) {
         double low = (double)site->qparams.scale[0], high = low;
-        for (int64_t c = 1; c < site->qparams.count; c++) {
+        for (int64_t c = 1; c < site->qparams.grid.parts.count; c++) {
             const double scale = (double)site->qparams.scale[c];
             low = scale < low ? scale : low;
             high = scale > high ? scale : high;
         }
-        sbit_json_int(json, "channels", site->qparams.count);
+        sbit_json_int(json, "channels", site->qparams.grid.parts.count);
         sbit_json_number(json, "min", (double)site->min);
         sbit_json_number(json, "max", (double)site->max);
         sbit_json_number(json, "scale_min", low);
@@ -480,7 +480,7 @@ static int cli_json_job(const cli_job *job, const cli_report *report)
     sbit_json_open(&json.to, NULL, '{');
     sbit_json_text(&json.to, "model", job->model.path);
     sbit_json_text(&json.to, "out", job->args->out);
-    sbit_json_text(&json.to, "target", sbit_qconfig_profile(job->config)->name);
+    sbit_json_text(&json.to, "target", sbit_qconfig_profile(job->config)->head.name);
     sbit_json_int(&json.to, "calibration_samples", job->calib.count);
     sbit_json_text(&json.to, "preprocess", cli_data_prep_text(&job->calib, prep, sizeof prep));
     cli_json_inputs(&json.to, job);
