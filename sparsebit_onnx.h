@@ -2148,8 +2148,9 @@ SBIT__FN void sbit__map_remove(sbit__map *map, const char *key)
  * Called by: onnx, config, data sets. Calls: the operating system; nowhere else does.
  * POSIX: open/mmap/write/fsync/rename. Elsewhere: C's stdio, files are read into memory.
  * Writing goes to "<path>.sbit-tmp" (a number is appended if that exists) and is renamed at commit,
- * so that a reader sees the old file or the whole new one. A mapped file that somebody else cuts
- * short faults on access, as with every use of mmap: replace files by renaming.
+ * so that a reader sees the old file or the whole new one; a symbolic link stays and its target is
+ * replaced, and what is no regular file (a device, a pipe) is refused. A mapped file that somebody
+ * else cuts short faults on access, as with every use of mmap: replace files by renaming.
  */
 
 #if !SPARSEBIT_NO_FILES
@@ -2169,7 +2170,8 @@ SBIT__FN void sbit__map_remove(sbit__map *map, const char *key)
 #define SBIT__FILE_BUFFER_BYTES ((size_t)1 << 16)
 #define SBIT__FILE_CHUNK_BYTES ((size_t)1 << 30) /* per system call: some stop at 2 GiB */
 #define SBIT__FILE_TEMP_TRIES 100
-#ifdef O_CLOEXEC /* strict -std=c99 hides it */
+#define SBIT__FILE_LINK_TRIES 40 /* symbolic links in a row; Linux allows as many */
+#ifdef O_CLOEXEC                 /* strict -std=c99 hides it */
 #define SBIT__FILE_CLOEXEC O_CLOEXEC
 #else
 #define SBIT__FILE_CLOEXEC 0
@@ -2182,6 +2184,8 @@ extern "C" {
 int fsync(int fd); /* POSIX.1-2001; strict -std=c99 hides unistd.h's own declaration */
 #ifdef __cplusplus
 }
+#else
+ssize_t readlink(const char *path, char *to, size_t size); /* likewise; C++ shows it */
 #endif
 #endif
 
@@ -2519,6 +2523,44 @@ SBIT__FN void sbit__file_close(sbit__file *file)
 
 #if SBIT__FILE_POSIX
 
+/* Replaces writer->path by what it leads to, if it is a symbolic link: that file is written. */
+static bool sbit__writer_follow(sbit__writer *writer)
+{
+    char *target = (char *)writer->buffer;
+    for (int i = 0; i < SBIT__FILE_LINK_TRIES; i++) {
+        const ssize_t got = readlink(writer->path, target, SBIT__FILE_BUFFER_BYTES);
+        if (got <= 0 || (size_t)got >= SBIT__FILE_BUFFER_BYTES) {
+            return true; /* no link */
+        }
+        const char *slash = target[0] != '/' ? strrchr(writer->path, '/') : NULL;
+        const size_t folder = slash != NULL ? (size_t)(slash - writer->path) + 1 : 0;
+        const size_t bytes = folder + (size_t)got + 1;
+        char *path = (char *)sbit__realloc(&writer->allocator, writer->path, writer->path_bytes,
+                                           bytes > writer->path_bytes ? bytes : writer->path_bytes);
+        if (path == NULL) {
+            return false;
+        }
+        writer->path_bytes = bytes > writer->path_bytes ? bytes : writer->path_bytes;
+        memcpy(path + folder, target, (size_t)got);
+        path[folder + (size_t)got] = '\0';
+        writer->path = path;
+    }
+    return true; /* a circle: see sbit__writer_obstacle */
+}
+
+/* Why `path` cannot be replaced by a file; NULL: nothing is in the way. */
+static const char *sbit__writer_obstacle(const char *path)
+{
+    struct stat old;
+    if (stat(path, &old) != 0) {
+        return errno == ELOOP ? "its symbolic links lead in a circle" : NULL;
+    }
+    if (S_ISREG(old.st_mode)) {
+        return NULL;
+    }
+    return S_ISDIR(old.st_mode) ? "it is a folder" : "it is no regular file";
+}
+
 /* A file that is replaced keeps its permissions; a new one gets the usual ones (umask applies). */
 static bool sbit__writer_create(sbit__writer *writer)
 {
@@ -2563,6 +2605,17 @@ static void sbit__writer_drop(sbit__writer *writer)
 }
 
 #else /* stdio */
+
+static bool sbit__writer_follow(sbit__writer *writer)
+{
+    return writer->path != NULL;
+}
+
+static const char *sbit__writer_obstacle(const char *path)
+{
+    (void)path;
+    return NULL;
+}
 
 /* C99 has no exclusive creation: a name that can be opened for reading counts as taken. */
 static bool sbit__writer_create(sbit__writer *writer)
@@ -2637,22 +2690,40 @@ static bool sbit__writer_create_unique(sbit__writer *writer)
     return false;
 }
 
+/* Allocates; false: out of memory. */
+static bool sbit__writer_paths(sbit__writer *writer, const char *path)
+{
+    writer->path_bytes = strlen(path) + 1;
+    writer->path = (char *)sbit__alloc(&writer->allocator, writer->path_bytes);
+    writer->buffer = (unsigned char *)sbit__alloc(&writer->allocator, SBIT__FILE_BUFFER_BYTES);
+    if (writer->path == NULL || writer->buffer == NULL) {
+        return false;
+    }
+    memcpy(writer->path, path, writer->path_bytes);
+    if (!sbit__writer_follow(writer)) {
+        return false;
+    }
+    writer->temp_path_bytes = strlen(writer->path) + 17;
+    writer->temp_path = (char *)sbit__alloc(&writer->allocator, writer->temp_path_bytes);
+    return writer->temp_path != NULL;
+}
+
 SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path, sbit__writer *out,
                                        sbit_error *error)
 {
     sbit__writer writer;
     memset(&writer, 0, sizeof(writer));
     writer.allocator = *a;
-    writer.path_bytes = strlen(path) + 1;
-    writer.temp_path_bytes = writer.path_bytes + 16;
-    writer.path = (char *)sbit__alloc(a, writer.path_bytes);
-    writer.temp_path = (char *)sbit__alloc(a, writer.temp_path_bytes);
-    writer.buffer = (unsigned char *)sbit__alloc(a, SBIT__FILE_BUFFER_BYTES);
-    if (writer.path == NULL || writer.temp_path == NULL || writer.buffer == NULL) {
+    if (!sbit__writer_paths(&writer, path)) {
         sbit__writer_release(&writer);
         return sbit__fail_oom(error, SBIT__FILE_BUFFER_BYTES);
     }
-    memcpy(writer.path, path, writer.path_bytes);
+    const char *obstacle = sbit__writer_obstacle(writer.path);
+    if (obstacle != NULL) {
+        sbit__writer_release(&writer);
+        return sbit__fail(error, SBIT_ERR_IO, path, "file '%.300s' cannot be written: %s", path,
+                          obstacle);
+    }
     if (!sbit__writer_create_unique(&writer)) {
         const int code = errno;
         sbit__writer_release(&writer);
@@ -2720,6 +2791,7 @@ SBIT__FN void sbit__writer_abort(sbit__writer *writer)
 #undef SBIT__FILE_BUFFER_BYTES
 #undef SBIT__FILE_CHUNK_BYTES
 #undef SBIT__FILE_TEMP_TRIES
+#undef SBIT__FILE_LINK_TRIES
 
 #else /* SPARSEBIT_NO_FILES */
 

@@ -24,7 +24,7 @@ static double accept_now(void)
 static accept_run accept_tool(const char *const *args, const char *log)
 {
     accept_run run = {-1, 0.0, 0.0};
-    const char *argv[40] = {SBIT_TEST_ROOT "/tools/sparsebit"};
+    const char *argv[40] = {test_tool()};
     int status = 0;
     struct rusage usage;
     for (int i = 0; i < 38 && args[i] != NULL; i++) {

@@ -9,7 +9,8 @@ fi
 if ! "$python" -c 'import numpy, onnx, onnxruntime'; then
     exec ./run.sh --skip 'interop: no Python with onnx, onnxruntime and numpy'
 fi
-set -- "${MAKE:-make} -s -C ../tools"
+export SPARSEBIT_CLI="${SPARSEBIT_CLI:-$PWD/build/sparsebit}"
+set -- "${MAKE:-make} -s build/sparsebit"
 for script in interop/[!_]*.py; do
     if [ -f "$script" ]; then
         set -- "$@" "$python $script"

@@ -14,6 +14,7 @@
  * Environment
  *   SBIT_TEST_QUICK=1         `make quick`: the slowest tests take smaller inputs
  *   SPARSEBIT_REQUIRE=all     a skip is a failure, except SBIT_TEST_SKIP_CPU's
+ *   SPARSEBIT_CLI             another command line tool than the one built beside the tests
  *   SPARSEBIT_SHARED          the folder with models and data (default: shared beside the checkout)
  *   SPARSEBIT_FORCE_ISA       the instruction set to run with: test_force_isa(), NULL = best
  *   SPARSEBIT_TEST_THREADS    the number of threads to run with: test_threads(), default 1
@@ -31,7 +32,7 @@
 #include <stdlib.h>  /* getenv, malloc */
 #include <string.h>  /* strcmp */
 
-#ifndef SBIT_TEST_ROOT /* the checkout; set by the Makefile, as are the next two */
+#ifndef SBIT_TEST_ROOT /* the checkout; set by the Makefile, as are the next three */
 #define SBIT_TEST_ROOT ".."
 #endif
 #ifndef SBIT_TEST_TMP /* folder for scratch files */
@@ -39,6 +40,10 @@
 #endif
 #ifndef SBIT_TEST_BACKEND /* where the ONNX backend data was unpacked */
 #define SBIT_TEST_BACKEND "build/onnx-backend"
+#endif
+
+#ifndef SBIT_TEST_CLI /* the command line tool, linked with the same code */
+#define SBIT_TEST_CLI "build/sparsebit"
 #endif
 
 #define TEST_FN static __attribute__((unused))
@@ -54,6 +59,29 @@ static struct {
     int checks_failed; /* in the test that runs */
     const char *skip_reason;
 } test_state;
+
+/* The command line tool to run. */
+TEST_FN const char *test_tool(void)
+{
+    const char *other = getenv("SPARSEBIT_CLI");
+    return other != NULL && other[0] != '\0' ? other : SBIT_TEST_CLI;
+}
+
+/* Whether the code is instrumented: slower, and hungry for address space. */
+TEST_FN bool test_sanitized(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    return true;
+#else
+    return false;
+#endif
+#else
+    return false;
+#endif
+}
 
 TEST_FN void test_register(test_case *test)
 {

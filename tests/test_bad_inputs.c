@@ -9,7 +9,6 @@
  *   SBIT_BAD_STRIDE   every how many-th damage of the ONNX backend's models is tried (default 61)
  *   SBIT_BAD_MODELS   only backend models whose path contains this
  *   SBIT_BAD_DAMAGE   only this damage, and in this process: for a debugger
- *   SPARSEBIT_CLI     another tool (such as one with sanitizers) than ../tools/sparsebit
  */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* fork, setitimer, opendir */
@@ -744,21 +743,6 @@ static struct {
     char err[1 << 14];
 } bad_tool;
 
-static const char *bad_binary(void)
-{
-    const char *other = getenv("SPARSEBIT_CLI");
-    return other != NULL && other[0] != '\0' ? other : SBIT_TEST_ROOT "/tools/sparsebit";
-}
-
-static bool bad_tool_ready(void)
-{
-    static int built = -1;
-    if (built < 0 && getenv("SPARSEBIT_CLI") == NULL) {
-        built = system("MAKEFLAGS= make -s -C '" SBIT_TEST_ROOT "/tools' >/dev/null 2>&1") == 0;
-    }
-    return test_file_exists(bad_binary());
-}
-
 /* Whether anything but what was there before lies in the folder of outputs. */
 static bool bad_left_over(const char *folder)
 {
@@ -783,7 +767,7 @@ __attribute__((format(printf, 3, 4))) static void bad_refused(const char *folder
     vsnprintf(arguments, sizeof arguments, format, args);
     va_end(args);
     snprintf(command, sizeof command, "timeout 60 '%s' %s >'%sout' 2>'%serr' </dev/null",
-             bad_binary(), arguments, TMP, TMP);
+             test_tool(), arguments, TMP, TMP);
     const int status = system(command);
     FILE *file = fopen(TMP "err", "rb");
     const size_t got = file != NULL ? fread(bad_tool.err, 1, sizeof bad_tool.err - 1, file) : 0;
@@ -816,9 +800,6 @@ TEST(the_tool_refuses_bad_inputs)
 {
     const char *out = TMP "out-dir";
     char text[1200];
-    if (!bad_tool_ready()) {
-        SBIT_TEST_SKIP("tools/sparsebit could not be built");
-    }
     mkdir(out, 0777);
     bad_tool.tried = bad_tool.clean = 0;
     bad_write(TMP "good.onnx", NULL);
@@ -862,9 +843,6 @@ TEST(a_full_disk_leaves_nothing)
 {
     const char *folder = TMP "full";
     char text[2000];
-    if (!bad_tool_ready()) {
-        SBIT_TEST_SKIP("tools/sparsebit could not be built");
-    }
     mkdir(folder, 0777);
     snprintf(text, sizeof text, "mount -t tmpfs -o size=4k none '%s' 2>/dev/null", folder);
     if (geteuid() != 0 || system(text) != 0) {

@@ -1,9 +1,14 @@
 /* split */
 /* test_base.c: statuses, memory, checked arithmetic, text, numbers, maps, files. */
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* symlink, mkfifo */
+#endif
 #include "../src/base/base_private.h"
 #include "test.h"
 
-#include <locale.h> /* setlocale: numbers must not depend on it */
+#include <locale.h>   /* setlocale: numbers must not depend on it */
+#include <sys/stat.h> /* lstat, mkfifo */
+#include <unistd.h>   /* symlink */
 
 static sbit_allocator heap_allocator(test_heap *heap)
 {
@@ -494,10 +499,42 @@ TEST(file_errors_name_the_file)
     test_tmp_path("", path, sizeof path);
     path[strlen(path) - 1] = '\0';
     snprintf(temp, sizeof temp, "%s.sbit-tmp", path);
-    if (CHECK_OK(sbit__writer_open(&allocator, path, &writer, &error), error)) {
-        CHECK_STATUS(sbit__writer_commit(&writer, &error), SBIT_ERR_IO, error);
-        CHECK(!test_file_exists(temp));
+    CHECK_STATUS(sbit__writer_open(&allocator, path, &writer, &error), SBIT_ERR_IO, error);
+    CHECK_CONTAINS(error.message, "it is a folder");
+    CHECK(!test_file_exists(temp));
+}
+
+/* Links stay and lead to the new file; a pipe stays a pipe. */
+TEST(file_links_are_written_through)
+{
+    const sbit_allocator allocator = sbit__allocator_or_default(NULL);
+    char target[512], link[512], again[512], pipe[512];
+    struct stat info;
+    sbit_error error;
+    sbit__writer writer;
+    test_tmp_path("link-target", target, sizeof target);
+    test_tmp_path("link", link, sizeof link);
+    test_tmp_path("link-to-link", again, sizeof again);
+    test_tmp_path("pipe", pipe, sizeof pipe);
+    remove(target);
+    remove(link);
+    remove(again);
+    remove(pipe);
+    CHECK(symlink("link-target", link) == 0 && symlink(link, again) == 0);
+    for (int i = 0; i < 2; i++) { /* the target is made, then replaced */
+        CHECK(write_file(&allocator, again, i == 0 ? "a" : "bc", i == 0 ? 1 : 2, true));
+        CHECK(lstat(again, &info) == 0 && S_ISLNK(info.st_mode));
+        CHECK(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+        CHECK(lstat(target, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == i + 1);
     }
+    CHECK(mkfifo(pipe, 0600) == 0);
+    CHECK_STATUS(sbit__writer_open(&allocator, pipe, &writer, &error), SBIT_ERR_IO, error);
+    CHECK_CONTAINS(error.message, "no regular file");
+    CHECK(lstat(pipe, &info) == 0 && S_ISFIFO(info.st_mode));
+    remove(target);
+    remove(link);
+    CHECK(symlink("link", link) == 0); /* a circle */
+    CHECK_STATUS(sbit__writer_open(&allocator, link, &writer, &error), SBIT_ERR_IO, error);
 }
 
 TEST(file_allocations_fail)

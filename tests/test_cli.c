@@ -1,6 +1,5 @@
 /* The command line tool: its commands, messages and exit codes, on small files made here. The
- * numbers expected are worked out by hand from the data. SPARSEBIT_CLI names another binary (such
- * as one with sanitizers) than ../tools/sparsebit.
+ * numbers expected are worked out by hand from the data.
  */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* mkdir, WEXITSTATUS */
@@ -15,15 +14,8 @@
 #define TMP SBIT_TEST_TMP "/cli-"
 
 static struct {
-    bool tried, built;
     char out[1 << 20], err[1 << 16]; /* of the last run */
 } cli;
-
-static const char *cli_binary(void)
-{
-    const char *other = getenv("SPARSEBIT_CLI");
-    return other != NULL && other[0] != '\0' ? other : SBIT_TEST_ROOT "/tools/sparsebit";
-}
 
 static void cli_slurp(const char *path, char *to, size_t size)
 {
@@ -36,29 +28,6 @@ static void cli_slurp(const char *path, char *to, size_t size)
     to[got] = '\0';
 }
 
-/* Builds the tool once; false: it is not there. */
-static bool cli_ready(void)
-{
-    if (!cli.tried) {
-        cli.tried = true;
-        if (getenv("SPARSEBIT_CLI") == NULL &&
-            system("MAKEFLAGS= make -s -C '" SBIT_TEST_ROOT "/tools' >'" TMP "make' 2>&1") != 0) {
-            cli_slurp(TMP "make", cli.err, sizeof cli.err);
-            printf("%s\n", cli.err);
-            return false;
-        }
-        cli.built = test_file_exists(cli_binary());
-    }
-    return cli.built;
-}
-
-#define NEED_CLI()                                                                                 \
-    do {                                                                                           \
-        if (!cli_ready()) {                                                                        \
-            SBIT_TEST_SKIP("tools/sparsebit could not be built");                                  \
-        }                                                                                          \
-    } while (0)
-
 /* Runs "prefix binary arguments" in a shell; stdout and stderr are in cli.out and cli.err. */
 __attribute__((format(printf, 2, 3))) static int cli_run_in(const char *prefix, const char *format,
                                                             ...)
@@ -68,7 +37,7 @@ __attribute__((format(printf, 2, 3))) static int cli_run_in(const char *prefix, 
     va_start(args, format);
     vsnprintf(arguments, sizeof arguments, format, args);
     va_end(args);
-    snprintf(command, sizeof command, "%s '%s' %s >'%s' 2>'%s'", prefix, cli_binary(), arguments,
+    snprintf(command, sizeof command, "%s '%s' %s >'%s' 2>'%s'", prefix, test_tool(), arguments,
              TMP "out", TMP "err");
     const int status = system(command);
     cli_slurp(TMP "out", cli.out, sizeof cli.out);
@@ -379,7 +348,6 @@ static void make_net_files(void)
 
 TEST(cli_help_and_version)
 {
-    NEED_CLI();
     CHECK_EQ_I64(RUN("--version"), 0);
     CHECK_STR(cli.out, "sparsebit " SPARSEBIT_VERSION "\n");
     CHECK_EQ_I64(RUN("--help"), 0);
@@ -400,7 +368,6 @@ TEST(cli_help_and_version)
 
 TEST(cli_wrong_usage)
 {
-    NEED_CLI();
     make_net_files();
     CHECK_FAILS(2, "did you mean 'quantize'?", "quantise x.onnx");
     CHECK_FAILS(2, "unknown command 'zzzzzz'", "zzzzzz");
@@ -432,7 +399,6 @@ TEST(cli_wrong_usage)
 
 TEST(cli_bad_models)
 {
-    NEED_CLI();
     make_net_files();
     size_t size = 0;
     unsigned char *bytes = test_read_file(NET, &size);
@@ -449,7 +415,6 @@ TEST(cli_bad_models)
 
 TEST(cli_unwritable_output)
 {
-    NEED_CLI();
     make_net_files();
     CHECK_FAILS(1, "there is no folder", "simplify %s -o %snowhere/x.onnx", NET, TMP);
     CHECK_FAILS(1, "is a folder", "simplify %s -o '%s'", NET, SBIT_TEST_TMP);
@@ -458,10 +423,9 @@ TEST(cli_unwritable_output)
     CHECK_FAILS(1, "cannot be made", "run %s -o %snowhere/x", NET, TMP);
     if (test_file_exists("/dev/full")) {
         char command[600];
-        snprintf(command, sizeof command, "'%s' info %s >/dev/full 2>%serr", cli_binary(), NET,
-                 TMP);
+        snprintf(command, sizeof command, "'%s' info %s >/dev/full 2>%serr", test_tool(), NET, TMP);
         CHECK_EQ_I64(WEXITSTATUS(system(command)), 1);
-        snprintf(command, sizeof command, "'%s' info %s --json >/dev/full 2>%serr", cli_binary(),
+        snprintf(command, sizeof command, "'%s' info %s --json >/dev/full 2>%serr", test_tool(),
                  NET, TMP);
         CHECK_EQ_I64(WEXITSTATUS(system(command)), 1);
     }
@@ -470,7 +434,6 @@ TEST(cli_unwritable_output)
 /* A file that may not grow beyond 512 or 1024 bytes stands for a full disk. */
 TEST(cli_full_disk_leaves_nothing)
 {
-    NEED_CLI();
     make_net_files();
     make_net(TMP "large.onnx", true);
     remove(TMP "out.onnx");
@@ -493,8 +456,7 @@ TEST(cli_full_disk_leaves_nothing)
 
 TEST(cli_out_of_memory_is_an_error)
 {
-    NEED_CLI();
-    if (getenv("SPARSEBIT_CLI") != NULL) {
+    if (test_sanitized()) {
         return; /* sanitizers take more address space than there would be */
     }
     make_net_files();
@@ -505,15 +467,15 @@ TEST(cli_out_of_memory_is_an_error)
 
 TEST(cli_bad_data)
 {
-    NEED_CLI();
     static float x[10 * 192];
     static double wide[2 * 192];
     make_net_files();
     mkdir(TMP "empty", 0777);
     remove(TMP "q.onnx");
     const char *q = "-o " TMP "q.onnx";
-    CHECK_FAILS(1, "calibration set is empty: 0 files matched '*.ppm",
-                "quantize %s --data images:%sempty %s", NET, TMP, q);
+    CHECK_FAILS(1, "empty' has no pictures (PPM", "quantize %s --data images:%sempty %s", NET, TMP,
+                q);
+    CHECK_CONTAINS(cli.err, "calibration set is empty");
     CHECK_FAILS(1, "calibration set is empty: 0 folders matched 'test_data_set_*'",
                 "quantize %s --data pb:%sempty %s", NET, TMP, q);
     CHECK_FAILS(2, "calibration set is empty", "quantize %s --data npy:%s --calib 0 %s", NET, DATA,
@@ -553,7 +515,6 @@ TEST(cli_bad_data)
 
 TEST(cli_configuration)
 {
-    NEED_CLI();
     make_net_files();
     const char *yaml = "PLACEMENT: generic\n"
                        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
@@ -586,7 +547,6 @@ TEST(cli_configuration)
 
 TEST(cli_eval_counts)
 {
-    NEED_CLI();
     /* ranks of the labels by hand: sample 0: label 5 is largest (rank 0); 1: label 0 second;
      * 2: label 5 last of six (not in the top five); 3: equal logits, label 1 after label 0 */
     const float x[4 * 6] = {0, 1, 2, 3, 4, 9, 5, 7, 0, 1, 2, 3, 6, 5, 4, 3, 2, 1, 4, 4, 0, 0, 0, 0};
@@ -636,7 +596,6 @@ TEST(cli_eval_counts)
 
 TEST(cli_pictures)
 {
-    NEED_CLI();
     mkdir(TMP "pics", 0777);
     put_ppm(TMP "pics/a.ppm", 8, 8, 200, 10, 10);
     put_ppm(TMP "pics/b.ppm", 8, 8, 10, 200, 10);
@@ -683,9 +642,35 @@ TEST(cli_pictures)
                 TMP, TMP, TMP);
 }
 
+/* A build without stb_image says so, and what to install. */
+TEST(cli_pictures_without_stb)
+{
+    if (getenv("SPARSEBIT_CLI") != NULL) {
+        return;
+    }
+    static const char advice[] = "install stb_image.h (Debian, Ubuntu: libstb-dev)";
+    mkdir(TMP "jpegs", 0777);
+    put_file(TMP "jpegs/a.JPG", "x", 1);
+    put_file(TMP "jpegs/b.png", "x", 1);
+    make_colours(TMP "colours.onnx", 0, 3, 8);
+    setenv("SPARSEBIT_CLI", SBIT_TEST_CLI "-plain", 1);
+    CHECK_FAILS(1, advice, "quantize %scolours.onnx --data images:%sjpegs -o %sq.onnx", TMP, TMP,
+                TMP);
+    CHECK_CONTAINS(cli.err, "has 2 PNG and JPEG files, but this build reads PPM and PGM only");
+    CHECK_EQ_I64(RUN("help quantize"), 0);
+    CHECK_CONTAINS(cli.out, "pictures (PPM and PGM)");
+    unsetenv("SPARSEBIT_CLI");
+    CHECK_EQ_I64(RUN("help quantize"), 0);
+    if (strstr(cli.out, "pictures (PPM, PGM, PNG and JPEG)") == NULL) {
+        CHECK_CONTAINS(cli.out, "pictures (PPM and PGM)");
+    } else {
+        CHECK_FAILS(1, "cannot be read",
+                    "quantize %scolours.onnx --data images:%sjpegs -o %sq.onnx", TMP, TMP, TMP);
+    }
+}
+
 TEST(cli_cifar)
 {
-    NEED_CLI();
     static unsigned char records[3 * 3073];
     make_colours(TMP "colours32.onnx", 0, 3, 32);
     make_colours(TMP "colours16.onnx", 0, 3, 16);
@@ -714,7 +699,6 @@ TEST(cli_cifar)
 
 TEST(cli_compare_numbers)
 {
-    NEED_CLI();
     const float x[2 * 6] = {1, -2, 3, -4, 5, 10, -1, 2, -3, 4, 20, -5};
     make_scale(TMP "one.onnx", 1.0f, 0);
     make_scale(TMP "other.onnx", 1.01f, 0);
@@ -744,7 +728,6 @@ TEST(cli_compare_numbers)
 
 TEST(cli_run_writes_npy)
 {
-    NEED_CLI();
     const float x[6] = {1, -2, 3, -4, 5, 10};
     make_scale(TMP "scale.onnx", 2.0f, 0);
     put_npy(TMP "r.npy", "<f4", "(1, 6)", x, sizeof x);
@@ -795,7 +778,6 @@ static void put_pb(const char *path, sbit_ctx *ctx, const float *values)
 
 TEST(cli_stored_outputs)
 {
-    NEED_CLI();
     const float x[6] = {1, 2, 3, 4, 5, 6}, y[6] = {2, 4, 6, 8, 10, 12},
                 z[6] = {2, 4, 6, 8, 10, 12.1f};
     sbit_ctx *ctx = test_ctx();
@@ -823,7 +805,6 @@ TEST(cli_stored_outputs)
 
 TEST(cli_quantize_and_after)
 {
-    NEED_CLI();
     make_net_files();
     CHECK_EQ_I64(RUN("quantize %s --data npy:%s --calib 1000 -o %sq.onnx --json --threads 1", NET,
                      DATA, TMP),
@@ -873,7 +854,6 @@ TEST(cli_quantize_and_after)
 /* Integer weights alone: nothing is measured, no data is wanted. */
 TEST(cli_quantize_weights_without_data)
 {
-    NEED_CLI();
     make_net_files();
     CHECK_EQ_I64(RUN("quantize %s --set A.QUANTIZER.DISABLE=true -o %sw.onnx --json", NET, TMP), 0);
     CHECK(json_is_one_object(cli.out));
@@ -892,7 +872,6 @@ TEST(cli_quantize_weights_without_data)
 
 TEST(cli_quantize_same_bytes)
 {
-    NEED_CLI();
     make_net_files();
     size_t size[3] = {0, 0, 0};
     unsigned char *bytes[3];
@@ -918,7 +897,6 @@ TEST(cli_quantize_same_bytes)
 
 TEST(cli_shuffle_is_seeded)
 {
-    NEED_CLI();
     make_net_files();
     double mean[4];
     static const char *const flags[] = {"", "--shuffle --seed 1", "--shuffle --seed 1",
@@ -937,7 +915,6 @@ TEST(cli_shuffle_is_seeded)
 /* A5.6: calibrated with 0..1, evaluated with 0..255; and other preprocessing flags. */
 TEST(cli_preprocessing_mismatch)
 {
-    NEED_CLI();
     make_net_files();
     put_file(TMP "l.txt", "0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n0\n", 32);
     CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx", NET, DATA, TMP), 0);
@@ -960,7 +937,6 @@ TEST(cli_preprocessing_mismatch)
 
 TEST(cli_info_simplify_bench_graph)
 {
-    NEED_CLI();
     make_net_files();
     CHECK_EQ_I64(RUN("info %s --json", NET), 0);
     CHECK(json_is_one_object(cli.out));

@@ -4,6 +4,7 @@
  * accepts the options it lists; everything else is an error that suggests the nearest name.
  */
 #include "base/args.h"
+#include "formats/image.h"
 
 #include <errno.h>  /* ERANGE */
 #include <math.h>   /* isfinite */
@@ -40,7 +41,7 @@ static const cli_option cli_options[] = {
      "npy:FILE[,labels=FILE]    an array [N, ...] for the only input\n"
      "npz:FILE                  one array per input, by name\n"
      "pb:DIR                    DIR/test_data_set_*/input_K.pb (and output_K.pb)\n"
-     "images:DIR[,labels=FILE]  PPM, PGM, PNG and JPEG pictures in the order of their names;\n"
+     "images:DIR[,labels=FILE]  pictures (%s) in the order of their names;\n"
      "                          labels: lines \"file, class\""},
     {"--as-is", NULL, NULL, CLI_FLAG, CLI_AT(as_is), 0, 0, NULL,
      "run the graph as it stands in the file instead of simplifying it first"},
@@ -353,17 +354,22 @@ int cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *
 
 /* ---- help */
 
+/* Copies text; what stands there as "%s" is `value`. */
+static void cli_fill_in(char *to, size_t size, const char *text, const char *value)
+{
+    const char *at = strstr(text, "%s");
+    const int head = at != NULL ? (int)(at - text) : 0;
+    snprintf(to, size, "%.*s%s%s", head, text, at != NULL ? value : "", at != NULL ? at + 2 : text);
+}
+
 static void cli_help_option(const cli_option *option, const char *threads, FILE *to)
 {
     char head[64], doc[1024];
     snprintf(head, sizeof head, "%s%s%s%s%s", option->letter != NULL ? option->letter : "",
              option->letter != NULL ? ", " : "", option->name, option->value != NULL ? " " : "",
              option->value != NULL ? option->value : "");
-    if (strcmp(option->name, "--threads") == 0) {
-        snprintf(doc, sizeof doc, "threads (default: %s)", threads);
-    } else {
-        snprintf(doc, sizeof doc, "%s", option->doc);
-    }
+    const bool pictures = strcmp(option->name, "--data") == 0;
+    cli_fill_in(doc, sizeof doc, option->doc, pictures ? cli_image_kinds() : threads);
     const char *line = doc;
     for (const char *title = head; line != NULL; title = "") {
         const size_t size = strcspn(line, "\n");

@@ -279,6 +279,21 @@ static int cli_images_check(cli_data *data, cli_pixels *pixels)
     return CLI_OK;
 }
 
+static int cli_fail_no_pictures(const cli_data *data)
+{
+    cli_names unread;
+    CLI_TRY(cli_folder_list(data->path, cli_image_is_unread, &unread));
+    const size_t count = unread.count;
+    cli_names_free(&unread);
+    if (count > 0) {
+        return cli_fail_empty(
+            data,
+            "'%s' has %lu PNG and JPEG files, but this build reads %s only; " CLI_IMAGE_ADVICE,
+            data->path, (unsigned long)count, cli_image_kinds());
+    }
+    return cli_fail_empty(data, "'%s' has no pictures (%s)", data->path, cli_image_kinds());
+}
+
 static int cli_images_open(cli_data *data)
 {
     cli_pixels *pixels = NULL;
@@ -286,14 +301,7 @@ static int cli_images_open(cli_data *data)
     CLI_TRY(cli_folder_list(data->path, cli_image_is_name, &pixels->names));
     data->count = (int64_t)pixels->names.count;
     if (data->count == 0) {
-#ifdef SBIT_HAVE_STB
-        return cli_fail_empty(data, "0 files matched '*.ppm, *.pgm, *.png, *.jpg' in '%s'",
-                              data->path);
-#else
-        return cli_fail_empty(data,
-                              "0 files matched '*.ppm, *.pgm' in '%s' (built without PNG and JPEG)",
-                              data->path);
-#endif
+        return cli_fail_no_pictures(data);
     }
     if (data->labels_path != NULL) {
         CLI_TRY(cli_labels_load(data, data->count, &pixels->names, &pixels->labels));

@@ -19,6 +19,9 @@
 #define STBI_FAILURE_USERMSG
 #define STBI_MAX_DIMENSIONS 32768
 #include <stb/stb_image.h>
+#define CLI_STB true
+#else
+#define CLI_STB false
 #endif
 
 enum {
@@ -30,18 +33,25 @@ static bool cli_image_is_netpbm(const char *name)
     return cli_has_suffix(name, ".ppm") || cli_has_suffix(name, ".pgm");
 }
 
+static bool cli_image_is_stb(const char *name)
+{
+    return cli_has_suffix(name, ".jpg") || cli_has_suffix(name, ".jpeg") ||
+           cli_has_suffix(name, ".png");
+}
+
 bool cli_image_is_name(const char *name)
 {
-    if (name[0] == '.') {
-        return false;
-    }
-#ifdef SBIT_HAVE_STB
-    if (cli_has_suffix(name, ".jpg") || cli_has_suffix(name, ".jpeg") ||
-        cli_has_suffix(name, ".png")) {
-        return true;
-    }
-#endif
-    return cli_image_is_netpbm(name);
+    return name[0] != '.' && (cli_image_is_netpbm(name) || (CLI_STB && cli_image_is_stb(name)));
+}
+
+bool cli_image_is_unread(const char *name)
+{
+    return name[0] != '.' && !CLI_STB && cli_image_is_stb(name);
+}
+
+const char *cli_image_kinds(void)
+{
+    return CLI_STB ? "PPM, PGM, PNG and JPEG" : "PPM and PGM";
 }
 
 /* ---- Netpbm */
@@ -161,9 +171,7 @@ int cli_image_load(const char *path, int64_t channels, cli_image *out)
 #ifdef SBIT_HAVE_STB
         code = cli_stb_load(file, path, channels, out);
 #else
-        code = cli_fail("'%s': this build reads PPM and PGM only (install libstb-dev and build "
-                        "again for PNG and JPEG)",
-                        path);
+        code = cli_fail("'%s': this build reads PPM and PGM only; " CLI_IMAGE_ADVICE, path);
 #endif
     }
     fclose(file);
