@@ -22,6 +22,7 @@ extern "C" {
     X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
     X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
+    X(attention)   /* Attention, RotaryEmbedding */                                              \
     X(recurrent)   /* LSTM, GRU, RNN */                                                            \
     X(resize)      /* Resize, Upsample */                                                          \
     X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \

@@ -1,0 +1,747 @@
+/* attention.c: Attention, RotaryEmbedding. >>attention
+ *
+ * Called by: infer, exec. Calls: kernels (gemm driver, softmax, threads).
+ * Attention (ONNX 23, 24): softmax(softcap(scale Q K') + bias) V for each query head, where the
+ * bias is the mask, minus infinity where it is false, and minus infinity where causality, the
+ * window or the padding forbid a key. A query that may see no key gives zeros. Tensors are
+ * [N, heads, length, size] or [N, length, heads * size]; the keys of `past_key` come first.
+ * Work is cut into pieces of one head and SBIT__ATTENTION_ROWS queries, whatever the threads.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+#include <math.h> /* INFINITY, expf, sqrt, tanh */
+
+enum {
+    SBIT__ATTENTION_ROWS = 64
+};
+
+typedef struct sbit__attention {
+    int64_t batch, q_heads, kv_heads, q_length, kv_length, past, total;
+    int64_t size, v_size;                               /* of a head's query and value */
+    int64_t q_step[3], k_step[3], v_step[3], y_step[3]; /* elements from sample to sample, head to
+                                                           head, row to row */
+    bool copies; /* keys and values are put together behind the past ones */
+    float scale, softcap;
+    bool causal;
+    int64_t left, right; /* window; -1: open */
+    int64_t mode;        /* what output 3 shows */
+} sbit__attention;
+
+static sbit_status sbit__attention_bad(const sbit_op_call *call, const char *what,
+                                       sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
+}
+
+/* >>attention types */
+
+/* Heads and the size of one: dims of a 4-D tensor, or attribute `heads` and the last dim by it. */
+static sbit_status sbit__attention_heads(const sbit_op_call *call, int32_t input, int64_t attribute,
+                                         sbit_dim *heads, sbit_dim *length, sbit_dim *size,
+                                         sbit_error *error)
+{
+    const sbit_type *type = call->in_type[input];
+    *heads = *length = *size = sbit__dim_any();
+    if (type->rank < 0) {
+        return SBIT_OK;
+    }
+    if (type->rank == 4) {
+        *heads = type->dims[1];
+        *length = type->dims[2];
+        *size = type->dims[3];
+        return SBIT_OK;
+    }
+    if (type->rank != 3) {
+        return sbit__attention_bad(call, "query, key and value have rank 3 or 4", error);
+    }
+    if (attribute < 1) {
+        return sbit__attention_bad(
+            call, "inputs of rank 3 need attributes q_num_heads and kv_num_heads", error);
+    }
+    *heads = sbit__dim(attribute);
+    *length = type->dims[1];
+    if (sbit__dim_known(type->dims[2])) {
+        if (type->dims[2].value % attribute != 0) {
+            return sbit__attention_bad(call, "a last dimension is no multiple of its heads", error);
+        }
+        *size = sbit__dim(type->dims[2].value / attribute);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__attention_dims {
+    sbit_dim batch, q_heads, q_length, size, kv_heads, kv_length, v_size, past, total;
+} sbit__attention_dims;
+
+static bool sbit__attention_differ(sbit_dim a, sbit_dim b)
+{
+    return sbit__dim_known(a) && sbit__dim_known(b) && a.value != b.value;
+}
+
+static sbit_status sbit__attention_check(const sbit_op_call *call, const sbit__attention_dims *d,
+                                         sbit_dim v_heads, sbit_dim v_length, sbit_dim k_size,
+                                         sbit_error *error)
+{
+    if (sbit__attention_differ(d->size, k_size)) {
+        return sbit__attention_bad(call, "queries and keys have different sizes", error);
+    }
+    if (sbit__attention_differ(d->kv_heads, v_heads) ||
+        sbit__attention_differ(d->kv_length, v_length)) {
+        return sbit__attention_bad(call, "keys and values do not fit together", error);
+    }
+    if (sbit__dim_known(d->q_heads) && sbit__dim_known(d->kv_heads) &&
+        (d->kv_heads.value < 1 || d->q_heads.value % d->kv_heads.value != 0)) {
+        return sbit__attention_bad(call, "the query heads are no multiple of the key heads", error);
+    }
+    for (int32_t i = 4; i <= 5; i++) { /* the past */
+        const sbit_type *past = sbit__in_type(call, i);
+        if (past == NULL || past->rank < 0) {
+            continue;
+        }
+        if (past->rank != 4 || sbit__attention_differ(past->dims[0], d->batch) ||
+            sbit__attention_differ(past->dims[1], d->kv_heads) ||
+            sbit__attention_differ(past->dims[2], d->past) ||
+            sbit__attention_differ(past->dims[3], i == 4 ? d->size : d->v_size)) {
+            return sbit__attention_bad(call, "past keys or values do not fit the new ones", error);
+        }
+    }
+    const sbit_type *mask = sbit__in_type(call, 3);
+    if (mask != NULL && mask->rank > 4) {
+        return sbit__attention_bad(call, "the mask has more than four dimensions", error);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__attention_read(const sbit_op_call *call, sbit__attention_dims *d,
+                                        sbit_error *error)
+{
+    const int64_t q_heads = sbit_node_int(call->node, "q_num_heads", 0);
+    const int64_t kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
+    sbit_dim v_heads, v_length, k_size;
+    SBIT__TRY(sbit__op_inputs(call, 3, 7, error));
+    if (sbit__op_has(call, 4) != sbit__op_has(call, 5)) {
+        return sbit__attention_bad(call, "past_key and past_value come together", error);
+    }
+    SBIT__TRY(sbit__attention_heads(call, 0, q_heads, &d->q_heads, &d->q_length, &d->size, error));
+    SBIT__TRY(
+        sbit__attention_heads(call, 1, kv_heads, &d->kv_heads, &d->kv_length, &k_size, error));
+    SBIT__TRY(sbit__attention_heads(call, 2, kv_heads, &v_heads, &v_length, &d->v_size, error));
+    d->batch = call->in_type[0]->rank > 0 ? call->in_type[0]->dims[0] : sbit__dim_any();
+    d->past = sbit__dim(0);
+    if (sbit__op_has(call, 4)) {
+        d->past = call->in_type[4]->rank == 4 ? call->in_type[4]->dims[2] : sbit__dim_any();
+    }
+    d->total = sbit__dim_add(d->past, d->kv_length);
+    for (int32_t i = 1; i < 3; i++) {
+        const sbit_type *type = call->in_type[i];
+        if (type->rank > 0 &&
+            (sbit__attention_differ(type->dims[0], d->batch) ||
+             (call->in_type[0]->rank > 0 && type->rank != call->in_type[0]->rank))) {
+            return sbit__attention_bad(call, "query, key and value differ in batch or rank", error);
+        }
+    }
+    return sbit__attention_check(call, d, v_heads, v_length, k_size, error);
+}
+
+static void sbit__attention_out(const sbit_op_call *call, int32_t output, sbit_dtype dtype,
+                                sbit_dim a, sbit_dim b, sbit_dim c, sbit_dim e)
+{
+    sbit_type *out = sbit__op_out(call, output, dtype, 4);
+    if (out != NULL) {
+        out->dims[0] = a;
+        out->dims[1] = b;
+        out->dims[2] = c;
+        out->dims[3] = e;
+    }
+}
+
+static sbit_status sbit__attention_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__attention_dims d;
+    const sbit_dtype dtype = call->in_type[0]->dtype;
+    SBIT__TRY(sbit__attention_read(call, &d, error));
+    if (call->in_type[0]->rank == 3) {
+        sbit_type *out = sbit__op_out(call, 0, dtype, 3);
+        if (out != NULL) {
+            out->dims[0] = d.batch;
+            out->dims[1] = d.q_length;
+            out->dims[2] = sbit__dim_mul(d.q_heads, d.v_size);
+        }
+    } else if (call->in_type[0]->rank == 4) {
+        sbit__attention_out(call, 0, dtype, d.batch, d.q_heads, d.q_length, d.v_size);
+    } else {
+        (void)sbit__op_out(call, 0, dtype, -1);
+    }
+    sbit__attention_out(call, 1, dtype, d.batch, d.kv_heads, d.total, d.size);
+    sbit__attention_out(call, 2, call->in_type[2]->dtype, d.batch, d.kv_heads, d.total, d.v_size);
+    sbit__attention_out(call, 3, dtype, d.batch, d.q_heads, d.q_length, d.total);
+    return SBIT_OK;
+}
+
+/* >>attention sizes */
+
+static void sbit__attention_steps(int32_t rank, int64_t heads, int64_t length, int64_t size,
+                                  int64_t steps[3])
+{
+    steps[0] = heads * length * size;
+    steps[1] = rank == 4 ? length * size : size;
+    steps[2] = rank == 4 ? size : heads * size;
+}
+
+/* All dims are numbers, checked by infer. */
+static sbit_status sbit__attention_of(const sbit_op_call *call, sbit__attention *a,
+                                      sbit_error *error)
+{
+    sbit__attention_dims d;
+    const int32_t rank = call->in_type[0]->rank;
+    int64_t scores = 0;
+    memset(a, 0, sizeof *a);
+    SBIT__TRY(sbit__attention_read(call, &d, error));
+    a->batch = d.batch.value;
+    a->q_heads = d.q_heads.value;
+    a->kv_heads = d.kv_heads.value;
+    a->q_length = d.q_length.value;
+    a->kv_length = d.kv_length.value;
+    a->past = d.past.value;
+    a->total = d.total.value;
+    a->size = d.size.value;
+    a->v_size = d.v_size.value;
+    a->copies = a->past > 0;
+    sbit__attention_steps(rank, a->q_heads, a->q_length, a->size, a->q_step);
+    sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->size, a->k_step);
+    sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->v_size, a->v_step);
+    sbit__attention_steps(rank, a->q_heads, a->q_length, a->v_size, a->y_step);
+    a->scale = sbit_node_float(call->node, "scale",
+                               a->size > 0 ? (float)(1.0 / sqrt((double)a->size)) : 1.0f);
+    a->softcap = sbit_node_float(call->node, "softcap", 0.0f);
+    a->causal = sbit_node_int(call->node, "is_causal", 0) != 0;
+    a->left = sbit_node_int(call->node, "left_window_size", -1);
+    a->right = sbit_node_int(call->node, "right_window_size", -1);
+    a->mode = sbit_node_int(call->node, "qk_matmul_output_mode", 0);
+    if (!sbit__mul_i64(a->total + a->size + a->v_size + 64, SBIT__ATTENTION_ROWS * 64, &scores) ||
+        !sbit__mul_i64(scores, sbit_ctx_threads(call->ctx), &scores)) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    return SBIT_OK;
+}
+
+static int64_t sbit__attention_rows(const sbit__attention *a)
+{
+    return a->q_length < SBIT__ATTENTION_ROWS ? a->q_length : (int64_t)SBIT__ATTENTION_ROWS;
+}
+
+static void sbit__attention_products(const sbit__attention *a, int64_t rows, sbit__gemm *scores,
+                                     sbit__gemm *values)
+{
+    memset(scores, 0, sizeof *scores);
+    scores->m = rows;
+    scores->n = a->total;
+    scores->k = a->size;
+    scores->lda = a->q_step[2];
+    scores->ldb = a->k_step[2];
+    scores->ldc = a->total;
+    scores->trans_b = true;
+    scores->alpha = a->scale;
+    scores->serial = true;
+    memset(values, 0, sizeof *values);
+    values->m = rows;
+    values->n = a->v_size;
+    values->k = a->total;
+    values->lda = a->total;
+    values->ldb = a->v_step[2];
+    values->ldc = a->y_step[2];
+    values->alpha = 1.0f;
+    values->serial = true;
+}
+
+/* Scratch memory of one worker: scores, a row of bias, what the products need. */
+static size_t sbit__attention_worker_bytes(const sbit_op_call *call, const sbit__attention *a)
+{
+    sbit__gemm scores, values;
+    size_t most = 0;
+    for (int i = 0; i < 2; i++) { /* a full piece, and the last one */
+        const int64_t rows = i == 0 ? sbit__attention_rows(a) : a->q_length % SBIT__ATTENTION_ROWS;
+        sbit__attention_products(a, rows, &scores, &values);
+        const size_t first = sbit__gemm_scratch_bytes(call->ctx, &scores);
+        const size_t second = sbit__gemm_scratch_bytes(call->ctx, &values);
+        most = first > most ? first : most;
+        most = second > most ? second : most;
+    }
+    return sbit__align64((size_t)(sbit__attention_rows(a) * a->total) * sizeof(double)) +
+           sbit__align64((size_t)a->total * sizeof(double)) + sbit__align64(most);
+}
+
+static size_t sbit__attention_past_bytes(const sbit_op_call *call, const sbit__attention *a,
+                                         int32_t output)
+{
+    const int64_t size = output == 1 ? a->size : a->v_size;
+    return a->copies && !sbit__op_wants(call, output)
+               ? sbit__align64((size_t)(a->batch * a->kv_heads * a->total * size) * sizeof(double))
+               : 0;
+}
+
+static sbit_status sbit__attention_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__attention a;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (call->in_type[i] != NULL && !sbit__type_static(call->in_type[i])) {
+            return SBIT_OK; /* again when it is known */
+        }
+    }
+    SBIT__TRY(sbit__attention_of(call, &a, error));
+    *call->scratch_bytes =
+        sbit__op_as_f32_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
+        sbit__attention_past_bytes(call, &a, 2) +
+        sbit__attention_worker_bytes(call, &a) * (size_t)sbit_ctx_threads(call->ctx);
+    return SBIT_OK;
+}
+
+/* >>attention work */
+
+typedef struct sbit__attention_task {
+    const sbit_op_call *call;
+    const sbit__attention *a;
+    const void *q, *k, *v; /* float, or double if `wide` */
+    void *y, *shown;       /* shown: output 3; NULL if not wanted */
+    bool wide;
+    const sbit_tensor *mask;
+    int64_t mask_step[4]; /* 0 where it is broadcast */
+    int64_t mask_length;  /* keys that the mask speaks of */
+    const int64_t *valid; /* keys of each sample that are no padding; NULL: all */
+    char *scratch;
+    size_t worker_bytes;
+    int64_t pieces; /* of one head */
+} sbit__attention_task;
+
+/* What is added to the scores of one query; false if it may see no key. */
+static bool sbit__attention_bias(const sbit__attention_task *t, int64_t n, int64_t head,
+                                 int64_t row, double *bias)
+{
+    const sbit__attention *a = t->a;
+    const int64_t valid = t->valid != NULL ? t->valid[n] : a->total;
+    const int64_t at = row + (t->valid != NULL ? valid - a->q_length : a->past);
+    const int64_t from = n * t->mask_step[0] + head * t->mask_step[1] + row * t->mask_step[2];
+    bool sees = false;
+    for (int64_t j = 0; j < a->total; j++) {
+        double value = 0.0;
+        if (j >= valid || (a->causal && j > at) || (a->left >= 0 && j < at - a->left) ||
+            (a->right >= 0 && j > at + a->right) || (t->mask != NULL && j >= t->mask_length)) {
+            value = -(double)INFINITY;
+        } else if (t->mask != NULL) {
+            value = sbit__tensor_f64_at(t->mask, from + j * t->mask_step[3]);
+            if (t->mask->dtype == SBIT_BOOL) {
+                value = value != 0.0 ? 0.0 : -(double)INFINITY;
+            }
+        }
+        bias[j] = value;
+        sees = sees || value > -(double)INFINITY;
+    }
+    return sees;
+}
+
+static void sbit__attention_show(const sbit__attention_task *t, int64_t stage, int64_t at,
+                                 const void *scores)
+{
+    const size_t bytes = t->wide ? sizeof(double) : sizeof(float);
+    if (t->shown != NULL && t->a->mode == stage) {
+        memcpy((char *)t->shown + (size_t)at * bytes, scores, (size_t)t->a->total * bytes);
+    }
+}
+
+/* One row of scores to weights. `at`: of the row in output 3. */
+static void sbit__attention_row32(const sbit__attention_task *t, const double *bias, bool sees,
+                                  int64_t at, float *s)
+{
+    const int64_t n = t->a->total;
+    const float cap = t->a->softcap;
+    sbit__attention_show(t, 0, at, s);
+    for (int64_t j = 0; cap != 0.0f && j < n; j++) {
+        s[j] = cap * tanhf(s[j] / cap);
+    }
+    sbit__attention_show(t, 1, at, s);
+    for (int64_t j = 0; j < n; j++) { /* a key that may not be seen may hold anything */
+        s[j] = bias[j] > -(double)INFINITY ? s[j] + (float)bias[j] : -INFINITY;
+    }
+    sbit__attention_show(t, 2, at, s);
+    if (sees) {
+        t->call->kernels->f32_softmax(n, s, s);
+    } else {
+        memset(s, 0, (size_t)n * sizeof s[0]);
+    }
+    sbit__attention_show(t, 3, at, s);
+}
+
+static void sbit__attention_row64(const sbit__attention_task *t, const double *bias, bool sees,
+                                  int64_t at, double *s)
+{
+    const int64_t n = t->a->total;
+    const double cap = (double)t->a->softcap;
+    double most = -(double)INFINITY, sum = 0.0;
+    sbit__attention_show(t, 0, at, s);
+    for (int64_t j = 0; cap != 0.0 && j < n; j++) {
+        s[j] = cap * tanh(s[j] / cap);
+    }
+    sbit__attention_show(t, 1, at, s);
+    for (int64_t j = 0; j < n; j++) {
+        s[j] = bias[j] > -(double)INFINITY ? s[j] + bias[j] : -(double)INFINITY;
+        most = s[j] > most ? s[j] : most;
+    }
+    sbit__attention_show(t, 2, at, s);
+    for (int64_t j = 0; j < n; j++) {
+        s[j] = sees ? exp(s[j] - most) : 0.0;
+        sum += s[j];
+    }
+    for (int64_t j = 0; sees && j < n; j++) {
+        s[j] /= sum;
+    }
+    sbit__attention_show(t, 3, at, s);
+}
+
+/* Queries row..row+rows-1 of one head in float64: sums in order. */
+static void sbit__attention_piece64(const sbit__attention_task *t, int64_t n, int64_t head,
+                                    int64_t row, int64_t rows, char *scratch)
+{
+    const sbit__attention *a = t->a;
+    const int64_t kv = head / (a->q_heads / a->kv_heads);
+    const double *q = (const double *)t->q + n * a->q_step[0] + head * a->q_step[1];
+    const double *k = (const double *)t->k + n * a->k_step[0] + kv * a->k_step[1];
+    const double *v = (const double *)t->v + n * a->v_step[0] + kv * a->v_step[1];
+    double *y = (double *)t->y + n * a->y_step[0] + head * a->y_step[1];
+    double *s = (double *)(void *)scratch, *bias = s + a->total;
+    for (int64_t i = row; i < row + rows; i++) {
+        const bool sees = sbit__attention_bias(t, n, head, i, bias);
+        for (int64_t j = 0; j < a->total; j++) {
+            double sum = 0.0;
+            for (int64_t c = 0; c < a->size; c++) {
+                sum += q[i * a->q_step[2] + c] * k[j * a->k_step[2] + c];
+            }
+            s[j] = sum * (double)a->scale;
+        }
+        sbit__attention_row64(t, bias, sees, ((n * a->q_heads + head) * a->q_length + i) * a->total,
+                              s);
+        for (int64_t c = 0; c < a->v_size; c++) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < a->total; j++) {
+                sum += s[j] != 0.0 ? s[j] * v[j * a->v_step[2] + c] : 0.0;
+            }
+            y[i * a->y_step[2] + c] = sum;
+        }
+    }
+}
+
+static void sbit__attention_piece32(const sbit__attention_task *t, int64_t n, int64_t head,
+                                    int64_t row, int64_t rows, char *scratch)
+{
+    const sbit__attention *a = t->a;
+    const int64_t kv = head / (a->q_heads / a->kv_heads);
+    float *s = (float *)(void *)scratch;
+    scratch += sbit__align64((size_t)(sbit__attention_rows(a) * a->total) * sizeof(double));
+    double *bias = (double *)(void *)scratch;
+    scratch += sbit__align64((size_t)a->total * sizeof(double));
+    sbit__gemm scores, values;
+    sbit__attention_products(a, rows, &scores, &values);
+    scores.a = (const float *)t->q + n * a->q_step[0] + head * a->q_step[1] + row * a->q_step[2];
+    scores.b = (const float *)t->k + n * a->k_step[0] + kv * a->k_step[1];
+    scores.c = s;
+    sbit__gemm_run(t->call->ctx, &scores, scratch);
+    for (int64_t i = 0; i < rows; i++) {
+        const bool sees = sbit__attention_bias(t, n, head, row + i, bias);
+        sbit__attention_row32(t, bias, sees,
+                              ((n * a->q_heads + head) * a->q_length + row + i) * a->total,
+                              s + i * a->total);
+    }
+    values.a = s;
+    values.b = (const float *)t->v + n * a->v_step[0] + kv * a->v_step[1];
+    values.c = (float *)t->y + n * a->y_step[0] + head * a->y_step[1] + row * a->y_step[2];
+    sbit__gemm_run(t->call->ctx, &values, scratch);
+}
+
+static void sbit__attention_piece(void *user, int64_t index, int32_t worker)
+{
+    const sbit__attention_task *t = (const sbit__attention_task *)user;
+    const int64_t row = index % t->pieces * SBIT__ATTENTION_ROWS;
+    const int64_t head = index / t->pieces % t->a->q_heads;
+    const int64_t n = index / t->pieces / t->a->q_heads;
+    const int64_t left = t->a->q_length - row;
+    const int64_t rows = left < SBIT__ATTENTION_ROWS ? left : (int64_t)SBIT__ATTENTION_ROWS;
+    char *scratch = t->scratch + t->worker_bytes * (size_t)worker;
+    if (t->wide) {
+        sbit__attention_piece64(t, n, head, row, rows, scratch);
+    } else {
+        sbit__attention_piece32(t, n, head, row, rows, scratch);
+    }
+}
+
+/* The past rows, then the new ones, as [N, heads, total, size]. */
+static void sbit__attention_join(const sbit__attention *a, int32_t rank, int64_t size,
+                                 const sbit_tensor *past, const sbit_tensor *fresh, void *out)
+{
+    int64_t step[3];
+    const sbit_dtype dtype = fresh->dtype;
+    sbit__attention_steps(rank, a->kv_heads, a->kv_length, size, step);
+    for (int64_t n = 0; n < a->batch; n++) {
+        for (int64_t head = 0; head < a->kv_heads; head++) {
+            const int64_t to = (n * a->kv_heads + head) * a->total * size;
+            if (a->past > 0) {
+                sbit__elem_copy(dtype, out, to, past->data,
+                                (n * a->kv_heads + head) * a->past * size, a->past * size);
+            }
+            for (int64_t j = 0; j < a->kv_length; j++) {
+                sbit__elem_copy(dtype, out, to + (a->past + j) * size, fresh->data,
+                                n * step[0] + head * step[1] + j * step[2], size);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__attention_mask(const sbit_op_call *call, sbit__attention_task *t,
+                                        sbit_error *error)
+{
+    const sbit__attention *a = t->a;
+    const int64_t want[4] = {a->batch, a->q_heads, a->q_length, a->total};
+    int64_t step = 1;
+    t->mask = sbit__in(call, 3);
+    if (t->mask == NULL) {
+        return SBIT_OK;
+    }
+    t->mask_length = a->total;
+    for (int32_t i = 3; i >= 0; i--) {
+        const int32_t axis = i - 4 + t->mask->rank;
+        const int64_t dim = axis >= 0 ? t->mask->dims[axis] : 1;
+        const bool shorter = i == 3 && dim > 1 && dim < want[i];
+        if (dim != 1 && dim != want[i] && !shorter) {
+            return sbit__attention_bad(call, "the mask does not broadcast to the scores", error);
+        }
+        t->mask_length = shorter ? dim : t->mask_length;
+        t->mask_step[i] = dim == 1 ? 0 : step;
+        step *= dim;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__attention_valid(const sbit_op_call *call, sbit__attention_task *t,
+                                         sbit_error *error)
+{
+    const sbit_tensor *valid = sbit__in(call, 6);
+    if (valid == NULL) {
+        return SBIT_OK;
+    }
+    if (valid->dtype != SBIT_I64 || sbit_tensor_count(valid) != t->a->batch) {
+        return sbit__attention_bad(call, "nonpad_kv_seqlen has one int64 for each sample", error);
+    }
+    t->valid = (const int64_t *)valid->data;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__attention_run_on(const sbit_op_call *call, bool wide, sbit_error *error)
+{
+    sbit__attention a;
+    sbit__attention_task t;
+    char *scratch = (char *)call->scratch;
+    const int32_t rank = call->in_type[0]->rank;
+    SBIT__TRY(sbit__attention_of(call, &a, error));
+    memset(&t, 0, sizeof t);
+    t.call = call;
+    t.a = &a;
+    t.wide = wide;
+    SBIT__TRY(sbit__attention_mask(call, &t, error));
+    SBIT__TRY(sbit__attention_valid(call, &t, error));
+    t.q = call->in[0]->data;
+    t.k = call->in[1]->data;
+    t.v = call->in[2]->data;
+    for (int32_t i = 1; i <= 2; i++) {
+        const size_t own = sbit__attention_past_bytes(call, &a, i);
+        void *joined = own > 0 ? scratch : sbit__out(call, i) != NULL ? call->out[i]->data : NULL;
+        if (joined != NULL) {
+            sbit__attention_join(&a, rank, i == 1 ? a.size : a.v_size, sbit__in(call, i + 3),
+                                 call->in[i], joined);
+        }
+        if (a.copies) {
+            *(i == 1 ? &t.k : &t.v) = joined;
+        }
+        scratch += own;
+    }
+    t.y = call->out[0]->data;
+    t.shown = sbit__out(call, 3) != NULL ? call->out[3]->data : NULL;
+    t.scratch = scratch;
+    t.worker_bytes = sbit__attention_worker_bytes(call, &a);
+    t.pieces = (a.q_length + SBIT__ATTENTION_ROWS - 1) / SBIT__ATTENTION_ROWS;
+    if (sbit_tensor_count(call->out[0]) > 0 && a.total == 0) {
+        memset(t.y, 0, sbit_tensor_bytes(call->out[0]));
+    } else if (sbit_tensor_count(call->out[0]) > 0) {
+        sbit_ctx_parallel(call->ctx, a.batch * a.q_heads * t.pieces, sbit__attention_piece, &t);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__attention_run32(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__attention_run_on(call, false, error);
+}
+
+static sbit_status sbit__attention_run(const sbit_op_call *call, sbit_error *error)
+{
+    const bool wide = call->in[0]->dtype == SBIT_F64 && call->in[2]->dtype == SBIT_F64;
+    return wide ? sbit__attention_run_on(call, true, error)
+                : sbit__op_as_f32(call, sbit__attention_run32, error);
+}
+
+static int64_t sbit__attention_macs(const sbit_op_call *call)
+{
+    sbit__attention_dims d;
+    if (sbit__attention_read(call, &d, NULL) != SBIT_OK) {
+        return 0;
+    }
+    const sbit_dim all[5] = {d.batch, d.q_heads, d.q_length, d.total,
+                             sbit__dim_add(d.size, d.v_size)};
+    int64_t macs = 1;
+    for (size_t i = 0; i < SBIT__COUNT_OF(all); i++) {
+        macs = sbit__saturating_mul(macs, sbit__dim_known(all[i]) ? all[i].value : 1);
+    }
+    return macs;
+}
+
+/* >>rotary: RotaryEmbedding: pairs of a head's first `rotated` elements are turned by the angle
+ * whose cosine and sine stand in the caches, at the token's position. */
+
+static sbit_status sbit__rotary_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 4, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x6, 0, error));
+    const int32_t rank = call->in_type[0]->rank;
+    if (rank >= 0 && rank != 3 && rank != 4) {
+        return sbit__attention_bad(call, "its input has rank 3 or 4", error);
+    }
+    if (rank == 3 && sbit_node_int(call->node, "num_heads", 0) < 1) {
+        return sbit__attention_bad(call, "an input of rank 3 needs attribute num_heads", error);
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+typedef struct sbit__rotary {
+    int64_t batch, heads, length, size, rotated, step[3];
+    int64_t cache_rows; /* of the caches, if there are positions */
+    bool interleaved;
+    const float *x, *cosine, *sine;
+    const int64_t *positions; /* NULL: the caches have a row for each token of each sample */
+    float *y;
+} sbit__rotary;
+
+static sbit_status sbit__rotary_of(const sbit_op_call *call, sbit__rotary *r, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *cosine = call->in[1], *sine = call->in[2];
+    const sbit_tensor *positions = sbit__in(call, 3);
+    memset(r, 0, sizeof *r);
+    r->batch = x->dims[0];
+    r->heads = x->rank == 4 ? x->dims[1] : sbit_node_int(call->node, "num_heads", 0);
+    r->length = x->dims[x->rank - 2];
+    r->size = x->rank == 4 ? x->dims[3] : x->dims[2] / r->heads;
+    r->rotated = sbit_node_int(call->node, "rotary_embedding_dim", 0);
+    r->rotated = r->rotated == 0 ? r->size : r->rotated;
+    r->interleaved = sbit_node_int(call->node, "interleaved", 0) != 0;
+    sbit__attention_steps(x->rank, r->heads, r->length, r->size, r->step);
+    if ((x->rank == 3 && x->dims[2] % r->heads != 0) || r->rotated < 0 || r->rotated % 2 != 0 ||
+        r->rotated > r->size) {
+        return sbit__attention_bad(call,
+                                   "heads of even size that hold rotary_embedding_dim are "
+                                   "wanted",
+                                   error);
+    }
+    const int32_t rank = positions != NULL ? 2 : 3;
+    const int64_t rows = positions != NULL ? cosine->dims[0] : r->batch * r->length;
+    if (cosine->rank != rank || !sbit_tensor_same_shape(cosine, sine) ||
+        cosine->dims[rank - 1] != r->rotated / 2 ||
+        sbit_tensor_count(cosine) != rows * (r->rotated / 2)) {
+        return sbit__attention_bad(call, "the caches of cosines and sines do not fit", error);
+    }
+    if (positions != NULL &&
+        (positions->dtype != SBIT_I64 || sbit_tensor_count(positions) != r->batch * r->length)) {
+        return sbit__attention_bad(call, "position_ids has one int64 for each token", error);
+    }
+    r->positions = positions != NULL ? (const int64_t *)positions->data : NULL;
+    for (int64_t i = 0; r->positions != NULL && i < r->batch * r->length; i++) {
+        if (r->positions[i] < 0 || r->positions[i] >= rows) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "position %lld is outside the caches, which have %lld rows",
+                                (long long)r->positions[i], (long long)rows);
+        }
+    }
+    r->x = (const float *)x->data;
+    r->cosine = (const float *)cosine->data;
+    r->sine = (const float *)sine->data;
+    r->y = (float *)call->out[0]->data;
+    return SBIT_OK;
+}
+
+static void sbit__rotary_tokens(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__rotary *r = (const sbit__rotary *)user;
+    const int64_t half = r->rotated / 2;
+    (void)worker;
+    for (int64_t token = begin; token < end; token++) {
+        const int64_t row = r->positions != NULL ? r->positions[token] : token;
+        const float *cosine = r->cosine + row * half, *sine = r->sine + row * half;
+        for (int64_t head = 0; head < r->heads; head++) {
+            const int64_t at =
+                token / r->length * r->step[0] + head * r->step[1] + token % r->length * r->step[2];
+            const float *x = r->x + at;
+            float *y = r->y + at;
+            for (int64_t i = 0; i < half; i++) {
+                const int64_t a = r->interleaved ? 2 * i : i;
+                const int64_t b = r->interleaved ? 2 * i + 1 : i + half;
+                const float left = x[a], right = x[b];
+                y[a] = cosine[i] * left - sine[i] * right;
+                y[b] = sine[i] * left + cosine[i] * right;
+            }
+            for (int64_t i = r->rotated; i < r->size; i++) {
+                y[i] = x[i];
+            }
+        }
+    }
+}
+
+static sbit_status sbit__rotary_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rotary rotary;
+    SBIT__TRY(sbit__rotary_of(call, &rotary, error));
+    if (sbit_tensor_count(call->in[0]) > 0) {
+        sbit__parallel_range(call->ctx, rotary.batch * rotary.length,
+                             1 + 16384 / (rotary.heads * rotary.size), sbit__rotary_tokens,
+                             &rotary);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__rotary_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__rotary_run32, error);
+}
+
+/* ---- rows */
+
+#define SBIT__ATTENTION_ROW(version)                                                               \
+    {                                                                                              \
+        "", "Attention", version, SBIT_T_FLOATS, 0, 0, sbit__attention_infer,                      \
+            sbit__attention_prepare, sbit__attention_run, NULL, NULL, NULL, NULL,                  \
+            sbit__attention_macs                                                                   \
+    }
+
+static const sbit_op_row sbit__attention_table[] = {
+    SBIT__ATTENTION_ROW(23),
+    SBIT__ATTENTION_ROW(24),
+    SBIT__ATTENTION_ROW(25),
+    {"", "RotaryEmbedding", 23, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0, 0,
+     sbit__rotary_infer, sbit__op_prepare_f32, sbit__rotary_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+#undef SBIT__ATTENTION_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_attention(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__attention_table);
+    return sbit__attention_table;
+}
