@@ -14923,6 +14923,8 @@ extern "C" {
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
     X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
     X(attention)   /* Attention, RotaryEmbedding */                                              \
+    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */           \
+    X(col2im)      /* Col2Im */                                                                    \
     X(recurrent)   /* LSTM, GRU, RNN */                                                            \
     X(resize)      /* Resize, Upsample */                                                          \
     X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
@@ -21631,6 +21633,528 @@ SBIT__FN const sbit_op_row *sbit__op_rows_attention(size_t *count)
     return sbit__attention_table;
 }
 /* ---- end src/ops/attention.c ---- */
+
+/* ---- begin src/ops/loss.c ---- */
+/* loss.c: NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss; Adagrad, Adam, Momentum. >>loss
+ *
+ * Called by: infer, exec. Calls: ops/common.c.
+ * Losses: scores [N, C, d...], labels [N, d...], one weight for each class; everything is computed
+ * in float64 and rounded once. ONNX leaves open what a label outside 0..C-1 does that is not
+ * ignore_index: here it is an error that names it.
+ * Optimizers (ai.onnx.preview.training): inputs rate, step, then for n tensors the values, the
+ * gradients and the one or two kept states, n of each; outputs likewise without the gradients.
+ */
+
+/* >>loss types */
+
+static const char *sbit__loss_reduction(const sbit_op_call *call)
+{
+    return sbit_node_string(call->node, "reduction", "mean");
+}
+
+static sbit_status sbit__loss_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *scores = call->in_type[0];
+    const char *reduction = sbit__loss_reduction(call);
+    const bool none = strcmp(reduction, "none") == 0;
+    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x2, SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), error));
+    if (!none && strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "reduction='%s' is not one of none, sum, mean", reduction);
+    }
+    if (scores->rank >= 0 && scores->rank < 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "scores have at least two dimensions");
+    }
+    if (scores->rank >= 0 && call->in_type[1]->rank >= 0) {
+        bool differ = call->in_type[1]->rank != scores->rank - 1;
+        for (int32_t i = 0; !differ && i < scores->rank; i++) {
+            const sbit_dim label = call->in_type[1]->dims[i == 0 ? 0 : i - 1];
+            differ = i != 1 && sbit__dim_known(scores->dims[i]) && sbit__dim_known(label) &&
+                     scores->dims[i].value != label.value;
+        }
+        if (differ) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "labels do not have the scores' shape without the classes");
+        }
+    }
+    const int32_t rank = !none ? 0 : scores->rank < 0 ? -1 : scores->rank - 1;
+    sbit_type *out = sbit__op_out(call, 0, scores->dtype, rank);
+    for (int32_t i = 0; out != NULL && i < rank; i++) {
+        out->dims[i] = scores->dims[i == 0 ? 0 : i + 1];
+    }
+    if (call->output_count > 1) {
+        sbit__op_same_type(call, 1, 0);
+    }
+    return SBIT_OK;
+}
+
+/* >>loss work */
+
+typedef struct sbit__loss {
+    int64_t outer, classes, inner; /* of the scores */
+    bool ignores;
+    int64_t ignored;
+    const sbit_tensor *scores, *labels, *weights;
+    sbit_tensor *log_prob; /* NULL: scores are log-probabilities, or nobody wants them */
+    bool softmax;
+} sbit__loss;
+
+static sbit_status sbit__loss_of(const sbit_op_call *call, bool softmax, sbit__loss *loss,
+                                 sbit_error *error)
+{
+    const sbit_attr *ignored = sbit_node_attr(call->node, "ignore_index");
+    memset(loss, 0, sizeof *loss);
+    loss->softmax = softmax;
+    loss->scores = call->in[0];
+    loss->labels = call->in[1];
+    loss->weights = sbit__in(call, 2);
+    loss->log_prob = softmax ? sbit__out(call, 1) : NULL;
+    loss->outer = loss->scores->dims[0];
+    loss->classes = loss->scores->dims[1];
+    loss->inner = sbit__tensor_span(loss->scores, 2, loss->scores->rank);
+    loss->ignores = ignored != NULL;
+    loss->ignored = sbit_node_int(call->node, "ignore_index", 0);
+    if (loss->weights != NULL && sbit_tensor_count(loss->weights) != loss->classes) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "one weight for each of %lld classes",
+                            (long long)loss->classes);
+    }
+    return sbit_tensor_count(loss->labels) == loss->outer * loss->inner
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_SHAPE, error, "scores and labels do not fit");
+}
+
+/* What is taken from a score to make it a log-probability: the log of the sum of exponentials. */
+static double sbit__loss_shift(const sbit__loss *loss, int64_t at)
+{
+    double most = -(double)INFINITY, sum = 0.0;
+    for (int64_t c = 0; c < loss->classes; c++) {
+        const double score = sbit__tensor_f64_at(loss->scores, at + c * loss->inner);
+        most = score > most ? score : most;
+    }
+    for (int64_t c = 0; c < loss->classes; c++) {
+        sum += exp(sbit__tensor_f64_at(loss->scores, at + c * loss->inner) - most);
+    }
+    return most + log(sum);
+}
+
+static sbit_status sbit__loss_run_kind(const sbit_op_call *call, bool softmax, sbit_error *error)
+{
+    sbit__loss loss;
+    sbit_tensor *out = call->out[0];
+    const char *reduction = sbit__loss_reduction(call);
+    double sum = 0.0, weight_sum = 0.0;
+    SBIT__TRY(sbit__loss_of(call, softmax, &loss, error));
+    for (int64_t i = 0; i < loss.outer * loss.inner; i++) {
+        const int64_t at = i / loss.inner * loss.classes * loss.inner + i % loss.inner;
+        const int64_t label = sbit__tensor_i64_at(loss.labels, i);
+        const bool ignored = loss.ignores && label == loss.ignored;
+        const double shift = softmax ? sbit__loss_shift(&loss, at) : 0.0;
+        double weight = 0.0, value = 0.0;
+        for (int64_t c = 0; loss.log_prob != NULL && c < loss.classes; c++) {
+            const int64_t k = at + c * loss.inner;
+            sbit__tensor_set_f64(loss.log_prob, k, sbit__tensor_f64_at(loss.scores, k) - shift);
+        }
+        if (!ignored && (label < 0 || label >= loss.classes)) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "label %lld (element %lld) is not in 0..%lld", (long long)label,
+                                (long long)i, (long long)(loss.classes - 1));
+        }
+        if (!ignored) {
+            weight = loss.weights != NULL ? sbit__tensor_f64_at(loss.weights, label) : 1.0;
+            value = (shift - sbit__tensor_f64_at(loss.scores, at + label * loss.inner)) * weight;
+        }
+        if (strcmp(reduction, "none") == 0) {
+            sbit__tensor_set_f64(out, i, value);
+        }
+        sum += value;
+        weight_sum += weight;
+    }
+    if (strcmp(reduction, "none") != 0) {
+        sbit__tensor_set_f64(out, 0, strcmp(reduction, "sum") == 0 ? sum : sum / weight_sum);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__loss_run_nll(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__loss_run_kind(call, false, error);
+}
+
+static sbit_status sbit__loss_run_softmax(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__loss_run_kind(call, true, error);
+}
+
+/* >>optimizers */
+
+/* Groups of n inputs behind rate and step: values, gradients and `states` of them. */
+static sbit_status sbit__optimizer_count(const sbit_op_call *call, int32_t states, int32_t *n,
+                                         sbit_error *error)
+{
+    *n = (call->input_count - 2) / (2 + states);
+    if (call->input_count < 4 + states || call->input_count != 2 + *n * (2 + states) ||
+        call->output_count != *n * (1 + states)) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "its inputs are rate, step, then values, gradients and %d states of "
+                            "the same number of tensors",
+                            (int)states);
+    }
+    return SBIT_OK;
+}
+
+static int32_t sbit__optimizer_states(const sbit_op_call *call)
+{
+    return strcmp(call->row->op_type, "Adam") == 0 ? 2 : 1;
+}
+
+static sbit_status sbit__optimizer_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t states = sbit__optimizer_states(call);
+    int32_t n = 0;
+    SBIT__TRY(sbit__optimizer_count(call, states, &n, error));
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (call->in_type[i] == NULL) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
+        }
+    }
+    for (int32_t i = 0; i < n * (1 + states); i++) { /* no gradients among the outputs */
+        sbit__op_same_type(call, i, 2 + (i < n ? i : i + n));
+    }
+    return SBIT_OK;
+}
+
+/* One tensor: value x, gradient g, states in[0..1] to out[0..1]. */
+typedef struct sbit__optimizer {
+    const sbit_op_call *call;
+    double rate, norm, norm_post, epsilon, alpha, beta;
+    int64_t step;
+    bool nesterov;
+} sbit__optimizer;
+
+static double sbit__optimizer_float(const sbit__optimizer *o, const char *name, double otherwise)
+{
+    return (double)sbit_node_float(o->call->node, name, (float)otherwise);
+}
+
+/* New value; states in and out. Per kind: */
+typedef double (*sbit__optimizer_fn)(const sbit__optimizer *o, double x, double g, double *first,
+                                     double *second);
+
+static double sbit__optimizer_adagrad(const sbit__optimizer *o, double x, double g, double *first,
+                                      double *second)
+{
+    (void)second;
+    *first += g * g;
+    return x - o->rate * g / (sqrt(*first) + o->epsilon);
+}
+
+static double sbit__optimizer_adam(const sbit__optimizer *o, double x, double g, double *first,
+                                   double *second)
+{
+    *first = o->alpha * *first + (1.0 - o->alpha) * g;
+    *second = o->beta * *second + (1.0 - o->beta) * g * g;
+    return (1.0 - o->norm_post) * (x - o->rate * *first / (sqrt(*second) + o->epsilon));
+}
+
+static double sbit__optimizer_momentum(const sbit__optimizer *o, double x, double g, double *first,
+                                       double *second)
+{
+    (void)second;
+    *first = o->alpha * *first + (o->step > 0 ? o->beta : 1.0) * g;
+    return x - o->rate * (o->nesterov ? g + o->alpha * *first : *first);
+}
+
+static sbit_status sbit__optimizer_run(const sbit__optimizer *o, sbit__optimizer_fn fn,
+                                       sbit_error *error)
+{
+    const sbit_op_call *call = o->call;
+    const int32_t states = sbit__optimizer_states(call);
+    int32_t n = 0;
+    SBIT__TRY(sbit__optimizer_count(call, states, &n, error));
+    for (int32_t t = 0; t < n; t++) {
+        const sbit_tensor *x = call->in[2 + t], *g = call->in[2 + n + t];
+        for (int32_t s = 0; s < 1 + states; s++) {
+            if (!sbit_tensor_same_shape(x, call->in[2 + (1 + s) * n + t])) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "a gradient or state does not have its tensor's shape");
+            }
+        }
+        for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+            const double value = sbit__tensor_f64_at(x, i);
+            const double slope = o->norm * value + sbit__tensor_f64_at(g, i);
+            double kept[2] = {0.0, 0.0};
+            for (int32_t s = 0; s < states; s++) {
+                kept[s] = sbit__tensor_f64_at(call->in[2 + (2 + s) * n + t], i);
+            }
+            const double next = fn(o, value, slope, &kept[0], &kept[1]);
+            if (sbit__out(call, t) != NULL) {
+                sbit__tensor_set_f64(call->out[t], i, next);
+            }
+            for (int32_t s = 0; s < states; s++) {
+                if (sbit__out(call, (1 + s) * n + t) != NULL) {
+                    sbit__tensor_set_f64(call->out[(1 + s) * n + t], i, kept[s]);
+                }
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static void sbit__optimizer_init(const sbit_op_call *call, sbit__optimizer *o)
+{
+    memset(o, 0, sizeof *o);
+    o->call = call;
+    o->rate = sbit__tensor_f64_at(call->in[0], 0);
+    o->step = sbit__tensor_i64_at(call->in[1], 0);
+    o->norm = sbit__optimizer_float(o, "norm_coefficient", 0.0);
+    o->norm_post = sbit__optimizer_float(o, "norm_coefficient_post", 0.0);
+    o->epsilon = sbit__optimizer_float(o, "epsilon", 1e-6);
+    o->alpha = sbit__optimizer_float(o, "alpha", 0.9);
+    o->beta = sbit__optimizer_float(o, "beta", 0.999);
+}
+
+static sbit_status sbit__optimizer_run_adagrad(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__optimizer o;
+    sbit__optimizer_init(call, &o);
+    o.rate /= 1.0 + (double)o.step * sbit__optimizer_float(&o, "decay_factor", 0.0);
+    return sbit__optimizer_run(&o, sbit__optimizer_adagrad, error);
+}
+
+static sbit_status sbit__optimizer_run_adam(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__optimizer o;
+    sbit__optimizer_init(call, &o);
+    if (o.step > 0) {
+        o.rate *= sqrt(1.0 - pow(o.beta, (double)o.step)) / (1.0 - pow(o.alpha, (double)o.step));
+    }
+    return sbit__optimizer_run(&o, sbit__optimizer_adam, error);
+}
+
+static sbit_status sbit__optimizer_run_momentum(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__optimizer o;
+    sbit__optimizer_init(call, &o);
+    o.nesterov = strcmp(sbit_node_string(call->node, "mode", "standard"), "nesterov") == 0;
+    return sbit__optimizer_run(&o, sbit__optimizer_momentum, error);
+}
+
+/* ---- rows */
+
+#define SBIT__LOSS_ROW(name, version, types, run)                                                  \
+    {                                                                                              \
+        "", name, version, types, 0, 0, sbit__loss_infer, sbit__op_prepare_check, run, NULL, NULL, \
+            NULL, NULL, NULL                                                                       \
+    }
+#define SBIT__OPTIMIZER_ROW(name, run)                                                             \
+    {                                                                                              \
+        "ai.onnx.preview.training", name, 1, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), 0, 0,            \
+            sbit__optimizer_infer, sbit__op_prepare_check, run, NULL, NULL, NULL, NULL, NULL       \
+    }
+
+static const sbit_op_row sbit__loss_table[] = {
+    SBIT__LOSS_ROW("NegativeLogLikelihoodLoss", 12, SBIT__T_FLOATS1, sbit__loss_run_nll),
+    SBIT__LOSS_ROW("NegativeLogLikelihoodLoss", 13, SBIT__T_FLOATS1, sbit__loss_run_nll),
+    SBIT__LOSS_ROW("NegativeLogLikelihoodLoss", 22, SBIT_T_FLOATS, sbit__loss_run_nll),
+    SBIT__LOSS_ROW("SoftmaxCrossEntropyLoss", 12, SBIT__T_FLOATS1, sbit__loss_run_softmax),
+    SBIT__LOSS_ROW("SoftmaxCrossEntropyLoss", 13, SBIT_T_FLOATS, sbit__loss_run_softmax),
+    SBIT__OPTIMIZER_ROW("Adagrad", sbit__optimizer_run_adagrad),
+    SBIT__OPTIMIZER_ROW("Adam", sbit__optimizer_run_adam),
+    SBIT__OPTIMIZER_ROW("Momentum", sbit__optimizer_run_momentum),
+};
+
+#undef SBIT__LOSS_ROW
+#undef SBIT__OPTIMIZER_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_loss(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__loss_table);
+    return sbit__loss_table;
+}
+/* ---- end src/ops/loss.c ---- */
+
+/* ---- begin src/ops/col2im.c ---- */
+/* col2im.c: Col2Im: columns of blocks added up to an image, any number of dimensions. >>col2im
+ *
+ * Called by: infer, exec. Calls: ops/common.c.
+ *   X [N, C * block, L]: L blocks in the order of their places, each block's elements in row-major
+ *   order -> Y [N, C, image...]: every element is added where its place, stride, dilation and
+ * padding put it, in the order of the columns; what falls into padding is dropped.
+ */
+
+#define SBIT__COL2IM_RANK (SBIT_MAX_RANK - 2)
+
+typedef struct sbit__col2im {
+    int32_t rank; /* of image and block */
+    int64_t image[SBIT__COL2IM_RANK], block[SBIT__COL2IM_RANK], places[SBIT__COL2IM_RANK];
+    int64_t stride[SBIT__COL2IM_RANK], dilation[SBIT__COL2IM_RANK], pads[2 * SBIT__COL2IM_RANK];
+    int64_t image_count, block_count, place_count;
+} sbit__col2im;
+
+static sbit_status sbit__col2im_per_axis(const sbit_op_call *call, const char *name, int64_t many,
+                                         int64_t least, int64_t otherwise, int64_t *values,
+                                         sbit_error *error)
+{
+    int64_t count = -1;
+    SBIT__TRY(sbit__op_ints(call, name, -1, values, many, &count, error));
+    for (int64_t i = 0; count < 0 && i < many; i++) {
+        values[i] = otherwise;
+    }
+    for (int64_t i = 0; i < many; i++) {
+        if ((count >= 0 && count != many) || values[i] < least || values[i] > INT32_MAX) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "%s has %lld numbers of at least %lld", name, (long long)many,
+                                (long long)least);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* *known: both shapes are there. */
+static sbit_status sbit__col2im_read(const sbit_op_call *call, sbit__col2im *c, bool *known,
+                                     sbit_error *error)
+{
+    int64_t image = -1, block = -1;
+    memset(c, 0, sizeof *c);
+    SBIT__TRY(sbit__op_ints(call, NULL, 1, c->image, SBIT__COL2IM_RANK, &image, error));
+    SBIT__TRY(sbit__op_ints(call, NULL, 2, c->block, SBIT__COL2IM_RANK, &block, error));
+    *known = image >= 0 && block >= 0;
+    if (!*known) {
+        return SBIT_OK;
+    }
+    if (image != block || image < 1) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "image_shape and block_shape have the same number of entries");
+    }
+    c->rank = (int32_t)image;
+    SBIT__TRY(sbit__col2im_per_axis(call, "strides", image, 1, 1, c->stride, error));
+    SBIT__TRY(sbit__col2im_per_axis(call, "dilations", image, 1, 1, c->dilation, error));
+    SBIT__TRY(sbit__col2im_per_axis(call, "pads", 2 * image, 0, 0, c->pads, error));
+    c->image_count = c->block_count = c->place_count = 1;
+    for (int32_t i = 0; i < c->rank; i++) {
+        if (c->image[i] < 1 || c->block[i] < 1 || c->image[i] > INT32_MAX ||
+            c->block[i] > INT32_MAX) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "image_shape and block_shape are at least 1");
+        }
+        const int64_t room = c->image[i] + c->pads[i] + c->pads[c->rank + i] -
+                             (c->dilation[i] * (c->block[i] - 1) + 1);
+        if (room < 0) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "the block is larger than the padded image along axis %d", (int)i);
+        }
+        c->places[i] = room / c->stride[i] + 1;
+        if (!sbit__mul_i64(c->image_count, c->image[i], &c->image_count) ||
+            !sbit__mul_i64(c->block_count, c->block[i], &c->block_count) ||
+            !sbit__mul_i64(c->place_count, c->places[i], &c->place_count)) {
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__col2im_type(const sbit_op_call *call, const sbit__col2im *c,
+                                     const sbit_type *x, sbit_type *out, sbit_error *error)
+{
+    const sbit_dim rows = x->dims[1], places = x->dims[2];
+    if (sbit__dim_known(rows) && rows.value % c->block_count != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "dimension 1 (%lld) is no multiple of the block's %lld elements",
+                            (long long)rows.value, (long long)c->block_count);
+    }
+    if (sbit__dim_known(places) && places.value != c->place_count) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "dimension 2 is %lld, but the block has %lld places",
+                            (long long)places.value, (long long)c->place_count);
+    }
+    out->rank = c->rank + 2;
+    out->dims[0] = x->dims[0];
+    out->dims[1] = sbit__dim_known(rows) ? sbit__dim(rows.value / c->block_count) : sbit__dim_any();
+    for (int32_t i = 0; i < c->rank; i++) {
+        out->dims[i + 2] = sbit__dim(c->image[i]);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__col2im_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__col2im c;
+    bool known = false;
+    const sbit_type *x = call->in_type[0];
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x6, SBIT_T(SBIT_I64), error));
+    sbit_type *out = sbit__op_out(call, 0, x->dtype, -1);
+    if (x->rank >= 0 && x->rank != 3) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input has rank 3");
+    }
+    SBIT__TRY(sbit__col2im_read(call, &c, &known, error));
+    return known && out != NULL && x->rank == 3 ? sbit__col2im_type(call, &c, x, out, error)
+                                                : SBIT_OK;
+}
+
+/* Where element `e` of the block at `place` falls in the image; -1: into the padding. */
+static int64_t sbit__col2im_at(const sbit__col2im *c, int64_t e, int64_t place)
+{
+    int64_t at = 0, step = 1;
+    for (int32_t i = c->rank - 1; i >= 0; i--) {
+        const int64_t x =
+            place % c->places[i] * c->stride[i] + e % c->block[i] * c->dilation[i] - c->pads[i];
+        if (x < 0 || x >= c->image[i]) {
+            return -1;
+        }
+        at += x * step;
+        step *= c->image[i];
+        place /= c->places[i];
+        e /= c->block[i];
+    }
+    return at;
+}
+
+static sbit_status sbit__col2im_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__col2im c;
+    bool known = false;
+    sbit_type type = sbit__type_of_tensor(call->in[0]), x_type = type;
+    sbit_tensor *out = NULL;
+    SBIT__TRY(sbit__col2im_read(call, &c, &known, error));
+    SBIT__TRY(sbit__col2im_type(call, &c, &x_type, &type, error));
+    SBIT__TRY(sbit__op_output_type(call, 0, &type, &out, error));
+    if (out == NULL) {
+        return SBIT_OK;
+    }
+    const int64_t planes = type.dims[0].value * type.dims[1].value;
+    for (int64_t i = 0; i < planes * c.image_count; i++) {
+        sbit__tensor_set_f64(out, i, 0.0);
+    }
+    for (int64_t plane = 0; plane < planes; plane++) {
+        for (int64_t e = 0; e < c.block_count; e++) {
+            const int64_t row = (plane * c.block_count + e) * c.place_count;
+            for (int64_t place = 0; place < c.place_count; place++) {
+                const int64_t at = sbit__col2im_at(&c, e, place);
+                if (at >= 0) {
+                    const int64_t to = plane * c.image_count + at;
+                    sbit__tensor_set_f64(out, to,
+                                         sbit__tensor_f64_at(out, to) +
+                                             sbit__tensor_f64_at(call->in[0], row + place));
+                }
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static const sbit_op_row sbit__col2im_table[] = {
+    {"", "Col2Im", 18, SBIT_T_NUMBERS, SBIT_OP_DYNAMIC, 0, sbit__col2im_infer,
+     sbit__op_prepare_check, sbit__col2im_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_col2im(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__col2im_table);
+    return sbit__col2im_table;
+}
+/* ---- end src/ops/col2im.c ---- */
 
 /* ---- begin src/ops/recurrent.c ---- */
 /* recurrent.c: LSTM, GRU, RNN. >>recurrent

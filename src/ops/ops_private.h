@@ -23,6 +23,8 @@ extern "C" {
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
     X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
     X(attention)   /* Attention, RotaryEmbedding */                                              \
+    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */           \
+    X(col2im)      /* Col2Im */                                                                    \
     X(recurrent)   /* LSTM, GRU, RNN */                                                            \
     X(resize)      /* Resize, Upsample */                                                          \
     X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
