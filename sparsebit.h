@@ -22145,8 +22145,8 @@ static sbit_status sbit__col2im_run(const sbit_op_call *call, sbit_error *error)
 }
 
 static const sbit_op_row sbit__col2im_table[] = {
-    {"", "Col2Im", 18, SBIT_T_NUMBERS, SBIT_OP_DYNAMIC, 0, sbit__col2im_infer,
-     sbit__op_prepare_check, sbit__col2im_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "Col2Im", 18, SBIT_T_NUMBERS, 0, 0, sbit__col2im_infer, sbit__op_prepare_check,
+     sbit__col2im_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 SBIT__FN const sbit_op_row *sbit__op_rows_col2im(size_t *count)
