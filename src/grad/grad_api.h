@@ -1,9 +1,8 @@
-/* grad_api.h: rows of losses and optimizers. >>grad
+/* grad_api.h: gradients as nodes of the graph; rows of losses and optimizers. >>grad
  *
- * Called by: train, quantizers that learn. Calls: exec (forward values), ops (row->backward).
- * The backward driver walks a session's plan from the last node to the first and calls
- * row->backward with out_grad and in_grad set; an operator without it ends the walk with
- * SBIT_ERR_UNSUPPORTED naming the node, before any step is taken.
+ * Called by: train, steps and sparsers that learn. Calls: graph, infer, ops (row->gradient).
+ * The nodes that compute gradients stand in the same graph as those that they differentiate: one
+ * plan, one executor, one memory planner for both.
  */
 #ifndef SBIT_GRAD_API_H
 #define SBIT_GRAD_API_H
@@ -14,38 +13,29 @@
 extern "C" {
 #endif
 
-/* A loss over a batch: outputs [N, ...], targets as the loss defines them (class numbers as int64
- * [N], or a tensor of the outputs' shape). */
-typedef struct sbit_loss_row {
-    const char *name; /* "cross_entropy" */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
-    /* *loss: mean over the batch; gradient (NULL: not wanted): of the outputs' shape */
-    sbit_status (*compute)(sbit_ctx *ctx, const sbit_options *options, const sbit_tensor *outputs,
-                           const sbit_tensor *targets, double *loss, float *gradient,
-                           sbit_error *error);
-} sbit_loss_row;
+/* Appends the nodes that compute the gradients of `loss` (one element, float32 or float64) with
+ * respect to `wanted` values: inputs, constants (weights), values inside. gradients[i] has the
+ * shape of wanted[i]; it is none (idx 0) where the loss does not depend on the value. A constant is
+ * differentiated as the value it has; to train it, make it an input first (sbit_graph_parameters).
+ * Types are inferred before and after. On failure the graph may hold some of the new nodes: work on
+ * a clone. Errors: UNSUPPORTED naming every operator on the way that has no gradient (before
+ * anything is added), SHAPE, those of infer. */
+SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
+                                                   const sbit_value_id *wanted, size_t count,
+                                                   sbit_value_id *gradients, sbit_error *error);
 
-/* One update of one parameter tensor of `count` elements. */
-typedef struct sbit_optimizer_call {
-    sbit_ctx *ctx;
-    const char *name; /* of the parameter, for messages */
-    const sbit_options *options;
-    int64_t count, step; /* step counts from 1 */
-    float learning_rate, weight_decay;
-    const uint8_t *mask; /* NULL, or 0 where the parameter is pruned and stays 0 */
-} sbit_optimizer_call;
+/* A running statistic: what the batch makes of it. */
+typedef struct sbit_statistic {
+    sbit_value_id value;   /* of BatchNormalization: running mean or variance (a constant) */
+    sbit_value_id updated; /* after the batch at hand */
+} sbit_statistic;
 
-typedef struct sbit_optimizer_row {
-    const char *name; /* "sgd", "adam" */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
-    size_t (*state_bytes)(const sbit_optimizer_call *call); /* zeroed before the first step */
-    sbit_status (*update)(void *state, const sbit_optimizer_call *call, const float *gradient,
-                          float *parameter, sbit_error *error);
-} sbit_optimizer_row;
+/* Turns BatchNormalization into its training form: normalized by the batch's mean and population
+ * variance; running statistics blend in the unbiased variance with ONNX's momentum (0.9 keeps nine
+ * tenths), as PyTorch does. Writes up to `capacity` statistics, returns in *count how many there
+ * are. */
+SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statistic *statistics,
+                                                 size_t capacity, size_t *count, sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
  * Integer division truncates towards zero; by zero it gives 0, as does the remainder.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 #include <math.h> /* powf, fmod, fabs */
 
@@ -941,99 +942,107 @@ static const sbit_op_quant sbit__binary_quant_prelu = {
 static const sbit_op_quant sbit__binary_quant_clip = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
-#define SBIT__BINARY_ROW(name, version, types, fn, quant)                                          \
+#define SBIT__BINARY_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
         "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__binary_##fn##_infer, NULL,            \
-            sbit__binary_##fn##_run, NULL, NULL, quant, &sbit__binary_channel, NULL                \
+            sbit__binary_##fn##_run, gradient, NULL, quant, &sbit__binary_channel, NULL            \
     }
-#define SBIT__BINARY_ARITHMETIC(name, fn, quant)                                                   \
-    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, quant),                                         \
-        SBIT__BINARY_ROW(name, 6, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, quant),                     \
-        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, quant),                     \
-        SBIT__BINARY_ROW(name, 13, SBIT_T_FLOATS | SBIT__T_WORDS, fn, quant),                      \
-        SBIT__BINARY_ROW(name, 14, SBIT_T_NUMBERS, fn, quant)
+#define SBIT__BINARY_ARITHMETIC(name, fn, gradient, quant)                                         \
+    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, gradient, quant),                               \
+        SBIT__BINARY_ROW(name, 6, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, gradient, quant),           \
+        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, gradient, quant),           \
+        SBIT__BINARY_ROW(name, 13, SBIT_T_FLOATS | SBIT__T_WORDS, fn, gradient, quant),            \
+        SBIT__BINARY_ROW(name, 14, SBIT_T_NUMBERS, fn, gradient, quant)
 #define SBIT__BINARY_ORDER(name, fn)                                                               \
-    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, NULL),                                          \
-        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1, fn, NULL),                                      \
-        SBIT__BINARY_ROW(name, 9, SBIT__T_NUMBERS1, fn, NULL),                                     \
-        SBIT__BINARY_ROW(name, 13, SBIT_T_NUMBERS, fn, NULL)
+    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, NULL, NULL),                                    \
+        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1, fn, NULL, NULL),                                \
+        SBIT__BINARY_ROW(name, 9, SBIT__T_NUMBERS1, fn, NULL, NULL),                               \
+        SBIT__BINARY_ROW(name, 13, SBIT_T_NUMBERS, fn, NULL, NULL)
 #define SBIT__BINARY_LOGIC(name, fn)                                                               \
-    SBIT__BINARY_ROW(name, 1, SBIT_T(SBIT_BOOL), fn, NULL),                                        \
-        SBIT__BINARY_ROW(name, 7, SBIT_T(SBIT_BOOL), fn, NULL)
+    SBIT__BINARY_ROW(name, 1, SBIT_T(SBIT_BOOL), fn, NULL, NULL),                                  \
+        SBIT__BINARY_ROW(name, 7, SBIT_T(SBIT_BOOL), fn, NULL, NULL)
 /* The result is built up in the output, which therefore must not be one of the inputs. */
-#define SBIT__BINARY_MANY(name, version, types, infer, run, quant)                                 \
+#define SBIT__BINARY_MANY(name, version, types, infer, run, gradient, quant)                       \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__binary_##infer##_infer, NULL,                        \
-            sbit__binary_##run##_run, NULL, NULL, quant, &sbit__binary_channel, NULL               \
+            sbit__binary_##run##_run, gradient, NULL, quant, &sbit__binary_channel, NULL           \
     }
-#define SBIT__BINARY_SUMS(name, infer, run, quant)                                                 \
-    SBIT__BINARY_MANY(name, 1, SBIT__T_FLOATS1, infer, run, quant),                                \
-        SBIT__BINARY_MANY(name, 6, SBIT__T_FLOATS1, infer, run, quant),                            \
-        SBIT__BINARY_MANY(name, 8, SBIT__T_FLOATS1, infer, run, quant)
+#define SBIT__BINARY_SUMS(name, infer, run, gradient, quant)                                       \
+    SBIT__BINARY_MANY(name, 1, SBIT__T_FLOATS1, infer, run, gradient, quant),                      \
+        SBIT__BINARY_MANY(name, 6, SBIT__T_FLOATS1, infer, run, gradient, quant),                  \
+        SBIT__BINARY_MANY(name, 8, SBIT__T_FLOATS1, infer, run, gradient, quant)
 #define SBIT__CLIP_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,   \
-            NULL, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL                      \
+            sbit__grad_clip, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL           \
     }
 #define SBIT__WHERE_ROW(version)                                                                   \
     {                                                                                              \
         "", "Where", version, SBIT_T(SBIT_BOOL), SBIT_OP_IN_PLACE, 0, sbit__where_infer, NULL,     \
-            sbit__where_run, NULL, NULL, NULL, &sbit__binary_channel, NULL                         \
+            sbit__where_run, sbit__grad_where, NULL, NULL, &sbit__binary_channel, NULL             \
     }
 
 static const sbit_op_row sbit__binary_rows[] = {
-    SBIT__BINARY_ARITHMETIC("Add", add, &sbit__binary_quant_add),
-    SBIT__BINARY_ARITHMETIC("Sub", sub, &sbit__binary_quant),
-    SBIT__BINARY_ARITHMETIC("Mul", mul, &sbit__binary_quant),
-    SBIT__BINARY_ARITHMETIC("Div", div, &sbit__binary_quant),
-    SBIT__BINARY_ROW("Pow", 1, SBIT__T_FLOATS1, pow, NULL),
-    SBIT__BINARY_ROW("Pow", 7, SBIT__T_FLOATS1, pow, NULL),
-    SBIT__BINARY_ROW("Pow", 12, SBIT__T_FLOATS1 | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow, NULL),
-    SBIT__BINARY_ROW("Pow", 13, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow, NULL),
-    SBIT__BINARY_ROW("Pow", 15, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow, NULL),
-    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, NULL),
-    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, NULL),
-    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, NULL),
-    SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 7, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
+    SBIT__BINARY_ARITHMETIC("Add", add, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_ARITHMETIC("Sub", sub, sbit__grad_sub, &sbit__binary_quant),
+    SBIT__BINARY_ARITHMETIC("Mul", mul, sbit__grad_mul, &sbit__binary_quant),
+    SBIT__BINARY_ARITHMETIC("Div", div, sbit__grad_div, &sbit__binary_quant),
+    SBIT__BINARY_ROW("Pow", 1, SBIT__T_FLOATS1, pow, sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 7, SBIT__T_FLOATS1, pow, sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 12, SBIT__T_FLOATS1 | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
+                     sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 13, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
+                     sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 15, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
+                     sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, NULL, NULL),
+    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, NULL, NULL),
+    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, NULL, NULL),
+    SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 7, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
 
-    SBIT__BINARY_SUMS("Sum", sum, sum, &sbit__binary_quant_add),
-    SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, &sbit__binary_quant_add),
-    SBIT__BINARY_SUMS("Mean", sum, mean, NULL),
-    SBIT__BINARY_MANY("Mean", 13, SBIT_T_FLOATS, sum, mean, NULL),
-    SBIT__BINARY_SUMS("Max", max, max, NULL),
-    SBIT__BINARY_MANY("Max", 12, SBIT__T_NUMBERS1, max, max, NULL),
-    SBIT__BINARY_MANY("Max", 13, SBIT_T_NUMBERS, max, max, NULL),
-    SBIT__BINARY_SUMS("Min", min, min, NULL),
-    SBIT__BINARY_MANY("Min", 12, SBIT__T_NUMBERS1, min, min, NULL),
-    SBIT__BINARY_MANY("Min", 13, SBIT_T_NUMBERS, min, min, NULL),
+    SBIT__BINARY_SUMS("Sum", sum, sum, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_SUMS("Mean", sum, mean, sbit__grad_mean, NULL),
+    SBIT__BINARY_MANY("Mean", 13, SBIT_T_FLOATS, sum, mean, sbit__grad_mean, NULL),
+    SBIT__BINARY_SUMS("Max", max, max, NULL, NULL),
+    SBIT__BINARY_MANY("Max", 12, SBIT__T_NUMBERS1, max, max, NULL, NULL),
+    SBIT__BINARY_MANY("Max", 13, SBIT_T_NUMBERS, max, max, NULL, NULL),
+    SBIT__BINARY_SUMS("Min", min, min, NULL, NULL),
+    SBIT__BINARY_MANY("Min", 12, SBIT__T_NUMBERS1, min, min, NULL, NULL),
+    SBIT__BINARY_MANY("Min", 13, SBIT_T_NUMBERS, min, min, NULL, NULL),
 
     SBIT__BINARY_ROW("Equal", 1, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), equal,
-                     NULL),
+                     NULL, NULL),
     SBIT__BINARY_ROW("Equal", 7, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), equal,
-                     NULL),
-    SBIT__BINARY_ROW("Equal", 11, SBIT_T(SBIT_BOOL) | SBIT__T_NUMBERS1, equal, NULL),
-    SBIT__BINARY_ROW("Equal", 13, SBIT_T(SBIT_BOOL) | SBIT_T_NUMBERS, equal, NULL),
+                     NULL, NULL),
+    SBIT__BINARY_ROW("Equal", 11, SBIT_T(SBIT_BOOL) | SBIT__T_NUMBERS1, equal, NULL, NULL),
+    SBIT__BINARY_ROW("Equal", 13, SBIT_T(SBIT_BOOL) | SBIT_T_NUMBERS, equal, NULL, NULL),
     SBIT__BINARY_ROW("Equal", 19, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_STRING) | SBIT_T_NUMBERS, equal,
-                     NULL),
+                     NULL, NULL),
     SBIT__BINARY_ORDER("Less", less),
     SBIT__BINARY_ORDER("Greater", greater),
-    SBIT__BINARY_ROW("LessOrEqual", 12, SBIT__T_NUMBERS1, less_equal, NULL),
-    SBIT__BINARY_ROW("LessOrEqual", 16, SBIT_T_NUMBERS, less_equal, NULL),
-    SBIT__BINARY_ROW("GreaterOrEqual", 12, SBIT__T_NUMBERS1, greater_equal, NULL),
-    SBIT__BINARY_ROW("GreaterOrEqual", 16, SBIT_T_NUMBERS, greater_equal, NULL),
+    SBIT__BINARY_ROW("LessOrEqual", 12, SBIT__T_NUMBERS1, less_equal, NULL, NULL),
+    SBIT__BINARY_ROW("LessOrEqual", 16, SBIT_T_NUMBERS, less_equal, NULL, NULL),
+    SBIT__BINARY_ROW("GreaterOrEqual", 12, SBIT__T_NUMBERS1, greater_equal, NULL, NULL),
+    SBIT__BINARY_ROW("GreaterOrEqual", 16, SBIT_T_NUMBERS, greater_equal, NULL, NULL),
 
     SBIT__BINARY_LOGIC("And", bit_and),
     SBIT__BINARY_LOGIC("Or", bit_or),
     SBIT__BINARY_LOGIC("Xor", bit_xor),
-    SBIT__BINARY_ROW("BitwiseAnd", 18, SBIT_T_INTS, bit_and, NULL),
-    SBIT__BINARY_ROW("BitwiseOr", 18, SBIT_T_INTS, bit_or, NULL),
-    SBIT__BINARY_ROW("BitwiseXor", 18, SBIT_T_INTS, bit_xor, NULL),
-    SBIT__BINARY_ROW("BitShift", 11, SBIT_T_UNSIGNED, shift, NULL),
-    SBIT__BINARY_ROW("BitShift", 28, SBIT_T_INTS, shift, NULL),
+    SBIT__BINARY_ROW("BitwiseAnd", 18, SBIT_T_INTS, bit_and, NULL, NULL),
+    SBIT__BINARY_ROW("BitwiseOr", 18, SBIT_T_INTS, bit_or, NULL, NULL),
+    SBIT__BINARY_ROW("BitwiseXor", 18, SBIT_T_INTS, bit_xor, NULL, NULL),
+    SBIT__BINARY_ROW("BitShift", 11, SBIT_T_UNSIGNED, shift, NULL, NULL),
+    SBIT__BINARY_ROW("BitShift", 28, SBIT_T_INTS, shift, NULL, NULL),
 
     SBIT__WHERE_ROW(9),
     SBIT__WHERE_ROW(16),

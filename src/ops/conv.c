@@ -10,6 +10,7 @@
  * whatever the number of threads. Computed in float32; other float types are converted.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #define SBIT__CONV_COLUMN_FLOATS ((int64_t)1 << 20) /* of one block, unless one row is longer */
@@ -643,13 +644,14 @@ static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL
 #define SBIT__CONV_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Conv", version, types, 0, SBIT__CONV_FUSE, sbit__conv_infer, sbit__conv_prepare,      \
-            sbit__conv_op_run, NULL, NULL, &sbit__conv_quant, &sbit__conv_channel, sbit__conv_macs \
+            sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant, &sbit__conv_channel,      \
+            sbit__conv_macs                                                                        \
     }
 #define SBIT__CONVT_ROW(version, types)                                                            \
     {                                                                                              \
         "", "ConvTranspose", version, types, 0, SBIT__CONV_FUSE, sbit__convt_infer,                \
-            sbit__convt_prepare, sbit__convt_run, NULL, NULL, &sbit__convt_quant,                  \
-            &sbit__conv_channel, sbit__convt_macs                                                  \
+            sbit__convt_prepare, sbit__convt_run, sbit__grad_conv_transpose, NULL,                 \
+            &sbit__convt_quant, &sbit__conv_channel, sbit__convt_macs                              \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {

@@ -8,6 +8,7 @@
  * Gather follows the elements of small integer tensors: Shape - Gather is how dims are picked.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 static const char sbit__gather_outside[] = "index %lld is outside of an axis of size %lld";
 
@@ -634,18 +635,18 @@ static const sbit_op_quant sbit__gather_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_MAP, 0, sbit__gather_map};
 
-#define SBIT__GATHER_OP(name, version, types, flags, infer, run, quant, channel)                   \
+#define SBIT__GATHER_OP(name, version, types, flags, infer, run, gradient, quant, channel)         \
     {                                                                                              \
-        "", name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,  \
-            NULL, quant, channel, NULL                                                             \
+        "", name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run,        \
+            gradient, NULL, quant, channel, NULL                                                   \
     }
 #define SBIT__GATHER_ROW(version, types)                                                           \
-    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, &sbit__gather_quant,              \
-                    &sbit__gather_channel)
+    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, sbit__grad_moves,                \
+                    &sbit__gather_quant, &sbit__gather_channel)
 #define SBIT__GATHER_PASS(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, fn, fn, &sbit__gather_quant_pass, NULL)
+    SBIT__GATHER_OP(name, version, types, 0, fn, fn, NULL, &sbit__gather_quant_pass, NULL)
 #define SBIT__SCATTER_ROW(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL)
+    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL, NULL)
 
 static const sbit_op_row sbit__gather_rows[] = {
     SBIT__GATHER_ROW(1, SBIT__T_ALL1),
@@ -667,12 +668,12 @@ static const sbit_op_row sbit__gather_rows[] = {
     SBIT__SCATTER_ROW("ScatterND", 16, SBIT__T_ALL13, scatter_nd),
     SBIT__SCATTER_ROW("ScatterND", 18, SBIT__T_ALL13, scatter_nd),
     SBIT__GATHER_OP("TensorScatter", 24, SBIT__T_ALL24, 0, tensor_scatter, tensor_scatter, NULL,
-                    NULL),
-    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+                    NULL, NULL),
+    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
                     &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
                     &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress,
+    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress, NULL,
                     &sbit__gather_quant_pass, NULL),
 };
 

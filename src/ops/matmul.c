@@ -8,6 +8,7 @@
  * float types other than float32 are converted.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 /* ---- integers: both operators, through 64 bits modulo 2^64 */
@@ -660,13 +661,13 @@ static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NU
 #define SBIT__MATMUL_ROW(version, types)                                                           \
     {                                                                                              \
         "", "MatMul", version, types, 0, SBIT__MATMUL_FUSE, sbit__matmul_infer,                    \
-            sbit__matmul_prepare, sbit__matmul_run, NULL, NULL, &sbit__matmul_quant,               \
+            sbit__matmul_prepare, sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,  \
             &sbit__matmul_channel, sbit__matmul_macs                                               \
     }
 #define SBIT__GEMM_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Gemm", version, types, 0, SBIT__MATMUL_FUSE, sbit__gemm_infer, sbit__gemm_prepare,    \
-            sbit__gemm_op_run, NULL, NULL, &sbit__gemm_quant, &sbit__matmul_channel,               \
+            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__matmul_channel,    \
             sbit__gemm_macs                                                                        \
     }
 

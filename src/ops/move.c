@@ -10,6 +10,7 @@
  * Does not: places that data decides (gather.c).
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 /* >>strided copy */
 
@@ -1324,26 +1325,28 @@ static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_CONCAT, 0
 static const sbit_op_channel sbit__move_channel_split = {SBIT_CHANNEL_SPLIT, 0, NULL};
 static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
 
-#define SBIT__MOVE_OP(name, version, types, fn, quant, channel)                                    \
+#define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, NULL, NULL,    \
-            quant, channel, NULL                                                                   \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, gradient,      \
+            NULL, quant, channel, NULL                                                             \
     }
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
-    SBIT__MOVE_OP("Transpose", version, types, transpose, &sbit__move_quant_pass,                  \
-                  &sbit__move_channel_transpose)
+    SBIT__MOVE_OP("Transpose", version, types, transpose, sbit__grad_transpose,                    \
+                  &sbit__move_quant_pass, &sbit__move_channel_transpose)
 #define SBIT__MOVE_CONCAT(version, types)                                                          \
-    SBIT__MOVE_OP("Concat", version, types, concat, &sbit__move_quant_concat,                      \
+    SBIT__MOVE_OP("Concat", version, types, concat, sbit__grad_concat, &sbit__move_quant_concat,   \
                   &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
-    SBIT__MOVE_OP("Split", version, types, split, &sbit__move_quant_pass, &sbit__move_channel_split)
+    SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
+                  &sbit__move_channel_split)
 #define SBIT__MOVE_SLICE(version, types)                                                           \
-    SBIT__MOVE_OP("Slice", version, types, slice, &sbit__move_quant_pass, &sbit__move_channel_slice)
+    SBIT__MOVE_OP("Slice", version, types, slice, sbit__grad_moves, &sbit__move_quant_pass,        \
+                  &sbit__move_channel_slice)
 /* A constant other than a quantized number may be padded in: not a place that passes scales. */
 #define SBIT__MOVE_PAD(version, types)                                                             \
-    SBIT__MOVE_OP("Pad", version, types, pad, NULL, &sbit__move_channel_pad)
-#define SBIT__MOVE_EXPAND(name, version, types, fn)                                                \
-    SBIT__MOVE_OP(name, version, types, fn, &sbit__move_quant_pass, NULL)
+    SBIT__MOVE_OP("Pad", version, types, pad, sbit__grad_pad, NULL, &sbit__move_channel_pad)
+#define SBIT__MOVE_EXPAND(name, version, types, fn, gradient)                                      \
+    SBIT__MOVE_OP(name, version, types, fn, gradient, &sbit__move_quant_pass, NULL)
 
 static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_TRANSPOSE(1, SBIT__T_ALL1),
@@ -1375,15 +1378,15 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_PAD(23, SBIT__T_ALL23),
     SBIT__MOVE_PAD(24, SBIT__T_ALL24),
     SBIT__MOVE_PAD(25, SBIT__T_ALL25),
-    SBIT__MOVE_EXPAND("Expand", 8, SBIT__T_ALL1, expand),
-    SBIT__MOVE_EXPAND("Expand", 13, SBIT__T_ALL13, expand),
-    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile),
-    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile),
-    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile),
-    SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL),
-    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, &sbit__move_quant_pass,
+    SBIT__MOVE_EXPAND("Expand", 8, SBIT__T_ALL1, expand, sbit__grad_expand),
+    SBIT__MOVE_EXPAND("Expand", 13, SBIT__T_ALL13, expand, sbit__grad_expand),
+    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, NULL),
+    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, NULL),
+    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, NULL),
+    SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
+    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, NULL, &sbit__move_quant_pass,
                   &sbit__move_channel_same),
-    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, &sbit__move_quant_pass,
+    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, NULL, &sbit__move_quant_pass,
                   &sbit__move_channel_same),
 };
 

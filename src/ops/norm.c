@@ -8,6 +8,7 @@
  * Statistics are float32 as stash_type 1 asks, with sums of whole rows by vector kernels.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* sqrtf, sqrt, powf, fabsf */
@@ -794,17 +795,18 @@ static const sbit_op_quant sbit__norm_quant_layer = {
 static const sbit_op_channel sbit__norm_channel_batch = {SBIT_CHANNEL_SLICE, 0x1e, NULL};
 static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 0x06, NULL};
 
-#define SBIT__NORM_ROW(name, version, types, infer, run, quant, channel)                           \
+#define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, quant,       \
+        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, NULL, quant,   \
             channel, NULL                                                                          \
     }
 #define SBIT__BATCHNORM_ROW(version, types)                                                        \
     SBIT__NORM_ROW("BatchNormalization", version, types, sbit__batchnorm_infer,                    \
-                   sbit__batchnorm_run, NULL, &sbit__norm_channel_batch)
+                   sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
 #define SBIT__INSTANCENORM_ROW(version, types)                                                     \
     SBIT__NORM_ROW("InstanceNormalization", version, types, sbit__instancenorm_infer,              \
-                   sbit__groupnorm_run, &sbit__norm_quant, &sbit__norm_channel_instance)
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant,                  \
+                   &sbit__norm_channel_instance)
 
 static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(1, SBIT__T_FLOATS1),
@@ -814,28 +816,28 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
     SBIT__NORM_ROW("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
-                   sbit__layernorm_run, &sbit__norm_quant_layer, NULL),
+                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer, NULL),
     SBIT__NORM_ROW("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer, sbit__rmsnorm_run,
-                   &sbit__norm_quant, NULL),
+                   sbit__grad_layer_norm, &sbit__norm_quant, NULL),
     SBIT__INSTANCENORM_ROW(1, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
     SBIT__NORM_ROW("GroupNormalization", 18, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("GroupNormalization", 21, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
+                   NULL, &sbit__norm_quant, NULL),
+    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
                    &sbit__norm_quant, NULL),
-    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run,
+    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, NULL,
                    &sbit__norm_quant, NULL),
-    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, &sbit__norm_quant,
-                   NULL),
-    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, &sbit__norm_quant,
-                   NULL),
+    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, NULL,
+                   &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 9, SBIT__T_FLOATS1, sbit__mvn_infer, sbit__mvn_run,
-                   &sbit__norm_quant, NULL),
+                   NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 13, SBIT_T_FLOATS, sbit__mvn_infer, sbit__mvn_run,
-                   &sbit__norm_quant, NULL),
+                   NULL, &sbit__norm_quant, NULL),
 };
 
 #undef SBIT__NORM_ROW

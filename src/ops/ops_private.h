@@ -38,7 +38,11 @@ extern "C" {
     X(signal)      /* DFT, STFT, windows, MelWeightMatrix */                                       \
     X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
     X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \
-    X(einsum)      /* Einsum, Det, misc. */
+    X(einsum)      /* Einsum, Det, misc. */                                                        \
+    X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
+    X(grad_conv)                                                                                   \
+    X(grad_pool)                                                                                   \
+    X(grad_norm)
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);

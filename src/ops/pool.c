@@ -10,6 +10,7 @@
  * MaxPool's Indices count elements of the whole X; the first of equal values wins.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* pow, sqrtf, fabs, floorf, ceilf, roundf */
@@ -1025,22 +1026,23 @@ static const sbit_op_quant sbit__pooling_quant_lp = {
 static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 
 #define SBIT__POOLING_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
-#define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, quant)                        \
+#define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, gradient, quant)              \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, quant,                    \
+        "", name, version, types, 0, 0, infer, prepare, run, gradient, NULL, quant,                \
             &sbit__pooling_channel, NULL                                                           \
     }
 #define SBIT__MAXPOOL_ROW(version, types)                                                          \
     SBIT__POOLING_ROW("MaxPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,       \
-                      sbit__maxpool_run, &sbit__pooling_quant_pass)
+                      sbit__maxpool_run, sbit__grad_pool, &sbit__pooling_quant_pass)
 #define SBIT__AVGPOOL_ROW(version, types)                                                          \
     SBIT__POOLING_ROW("AveragePool", version, types, sbit__pooling_infer, sbit__pooling_prepare,   \
-                      sbit__pooling_run, &sbit__pooling_quant_average)
+                      sbit__pooling_run, sbit__grad_pool, &sbit__pooling_quant_average)
 #define SBIT__LPPOOL_ROW(version, types)                                                           \
     SBIT__POOLING_ROW("LpPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,        \
-                      sbit__pooling_run, &sbit__pooling_quant_lp)
-#define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
-    SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
+                      sbit__pooling_run, NULL, &sbit__pooling_quant_lp)
+#define SBIT__GPOOL_ROW(name, version, types, run, gradient, quant)                                \
+    SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run,          \
+                      gradient, quant)
 #define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
     {                                                                                              \
         "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
@@ -1065,18 +1067,19 @@ static const sbit_op_row sbit__pooling_rows[] = {
     SBIT__LPPOOL_ROW(18, SBIT__T_FLOATS1),
     SBIT__LPPOOL_ROW(22, SBIT_T_FLOATS),
     SBIT__GPOOL_ROW("GlobalAveragePool", 1, SBIT__T_FLOATS1, sbit__gpool_average_run,
-                    &sbit__pooling_quant_average),
+                    sbit__grad_pool, &sbit__pooling_quant_average),
     SBIT__GPOOL_ROW("GlobalAveragePool", 22, SBIT_T_FLOATS, sbit__gpool_average_run,
-                    &sbit__pooling_quant_average),
-    SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run,
+                    sbit__grad_pool, &sbit__pooling_quant_average),
+    SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run, sbit__grad_pool,
                     &sbit__pooling_quant_pass),
-    SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run,
+    SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run, sbit__grad_pool,
                     &sbit__pooling_quant_pass),
-    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
                     &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
                     &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, NULL,
+                    &sbit__pooling_quant_lp),
     SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
     SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,

@@ -8,6 +8,7 @@
  * summation depends on the shape only, never on the number of threads.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 #include <math.h> /* sqrt, log, exp, fabs, INFINITY */
 
@@ -455,6 +456,26 @@ static void sbit__reduce_range(void *data, int64_t begin, int64_t end, int32_t w
     }
 }
 
+/* Reduces the axes of `flags` into y, whose elements lie in the order of the axes that are kept. */
+static void sbit__reduce_all(const sbit_op_call *call, sbit__reduce_op op, const sbit_tensor *x,
+                             const bool flags[SBIT_MAX_RANK], sbit_tensor *y)
+{
+    sbit__reduce_task task;
+    memset(&task, 0, sizeof task);
+    task.kernels = call->kernels;
+    task.op = op;
+    task.x = x;
+    task.y = y;
+    task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0 && op != SBIT__REDUCE_LOG_SUM_EXP;
+    task.is_unsigned = (SBIT_T(x->dtype) & (SBIT_T_UNSIGNED | SBIT_T(SBIT_BOOL))) != 0;
+    sbit__reduce_runs(x, flags, &task);
+    sbit__parallel_range(
+        call->ctx, task.kept.total * task.chunks,
+        1 + 4 * SBIT__BLOCK /
+                (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK : task.row)),
+        sbit__reduce_range, &task);
+}
+
 static sbit_status sbit__reduce_run_op(const sbit_op_call *call, sbit__reduce_op op,
                                        sbit_error *error)
 {
@@ -464,29 +485,17 @@ static sbit_status sbit__reduce_run_op(const sbit_op_call *call, sbit__reduce_op
     bool flags[SBIT_MAX_RANK], known = false;
     int64_t count = 0;
     sbit_type type = sbit__type_unknown();
-    sbit__reduce_task task;
-    memset(&task, 0, sizeof task);
+    sbit_tensor *y = NULL;
     SBIT__TRY(sbit__reduce_axes_of(call, x->rank, flags, &known, &count, error));
     if (!known) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "axes must be a list of integers");
     }
     type.dtype = x->dtype;
     sbit__reduce_shape(&x_type, flags, keep, &type);
-    SBIT__TRY(sbit__op_output_type(call, 0, &type, &task.y, error));
-    if (task.y == NULL || sbit_tensor_count(task.y) == 0) {
-        return SBIT_OK;
+    SBIT__TRY(sbit__op_output_type(call, 0, &type, &y, error));
+    if (y != NULL && sbit_tensor_count(y) > 0) {
+        sbit__reduce_all(call, op, x, flags, y);
     }
-    task.kernels = call->kernels;
-    task.op = op;
-    task.x = x;
-    task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0 && op != SBIT__REDUCE_LOG_SUM_EXP;
-    task.is_unsigned = (SBIT_T(x->dtype) & (SBIT_T_UNSIGNED | SBIT_T(SBIT_BOOL))) != 0;
-    sbit__reduce_runs(x, flags, &task);
-    sbit__parallel_range(
-        call->ctx, task.kept.total * task.chunks,
-        1 + 4 * SBIT__BLOCK /
-                (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK : task.row)),
-        sbit__reduce_range, &task);
     return SBIT_OK;
 }
 
@@ -528,6 +537,40 @@ static sbit_status sbit__reduce_map(const sbit_op_call *call, const sbit_channel
             SBIT__TRY(sbit__channel_tie(call, sink, i, to, 0));
         }
         to += !flags[i] || keep ? 1 : 0;
+    }
+    return SBIT_OK;
+}
+
+/* >>ReduceTo (domain sbit): the sum over what broadcasting the shape of input 1 to input 0 spreads;
+ * attribute align: the axis of input 0 that the shape begins at (-1: it ends where input 0 ends) */
+
+static sbit_status sbit__reduce_to_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    return sbit__grad_infer_shape(call, 1, error);
+}
+
+static sbit_status sbit__reduce_to_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    int64_t dims[SBIT_MAX_RANK], align = sbit_node_int(call->node, "align", -1);
+    bool flags[SBIT_MAX_RANK];
+    int32_t rank = 0;
+    sbit_tensor *y = NULL;
+    SBIT__TRY(sbit__grad_dims(call, 1, &rank, dims, error));
+    SBIT__TRY(sbit__op_output(call, 0, x->dtype, rank, dims, &y, error));
+    align = align < 0 ? x->rank - rank : align;
+    for (int32_t i = 0; i < x->rank; i++) {
+        const int64_t at = i - align;
+        const int64_t dim = at >= 0 && at < rank ? dims[at] : 1;
+        flags[i] = dim != x->dims[i];
+        if (align < 0 || align + rank > x->rank || (flags[i] && dim != 1)) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "the shape does not broadcast to that of input 0");
+        }
+    }
+    if (y != NULL && sbit_tensor_count(y) > 0) {
+        sbit__reduce_all(call, SBIT__REDUCE_SUM, x, flags, y);
     }
     return SBIT_OK;
 }
@@ -963,25 +1006,26 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
 #define SBIT__REDUCE_T1 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__REDUCE_T13 (SBIT_T_FLOATS | SBIT__T_WORDS)
 #define SBIT__REDUCE_BYTES (SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
-#define SBIT__REDUCE_ROW(name, version, types, fn, quant)                                          \
+#define SBIT__REDUCE_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__reduce_##fn##_infer, NULL, sbit__reduce_##fn##_run,  \
-            NULL, NULL, quant, &sbit__reduce_channel, NULL                                         \
+            gradient, NULL, quant, &sbit__reduce_channel, NULL                                     \
     }
-#define SBIT__REDUCE_ROWS(name, fn, quant)                                                         \
-    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, quant),                                         \
-        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, quant),                                    \
-        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13, fn, quant)
-#define SBIT__REDUCE_ROWS_18(name, fn, quant)                                                      \
-    SBIT__REDUCE_ROWS(name, fn, quant), SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13, fn, quant)
+#define SBIT__REDUCE_ROWS(name, fn, gradient, quant)                                               \
+    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, gradient, quant),                               \
+        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, gradient, quant),                          \
+        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13, fn, gradient, quant)
+#define SBIT__REDUCE_ROWS_18(name, fn, gradient, quant)                                            \
+    SBIT__REDUCE_ROWS(name, fn, gradient, quant),                                                  \
+        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13, fn, gradient, quant)
 #define SBIT__REDUCE_ROWS_ORDER(name, fn)                                                          \
-    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, NULL),                                          \
-        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, NULL),                                     \
-        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn, NULL),                \
-        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL),               \
-        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL),               \
+    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, NULL, NULL),                                    \
+        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, NULL, NULL),                               \
+        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn, NULL, NULL),          \
+        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
+        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
-                         NULL)
+                         NULL, NULL)
 #define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
@@ -994,18 +1038,20 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
         SBIT__REDUCE_OTHER(name, 13, SBIT_T_NUMBERS, arg, NULL)
 
 static const sbit_op_row sbit__reduce_rows[] = {
-    SBIT__REDUCE_ROWS("ReduceSum", sum, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceMean", mean, &sbit__reduce_quant_mean),
-    SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL1", l1, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL2", l2, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, NULL),
+    SBIT__REDUCE_ROWS("ReduceSum", sum, sbit__grad_reduce_sum, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceMean", mean, sbit__grad_reduce_mean, &sbit__reduce_quant_mean),
+    SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL1", l1, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL2", l2, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, NULL, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, NULL, NULL),
     SBIT__REDUCE_ROWS_ORDER("ReduceMax", max),
     SBIT__REDUCE_ROWS_ORDER("ReduceMin", min),
+    {SBIT__GRAD_DOMAIN, "ReduceTo", 1, SBIT__T_GRAD, 0, 0, sbit__reduce_to_infer, NULL,
+     sbit__reduce_to_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__REDUCE_ARG("ArgMax"),
     SBIT__REDUCE_ARG("ArgMin"),
     SBIT__REDUCE_OTHER("CumSum", 11, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT__T_WORDS, cum,

@@ -7,6 +7,7 @@
  * Does not: move elements (move.c).
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 #include <stdio.h> /* snprintf: integers as text */
 
@@ -765,26 +766,26 @@ static const sbit_op_quant sbit__shape_quant_pass = {
 static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
-#define SBIT__SHAPE_ROW(name, version, types, flags, fn, quant, channel)                           \
+#define SBIT__SHAPE_ROW(name, version, types, flags, fn, gradient, quant, channel)                 \
     {                                                                                              \
         "", name, version, types, flags, 0, sbit__shape_##fn##_infer, NULL,                        \
-            sbit__shape_##fn##_run, NULL, NULL, quant, channel, NULL                               \
+            sbit__shape_##fn##_run, gradient, NULL, quant, channel, NULL                           \
     }
 #define SBIT__SHAPE_LOOK(name, version, types, fn)                                                 \
-    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL)
+    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL, NULL)
 #define SBIT__SHAPE_VIEW(name, version, types, fn)                                                 \
-    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, &sbit__shape_quant_pass,               \
-                    &sbit__shape_channel_map)
+    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, sbit__grad_reshape,                    \
+                    &sbit__shape_quant_pass, &sbit__shape_channel_map)
 #define SBIT__SHAPE_IDENTITY(version, types)                                                       \
     SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW | SBIT_OP_KINDS, identity,            \
-                    &sbit__shape_quant_identity, &sbit__shape_channel_same)
+                    sbit__grad_identity, &sbit__shape_quant_identity, &sbit__shape_channel_same)
 #define SBIT__SHAPE_DROPOUT(version, types)                                                        \
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \
-                    &sbit__shape_quant_pass, &sbit__shape_channel_same)
+                    sbit__grad_identity, &sbit__shape_quant_pass, &sbit__shape_channel_same)
 #define SBIT__CAST_ROW(name, version, types)                                                       \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL, NULL, NULL,  \
-            &sbit__shape_channel_same, NULL                                                        \
+        "", name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, sbit__grad_cast,   \
+            NULL, NULL, &sbit__shape_channel_same, NULL                                            \
     }
 /* Cast takes numbers, bool and (9 on) strings; complex numbers never. */
 #define SBIT__CAST_T(all) ((all) & ~(SBIT_T(SBIT_C64) | SBIT_T(SBIT_C128)))

@@ -10,6 +10,7 @@
  *   Hardmax     1 for the first largest element, else 0
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* logf */
@@ -231,25 +232,28 @@ static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
-#define SBIT__SOFTMAX_ROW(name, version, types, run, quant)                                        \
+#define SBIT__SOFTMAX_ROW(name, version, types, run, gradient, quant)                              \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, NULL,      \
+        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, gradient,  \
             NULL, quant, NULL, NULL                                                                \
     }
 
 static const sbit_op_row sbit__softmax_rows[] = {
-    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__softmax_run, &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__softmax_run, &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__logsoftmax_run,
+    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
+                      &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
+                      &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__softmax_run, sbit__grad_softmax,
+                      &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__logsoftmax_run,
+    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__logsoftmax_run,
+    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__logsoftmax_run, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, sbit__hardmax_run, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, sbit__hardmax_run, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, sbit__hardmax_run, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, sbit__hardmax_run, NULL, NULL),
 };
 
 #undef SBIT__SOFTMAX_STRIP

@@ -7,6 +7,7 @@
  * Does not: Clip and PRelu, which have more than one tensor: binary.c.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 #include <math.h> /* expf, erff, rintf and friends */
 
@@ -414,10 +415,10 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 
 #define SBIT__UNARY_FLOATS1 SBIT__T_FLOATS1
 #define SBIT__UNARY_FLOATS SBIT_T_FLOATS
-#define SBIT__UNARY_ROW(name, version, types, run, quant)                                          \
+#define SBIT__UNARY_ROW(name, version, types, run, gradient, quant)                                \
     {                                                                                              \
-        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, NULL, NULL,   \
-            quant, &sbit__unary_channel, NULL                                                      \
+        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, gradient,     \
+            NULL, quant, &sbit__unary_channel, NULL                                                \
     }
 #define SBIT__UNARY_ROW_BOOL(name, version, types, run)                                            \
     {                                                                                              \
@@ -425,13 +426,13 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
             &sbit__unary_channel, NULL                                                             \
     }
 /* Opset 6 dropped the attribute consumed_inputs, a later one added bfloat16. */
-#define SBIT__UNARY_ROWS_1_6(name, later, run, quant)                                              \
-    SBIT__UNARY_ROW(name, 1, SBIT__UNARY_FLOATS1, run, quant),                                     \
-        SBIT__UNARY_ROW(name, 6, SBIT__UNARY_FLOATS1, run, quant),                                 \
-        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, quant)
-#define SBIT__UNARY_ROWS_2(name, first, later, run, quant)                                         \
-    SBIT__UNARY_ROW(name, first, SBIT__UNARY_FLOATS1, run, quant),                                 \
-        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, quant)
+#define SBIT__UNARY_ROWS_1_6(name, later, run, gradient, quant)                                    \
+    SBIT__UNARY_ROW(name, 1, SBIT__UNARY_FLOATS1, run, gradient, quant),                           \
+        SBIT__UNARY_ROW(name, 6, SBIT__UNARY_FLOATS1, run, gradient, quant),                       \
+        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, gradient, quant)
+#define SBIT__UNARY_ROWS_2(name, first, later, run, gradient, quant)                               \
+    SBIT__UNARY_ROW(name, first, SBIT__UNARY_FLOATS1, run, gradient, quant),                       \
+        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, gradient, quant)
 
 static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
@@ -465,69 +466,84 @@ static const sbit_op_quant sbit__unary_quant_tanh = {
     SBIT_QUANT_CLASSIC | SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
 
 static const sbit_op_row sbit__unary_rows[] = {
-    SBIT__UNARY_ROW("Relu", 1, SBIT__UNARY_FLOATS1, sbit__unary_relu_run,
+    SBIT__UNARY_ROW("Relu", 1, SBIT__UNARY_FLOATS1, sbit__unary_relu_run, sbit__grad_from_output,
                     &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Relu", 6, SBIT__UNARY_FLOATS1, sbit__unary_relu_run,
+    SBIT__UNARY_ROW("Relu", 6, SBIT__UNARY_FLOATS1, sbit__unary_relu_run, sbit__grad_from_output,
                     &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Relu", 13, SBIT__UNARY_FLOATS, sbit__unary_relu_run,
+    SBIT__UNARY_ROW("Relu", 13, SBIT__UNARY_FLOATS, sbit__unary_relu_run, sbit__grad_from_output,
                     &sbit__unary_quant_classic),
     SBIT__UNARY_ROW("Relu", 14, SBIT__UNARY_FLOATS | SBIT_T_SIGNED, sbit__unary_relu_run,
-                    &sbit__unary_quant_classic),
-    SBIT__UNARY_ROWS_1_6("LeakyRelu", 16, sbit__unary_leaky_run, &sbit__unary_quant_both),
-    SBIT__UNARY_ROWS_1_6("Elu", 22, sbit__unary_elu_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Selu", 22, sbit__unary_selu_run, NULL),
-    SBIT__UNARY_ROW("Celu", 12, SBIT_T(SBIT_F32), sbit__unary_celu_run, NULL),
-    SBIT__UNARY_ROW("Celu", 28, SBIT__UNARY_FLOATS, sbit__unary_celu_run, NULL),
-    SBIT__UNARY_ROWS_2("ThresholdedRelu", 10, 22, sbit__unary_thresholded_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Sigmoid", 13, sbit__unary_sigmoid_run, &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run, &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run, &sbit__unary_quant_generic),
-    SBIT__UNARY_ROWS_1_6("Tanh", 13, sbit__unary_tanh_run, &sbit__unary_quant_tanh),
-    SBIT__UNARY_ROWS_2("Softplus", 1, 22, sbit__unary_softplus_run, NULL),
-    SBIT__UNARY_ROWS_2("Softsign", 1, 22, sbit__unary_softsign_run, NULL),
-    SBIT__UNARY_ROWS_2("Mish", 18, 22, sbit__unary_mish_run, &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run, &sbit__unary_quant_both),
-    SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run,
+                    sbit__grad_from_output, &sbit__unary_quant_classic),
+    SBIT__UNARY_ROWS_1_6("LeakyRelu", 16, sbit__unary_leaky_run, sbit__grad_from_input,
+                         &sbit__unary_quant_both),
+    SBIT__UNARY_ROWS_1_6("Elu", 22, sbit__unary_elu_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_1_6("Selu", 22, sbit__unary_selu_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Celu", 12, SBIT_T(SBIT_F32), sbit__unary_celu_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROW("Celu", 28, SBIT__UNARY_FLOATS, sbit__unary_celu_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROWS_2("ThresholdedRelu", 10, 22, sbit__unary_thresholded_run,
+                       sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_1_6("Sigmoid", 13, sbit__unary_sigmoid_run, sbit__grad_from_output,
+                         &sbit__unary_quant_unit),
+    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run, sbit__grad_from_input,
+                         &sbit__unary_quant_unit),
+    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run, sbit__grad_from_input,
+                       &sbit__unary_quant_generic),
+    SBIT__UNARY_ROWS_1_6("Tanh", 13, sbit__unary_tanh_run, sbit__grad_from_output,
+                         &sbit__unary_quant_tanh),
+    SBIT__UNARY_ROWS_2("Softplus", 1, 22, sbit__unary_softplus_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Softsign", 1, 22, sbit__unary_softsign_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Mish", 18, 22, sbit__unary_mish_run, sbit__grad_from_input,
+                       &sbit__unary_quant_classic),
+    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run, sbit__grad_from_input,
                     &sbit__unary_quant_both),
-    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL),
+    SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run, sbit__grad_from_input,
+                    &sbit__unary_quant_both),
+    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL, NULL),
 
-    SBIT__UNARY_ROW("Abs", 1, SBIT__UNARY_FLOATS1, sbit__unary_abs_run, NULL),
-    SBIT__UNARY_ROW("Abs", 6, SBIT__T_NUMBERS1, sbit__unary_abs_run, NULL),
-    SBIT__UNARY_ROW("Abs", 13, SBIT_T_NUMBERS, sbit__unary_abs_run, NULL),
-    SBIT__UNARY_ROW("Neg", 1, SBIT__UNARY_FLOATS1, sbit__unary_neg_run, NULL),
-    SBIT__UNARY_ROW("Neg", 6, SBIT__UNARY_FLOATS1 | SBIT_T_SIGNED, sbit__unary_neg_run, NULL),
-    SBIT__UNARY_ROW("Neg", 13, SBIT__UNARY_FLOATS | SBIT_T_SIGNED, sbit__unary_neg_run, NULL),
-    SBIT__UNARY_ROW("Sign", 9, SBIT__T_NUMBERS1, sbit__unary_sign_run, NULL),
-    SBIT__UNARY_ROW("Sign", 13, SBIT_T_NUMBERS, sbit__unary_sign_run, NULL),
-    SBIT__UNARY_ROW("Erf", 9, SBIT__T_NUMBERS1, sbit__unary_erf_run, NULL),
-    SBIT__UNARY_ROW("Erf", 13, SBIT__UNARY_FLOATS, sbit__unary_erf_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Floor", 13, sbit__unary_floor_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Ceil", 13, sbit__unary_ceil_run, NULL),
-    SBIT__UNARY_ROWS_2("Round", 11, 22, sbit__unary_round_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Sqrt", 13, sbit__unary_sqrt_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Exp", 13, sbit__unary_exp_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Log", 13, sbit__unary_log_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Reciprocal", 13, sbit__unary_reciprocal_run, NULL),
+    SBIT__UNARY_ROW("Abs", 1, SBIT__UNARY_FLOATS1, sbit__unary_abs_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROW("Abs", 6, SBIT__T_NUMBERS1, sbit__unary_abs_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Abs", 13, SBIT_T_NUMBERS, sbit__unary_abs_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Neg", 1, SBIT__UNARY_FLOATS1, sbit__unary_neg_run, sbit__grad_neg, NULL),
+    SBIT__UNARY_ROW("Neg", 6, SBIT__UNARY_FLOATS1 | SBIT_T_SIGNED, sbit__unary_neg_run,
+                    sbit__grad_neg, NULL),
+    SBIT__UNARY_ROW("Neg", 13, SBIT__UNARY_FLOATS | SBIT_T_SIGNED, sbit__unary_neg_run,
+                    sbit__grad_neg, NULL),
+    SBIT__UNARY_ROW("Sign", 9, SBIT__T_NUMBERS1, sbit__unary_sign_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROW("Sign", 13, SBIT_T_NUMBERS, sbit__unary_sign_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROW("Erf", 9, SBIT__T_NUMBERS1, sbit__unary_erf_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Erf", 13, SBIT__UNARY_FLOATS, sbit__unary_erf_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROWS_1_6("Floor", 13, sbit__unary_floor_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROWS_1_6("Ceil", 13, sbit__unary_ceil_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROWS_2("Round", 11, 22, sbit__unary_round_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROWS_1_6("Sqrt", 13, sbit__unary_sqrt_run, sbit__grad_from_output, NULL),
+    SBIT__UNARY_ROWS_1_6("Exp", 13, sbit__unary_exp_run, sbit__grad_from_output, NULL),
+    SBIT__UNARY_ROWS_1_6("Log", 13, sbit__unary_log_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_1_6("Reciprocal", 13, sbit__unary_reciprocal_run, sbit__grad_from_output,
+                         NULL),
 
-    SBIT__UNARY_ROWS_2("Sin", 7, 22, sbit__unary_sin_run, NULL),
-    SBIT__UNARY_ROWS_2("Cos", 7, 22, sbit__unary_cos_run, NULL),
-    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, NULL),
-    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, NULL),
-    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, NULL),
-    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, NULL),
-    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, NULL),
-    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, NULL),
-    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, NULL),
-    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, NULL),
-    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, NULL),
+    SBIT__UNARY_ROWS_2("Sin", 7, 22, sbit__unary_sin_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Cos", 7, 22, sbit__unary_cos_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, NULL, NULL),
 
     SBIT__UNARY_ROW_BOOL("IsNaN", 9, SBIT__UNARY_FLOATS1, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 13, SBIT__UNARY_FLOATS, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsInf", 10, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), sbit__unary_isinf_run),
     SBIT__UNARY_ROW_BOOL("IsInf", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isinf_run),
-    SBIT__UNARY_ROW("Not", 1, SBIT_T(SBIT_BOOL), sbit__unary_not_run, NULL),
-    SBIT__UNARY_ROW("BitwiseNot", 18, SBIT_T_INTS, sbit__unary_bit_not_run, NULL),
+    SBIT__UNARY_ROW("Not", 1, SBIT_T(SBIT_BOOL), sbit__unary_not_run, NULL, NULL),
+    SBIT__UNARY_ROW("BitwiseNot", 18, SBIT_T_INTS, sbit__unary_bit_not_run, NULL, NULL),
 };
 
 #undef SBIT__UNARY_ROW

@@ -1,0 +1,305 @@
+/* grad.c: the driver of differentiation: which nodes matter, in which order, and sums. >>grad
+ *
+ * Called by: train and all that learns. Calls: graph, infer, ops (row->gradient).
+ * A value matters if it is a float, depends on a wanted value, and the loss depends on it. Nodes
+ * with an output that matters are visited from the last to the first; by then all that read their
+ * outputs have given their part, and parts are added as they come.
+ */
+#include "../passes/passes_private.h"
+#include "grad_api.h"
+
+#include <stdio.h> /* snprintf */
+
+typedef struct sbit__grad {
+    sbit_graph *graph;
+    sbit__arena arena;
+    uint32_t value_limit, node_limit; /* of the graph as it came */
+    bool *depends;                    /* by value: on a wanted one */
+    bool *matters;                    /* by value: the loss depends on it too */
+    sbit_value_id *sums;              /* by value: its gradient so far */
+} sbit__grad;
+
+static bool sbit__grad_is_float(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_type *type = &sbit_graph_value(graph, id)->type;
+    return type->kind == SBIT_KIND_TENSOR && (SBIT_T(type->dtype) & SBIT_T_FLOATS) != 0;
+}
+
+static sbit_status sbit__grad_init(sbit__grad *d, sbit_value_id loss, const sbit_value_id *wanted,
+                                   size_t count, sbit_error *error)
+{
+    sbit_graph *graph = d->graph;
+    d->value_limit = sbit_graph_value_limit(graph);
+    d->node_limit = sbit_graph_node_limit(graph);
+    d->depends = (bool *)sbit__arena_array(&d->arena, d->value_limit, sizeof(bool));
+    d->matters = (bool *)sbit__arena_array(&d->arena, d->value_limit, sizeof(bool));
+    d->sums = (sbit_value_id *)sbit__arena_array(&d->arena, d->value_limit, sizeof(sbit_value_id));
+    if (d->depends == NULL || d->matters == NULL || d->sums == NULL) {
+        return sbit__fail_oom(error, d->value_limit * sizeof(sbit_value_id));
+    }
+    if (!sbit_graph_value_alive(graph, loss) || !sbit__grad_is_float(graph, loss)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the loss must be a float value of the graph");
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!sbit_graph_value_alive(graph, wanted[i]) || !sbit__grad_is_float(graph, wanted[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "wanted value %lu is no float value of the graph",
+                              (unsigned long)wanted[i].idx);
+        }
+        d->depends[wanted[i].idx] = true;
+    }
+    return SBIT_OK;
+}
+
+/* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
+static void sbit__grad_mark(sbit__grad *d, sbit_value_id loss, sbit_node_id *order, size_t *count)
+{
+    const sbit_graph *graph = d->graph;
+    *count = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        bool depends = false;
+        for (size_t i = 0; i < node->input_count; i++) {
+            depends = depends || d->depends[node->inputs[i].idx];
+        }
+        const size_t captures = sbit_graph_captures(graph, id, NULL, 0);
+        sbit_value_id captured[64];
+        if (captures > 0) {
+            sbit_graph_captures(graph, id, captured, 64);
+        }
+        for (size_t i = 0; i < captures && i < 64; i++) {
+            depends = depends || d->depends[captured[i].idx];
+        }
+        for (size_t i = 0; depends && i < node->output_count; i++) {
+            const sbit_value_id out = node->outputs[i];
+            d->depends[out.idx] =
+                out.idx != 0 && (d->depends[out.idx] ||
+                                 sbit_graph_value(graph, out)->type.kind != SBIT_KIND_TENSOR ||
+                                 sbit__grad_is_float(graph, out));
+        }
+        order[(*count)++] = id;
+    }
+    d->matters[loss.idx] = d->depends[loss.idx];
+    for (size_t n = *count; n-- > 0;) {
+        const sbit_node *node = sbit_graph_node(graph, order[n]);
+        bool matters = false;
+        for (size_t i = 0; i < node->output_count; i++) {
+            matters = matters || d->matters[node->outputs[i].idx];
+        }
+        for (size_t i = 0; matters && i < node->input_count; i++) {
+            d->matters[node->inputs[i].idx] |= d->depends[node->inputs[i].idx];
+        }
+    }
+    d->matters[0] = false;
+}
+
+static bool sbit__grad_visits(const sbit__grad *d, const sbit_node *node)
+{
+    bool out = false, in = false;
+    for (size_t i = 0; i < node->output_count; i++) {
+        out = out || d->matters[node->outputs[i].idx];
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        in = in || d->matters[node->inputs[i].idx];
+    }
+    return out && (in || sbit_graph_captures(d->graph, node->id, NULL, 0) > 0);
+}
+
+/* All operators without a gradient, by name, once each. */
+static sbit_status sbit__grad_check(const sbit__grad *d, const sbit_node_id *order, size_t count,
+                                    sbit_error *error)
+{
+    char text[sizeof(((sbit_error *)0)->message)] = "";
+    char first[160] = "";
+    size_t used = 0;
+    for (size_t n = 0; n < count; n++) {
+        const sbit_node *node = sbit_graph_node(d->graph, order[n]);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(d->graph, node, &opset);
+        char word[96];
+        if (!sbit__grad_visits(d, node) || (row != NULL && row->gradient != NULL)) {
+            continue;
+        }
+        snprintf(word, sizeof word, "%s%.80s", used > 0 ? ", " : "", node->op_type);
+        if (first[0] == '\0') {
+            sbit_graph_describe(d->graph, node->id, first, sizeof first);
+        }
+        if (strstr(text, node->op_type) == NULL && used + strlen(word) < sizeof text / 2) {
+            memcpy(text + used, word, strlen(word) + 1);
+            used += strlen(word);
+        }
+    }
+    return used == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, first,
+                            "no gradient of %s (the first: %s); freeze the layers in front of it, "
+                            "or simplify the model first",
+                            text, first);
+}
+
+static sbit_status sbit__grad_seed(sbit__grad *d, sbit_value_id loss, sbit_error *error)
+{
+    const sbit_type *type = &sbit_graph_value(d->graph, loss)->type;
+    sbit_tensor one;
+    double data = 0.0;
+    memset(&one, 0, sizeof one);
+    one.dtype = type->dtype;
+    one.rank = type->rank > 0 ? type->rank : 0;
+    for (int32_t i = 0; i < one.rank; i++) {
+        one.dims[i] = 1;
+        if (!sbit__dim_known(type->dims[i]) || type->dims[i].value != 1) {
+            return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(d->graph, loss)->name,
+                              "the loss '%s' must be one element",
+                              sbit_graph_value(d->graph, loss)->name);
+        }
+    }
+    one.data = &data;
+    sbit__tensor_set_f64(&one, 0, 1.0);
+    return sbit_graph_add_constant(d->graph, "loss_grad", &one, &d->sums[loss.idx], error);
+}
+
+static sbit_status sbit__grad_add(sbit__grad *d, sbit_gradient *g, sbit_value_id value,
+                                  sbit_value_id part)
+{
+    sbit_value_id *sum = &d->sums[value.idx];
+    if (sum->idx != 0) {
+        const sbit_value_id both[2] = {*sum, part};
+        part = sbit_gradient_add(g, "", "Add", both, 2, NULL, 0);
+    }
+    *sum = part;
+    return g->status;
+}
+
+static sbit_status sbit__grad_visit(sbit__grad *d, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(d->graph, id);
+    const size_t ins = node->input_count, outs = node->output_count;
+    sbit_gradient g;
+    bool any = false;
+    memset(&g, 0, sizeof g);
+    sbit_value_id *ids =
+        (sbit_value_id *)sbit__arena_array(&d->arena, 2 * ins + 2 * outs + 1, sizeof *ids);
+    bool *wanted = (bool *)sbit__arena_array(&d->arena, ins + 1, sizeof *wanted);
+    if (ids == NULL || wanted == NULL) {
+        return sbit__fail_oom(error, (ins + outs) * sizeof *ids);
+    }
+    memcpy(ids, node->inputs, ins * sizeof *ids);
+    memcpy(ids + ins, node->outputs, outs * sizeof *ids);
+    for (size_t i = 0; i < ins; i++) {
+        wanted[i] = d->matters[node->inputs[i].idx];
+    }
+    for (size_t i = 0; i < outs; i++) {
+        ids[ins + outs + i] = d->sums[node->outputs[i].idx];
+        any = any || ids[ins + outs + i].idx != 0;
+    }
+    if (!any) {
+        return SBIT_OK;
+    }
+    g.graph = d->graph;
+    g.node = node;
+    g.input_count = (int32_t)ins;
+    g.output_count = (int32_t)outs;
+    g.inputs = ids;
+    g.outputs = ids + ins;
+    g.output_grads = ids + ins + outs;
+    g.input_grads = ids + ins + 2 * outs;
+    g.wanted = wanted;
+    g.error = error;
+    const sbit_op_row *row = sbit__op_row(d->graph, node, &g.opset);
+    row->gradient(&g);
+    for (size_t i = 0; i < ins && g.status == SBIT_OK; i++) {
+        if (wanted[i] && g.input_grads[i].idx != 0) {
+            SBIT__TRY(sbit__grad_add(d, &g, g.inputs[i], g.input_grads[i]));
+        }
+    }
+    return g.status;
+}
+
+static sbit_status sbit__grad_run(sbit__grad *d, sbit_value_id loss, const sbit_value_id *wanted,
+                                  size_t count, sbit_value_id *gradients, sbit_error *error)
+{
+    size_t nodes = 0;
+    SBIT__TRY(sbit_infer(d->graph, error));
+    SBIT__TRY(sbit__grad_init(d, loss, wanted, count, error));
+    sbit_node_id *order =
+        (sbit_node_id *)sbit__arena_array(&d->arena, d->node_limit + 1, sizeof *order);
+    if (order == NULL) {
+        return sbit__fail_oom(error, d->node_limit * sizeof *order);
+    }
+    sbit__grad_mark(d, loss, order, &nodes);
+    SBIT__TRY(sbit__grad_check(d, order, nodes, error));
+    if (d->matters[loss.idx]) {
+        SBIT__TRY(sbit__grad_seed(d, loss, error));
+    }
+    for (size_t n = nodes; n-- > 0;) {
+        if (sbit__grad_visits(d, sbit_graph_node(d->graph, order[n]))) {
+            SBIT__TRY(sbit__grad_visit(d, order[n], error));
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        gradients[i] = d->sums[wanted[i].idx];
+    }
+    return sbit_infer(d->graph, error);
+}
+
+SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
+                                                   const sbit_value_id *wanted, size_t count,
+                                                   sbit_value_id *gradients, sbit_error *error)
+{
+    sbit__grad d;
+    memset(&d, 0, sizeof d);
+    d.graph = graph;
+    sbit__arena_init(&d.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    const sbit_status status = sbit__grad_run(&d, loss, wanted, count, gradients, error);
+    sbit__arena_deinit(&d.arena);
+    return status;
+}
+
+/* >>training form */
+
+static sbit_status sbit__grad_train_node(sbit_graph *graph, sbit_node_id id,
+                                         sbit_statistic *statistics, size_t capacity, size_t *count,
+                                         sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_value_id old[2] = {sbit__node_in(node, 3), sbit__node_in(node, 4)};
+    for (size_t i = 1; i < node->output_count; i++) {
+        if (node->outputs[i].idx != 0) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, node->name,
+                              "BatchNormalization '%s' gives its statistics away: it is in "
+                              "training mode already",
+                              node->name);
+        }
+    }
+    SBIT__TRY(sbit_graph_set_op(graph, id, "sbit", "BatchNormTrain", error));
+    for (size_t i = 1; i < 5; i++) {
+        sbit_value_id value = {0};
+        const sbit_type *type = &sbit_graph_value(graph, old[i % 2 == 1 ? 0 : 1])->type;
+        const sbit_type copy = *type;
+        SBIT__TRY(sbit_graph_add_value(graph, i < 3 ? "statistic" : "batch_statistic", &copy,
+                                       &value, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, id, i, value, error));
+        if (i < 3) {
+            if (*count < capacity) {
+                statistics[*count].value = old[i - 1];
+                statistics[*count].updated = value;
+            }
+            (*count)++;
+        }
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statistic *statistics,
+                                                 size_t capacity, size_t *count, sbit_error *error)
+{
+    *count = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (sbit__is_op(node, "BatchNormalization") && node->input_count == 5) {
+            SBIT__TRY(sbit__grad_train_node(graph, id, statistics, capacity, count, error));
+        }
+    }
+    return SBIT_OK;
+}

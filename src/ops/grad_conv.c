@@ -1,0 +1,690 @@
+/* grad_conv.c: gradients of convolutions, 1 to 3 spatial dimensions, all forms. >>grad-conv
+ *
+ * Called by: infer, exec; the nodes are added by ops/gradients.c. Calls: kernels.
+ *     ConvDataGrad(dy, w, shape of x)     ConvWeightGrad(x, dy, shape of w)     attributes as Conv
+ * With g groups of I input and O output channels, k kernel positions and p output pixels:
+ *
+ * dx: with stride 1 a convolution of dy by the kernel turned around, which the convolution driver
+ * runs; else per image and group columns [I*k][p] = w^T [I*k][O] * dy [O][p], added to the places
+ * that they stand for. Images are spread over the threads.
+ *
+ * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: a task takes some channels of
+ * a group through all images, so that one thread adds a sum's terms in one order whatever the
+ * number of threads. Small images are laid side by side, so that products stay long.
+ *
+ * float64 is computed by the definition, in float64.
+ */
+#include "elements_private.h"
+#include "gradient_private.h"
+#include "window_private.h"
+
+enum {
+    SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
+    SBIT__CONV_GRAD_ROWS = 64,         /* of columns of one task, unless a channel has more */
+    SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
+    SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
+};
+
+/* >>shapes */
+
+/* What Conv's attributes say about x, w and y; in_type[w] must be known unless w_dims is given. */
+static sbit_status sbit__conv_grad_shape(const sbit_op_call *call, int32_t rank,
+                                         const int64_t *x_dims, const int64_t *w_dims,
+                                         sbit__conv_shape *shape, sbit_error *error)
+{
+    sbit__window window;
+    sbit_dim kernel[SBIT__MAX_SPATIAL];
+    memset(shape, 0, sizeof *shape);
+    if (rank < 3 || rank > 2 + SBIT__MAX_SPATIAL) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "rank %d is no convolution's", (int)rank);
+    }
+    for (int32_t i = 0; i < rank - 2; i++) {
+        kernel[i] = sbit__dim(w_dims[i + 2]);
+    }
+    SBIT__TRY(sbit__window_read(call, rank - 2, kernel, &window, error));
+    shape->batch = x_dims[0];
+    shape->groups = sbit_node_int(call->node, "group", 1);
+    shape->in_channels = x_dims[1];
+    shape->out_channels = w_dims[0];
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
+        shape->in[i] = shape->out[i] = shape->kernel[i] = 1;
+        shape->stride[i] = shape->dilation[i] = 1;
+        if (from >= 0) {
+            shape->in[i] = x_dims[from + 2];
+            SBIT__TRY(
+                sbit__window_length(call, &window, from, shape->in[i], &shape->out[i], error));
+            shape->kernel[i] = window.kernel[from];
+            shape->stride[i] = window.stride[from];
+            shape->dilation[i] = window.dilation[from];
+            shape->pad_begin[i] = window.pad_begin[from];
+        }
+    }
+    if (shape->groups < 1 || shape->in_channels != w_dims[1] * shape->groups ||
+        shape->out_channels % shape->groups != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "channels and groups do not fit");
+    }
+    return SBIT_OK;
+}
+
+/* The shapes of x and w: one is an input, the other is stated by input 2. In prepare the stated
+ * one may not be known: then *known is false. */
+static sbit_status sbit__conv_grad_read(const sbit_op_call *call, bool data_grad, bool *known,
+                                        sbit__conv_shape *shape, sbit_error *error)
+{
+    const sbit_type *have = call->in_type[data_grad ? 1 : 0];
+    const sbit_type *dy = call->in_type[data_grad ? 0 : 1];
+    int64_t dims[SBIT_MAX_RANK] = {0}, stated[SBIT_MAX_RANK] = {0};
+    int32_t rank = 0;
+    *known = sbit__type_static(have) && sbit__type_static(dy) && sbit__in(call, 2) != NULL &&
+             sbit__in(call, 2)->data != NULL;
+    if (!*known) {
+        return SBIT_OK;
+    }
+    for (int32_t i = 0; i < have->rank; i++) {
+        dims[i] = have->dims[i].value;
+    }
+    SBIT__TRY(sbit__grad_dims(call, 2, &rank, stated, error));
+    if (rank != have->rank || rank != dy->rank) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "ranks %d and %d do not fit", (int)rank,
+                            (int)have->rank);
+    }
+    SBIT__TRY(sbit__conv_grad_shape(call, rank, data_grad ? stated : dims,
+                                    data_grad ? dims : stated, shape, error));
+    for (int32_t i = 2; i < rank; i++) {
+        if (dy->dims[i].value != shape->out[i + SBIT__MAX_SPATIAL - rank]) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "the gradient has %lld elements on axis %d, the output %lld",
+                                (long long)dy->dims[i].value, (int)i,
+                                (long long)shape->out[i + SBIT__MAX_SPATIAL - rank]);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__conv_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    return sbit__grad_infer_shape(call, 2, error);
+}
+
+static int64_t sbit__conv_grad_volume(const int64_t dims[3])
+{
+    return dims[0] * dims[1] * dims[2];
+}
+
+/* The first and the end of the positions of an axis whose tap `k` lies inside of the input. */
+static void sbit__conv_grad_span(const sbit__conv_shape *s, int32_t axis, int64_t k, int64_t *begin,
+                                 int64_t *end)
+{
+    const int64_t shift = k * s->dilation[axis] - s->pad_begin[axis], step = s->stride[axis];
+    *begin = shift < 0 ? (-shift + step - 1) / step : 0;
+    *end = s->in[axis] > shift ? (s->in[axis] - shift + step - 1) / step : 0;
+    *end = *end < s->out[axis] ? *end : s->out[axis];
+    *begin = *begin < *end ? *begin : *end;
+}
+
+/* >>float64: both by the definition; a task is a channel of the result */
+
+typedef struct sbit__conv_grad_f64 {
+    sbit__conv_shape s;
+    const double *x, *w, *dy;
+    double *dx, *dw;
+} sbit__conv_grad_f64;
+
+/* Adds what one tap of one pair of planes gives: to dx (if it is wanted) or the sum for dw. */
+static double sbit__conv_grad_tap(const sbit__conv_shape *s, const int64_t k[3], const double *x,
+                                  double w, const double *dy, double *dx)
+{
+    int64_t begin[3], end[3];
+    double sum = 0.0;
+    for (int32_t i = 0; i < 3; i++) {
+        sbit__conv_grad_span(s, i, k[i], &begin[i], &end[i]);
+    }
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            const int64_t iz = z * s->stride[0] + k[0] * s->dilation[0] - s->pad_begin[0];
+            const int64_t iy = y * s->stride[1] + k[1] * s->dilation[1] - s->pad_begin[1];
+            const int64_t from = (z * s->out[1] + y) * s->out[2];
+            const int64_t to =
+                (iz * s->in[1] + iy) * s->in[2] + k[2] * s->dilation[2] - s->pad_begin[2];
+            for (int64_t i = begin[2]; i < end[2]; i++) {
+                if (dx != NULL) {
+                    dx[to + i * s->stride[2]] += w * dy[from + i];
+                } else {
+                    sum += x[to + i * s->stride[2]] * dy[from + i];
+                }
+            }
+        }
+    }
+    return sum;
+}
+
+static void sbit__conv_grad_f64_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_f64 *task = (const sbit__conv_grad_f64 *)user;
+    const sbit__conv_shape *s = &task->s;
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel);
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) { /* input channels */
+        const int64_t group = c / ins;
+        for (int64_t o = group * outs; o < (group + 1) * outs; o++) {
+            for (int64_t t = 0; t < taps; t++) {
+                const int64_t k[3] = {t / s->kernel[2] / s->kernel[1],
+                                      t / s->kernel[2] % s->kernel[1], t % s->kernel[2]};
+                const int64_t at = (o * ins + c % ins) * taps + t;
+                double sum = 0.0;
+                for (int64_t n = 0; n < s->batch; n++) {
+                    const int64_t plane = (n * s->in_channels + c) * in;
+                    sum += sbit__conv_grad_tap(s, k, task->dw != NULL ? task->x + plane : NULL,
+                                               task->dw != NULL ? 0.0 : task->w[at],
+                                               task->dy + (n * s->out_channels + o) * out,
+                                               task->dw != NULL ? NULL : task->dx + plane);
+                }
+                if (task->dw != NULL) {
+                    task->dw[at] = sum;
+                }
+            }
+        }
+    }
+}
+
+/* >>dx: with stride 1 */
+
+/* The convolution of dy that gives dx; false: not by one convolution. */
+static bool sbit__conv_grad_turned(const sbit__conv_shape *s, sbit__conv_shape *turned)
+{
+    *turned = *s;
+    turned->in_channels = s->out_channels;
+    turned->out_channels = s->in_channels;
+    for (int32_t i = 0; i < 3; i++) {
+        turned->in[i] = s->out[i];
+        turned->out[i] = s->in[i];
+        turned->pad_begin[i] = (s->kernel[i] - 1) * s->dilation[i] - s->pad_begin[i];
+        if (s->stride[i] != 1 || turned->pad_begin[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* w [g*O][I][k] becomes [g*I][O][k turned around]. */
+static void sbit__conv_grad_turn(const sbit__conv_shape *s, const float *w, float *turned)
+{
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel);
+    for (int64_t o = 0; o < s->out_channels; o++) {
+        for (int64_t i = 0; i < ins; i++) {
+            const float *from = w + (o * ins + i) * taps;
+            float *to = turned + ((o / outs * ins + i) * outs + o % outs) * taps;
+            for (int64_t t = 0; t < taps; t++) {
+                to[t] = from[taps - 1 - t];
+            }
+        }
+    }
+}
+
+/* >>dx: with strides */
+
+typedef struct sbit__conv_grad_data {
+    sbit_ctx *ctx;
+    sbit__conv_shape s;
+    const float *dy, *w;
+    float *dx;
+    char
+        *scratch; /* packed weights of all groups, then for each worker columns and the product's */
+    int64_t rows; /* of the last axis of y in one block of columns */
+    size_t packed_bytes, column_bytes, gemm_bytes;
+} sbit__conv_grad_data;
+
+static void sbit__conv_grad_product(const sbit__conv_shape *s, int64_t rows, sbit__gemm *gemm)
+{
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
+    gemm->k = s->out_channels / s->groups;
+    gemm->n = gemm->ldc = rows * s->out[2];
+    gemm->lda = gemm->m;
+    gemm->trans_a = true;
+    gemm->ldb = sbit__conv_grad_volume(s->out);
+    gemm->alpha = 1.0f;
+    gemm->serial = true;
+}
+
+static void sbit__conv_grad_plan(sbit_ctx *ctx, const sbit__conv_shape *s,
+                                 sbit__conv_grad_data *data)
+{
+    sbit__gemm gemm;
+    memset(data, 0, sizeof *data);
+    data->ctx = ctx;
+    data->s = *s;
+    if (s->out_channels / s->groups <= SBIT__CONV_GRAD_NARROW) {
+        return;
+    }
+    sbit__conv_grad_product(s, 1, &gemm);
+    const int64_t row = gemm.m * s->out[2], rows = s->out[0] * s->out[1];
+    data->rows = row > 0 ? SBIT__CONV_GRAD_COLUMNS / row : 1;
+    data->rows = data->rows < 1 ? 1 : data->rows > rows ? rows : data->rows;
+    sbit__conv_grad_product(s, data->rows, &gemm);
+    data->packed_bytes = sbit__align64(sbit__gemm_pack_a_bytes(ctx, gemm.m, gemm.k));
+    data->column_bytes = sbit__align64((size_t)(data->rows * row) * sizeof(float));
+    gemm.packed_a = (const float *)(const void *)data; /* only sizes are asked for */
+    data->gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(ctx, &gemm));
+}
+
+/* dx += one row of columns: output row (z, y), tap t of one channel. */
+static void sbit__conv_grad_add_row(const sbit__conv_shape *s, int64_t row, int64_t t, float factor,
+                                    const float *from, float *dx)
+{
+    const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
+    const int64_t kz = t / s->kernel[2] / s->kernel[1];
+    const int64_t iz = row / s->out[1] * s->stride[0] + kz * s->dilation[0] - s->pad_begin[0];
+    const int64_t iy = row % s->out[1] * s->stride[1] + ky * s->dilation[1] - s->pad_begin[1];
+    const int64_t step = s->stride[2];
+    int64_t begin = 0, end = 0;
+    if (iz < 0 || iz >= s->in[0] || iy < 0 || iy >= s->in[1]) {
+        return;
+    }
+    sbit__conv_grad_span(s, 2, kx, &begin, &end);
+    float *to = dx + (iz * s->in[1] + iy) * s->in[2] + kx * s->dilation[2] - s->pad_begin[2];
+    for (int64_t i = begin; i < end; i++) {
+        to[i * step] += factor * from[i];
+    }
+}
+
+/* A group with few output channels: each of them is added tap by tap. */
+static void sbit__conv_grad_narrow(const sbit__conv_grad_data *data, const float *dy,
+                                   const float *w, float *dx)
+{
+    const sbit__conv_shape *s = &data->s;
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), rows = s->out[0] * s->out[1];
+    for (int64_t o = 0; o < outs; o++) {
+        for (int64_t i = 0; i < ins; i++) {
+            for (int64_t t = 0; t < taps; t++) {
+                for (int64_t r = 0; r < rows; r++) {
+                    sbit__conv_grad_add_row(s, r, t, w[(o * ins + i) * taps + t],
+                                            dy + (o * rows + r) * s->out[2],
+                                            dx + i * sbit__conv_grad_volume(s->in));
+                }
+            }
+        }
+    }
+}
+
+static void sbit__conv_grad_wide(const sbit__conv_grad_data *data, const float *dy,
+                                 const float *packed, float *dx, char *scratch)
+{
+    const sbit__conv_shape *s = &data->s;
+    const int64_t ins = s->in_channels / s->groups, taps = sbit__conv_grad_volume(s->kernel);
+    const int64_t rows = s->out[0] * s->out[1];
+    float *columns = (float *)(void *)scratch;
+    for (int64_t first = 0; first < rows; first += data->rows) {
+        const int64_t count = rows - first < data->rows ? rows - first : data->rows;
+        sbit__gemm gemm;
+        sbit__conv_grad_product(s, count, &gemm);
+        gemm.packed_a = packed;
+        gemm.b = dy + first * s->out[2];
+        gemm.c = columns;
+        sbit__gemm_run(data->ctx, &gemm, scratch + data->column_bytes);
+        for (int64_t k = 0; k < ins * taps; k++) {
+            for (int64_t r = 0; r < count; r++) {
+                sbit__conv_grad_add_row(s, first + r, k % taps, 1.0f,
+                                        columns + (k * count + r) * s->out[2],
+                                        dx + k / taps * sbit__conv_grad_volume(s->in));
+            }
+        }
+    }
+}
+
+static void sbit__conv_grad_images(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_data *data = (const sbit__conv_grad_data *)user;
+    const sbit__conv_shape *s = &data->s;
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    const int64_t weights = outs * ins * sbit__conv_grad_volume(s->kernel);
+    char *scratch = data->scratch + (size_t)s->groups * data->packed_bytes +
+                    (size_t)worker * (data->column_bytes + data->gemm_bytes);
+    for (int64_t i = begin; i < end; i++) { /* a group of an image */
+        const int64_t group = i % s->groups;
+        const float *dy = data->dy + i * outs * out;
+        float *dx = data->dx + i * ins * in;
+        memset(dx, 0, (size_t)(ins * in) * sizeof(float));
+        if (data->packed_bytes == 0) {
+            sbit__conv_grad_narrow(data, dy, data->w + group * weights, dx);
+        } else {
+            const void *packed = data->scratch + (size_t)group * data->packed_bytes;
+            sbit__conv_grad_wide(data, dy, (const float *)packed, dx, scratch);
+        }
+    }
+}
+
+/* >>dx: the row */
+
+static sbit_status sbit__conv_data_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape, turned;
+    bool known = false;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    SBIT__TRY(sbit__conv_grad_read(call, true, &known, &shape, error));
+    if (!known || call->in_type[0]->dtype == SBIT_F64) {
+        return SBIT_OK;
+    }
+    if (sbit__conv_grad_turned(&shape, &turned)) {
+        sbit__conv plan;
+        sbit__conv_plan(call->ctx, &turned, &plan);
+        const int64_t weights = sbit__type_count(call->in_type[1], 0, call->in_type[1]->rank);
+        *call->scratch_bytes = sbit__align64((size_t)weights * sizeof(float)) +
+                               sbit__align64(plan.packed_bytes) + plan.scratch_bytes;
+        return SBIT_OK;
+    }
+    sbit__conv_grad_data data;
+    sbit__conv_grad_plan(call->ctx, &shape, &data);
+    *call->scratch_bytes =
+        (size_t)shape.groups * data.packed_bytes +
+        (size_t)sbit_ctx_threads(call->ctx) * (data.column_bytes + data.gemm_bytes);
+    return SBIT_OK;
+}
+
+static void sbit__conv_data_grad_turned(const sbit_op_call *call, const sbit__conv_shape *shape,
+                                        const sbit__conv_shape *turned)
+{
+    const int64_t weights = sbit_tensor_count(call->in[1]);
+    float *w = (float *)call->scratch;
+    char *packed = (char *)call->scratch + sbit__align64((size_t)weights * sizeof(float));
+    sbit__conv plan;
+    sbit__conv_plan(call->ctx, turned, &plan);
+    sbit__conv_grad_turn(shape, (const float *)call->in[1]->data, w);
+    sbit__conv_pack(call->ctx, &plan, w, (float *)(void *)packed);
+    sbit__conv_run(call->ctx, &plan, (const float *)call->in[0]->data, (float *)(void *)packed,
+                   NULL, NULL, (float *)call->out[0]->data,
+                   packed + sbit__align64(plan.packed_bytes));
+}
+
+static void sbit__conv_data_grad_strided(const sbit_op_call *call, const sbit__conv_shape *shape)
+{
+    sbit__conv_grad_data data;
+    sbit__gemm gemm;
+    sbit__conv_grad_plan(call->ctx, shape, &data);
+    data.dy = (const float *)call->in[0]->data;
+    data.w = (const float *)call->in[1]->data;
+    data.dx = (float *)call->out[0]->data;
+    data.scratch = (char *)call->scratch;
+    sbit__conv_grad_product(shape, 1, &gemm);
+    for (int64_t i = 0; data.packed_bytes > 0 && i < shape->groups; i++) {
+        void *packed = data.scratch + (size_t)i * data.packed_bytes;
+        sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k, data.w + i * gemm.m * gemm.k, gemm.lda, true,
+                          1.0f, (float *)packed);
+    }
+    sbit__parallel_range(call->ctx, shape->batch * shape->groups, 1, sbit__conv_grad_images, &data);
+}
+
+static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape, turned;
+    bool known = false;
+    SBIT__TRY(sbit__conv_grad_read(call, true, &known, &shape, error));
+    if (!known || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (sbit_tensor_count(call->in[0]) == 0) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+        return SBIT_OK;
+    }
+    if (call->in[0]->dtype == SBIT_F64) {
+        sbit__conv_grad_f64 task;
+        memset(&task, 0, sizeof task);
+        task.s = shape;
+        task.dy = (const double *)call->in[0]->data;
+        task.w = (const double *)call->in[1]->data;
+        task.dx = (double *)call->out[0]->data;
+        memset(task.dx, 0, sbit_tensor_bytes(call->out[0]));
+        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels, &task);
+        return SBIT_OK;
+    }
+    if (sbit__conv_grad_turned(&shape, &turned)) {
+        sbit__conv_data_grad_turned(call, &shape, &turned);
+    } else {
+        sbit__conv_data_grad_strided(call, &shape);
+    }
+    return SBIT_OK;
+}
+
+/* >>dw */
+
+typedef struct sbit__conv_grad_weight {
+    sbit_ctx *ctx;
+    const sbit_kernels *kernels;
+    sbit__conv_shape s;
+    const float *x, *dy;
+    float *dw;
+    int64_t channels, blocks; /* input channels of one task, tasks of a group */
+    int64_t images, lines;    /* of one product: whole images, or lines (rows of y) of one */
+    int64_t pixels;           /* of one product */
+    char *scratch;            /* for each worker: columns, dy, product, the product's */
+    size_t column_bytes, dy_bytes, sum_bytes, gemm_bytes;
+} sbit__conv_grad_weight;
+
+static void sbit__conv_grad_weight_product(const sbit__conv_grad_weight *task, int64_t rows,
+                                           int64_t pixels, sbit__gemm *gemm)
+{
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = task->s.out_channels / task->s.groups;
+    gemm->n = gemm->ldc = rows;
+    gemm->k = gemm->lda = gemm->ldb = pixels;
+    gemm->trans_b = true;
+    gemm->alpha = 1.0f;
+    gemm->serial = true;
+}
+
+static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__conv_shape *s,
+                                        sbit__conv_grad_weight *task)
+{
+    sbit__gemm gemm;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
+    const int64_t out = sbit__conv_grad_volume(s->out), lines = s->out[0] * s->out[1];
+    memset(task, 0, sizeof *task);
+    task->ctx = call->ctx;
+    task->kernels = call->kernels;
+    task->s = *s;
+    task->channels = SBIT__CONV_GRAD_ROWS / taps;
+    task->channels = task->channels < 1 ? 1 : task->channels > ins ? ins : task->channels;
+    task->blocks = (ins + task->channels - 1) / task->channels;
+    task->images = 1;
+    task->lines = lines;
+    if (out < SBIT__CONV_GRAD_PIXELS) {
+        task->images = SBIT__CONV_GRAD_PIXELS / (out > 0 ? out : 1);
+        task->images = task->images > s->batch ? s->batch : task->images;
+    } else {
+        task->lines = SBIT__CONV_GRAD_PIXELS / s->out[2];
+        task->lines = task->lines < 1 ? 1 : task->lines > lines ? lines : task->lines;
+    }
+    task->pixels = task->images * task->lines * s->out[2];
+    const int64_t rows = task->channels * taps, outs = s->out_channels / s->groups;
+    sbit__conv_grad_weight_product(task, rows, task->pixels, &gemm);
+    task->column_bytes = sbit__align64((size_t)(rows * task->pixels) * sizeof(float));
+    task->dy_bytes = sbit__align64((size_t)(outs * task->pixels) * sizeof(float));
+    task->sum_bytes = sbit__align64((size_t)(outs * rows) * sizeof(float));
+    task->gemm_bytes = outs <= SBIT__CONV_GRAD_NARROW
+                           ? 0
+                           : sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+}
+
+/* One tap of one channel for lines first..first+count-1 of y. */
+static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane, int64_t t,
+                                   int64_t first, int64_t count, float *to)
+{
+    const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
+    const int64_t kz = t / s->kernel[2] / s->kernel[1], step = s->stride[2];
+    int64_t begin = 0, end = 0;
+    sbit__conv_grad_span(s, 2, kx, &begin, &end);
+    for (int64_t line = first; line < first + count; line++, to += s->out[2]) {
+        const int64_t iz = line / s->out[1] * s->stride[0] + kz * s->dilation[0] - s->pad_begin[0];
+        const int64_t iy = line % s->out[1] * s->stride[1] + ky * s->dilation[1] - s->pad_begin[1];
+        if (iz < 0 || iz >= s->in[0] || iy < 0 || iy >= s->in[1]) {
+            memset(to, 0, (size_t)s->out[2] * sizeof *to);
+            continue;
+        }
+        const float *row =
+            plane + (iz * s->in[1] + iy) * s->in[2] + kx * s->dilation[2] - s->pad_begin[2];
+        memset(to, 0, (size_t)begin * sizeof *to);
+        if (step == 1) {
+            memcpy(to + begin, row + begin, (size_t)(end - begin) * sizeof *to);
+        } else {
+            for (int64_t i = begin; i < end; i++) {
+                to[i] = row[i * step];
+            }
+        }
+        memset(to + end, 0, (size_t)(s->out[2] - end) * sizeof *to);
+    }
+}
+
+/* What one product needs: columns of the task's channels, dy of the group, side by side. */
+static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, int64_t group,
+                                        int64_t channel, int64_t rows, int64_t image,
+                                        int64_t images, int64_t line, int64_t lines, float *columns,
+                                        float *dy)
+{
+    const sbit__conv_shape *s = &task->s;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), outs = s->out_channels / s->groups;
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    const int64_t part = lines * s->out[2], pixels = images * part;
+    for (int64_t n = 0; n < images; n++) {
+        for (int64_t r = 0; r < rows; r++) {
+            const float *plane = task->x + ((image + n) * s->in_channels + channel + r / taps) * in;
+            sbit__conv_grad_gather(s, plane, r % taps, line, lines,
+                                   columns + r * pixels + n * part);
+        }
+        for (int64_t o = 0; o < outs; o++) {
+            memcpy(dy + o * pixels + n * part,
+                   task->dy + ((image + n) * s->out_channels + group * outs + o) * out +
+                       line * s->out[2],
+                   (size_t)part * sizeof *dy);
+        }
+    }
+}
+
+static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task, int64_t rows,
+                                       int64_t pixels, char *scratch, float *dw)
+{
+    const sbit__conv_shape *s = &task->s;
+    const int64_t outs = s->out_channels / s->groups;
+    const int64_t stride = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
+    const float *columns = (const float *)(const void *)scratch;
+    const float *dy = (const float *)(const void *)(scratch + task->column_bytes);
+    float *sums = (float *)(void *)(scratch + task->column_bytes + task->dy_bytes);
+    if (outs <= SBIT__CONV_GRAD_NARROW) {
+        for (int64_t i = 0; i < outs * rows; i++) {
+            dw[i / rows * stride + i % rows] +=
+                task->kernels->f32_dot(pixels, dy + i / rows * pixels, columns + i % rows * pixels);
+        }
+        return;
+    }
+    sbit__gemm gemm;
+    sbit__conv_grad_weight_product(task, rows, pixels, &gemm);
+    gemm.a = dy;
+    gemm.b = columns;
+    gemm.c = sums;
+    sbit__gemm_run(task->ctx, &gemm,
+                   scratch + task->column_bytes + task->dy_bytes + task->sum_bytes);
+    for (int64_t o = 0; o < outs; o++) {
+        task->kernels->f32_binary(SBIT__BINARY_ADD, rows, dw + o * stride, 1, sums + o * rows, 1,
+                                  dw + o * stride);
+    }
+}
+
+static void sbit__conv_grad_weight_blocks(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
+    const sbit__conv_shape *s = &task->s;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
+    const int64_t outs = s->out_channels / s->groups, all_lines = s->out[0] * s->out[1];
+    char *scratch = task->scratch + (size_t)worker * (task->column_bytes + task->dy_bytes +
+                                                      task->sum_bytes + task->gemm_bytes);
+    float *columns = (float *)(void *)scratch;
+    float *dy = (float *)(void *)(scratch + task->column_bytes);
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t group = b / task->blocks, first = b % task->blocks * task->channels;
+        const int64_t count = ins - first < task->channels ? ins - first : task->channels;
+        const int64_t rows = count * taps;
+        float *dw = task->dw + (group * outs * ins + first) * taps;
+        for (int64_t o = 0; o < outs; o++) {
+            memset(dw + o * ins * taps, 0, (size_t)rows * sizeof *dw);
+        }
+        for (int64_t n = 0; n < s->batch; n += task->images) {
+            const int64_t images = s->batch - n < task->images ? s->batch - n : task->images;
+            for (int64_t line = 0; line < all_lines; line += task->lines) {
+                const int64_t rest = all_lines - line;
+                const int64_t lines = rest < task->lines ? rest : task->lines;
+                sbit__conv_grad_weight_fill(task, group, group * ins + first, rows, n, images, line,
+                                            lines, columns, dy);
+                sbit__conv_grad_weight_add(task, rows, images * lines * s->out[2], scratch, dw);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape;
+    sbit__conv_grad_weight task;
+    bool known = false;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
+    if (!known || call->in_type[0]->dtype == SBIT_F64) {
+        return SBIT_OK;
+    }
+    sbit__conv_grad_weight_plan(call, &shape, &task);
+    *call->scratch_bytes = (size_t)sbit_ctx_threads(call->ctx) *
+                           (task.column_bytes + task.dy_bytes + task.sum_bytes + task.gemm_bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape;
+    sbit__conv_grad_weight task;
+    bool known = false;
+    SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
+    if (!known || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (call->in[0]->dtype == SBIT_F64) {
+        sbit__conv_grad_f64 task64;
+        memset(&task64, 0, sizeof task64);
+        task64.s = shape;
+        task64.x = (const double *)call->in[0]->data;
+        task64.dy = (const double *)call->in[1]->data;
+        task64.dw = (double *)call->out[0]->data;
+        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels,
+                             &task64);
+        return SBIT_OK;
+    }
+    sbit__conv_grad_weight_plan(call, &shape, &task);
+    task.x = (const float *)call->in[0]->data;
+    task.dy = (const float *)call->in[1]->data;
+    task.dw = (float *)call->out[0]->data;
+    task.scratch = (char *)call->scratch;
+    sbit__parallel_range(call->ctx, shape.groups * task.blocks, 1, sbit__conv_grad_weight_blocks,
+                         &task);
+    return SBIT_OK;
+}
+
+/* >>rows */
+
+static const sbit_op_row sbit__grad_conv_rows[] = {
+    {SBIT__GRAD_DOMAIN, "ConvDataGrad", 1, SBIT__T_GRAD, 0, 0, sbit__conv_grad_infer,
+     sbit__conv_data_grad_prepare, sbit__conv_data_grad_run, NULL, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "ConvWeightGrad", 1, SBIT__T_GRAD, 0, 0, sbit__conv_grad_infer,
+     sbit__conv_weight_grad_prepare, sbit__conv_weight_grad_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_conv(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_conv_rows);
+    return sbit__grad_conv_rows;
+}

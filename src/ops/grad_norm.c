@@ -1,0 +1,496 @@
+/* grad_norm.c: training form of BatchNormalization; gradients of normalizations, Softmax and the
+ * cross entropy. >>grad-norm
+ *
+ * Called by: infer, exec; the nodes are added by ops/gradients.c and grad. Calls: kernels.
+ * With n the normalized x, s the scale, M the elements that share statistics:
+ *     batch statistics   dx = s/sd * (dy - (sum dy + n * sum(dy n)) / M)
+ *     fixed statistics   dx = s/sd * dy
+ *     dscale = sum(dy n)   dbias = sum dy
+ * Channels and rows are independent; each is computed by one thread. Sums are taken in double.
+ * BatchNormTrain's running statistics are new = momentum * old + (1 - momentum) * batch; the
+ * variance that enters is the unbiased one (times M/(M-1)), as PyTorch does, or with attribute
+ * unbiased 0 the one that normalizes, as ONNX does.
+ */
+#include "elements_private.h"
+#include "gradient_private.h"
+#include "window_private.h"
+
+#include <math.h> /* sqrt, exp, log */
+
+#define SBIT__NORM_CHUNK 1024
+
+/* >>BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var */
+
+typedef struct sbit__bn {
+    const sbit_kernels *kernels;
+    sbit_dtype dtype;
+    int64_t batch, channels, inner;
+    double epsilon, momentum;
+    bool unbiased, training;
+    const void *x, *dy, *scale, *bias, *mean, *var;
+    void *y, *new_mean, *new_var, *batch_mean, *batch_var; /* y: also dx */
+    void *dscale, *dbias;
+} sbit__bn;
+
+static double sbit__bn_at(sbit_dtype dtype, const void *data, int64_t i)
+{
+    return dtype == SBIT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void sbit__bn_set(sbit_dtype dtype, void *data, int64_t i, double value)
+{
+    if (data == NULL) {
+        return;
+    }
+    if (dtype == SBIT_F64) {
+        ((double *)data)[i] = value;
+    } else {
+        ((float *)data)[i] = (float)value;
+    }
+}
+
+/* sum of (x - center), and of its squares or its products with b; b NULL: squares. */
+static void sbit__bn_sums(const sbit__bn *task, const void *x, const void *b, int64_t channel,
+                          double center, double *sum, double *product)
+{
+    float part[SBIT__NORM_CHUNK];
+    *sum = *product = 0.0;
+    for (int64_t n = 0; n < task->batch; n++) {
+        const int64_t at = (n * task->channels + channel) * task->inner;
+        for (int64_t i = 0; task->dtype == SBIT_F64 && i < task->inner; i++) {
+            const double value = ((const double *)x)[at + i] - center;
+            *sum += value;
+            *product += value * (b != NULL ? ((const double *)b)[at + i] : value);
+        }
+        for (int64_t i = 0; task->dtype != SBIT_F64 && i < task->inner; i += SBIT__NORM_CHUNK) {
+            const int64_t rest = task->inner - i;
+            const int64_t count = rest < SBIT__NORM_CHUNK ? rest : SBIT__NORM_CHUNK;
+            const float *other = b != NULL ? (const float *)b + at + i : part;
+            task->kernels->f32_scale_add(count, (const float *)x + at + i, 1.0f, (float)-center,
+                                         part);
+            *sum += (double)task->kernels->f32_sum(count, part);
+            *product += (double)task->kernels->f32_dot(count, part, other);
+        }
+    }
+}
+
+/* y = a * x + c over a channel */
+static void sbit__bn_scale(const sbit__bn *task, int64_t channel, double a, double c)
+{
+    for (int64_t n = 0; n < task->batch; n++) {
+        const int64_t at = (n * task->channels + channel) * task->inner;
+        if (task->dtype == SBIT_F64) {
+            for (int64_t i = 0; i < task->inner; i++) {
+                ((double *)task->y)[at + i] = ((const double *)task->x)[at + i] * a + c;
+            }
+        } else {
+            task->kernels->f32_scale_add(task->inner, (const float *)task->x + at, (float)a,
+                                         (float)c, (float *)task->y + at);
+        }
+    }
+}
+
+static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const double count = (double)(task->batch * task->inner), keep = task->momentum;
+    const sbit_dtype dtype = task->dtype;
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        double sum = 0.0, squares = 0.0, center = 0.0;
+        /* around the first element, then exactly around the mean */
+        center = sbit__bn_at(dtype, task->x, c * task->inner);
+        sbit__bn_sums(task, task->x, NULL, c, center, &sum, &squares);
+        const double mean = (dtype == SBIT_F64 ? center : (double)(float)center) + sum / count;
+        const double used = dtype == SBIT_F64 ? mean : (double)(float)mean;
+        sbit__bn_sums(task, task->x, NULL, c, used, &sum, &squares);
+        const double off = sum / count;
+        const double var = squares / count - off * off > 0.0 ? squares / count - off * off : 0.0;
+        const double scale = sbit__bn_at(dtype, task->scale, c) / sqrt(var + task->epsilon);
+        const double run = task->unbiased && count > 1.0 ? var * count / (count - 1.0) : var;
+        sbit__bn_scale(task, c, scale, sbit__bn_at(dtype, task->bias, c) - mean * scale);
+        sbit__bn_set(dtype, task->new_mean, c,
+                     keep * sbit__bn_at(dtype, task->mean, c) + (1.0 - keep) * mean);
+        sbit__bn_set(dtype, task->new_var, c,
+                     keep * sbit__bn_at(dtype, task->var, c) + (1.0 - keep) * run);
+        sbit__bn_set(dtype, task->batch_mean, c, mean);
+        sbit__bn_set(dtype, task->batch_var, c, var);
+    }
+}
+
+static sbit_status sbit__bn_train_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    if (call->in_type[0]->rank >= 0 && call->in_type[0]->rank < 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be at least 2",
+                            (int)call->in_type[0]->rank);
+    }
+    sbit__op_same_type(call, 0, 0);
+    for (int32_t i = 1; i < 5; i++) {
+        sbit__op_same_type(call, i, i % 2 == 1 ? 3 : 4);
+    }
+    return SBIT_OK;
+}
+
+static void *sbit__bn_out(const sbit_op_call *call, int32_t i)
+{
+    sbit_tensor *out = sbit__out(call, i);
+    return out != NULL ? out->data : NULL;
+}
+
+static void sbit__bn_read(const sbit_op_call *call, const sbit_tensor *x, sbit__bn *task)
+{
+    memset(task, 0, sizeof *task);
+    task->kernels = call->kernels;
+    task->dtype = x->dtype;
+    task->batch = x->dims[0];
+    task->channels = x->dims[1];
+    task->inner = sbit__tensor_span(x, 2, x->rank);
+    task->epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    task->momentum = (double)sbit_node_float(call->node, "momentum", 0.9f);
+    task->unbiased = sbit_node_int(call->node, "unbiased", 1) != 0;
+    task->training = sbit_node_int(call->node, "training", 0) != 0;
+    task->x = x->data;
+}
+
+static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__bn task;
+    sbit__bn_read(call, call->in[0], &task);
+    if (task.batch * task.inner == 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "an empty batch has no statistics");
+    }
+    task.scale = call->in[1]->data;
+    task.bias = call->in[2]->data;
+    task.mean = call->in[3]->data;
+    task.var = call->in[4]->data;
+    task.y = call->out[0]->data;
+    task.new_mean = sbit__bn_out(call, 1);
+    task.new_var = sbit__bn_out(call, 2);
+    task.batch_mean = sbit__bn_out(call, 3);
+    task.batch_var = sbit__bn_out(call, 4);
+    sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_train_channels, &task);
+    return SBIT_OK;
+}
+
+/* >>BatchNormGrad(dy, x, scale, mean, var) {training, epsilon} -> dx, dscale, dbias */
+
+/* dx = a * dy + b * x + c over a channel */
+static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, double b, double c)
+{
+    float part[SBIT__NORM_CHUNK];
+    for (int64_t n = 0; n < task->batch; n++) {
+        const int64_t at = (n * task->channels + channel) * task->inner;
+        for (int64_t i = 0; task->dtype == SBIT_F64 && i < task->inner; i++) {
+            ((double *)task->y)[at + i] =
+                a * ((const double *)task->dy)[at + i] + b * ((const double *)task->x)[at + i] + c;
+        }
+        for (int64_t i = 0; task->dtype != SBIT_F64 && i < task->inner; i += SBIT__NORM_CHUNK) {
+            const int64_t rest = task->inner - i;
+            const int64_t count = rest < SBIT__NORM_CHUNK ? rest : SBIT__NORM_CHUNK;
+            float *dx = (float *)task->y + at + i;
+            task->kernels->f32_scale_add(count, (const float *)task->x + at + i, (float)b, (float)c,
+                                         part);
+            task->kernels->f32_scale_add(count, (const float *)task->dy + at + i, (float)a, 0.0f,
+                                         dx);
+            task->kernels->f32_binary(SBIT__BINARY_ADD, count, dx, 1, part, 1, dx);
+        }
+    }
+}
+
+static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const double count = (double)(task->batch * task->inner);
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        const double mean = sbit__bn_at(task->dtype, task->mean, c);
+        const double inverse = 1.0 / sqrt(sbit__bn_at(task->dtype, task->var, c) + task->epsilon);
+        double sum = 0.0, product = 0.0, ignored = 0.0;
+        sbit__bn_sums(task, task->dy, NULL, c, 0.0, &sum, &ignored);
+        sbit__bn_sums(task, task->x, task->dy, c, mean, &ignored, &product);
+        const double dscale = product * inverse;
+        const double a = sbit__bn_at(task->dtype, task->scale, c) * inverse;
+        const double b = task->training ? -a * dscale * inverse / count : 0.0;
+        const double shift = task->training ? -a * sum / count - b * mean : 0.0;
+        sbit__bn_set(task->dtype, task->dscale, c, dscale);
+        sbit__bn_set(task->dtype, task->dbias, c, sum);
+        if (task->y != NULL) {
+            sbit__bn_combine(task, c, a, b, shift);
+        }
+    }
+}
+
+static sbit_status sbit__bn_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    sbit__op_same_type(call, 0, 1);
+    sbit__op_same_type(call, 1, 2);
+    sbit__op_same_type(call, 2, 2);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__bn_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__bn task;
+    (void)error;
+    sbit__bn_read(call, call->in[1], &task);
+    task.dy = call->in[0]->data;
+    task.scale = call->in[2]->data;
+    task.mean = call->in[3]->data;
+    task.var = call->in[4]->data;
+    task.y = sbit__bn_out(call, 0);
+    task.dscale = sbit__bn_out(call, 1);
+    task.dbias = sbit__bn_out(call, 2);
+    sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_grad_channels, &task);
+    return SBIT_OK;
+}
+
+/* >>NormGrad(dy, x) {axis, epsilon, rms} -> dx, n: rows of the axes from `axis` on */
+
+typedef struct sbit__norm_grad {
+    int64_t length;
+    double epsilon;
+    bool rms;
+    const void *dy, *x;
+    void *dx, *n;
+} sbit__norm_grad;
+
+#define SBIT__NORM_GRAD(type, name)                                                                \
+    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
+    {                                                                                              \
+        const sbit__norm_grad *task = (const sbit__norm_grad *)user;                               \
+        const int64_t length = task->length;                                                       \
+        (void)worker;                                                                              \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            const type *x = (const type *)task->x + r * length;                                    \
+            const type *dy = (const type *)task->dy + r * length;                                  \
+            type *dx = task->dx != NULL ? (type *)task->dx + r * length : NULL;                    \
+            type *n = task->n != NULL ? (type *)task->n + r * length : NULL;                       \
+            double mean = 0.0, squares = 0.0, sum = 0.0, product = 0.0;                            \
+            for (int64_t i = 0; !task->rms && i < length; i++) {                                   \
+                mean += (double)x[i];                                                              \
+            }                                                                                      \
+            mean /= (double)length;                                                                \
+            for (int64_t i = 0; i < length; i++) {                                                 \
+                const double value = (double)x[i] - mean;                                          \
+                squares += value * value;                                                          \
+                sum += (double)dy[i];                                                              \
+                product += (double)dy[i] * value;                                                  \
+            }                                                                                      \
+            const double inverse = 1.0 / sqrt(squares / (double)length + task->epsilon);           \
+            sum = task->rms ? 0.0 : sum / (double)length;                                          \
+            product *= inverse * inverse / (double)length;                                         \
+            for (int64_t i = 0; i < length; i++) {                                                 \
+                const double value = (double)x[i] - mean, grad = (double)dy[i];                    \
+                if (n != NULL) {                                                                   \
+                    n[i] = (type)(value * inverse);                                                \
+                }                                                                                  \
+                if (dx != NULL) {                                                                  \
+                    dx[i] = (type)(inverse * (grad - sum - value * product));                      \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SBIT__NORM_GRAD(float, sbit__norm_grad_f32)
+SBIT__NORM_GRAD(double, sbit__norm_grad_f64)
+#undef SBIT__NORM_GRAD
+
+static sbit_status sbit__norm_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    sbit__op_same_type(call, 1, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__norm_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[1];
+    sbit__norm_grad task;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
+    task.length = sbit__tensor_span(x, axis, x->rank);
+    task.epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    task.rms = sbit_node_int(call->node, "rms", 0) != 0;
+    task.dy = call->in[0]->data;
+    task.x = x->data;
+    task.dx = sbit__bn_out(call, 0);
+    task.n = sbit__bn_out(call, 1);
+    sbit__parallel_range(call->ctx, task.length > 0 ? sbit__tensor_span(x, 0, axis) : 0, 16,
+                         x->dtype == SBIT_F64 ? sbit__norm_grad_f64 : sbit__norm_grad_f32, &task);
+    return SBIT_OK;
+}
+
+/* >>SoftmaxGrad(dy, y) {axis, log, flat}: y * (dy - sum(dy y)), or dy - exp(y) * sum(dy) */
+
+typedef struct sbit__softmax_grad {
+    int64_t length, inner;
+    bool log;
+    const void *dy, *y;
+    void *dx;
+} sbit__softmax_grad;
+
+#define SBIT__SOFTMAX_GRAD(type, name)                                                             \
+    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
+    {                                                                                              \
+        const sbit__softmax_grad *task = (const sbit__softmax_grad *)user;                         \
+        const int64_t step = task->inner;                                                          \
+        (void)worker;                                                                              \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            const int64_t at = r / step * task->length * step + r % step;                          \
+            const type *dy = (const type *)task->dy + at, *y = (const type *)task->y + at;         \
+            type *dx = (type *)task->dx + at;                                                      \
+            double sum = 0.0;                                                                      \
+            for (int64_t i = 0; i < task->length; i++) {                                           \
+                sum += (double)dy[i * step] * (task->log ? 1.0 : (double)y[i * step]);             \
+            }                                                                                      \
+            for (int64_t i = 0; i < task->length; i++) {                                           \
+                const double g = (double)dy[i * step], v = (double)y[i * step];                    \
+                dx[i * step] = (type)(task->log ? g - exp(v) * sum : v * (g - sum));               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SBIT__SOFTMAX_GRAD(float, sbit__softmax_grad_f32)
+SBIT__SOFTMAX_GRAD(double, sbit__softmax_grad_f64)
+#undef SBIT__SOFTMAX_GRAD
+
+static sbit_status sbit__softmax_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__softmax_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *y = call->in[1];
+    const bool flat = sbit_node_int(call->node, "flat", 0) != 0;
+    sbit__softmax_grad task;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), y->rank, &axis, error));
+    task.length = flat ? sbit__tensor_span(y, axis, y->rank) : y->dims[axis];
+    task.inner = flat ? 1 : sbit__tensor_span(y, axis + 1, y->rank);
+    task.log = sbit_node_int(call->node, "log", 0) != 0;
+    task.dy = call->in[0]->data;
+    task.y = y->data;
+    task.dx = call->out[0]->data;
+    sbit__parallel_range(
+        call->ctx, task.length > 0 ? sbit__tensor_span(y, 0, axis) * task.inner : 0, 64,
+        y->dtype == SBIT_F64 ? sbit__softmax_grad_f64 : sbit__softmax_grad_f32, &task);
+    return SBIT_OK;
+}
+
+/* >>CrossEntropy(logits [N,C], targets) {smoothing, ignore} -> loss, dlogits
+ * targets: int64 class numbers [N], or probabilities [N,C]; the mean over the rows that count.
+ * Both outputs come from the same exponentials; the loss is summed in the order of rows. */
+
+static sbit_status sbit__cross_entropy_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->rank >= 0 && x->rank != 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "logits have rank %d, must be [N,C]",
+                            (int)x->rank);
+    }
+    (void)sbit__op_out(call, 0, x->dtype, 0);
+    sbit__op_same_type(call, 1, 0);
+    return SBIT_OK;
+}
+
+/* What row n should be: class `label` (-1: by `weights`), or nothing (false). */
+static bool sbit__cross_entropy_target(const sbit_tensor *targets, int64_t n, int64_t classes,
+                                       int64_t ignore, int64_t *label)
+{
+    *label = -1;
+    if (targets->dtype == SBIT_I64 || targets->dtype == SBIT_I32) {
+        *label = sbit__tensor_i64_at(targets, n);
+        return *label != ignore && *label >= 0 && *label < classes;
+    }
+    return true;
+}
+
+static sbit_status sbit__cross_entropy_check(const sbit_op_call *call, int64_t ignore,
+                                             int64_t *rows, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *t = call->in[1];
+    const bool labels = t->dtype == SBIT_I64 || t->dtype == SBIT_I32;
+    const int64_t want = labels ? x->dims[0] : sbit_tensor_count(x);
+    *rows = 0;
+    if (sbit_tensor_count(t) != want || (!labels && t->dtype != x->dtype)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "targets must be %lld class numbers, or probabilities of the logits' "
+                            "shape and type",
+                            (long long)x->dims[0]);
+    }
+    for (int64_t n = 0; n < x->dims[0]; n++) {
+        int64_t label = 0;
+        const bool counts = sbit__cross_entropy_target(t, n, x->dims[1], ignore, &label);
+        if (!counts && label != ignore) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
+                                "target %lld is class %lld of %lld", (long long)n, (long long)label,
+                                (long long)x->dims[1]);
+        }
+        *rows += counts ? 1 : 0;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *targets = call->in[1];
+    const int64_t classes = x->dims[1], ignore = sbit_node_int(call->node, "ignore", -100);
+    const double smooth = (double)sbit_node_float(call->node, "smoothing", 0.0f);
+    int64_t rows = 0, label = 0;
+    double loss = 0.0;
+    SBIT__TRY(sbit__cross_entropy_check(call, ignore, &rows, error));
+    for (int64_t n = 0; n < x->dims[0]; n++) {
+        const bool counts = sbit__cross_entropy_target(targets, n, classes, ignore, &label);
+        double top = -INFINITY, sum = 0.0;
+        for (int64_t c = 0; c < classes; c++) {
+            const double v = sbit__bn_at(x->dtype, x->data, n * classes + c);
+            top = v > top || v != v ? v : top;
+        }
+        for (int64_t c = 0; c < classes; c++) {
+            sum += exp(sbit__bn_at(x->dtype, x->data, n * classes + c) - top);
+        }
+        for (int64_t c = 0; c < classes; c++) {
+            const double v = sbit__bn_at(x->dtype, x->data, n * classes + c) - top;
+            double want = label < 0 ? sbit__tensor_f64_at(targets, n * classes + c)
+                                    : (c == label ? 1.0 : 0.0);
+            want = want * (1.0 - smooth) + smooth / (double)classes;
+            loss += counts && want != 0.0 ? want * (log(sum) - v) : 0.0;
+            sbit__bn_set(x->dtype, sbit__bn_out(call, 1), n * classes + c,
+                         counts ? (exp(v) / sum - want) / (double)rows : 0.0);
+        }
+    }
+    sbit__bn_set(x->dtype, sbit__bn_out(call, 0), 0, rows > 0 ? loss / (double)rows : 0.0);
+    return SBIT_OK;
+}
+
+/* >>rows */
+
+#define SBIT__GRAD_ROW(name, flags, fn, gradient)                                                  \
+    {                                                                                              \
+        SBIT__GRAD_DOMAIN, name, 1, SBIT__T_GRAD, flags, 0, sbit__##fn##_infer, NULL,              \
+            sbit__##fn##_run, gradient, NULL, NULL, NULL, NULL                                     \
+    }
+
+static const sbit_op_row sbit__grad_norm_rows[] = {
+    SBIT__GRAD_ROW("BatchNormTrain", 0, bn_train, sbit__grad_batch_norm_train),
+    SBIT__GRAD_ROW("BatchNormGrad", 0, bn_grad, NULL),
+    SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL),
+    SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL),
+    SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, sbit__grad_cross_entropy),
+};
+
+#undef SBIT__GRAD_ROW
+#undef SBIT__NORM_CHUNK
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_norm(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_norm_rows);
+    return sbit__grad_norm_rows;
+}

@@ -1,0 +1,63 @@
+/* gradient_private.h: what the rules of gradients (ops/gradients.c) and the rows that they use
+ * share.
+ *
+ * Called by: the families (their column `gradient`), ops/grad_*.c, grad. Calls: graph.
+ *
+ * A rule adds nodes: rows of ai.onnx whose form is the same in every opset (Add, Mul, MatMul,
+ * Transpose, Reshape, Shape ...) and internal rows of domain "sbit" (ops/grad_*.c) for the rest:
+ *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}     dx of one elementwise function
+ *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: as for a bias
+ *     Spread(dy, shape) {axes, mean}        the opposite: gives a reduction's gradient to its
+ * inputs ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move
+ * elements IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
+ *     Piece(x) {axis, begin, length}        ZerosLike(x)
+ *     ConvDataGrad(dy, w, shape)  ConvWeightGrad(x, dy, shape)      attributes as Conv
+ *     PoolGrad(dy, x) {of}                  attributes as the pool
+ *     BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var
+ *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
+ *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
+ *     SoftmaxGrad(dy, y) {axis, log, flat}
+ *     CrossEntropy(logits, targets) -> loss, dlogits
+ * All take float32 and float64, which they compute in float64.
+ */
+#ifndef SBIT_GRADIENT_PRIVATE_H
+#define SBIT_GRADIENT_PRIVATE_H
+
+#include "ops_private.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__GRAD_DOMAIN "sbit"
+#define SBIT__T_GRAD (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64))
+
+/* X(name): a rule is void sbit__grad_<name>(sbit_gradient *g) */
+#define SBIT__GRADIENTS(X)                                                                         \
+    X(zero)        /* steps: Round, Floor, Sign: their gradient is 0 */                            \
+    X(identity)    /* the gradient passes unchanged */                                             \
+    X(from_input)  /* elementwise, computed from the input */                                      \
+    X(from_output) /* elementwise, computed from the output, so that the input may go */           \
+    X(moves)       /* moves elements: the same move of indices says where from */                  \
+    X(neg)                                                                                         \
+    X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
+        X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
+            X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
+                X(conv_transpose) X(matmul) X(gemm) X(cross_entropy)
+
+#define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
+SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
+#undef SBIT__GRADIENT_DECLARE
+
+/* run: the dims that an int64 input states; fails unless it is a list of at most 8. */
+SBIT__FN sbit_status sbit__grad_dims(const sbit_op_call *call, int32_t input, int32_t *rank,
+                                     int64_t dims[SBIT_MAX_RANK], sbit_error *error);
+/* infer: output 0 has input 0's element type and the shape that input `input` states. */
+SBIT__FN sbit_status sbit__grad_infer_shape(const sbit_op_call *call, int32_t input,
+                                            sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_GRADIENT_PRIVATE_H */

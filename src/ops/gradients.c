@@ -1,0 +1,801 @@
+/* gradients.c: the rules of differentiation: for each operator the nodes that compute the gradients
+ * of its inputs. >>gradients
+ *
+ * Called by: grad, through the column `gradient` of the rows. Calls: graph.
+ * dy is the gradient of output 0; "fit" sums a gradient to an input's shape where broadcasting has
+ * spread the input. Functions that add nodes remember the first failure in g->status and give none
+ * from then on, so that rules read as formulas.
+ */
+#include "gradient_private.h"
+#include "elements_private.h"
+
+#include <stdio.h> /* vsnprintf */
+
+#define SBIT__GRAD_ATTRS 16
+
+/* >>adding nodes */
+
+SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, const char *format, ...)
+{
+    char node[160], text[sizeof(((sbit_error *)0)->message)];
+    va_list args;
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sbit_graph_describe(g->graph, g->node->id, node, sizeof node);
+    g->status = sbit__fail(g->error, status, g->node->name, "%s: %s", node, text);
+}
+
+static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
+                             const sbit_value_id *inputs, size_t input_count,
+                             const sbit_attr *attrs, size_t attr_count, sbit_value_id *outputs,
+                             size_t output_count)
+{
+    sbit_node_desc desc;
+    sbit_node_id id;
+    char name[160];
+    memset(&desc, 0, sizeof desc);
+    snprintf(name, sizeof name, "%s_grad", g->node->name[0] != '\0' ? g->node->name : op_type);
+    for (size_t i = 0; i < output_count; i++) {
+        outputs[i].idx = 0;
+        if (g->status == SBIT_OK) {
+            const sbit_type type = sbit__type_unknown();
+            g->status = sbit_graph_add_value(g->graph, name, &type, &outputs[i], g->error);
+        }
+    }
+    desc.op_type = op_type;
+    desc.domain = domain;
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = attrs;
+    desc.attr_count = attr_count;
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_node(g->graph, &desc, &id, g->error);
+    }
+}
+
+SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *domain,
+                                              const char *op_type, const sbit_value_id *inputs,
+                                              size_t input_count, const sbit_attr *attrs,
+                                              size_t attr_count)
+{
+    sbit_value_id output = {0};
+    sbit__g_add_node(g, domain, op_type, inputs, input_count, attrs, attr_count, &output, 1);
+    return output;
+}
+
+static sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a)
+{
+    return sbit_gradient_add(g, "", op_type, &a, 1, NULL, 0);
+}
+
+static sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                               sbit_value_id b)
+{
+    const sbit_value_id inputs[2] = {a, b};
+    return sbit_gradient_add(g, "", op_type, inputs, 2, NULL, 0);
+}
+
+static sbit_attr sbit__g_int(const char *name, int64_t value)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_INT;
+    attr.i = value;
+    return attr;
+}
+
+static sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_INTS;
+    attr.ints = values;
+    attr.count = count;
+    return attr;
+}
+
+static sbit_attr sbit__g_float(const char *name, float value)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_FLOAT;
+    attr.f = value;
+    return attr;
+}
+
+static sbit_attr sbit__g_text(const char *name, const char *value)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_STRING;
+    attr.s = sbit__str(value);
+    return attr;
+}
+
+/* The node's own attributes and `of`: its operator. */
+static size_t sbit__g_attrs(sbit_gradient *g, sbit_attr attrs[SBIT__GRAD_ATTRS])
+{
+    size_t count = 0;
+    attrs[count++] = sbit__g_text("of", g->node->op_type);
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
+        attrs[count++] = g->node->attrs[i];
+    }
+    return count;
+}
+
+/* >>what is known of values */
+
+static const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id)
+{
+    return &sbit_graph_value(g->graph, id)->type;
+}
+
+static int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
+{
+    const int32_t rank = sbit__g_type(g, id)->rank;
+    if (rank < 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "the rank of '%s' must be known for its gradient",
+                           sbit_graph_value(g->graph, id)->name);
+    }
+    return rank;
+}
+
+static bool sbit__g_wanted(const sbit_gradient *g, int32_t i)
+{
+    return i < g->input_count && g->wanted[i];
+}
+
+static sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id)
+{
+    return sbit__g_1(g, "Shape", id);
+}
+
+/* A number of the element type that the node computes in. */
+static sbit_value_id sbit__g_number(sbit_gradient *g, double value)
+{
+    const sbit_dtype dtype = sbit__g_type(g, g->outputs[0])->dtype;
+    sbit_value_id id = {0};
+    sbit_tensor tensor;
+    double data = 0.0;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = dtype;
+    tensor.data = &data;
+    sbit__tensor_set_f64(&tensor, 0, value);
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_constant(g->graph, "number", &tensor, &id, g->error);
+    }
+    return id;
+}
+
+static bool sbit__g_same_shape(const sbit_type *a, const sbit_type *b)
+{
+    bool same = a->rank == b->rank && a->rank >= 0;
+    for (int32_t i = 0; same && i < a->rank; i++) {
+        same = sbit__dim_equal(a->dims[i], b->dims[i]);
+    }
+    return same;
+}
+
+static sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
+                                    int32_t align)
+{
+    const sbit_attr attr = sbit__g_int("align", align);
+    const sbit_value_id inputs[2] = {grad, sbit__g_shape(g, like)};
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ReduceTo", inputs, 2, &attr, 1);
+}
+
+/* A gradient of output 0's shape becomes that of input i. */
+static void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
+{
+    const bool same =
+        sbit__g_same_shape(sbit__g_type(g, g->inputs[i]), sbit__g_type(g, g->outputs[0]));
+    g->input_grads[i] = same ? grad : sbit__g_reduce(g, grad, g->inputs[i], -1);
+}
+
+/* >>elementwise */
+
+SBIT__FN void sbit__grad_zero(sbit_gradient *g)
+{
+    (void)g;
+}
+
+SBIT__FN void sbit__grad_identity(sbit_gradient *g)
+{
+    g->input_grads[0] = g->output_grads[0];
+}
+
+static void sbit__g_activation(sbit_gradient *g, sbit_value_id from)
+{
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    const size_t count = sbit__g_attrs(g, attrs);
+    sbit_value_id inputs[4];
+    int32_t n = 2;
+    inputs[0] = g->output_grads[0];
+    inputs[1] = from;
+    for (int32_t i = 1; i < g->input_count && i < 3; i++) { /* Clip's limits */
+        inputs[n++] = g->inputs[i];
+    }
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, (size_t)n, attrs, count);
+}
+
+SBIT__FN void sbit__grad_from_input(sbit_gradient *g)
+{
+    sbit__g_activation(g, g->inputs[0]);
+}
+
+SBIT__FN void sbit__grad_from_output(sbit_gradient *g)
+{
+    sbit__g_activation(g, g->outputs[0]);
+}
+
+SBIT__FN void sbit__grad_clip(sbit_gradient *g)
+{
+    if (sbit__g_wanted(g, 1) || sbit__g_wanted(g, 2)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its limits cannot be trained");
+    }
+    sbit__g_activation(g, g->inputs[0]);
+}
+
+SBIT__FN void sbit__grad_neg(sbit_gradient *g)
+{
+    g->input_grads[0] = sbit__g_1(g, "Neg", g->output_grads[0]);
+}
+
+SBIT__FN void sbit__grad_add(sbit_gradient *g)
+{
+    for (int32_t i = 0; i < g->input_count; i++) {
+        if (g->wanted[i]) {
+            sbit__g_fit(g, i, g->output_grads[0]);
+        }
+    }
+}
+
+SBIT__FN void sbit__grad_sub(sbit_gradient *g)
+{
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, g->output_grads[0]);
+    }
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_1(g, "Neg", g->output_grads[0]));
+    }
+}
+
+SBIT__FN void sbit__grad_mul(sbit_gradient *g)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        if (g->wanted[i]) {
+            sbit__g_fit(g, i, sbit__g_2(g, "Mul", g->output_grads[0], g->inputs[1 - i]));
+        }
+    }
+}
+
+/* d(a/b): dy / b; - dy * y / b */
+SBIT__FN void sbit__grad_div(sbit_gradient *g)
+{
+    const sbit_value_id part = sbit__g_2(g, "Div", g->output_grads[0], g->inputs[1]);
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, part);
+    }
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_1(g, "Neg", sbit__g_2(g, "Mul", part, g->outputs[0])));
+    }
+}
+
+/* d(a^b): dy * b * a^(b-1); dy * y * log(a) */
+SBIT__FN void sbit__grad_pow(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    if (g->wanted[0]) {
+        const sbit_dtype dtype = sbit__g_type(g, a)->dtype;
+        const sbit_attr to = sbit__g_int("to", (int64_t)dtype);
+        const sbit_value_id power = sbit__g_type(g, b)->dtype == dtype
+                                        ? b
+                                        : sbit_gradient_add(g, "", "Cast", &b, 1, &to, 1);
+        const sbit_value_id less = sbit__g_2(g, "Sub", power, sbit__g_number(g, 1.0));
+        const sbit_value_id slope = sbit__g_2(g, "Mul", power, sbit__g_2(g, "Pow", a, less));
+        sbit__g_fit(g, 0, sbit__g_2(g, "Mul", dy, slope));
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id slope = sbit__g_2(g, "Mul", g->outputs[0], sbit__g_1(g, "Log", a));
+        sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, slope));
+    }
+}
+
+static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                   sbit_value_id no)
+{
+    const sbit_value_id inputs[3] = {condition, yes, no};
+    return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
+}
+
+SBIT__FN void sbit__grad_prelu(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], zero = sbit__g_number(g, 0.0);
+    const sbit_value_id below = sbit__g_2(g, "Less", x, zero);
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, sbit__g_where(g, below, sbit__g_2(g, "Mul", dy, g->inputs[1]), dy));
+    }
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_where(g, below, sbit__g_2(g, "Mul", dy, x), zero));
+    }
+}
+
+SBIT__FN void sbit__grad_mean(sbit_gradient *g)
+{
+    const sbit_value_id part =
+        sbit__g_2(g, "Mul", g->output_grads[0], sbit__g_number(g, 1.0 / (double)g->input_count));
+    for (int32_t i = 0; i < g->input_count; i++) {
+        if (g->wanted[i]) {
+            sbit__g_fit(g, i, part);
+        }
+    }
+}
+
+SBIT__FN void sbit__grad_where(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], zero = sbit__g_number(g, 0.0);
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_where(g, g->inputs[0], dy, zero));
+    }
+    if (g->wanted[2]) {
+        sbit__g_fit(g, 2, sbit__g_where(g, g->inputs[0], zero, dy));
+    }
+}
+
+SBIT__FN void sbit__grad_cast(sbit_gradient *g)
+{
+    const sbit_attr to = sbit__g_int("to", (int64_t)sbit__g_type(g, g->inputs[0])->dtype);
+    const bool same = sbit__g_type(g, g->inputs[0])->dtype == sbit__g_type(g, g->outputs[0])->dtype;
+    g->input_grads[0] =
+        same ? g->output_grads[0] : sbit_gradient_add(g, "", "Cast", g->output_grads, 1, &to, 1);
+}
+
+/* >>reductions and moves */
+
+/* The axes of a Reduce: attribute, constant input, or all. */
+static int32_t sbit__g_axes(sbit_gradient *g, int32_t rank, int64_t axes[SBIT_MAX_RANK])
+{
+    const sbit_attr *attr = sbit_node_attr(g->node, "axes");
+    const sbit_value_id input = g->input_count > 1 ? g->inputs[1] : g->outputs[0];
+    const sbit_tensor *list =
+        g->input_count > 1 && input.idx != 0 ? sbit__graph_constant(g->graph, input) : NULL;
+    int64_t count = attr != NULL ? (int64_t)attr->count : 0;
+    if (attr == NULL && list == NULL && g->input_count > 1 && input.idx != 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its axes must be constant for its gradient");
+        return 0;
+    }
+    count = list != NULL ? sbit_tensor_count(list) : count;
+    for (int64_t i = 0; i < count && i < rank; i++) {
+        axes[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
+        axes[i] += axes[i] < 0 ? rank : 0;
+    }
+    if (count == 0 && sbit_node_int(g->node, "noop_with_empty_axes", 0) == 0) {
+        for (count = 0; count < rank; count++) {
+            axes[count] = count;
+        }
+    }
+    return (int32_t)(count < rank ? count : rank);
+}
+
+static void sbit__g_spread(sbit_gradient *g, const int64_t *axes, int32_t count, bool mean)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], sbit__g_shape(g, g->inputs[0])};
+    sbit_attr attrs[2];
+    attrs[0] = sbit__g_ints("axes", axes, (size_t)count);
+    attrs[1] = sbit__g_int("mean", mean ? 1 : 0);
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, 2, attrs, 2);
+}
+
+static void sbit__g_reduction(sbit_gradient *g, bool mean)
+{
+    int64_t axes[SBIT_MAX_RANK];
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    const int32_t count = sbit__g_axes(g, rank, axes);
+    sbit__g_spread(g, axes, count, mean);
+}
+
+SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
+{
+    sbit__g_reduction(g, false);
+}
+
+SBIT__FN void sbit__grad_reduce_mean(sbit_gradient *g)
+{
+    sbit__g_reduction(g, true);
+}
+
+SBIT__FN void sbit__grad_reshape(sbit_gradient *g)
+{
+    g->input_grads[0] = sbit__g_2(g, "Reshape", g->output_grads[0], sbit__g_shape(g, g->inputs[0]));
+}
+
+SBIT__FN void sbit__grad_transpose(sbit_gradient *g)
+{
+    const sbit_attr *perm = sbit_node_attr(g->node, "perm");
+    int64_t back[SBIT_MAX_RANK] = {0};
+    for (size_t i = 0; perm != NULL && i < perm->count && i < SBIT_MAX_RANK; i++) {
+        const int64_t at = perm->ints[i];
+        back[at >= 0 && at < SBIT_MAX_RANK ? at : 0] = (int64_t)i;
+    }
+    const sbit_attr attr = sbit__g_ints("perm", back, perm != NULL ? perm->count : 0);
+    g->input_grads[0] =
+        sbit_gradient_add(g, "", "Transpose", g->output_grads, 1, &attr, perm != NULL ? 1 : 0);
+}
+
+static sbit_value_id sbit__g_piece(sbit_gradient *g, sbit_value_id from, int64_t axis,
+                                   int64_t begin, int64_t length)
+{
+    sbit_attr attrs[3];
+    attrs[0] = sbit__g_int("axis", axis);
+    attrs[1] = sbit__g_int("begin", begin);
+    attrs[2] = sbit__g_int("length", length);
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &from, 1, attrs, 3);
+}
+
+/* The length of an axis, which must be known. */
+static int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
+{
+    const sbit_type *type = sbit__g_type(g, id);
+    if (axis < 0 || axis >= type->rank || !sbit__dim_known(type->dims[axis])) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "axis %d of '%s' must be known for its gradient", (int)axis,
+                           sbit_graph_value(g->graph, id)->name);
+        return 0;
+    }
+    return type->dims[axis].value;
+}
+
+static int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank)
+{
+    const int64_t axis = sbit_node_int(g->node, "axis", otherwise);
+    return axis < 0 ? axis + rank : axis;
+}
+
+SBIT__FN void sbit__grad_concat(sbit_gradient *g)
+{
+    const int64_t axis = sbit__g_axis(g, 1, sbit__g_rank(g, g->outputs[0]));
+    int64_t begin = 0;
+    for (int32_t i = 0; i < g->input_count && g->status == SBIT_OK; i++) {
+        const int64_t length = sbit__g_length(g, g->inputs[i], axis);
+        if (g->wanted[i]) {
+            g->input_grads[i] = sbit__g_piece(g, g->output_grads[0], axis, begin, length);
+        }
+        begin += length;
+    }
+}
+
+SBIT__FN void sbit__grad_split(sbit_gradient *g)
+{
+    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    sbit_value_id *parts = NULL;
+    void *block = NULL;
+    if (g->status == SBIT_OK) {
+        g->status =
+            sbit__graph_alloc(g->graph, (size_t)g->output_count, sizeof *parts, &block, g->error);
+    }
+    parts = (sbit_value_id *)block;
+    for (int32_t i = 0; i < g->output_count && g->status == SBIT_OK; i++) {
+        parts[i] =
+            g->output_grads[i].idx != 0
+                ? g->output_grads[i]
+                : sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ZerosLike", &g->outputs[i], 1, NULL, 0);
+    }
+    g->input_grads[0] =
+        sbit_gradient_add(g, "", "Concat", parts, (size_t)g->output_count, &axis, 1);
+}
+
+SBIT__FN void sbit__grad_expand(sbit_gradient *g)
+{
+    sbit__g_fit(g, 0, g->output_grads[0]);
+}
+
+/* Of constant padding, by at least 0. */
+SBIT__FN void sbit__grad_pad(sbit_gradient *g)
+{
+    const sbit_attr *attr = sbit_node_attr(g->node, "pads");
+    const sbit_tensor *list =
+        attr == NULL && g->input_count > 1 ? sbit__graph_constant(g->graph, g->inputs[1]) : NULL;
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    sbit_value_id grad = g->output_grads[0];
+    if (!sbit__streq(sbit_node_string(g->node, "mode", "constant"), "constant") ||
+        (attr == NULL && list == NULL) || (g->input_count > 3 && g->inputs[3].idx != 0) ||
+        (attr != NULL && (int64_t)attr->count != 2 * rank) ||
+        (list != NULL && sbit_tensor_count(list) != 2 * rank)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "only constant pads of all axes have a gradient");
+        return;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        const int64_t begin = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
+        const int64_t end =
+            attr != NULL ? attr->ints[i + rank] : sbit__tensor_i64_at(list, i + rank);
+        if (begin < 0 || end < 0) {
+            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "negative pads have no gradient");
+        } else if (begin > 0 || end > 0) {
+            grad = sbit__g_piece(g, grad, i, begin, sbit__g_length(g, g->inputs[0], i));
+        }
+    }
+    g->input_grads[0] = grad;
+}
+
+/* The indices of the elements are moved as the elements were. */
+SBIT__FN void sbit__grad_moves(sbit_gradient *g)
+{
+    sbit_value_id *inputs = NULL;
+    void *block = NULL;
+    if (g->status == SBIT_OK) {
+        g->status =
+            sbit__graph_alloc(g->graph, (size_t)g->input_count, sizeof *inputs, &block, g->error);
+    }
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    inputs = (sbit_value_id *)block;
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    inputs[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", g->inputs, 1, NULL, 0);
+    const sbit_value_id moved =
+        sbit_gradient_add(g, g->node->domain, g->node->op_type, inputs, (size_t)g->input_count,
+                          g->node->attrs, g->node->attr_count);
+    const sbit_value_id all[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", all, 3, NULL, 0);
+}
+
+/* >>matrices */
+
+/* The two last axes exchanged. */
+static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
+{
+    const int32_t rank = sbit__g_rank(g, id);
+    int64_t perm[SBIT_MAX_RANK];
+    if (rank < 2) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its operands must be matrices");
+        return id;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    }
+    const sbit_attr attr = sbit__g_ints("perm", perm, (size_t)rank);
+    return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
+}
+
+/* rows x columns, however many axes the rows have */
+static sbit_value_id sbit__g_rows(sbit_gradient *g, sbit_value_id id, int64_t columns)
+{
+    const int64_t dims[2] = {-1, columns};
+    sbit_value_id shape = {0};
+    sbit_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = SBIT_I64;
+    tensor.rank = 1;
+    tensor.dims[0] = 2;
+    int64_t copy[2];
+    memcpy(copy, dims, sizeof copy);
+    tensor.data = copy;
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_constant(g->graph, "rows", &tensor, &shape, g->error);
+    }
+    return sbit__g_2(g, "Reshape", id, shape);
+}
+
+static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_a, sbit_value_id b,
+                                  bool trans_b, float alpha)
+{
+    const sbit_value_id inputs[2] = {a, b};
+    sbit_attr attrs[3];
+    attrs[0] = sbit__g_int("transA", trans_a ? 1 : 0);
+    attrs[1] = sbit__g_int("transB", trans_b ? 1 : 0);
+    attrs[2] = sbit__g_float("alpha", alpha);
+    return sbit_gradient_add(g, "", "Gemm", inputs, 2, attrs, 3);
+}
+
+SBIT__FN void sbit__grad_matmul(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    const int32_t rank_a = sbit__g_rank(g, a), rank_b = sbit__g_rank(g, b);
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    if (g->wanted[0]) {
+        const sbit_value_id grad = sbit__g_2(g, "MatMul", dy, sbit__g_flip(g, b));
+        g->input_grads[0] = rank_b == 2 ? grad : sbit__g_reduce(g, grad, a, -1);
+    }
+    if (g->wanted[1] && rank_b == 2) { /* one matrix for all: one product over all rows */
+        const int64_t k = sbit__g_length(g, b, 0), n = sbit__g_length(g, b, 1);
+        const sbit_value_id left = rank_a == 2 ? a : sbit__g_rows(g, a, k);
+        const sbit_value_id right = rank_a == 2 ? dy : sbit__g_rows(g, dy, n);
+        g->input_grads[1] = sbit__g_gemm(g, left, true, right, false, 1.0f);
+    } else if (g->wanted[1]) {
+        g->input_grads[1] =
+            sbit__g_reduce(g, sbit__g_2(g, "MatMul", sbit__g_flip(g, a), dy), b, -1);
+    }
+}
+
+SBIT__FN void sbit__grad_gemm(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    const bool ta = sbit_node_int(g->node, "transA", 0) != 0;
+    const bool tb = sbit_node_int(g->node, "transB", 0) != 0;
+    const float alpha = sbit_node_float(g->node, "alpha", 1.0f);
+    const float beta = sbit_node_float(g->node, "beta", 1.0f);
+    if (g->wanted[0]) {
+        g->input_grads[0] = ta ? sbit__g_gemm(g, b, tb, dy, true, alpha)
+                               : sbit__g_gemm(g, dy, false, b, !tb, alpha);
+    }
+    if (g->wanted[1]) {
+        g->input_grads[1] = tb ? sbit__g_gemm(g, dy, true, a, ta, alpha)
+                               : sbit__g_gemm(g, a, !ta, dy, false, alpha);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        const sbit_value_id part =
+            beta == 1.0f ? dy : sbit__g_2(g, "Mul", dy, sbit__g_number(g, (double)beta));
+        sbit__g_fit(g, 2, part);
+    }
+}
+
+/* >>convolutions and pools */
+
+static sbit_value_id sbit__g_conv(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                                  sbit_value_id b, sbit_value_id like)
+{
+    const sbit_value_id inputs[3] = {a, b, sbit__g_shape(g, like)};
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, op_type, inputs, 3, g->node->attrs,
+                             g->node->attr_count);
+}
+
+SBIT__FN void sbit__grad_conv(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], w = g->inputs[1];
+    if (g->wanted[0]) {
+        g->input_grads[0] = sbit__g_conv(g, "ConvDataGrad", dy, w, x);
+    }
+    if (g->wanted[1]) {
+        g->input_grads[1] = sbit__g_conv(g, "ConvWeightGrad", x, dy, w);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        g->input_grads[2] = sbit__g_reduce(g, dy, g->inputs[2], 1);
+    }
+}
+
+/* The roles of Conv's input and output change places. */
+SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], w = g->inputs[1];
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    size_t count = 0;
+    const char *pad = sbit_node_string(g->node, "auto_pad", "NOTSET");
+    if (sbit_node_attr(g->node, "output_shape") != NULL ||
+        (!sbit__streq(pad, "NOTSET") && pad[0] != '\0')) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "with output_shape or auto_pad it has no gradient: state its pads");
+        return;
+    }
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
+        if (!sbit__streq(g->node->attrs[i].name, "output_padding")) {
+            attrs[count++] = g->node->attrs[i];
+        }
+    }
+    if (g->wanted[0]) {
+        const sbit_value_id inputs[2] = {dy, w};
+        g->input_grads[0] = sbit_gradient_add(g, "", "Conv", inputs, 2, attrs, count);
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id inputs[3] = {dy, x, sbit__g_shape(g, w)};
+        g->input_grads[1] =
+            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", inputs, 3, attrs, count);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        g->input_grads[2] = sbit__g_reduce(g, dy, g->inputs[2], 1);
+    }
+}
+
+SBIT__FN void sbit__grad_pool(sbit_gradient *g)
+{
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    int64_t axes[SBIT_MAX_RANK];
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[0]};
+    if (g->output_count > 1 && g->output_grads[1].idx != 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its indices have no gradient");
+    }
+    if (sbit__streq(g->node->op_type, "GlobalAveragePool")) {
+        const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+        for (int32_t i = 2; i < rank; i++) {
+            axes[i - 2] = i;
+        }
+        sbit__g_spread(g, axes, rank > 2 ? rank - 2 : 0, true);
+        return;
+    }
+    const size_t count = sbit__g_attrs(g, attrs);
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, attrs, count);
+}
+
+/* >>normalization and losses */
+
+static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id mean,
+                               sbit_value_id var)
+{
+    const sbit_value_id inputs[5] = {g->output_grads[0], g->inputs[0], g->inputs[1], mean, var};
+    sbit_attr attrs[2];
+    sbit_value_id outputs[3];
+    attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[1] = sbit__g_int("training", training ? 1 : 0);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, outputs, 3);
+    for (int32_t i = 0; i < 3; i++) {
+        g->input_grads[i] = outputs[i];
+    }
+}
+
+SBIT__FN void sbit__grad_batch_norm(sbit_gradient *g)
+{
+    bool trains = sbit_node_int(g->node, "training_mode", 0) != 0;
+    for (int32_t i = 1; i < g->output_count; i++) {
+        trains = trains || g->outputs[i].idx != 0;
+    }
+    if (trains || (g->opset < 9 && sbit_node_int(g->node, "spatial", 1) == 0)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "only inference mode has a gradient; ask for training instead");
+        return;
+    }
+    sbit__g_batch_norm(g, false, g->inputs[3], g->inputs[4]);
+}
+
+SBIT__FN void sbit__grad_batch_norm_train(sbit_gradient *g)
+{
+    sbit__g_batch_norm(g, true, g->outputs[3], g->outputs[4]);
+}
+
+/* y = n * scale + bias with n = NormGrad's second output */
+SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0];
+    const bool rms = sbit__streq(g->node->op_type, "RMSNormalization");
+    sbit_value_id inputs[2], outputs[2];
+    sbit_attr attrs[3];
+    for (int32_t i = 1; i < g->output_count; i++) {
+        if (g->output_grads[i].idx != 0) {
+            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its statistics have no gradient");
+        }
+    }
+    inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);
+    inputs[1] = x;
+    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
+    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__g_int("rms", rms ? 1 : 0);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, outputs, 2);
+    g->input_grads[0] = outputs[0];
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, outputs[1]));
+    }
+    if (sbit__g_wanted(g, 2)) {
+        sbit__g_fit(g, 2, dy);
+    }
+}
+
+SBIT__FN void sbit__grad_softmax(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->outputs[0]};
+    sbit_attr attrs[3];
+    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", g->opset < 13 ? 1 : -1));
+    attrs[1] = sbit__g_int("log", sbit__streq(g->node->op_type, "LogSoftmax") ? 1 : 0);
+    attrs[2] = sbit__g_int("flat", g->opset < 13 ? 1 : 0);
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "SoftmaxGrad", inputs, 2, attrs, 3);
+}
+
+/* The forward node has the gradient ready, for a loss whose own gradient is 1. */
+SBIT__FN void sbit__grad_cross_entropy(sbit_gradient *g)
+{
+    g->input_grads[0] = sbit__g_2(g, "Mul", g->outputs[1], g->output_grads[0]);
+}
