@@ -42,17 +42,22 @@ TEST_FN bool build_do(build *b, sbit_status status, const char *what)
 }
 
 /* b must stay where it is: the logger points to it. */
-TEST_FN void build_begin(build *b, int64_t opset)
+TEST_FN void build_begin_threads(build *b, int64_t opset, int32_t threads)
 {
     sbit_ctx_desc desc;
     memset(b, 0, sizeof *b);
     memset(&desc, 0, sizeof desc);
-    desc.threads = test_threads();
+    desc.threads = threads;
     desc.logger.log_fn = build_log;
     desc.logger.user = b;
     if (build_do(b, sbit_ctx_create(&desc, &b->ctx, &b->error), "context")) {
         build_do(b, sbit_graph_create(b->ctx, opset, &b->graph, &b->error), "graph");
     }
+}
+
+TEST_FN void build_begin(build *b, int64_t opset)
+{
+    build_begin_threads(b, opset, test_threads());
 }
 
 TEST_FN void build_end(build *b)

@@ -266,11 +266,15 @@ static void sbit__conv_grad_plan(sbit_ctx *ctx, const sbit__conv_shape *s,
     const int64_t row = gemm.m * s->out[2], rows = s->out[0] * s->out[1];
     data->rows = row > 0 ? SBIT__CONV_GRAD_COLUMNS / row : 1;
     data->rows = data->rows < 1 ? 1 : data->rows > rows ? rows : data->rows;
-    sbit__conv_grad_product(s, data->rows, &gemm);
-    data->packed_bytes = sbit__align64(sbit__gemm_pack_a_bytes(ctx, gemm.m, gemm.k));
     data->column_bytes = sbit__align64((size_t)(data->rows * row) * sizeof(float));
-    gemm.packed_a = (const float *)(const void *)data; /* only sizes are asked for */
-    data->gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(ctx, &gemm));
+    data->packed_bytes = sbit__align64(sbit__gemm_pack_a_bytes(ctx, gemm.m, gemm.k));
+    for (int32_t i = 0; i < 2; i++) { /* the last product is smaller, which may take more */
+        const int64_t count = i == 0 || data->rows == 0 ? data->rows : rows % data->rows;
+        sbit__conv_grad_product(s, count, &gemm);
+        gemm.packed_a = (const float *)(const void *)data; /* only sizes are asked for */
+        const size_t bytes = gemm.n > 0 ? sbit__align64(sbit__gemm_scratch_bytes(ctx, &gemm)) : 0;
+        data->gemm_bytes = bytes > data->gemm_bytes ? bytes : data->gemm_bytes;
+    }
 }
 
 /* dx += one row of columns: output row (z, y), tap t of one channel. */
@@ -504,13 +508,20 @@ static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__co
     }
     task->pixels = task->images * task->lines * s->out[2];
     const int64_t rows = task->channels * taps, outs = s->out_channels / s->groups;
-    sbit__conv_grad_weight_product(task, rows, task->pixels, &gemm);
     task->column_bytes = sbit__align64((size_t)(rows * task->pixels) * sizeof(float));
     task->dy_bytes = sbit__align64((size_t)(outs * task->pixels) * sizeof(float));
     task->sum_bytes = sbit__align64((size_t)(outs * rows) * sizeof(float));
-    task->gemm_bytes = outs <= SBIT__CONV_GRAD_NARROW
-                           ? 0
-                           : sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    /* the last products are smaller, which may take more scratch memory */
+    const int64_t all_rows[2] = {rows, ins % task->channels * taps};
+    const int64_t all_pixels[3] = {task->pixels, s->batch % task->images * out,
+                                   lines % task->lines * s->out[2]};
+    for (int32_t i = 0; outs > SBIT__CONV_GRAD_NARROW && i < 6; i++) {
+        sbit__conv_grad_weight_product(task, all_rows[i % 2], all_pixels[i / 2], &gemm);
+        const size_t bytes = gemm.n > 0 && gemm.k > 0
+                                 ? sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm))
+                                 : 0;
+        task->gemm_bytes = bytes > task->gemm_bytes ? bytes : task->gemm_bytes;
+    }
 }
 
 /* One tap of one channel for lines first..first+count-1 of y. */

@@ -78,6 +78,13 @@ static double sbit__slope_f64(int helper, double x)
     }
 }
 
+static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, float *h)
+{
+    if (helper >= 0) {
+        kernels->f32_unary((sbit__unary)helper, n, h, h);
+    }
+}
+
 /* h = helper(in), slope: both expressions of v (and a, b, h) in type T. n <= SBIT__SLOPE_CHUNK. */
 #define SBIT__SLOPE(name, helper, in, slope)                                                       \
     static void sbit__slope_##name##_f32(const sbit__slope_args *args, int64_t n, const float *dy, \
@@ -88,15 +95,14 @@ static double sbit__slope_f64(int helper, double x)
         T hs[SBIT__SLOPE_CHUNK];                                                                   \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
-        for (int64_t i = 0; (int)(helper) >= 0 && i < n; i++) {                                    \
-            const T v = vs[i];                                                                     \
-            hs[i] = in;                                                                            \
-        }                                                                                          \
-        if ((int)(helper) >= 0) {                                                                  \
-            args->kernels->f32_unary((sbit__unary)(helper), n, hs, hs);                            \
-        }                                                                                          \
+        int64_t k = 0;                                                                             \
+        do { /* n is at least 1 */                                                                 \
+            const T v = vs[k];                                                                     \
+            hs[k] = in;                                                                            \
+        } while (++k < n);                                                                         \
+        sbit__slope_f32(args->kernels, (int)(helper), n, hs);                                      \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            const T v = vs[i], h = (int)(helper) >= 0 ? hs[i] : (T)0;                              \
+            const T v = vs[i], h = hs[i];                                                          \
             (void)v;                                                                               \
             (void)h;                                                                               \
             dx[i] = dy[i] * (slope);                                                               \
@@ -341,7 +347,7 @@ static sbit_status sbit__spread_run(const sbit_op_call *call, sbit_error *error)
     }
     task.kernels = call->kernels;
     task.factor = sbit_node_int(call->node, "mean", 0) != 0 ? 1.0 / (double)set : 1.0;
-    sbit__loop_init(&task.loop, rank, dims, 2, strides);
+    sbit__loop_init(&task.loop, rank, dims, 2, (const int64_t(*)[SBIT_MAX_RANK])strides);
     sbit__parallel_range(call->ctx, task.loop.outer, 1 + SBIT__BLOCK / (1 + task.loop.inner),
                          sbit__spread_rows, &task);
     return SBIT_OK;

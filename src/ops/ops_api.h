@@ -23,31 +23,33 @@ struct sbit_kernels;
 /* Sets of element types: bit n is the sbit_dtype with number n. */
 #define SBIT_T(dtype) (1u << (uint32_t)(dtype))
 #define SBIT_T_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
-#define SBIT_T_SIGNED (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
-#define SBIT_T_UNSIGNED (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
+#define SBIT_T_SIGNED                                                                              \
+    (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
+#define SBIT_T_UNSIGNED                                                                            \
+    (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
 #define SBIT_T_INTS (SBIT_T_SIGNED | SBIT_T_UNSIGNED)
 #define SBIT_T_NUMBERS (SBIT_T_FLOATS | SBIT_T_INTS)
 #define SBIT_T_ANY 0xffffffffu
 
 /* What an operator does to activations in front of, and behind, a quantizer. */
 enum {
-    SBIT_QUANT_INPUTS = 1,         /* generic profiles quantize the activation inputs ... */
-    SBIT_QUANT_OUTPUT = 2,         /* ... and the output */
-    SBIT_QUANT_PASS_SCALE = 4,     /* output has input 0's values: MaxPool, Reshape, Transpose */
-    SBIT_QUANT_SHARE_SCALE = 8,    /* all inputs and the output share one scale: Concat */
-    SBIT_QUANT_FIXED_RANGE = 16,   /* output lies in range_min..range_max whatever the data */
-    SBIT_QUANT_TENSOR_ONLY = 32,   /* only if no input is a constant: Add, Mul ... of tensors */
-    SBIT_QUANT_CLASSIC = 64,       /* Sparsebit quantizes the input (its operator list) */
-    SBIT_QUANT_CLASSIC_ADD = 128,  /* Sparsebit quantizes both inputs under QADD */
-    SBIT_QUANT_RECURRENT = 256,    /* weights per gate row through DequantizeLinear */
-    SBIT_QUANT_KEEP_FLOAT = 512,   /* never between quantizers: LayerNormalization ... */
+    SBIT_QUANT_INPUTS = 1,        /* generic profiles quantize the activation inputs ... */
+    SBIT_QUANT_OUTPUT = 2,        /* ... and the output */
+    SBIT_QUANT_PASS_SCALE = 4,    /* output has input 0's values: MaxPool, Reshape, Transpose */
+    SBIT_QUANT_SHARE_SCALE = 8,   /* all inputs and the output share one scale: Concat */
+    SBIT_QUANT_FIXED_RANGE = 16,  /* output lies in range_min..range_max whatever the data */
+    SBIT_QUANT_TENSOR_ONLY = 32,  /* only if no input is a constant: Add, Mul ... of tensors */
+    SBIT_QUANT_CLASSIC = 64,      /* Sparsebit quantizes the input (its operator list) */
+    SBIT_QUANT_CLASSIC_ADD = 128, /* Sparsebit quantizes both inputs under QADD */
+    SBIT_QUANT_RECURRENT = 256,   /* weights per gate row through DequantizeLinear */
+    SBIT_QUANT_KEEP_FLOAT = 512,  /* never between quantizers: LayerNormalization ... */
     SBIT_QUANT_PASS_NEAREST = 1024 /* only passes values through if attribute mode is nearest (the
                                       default), else as the other flags say: Resize */
 };
 
 typedef struct sbit_op_quant {
     uint32_t flags;
-    uint32_t activations;         /* bit i: input i is an activation */
+    uint32_t activations; /* bit i: input i is an activation */
     int8_t weight, weight2, bias; /* input numbers, -1: none; weight counts if it is constant */
     int8_t out_axis, in_axis;     /* of the weight; negative counts from the end */
     const char *transpose_attr;   /* non-zero integer attribute: the two axes change places */
@@ -56,13 +58,13 @@ typedef struct sbit_op_quant {
 
 /* How channels (axis 1 of activations unless said otherwise) go through: used by pruning. */
 typedef enum sbit_channel_rule {
-    SBIT_CHANNEL_NONE = 0, /* channels stop here: both sides must keep all */
-    SBIT_CHANNEL_SAME,     /* every index of every input equals that of the output */
-    SBIT_CHANNEL_PRODUCE,  /* weight: out channels are free, in channels follow input 0 */
-    SBIT_CHANNEL_SLICE,    /* as SAME, and `params` inputs carry one entry per channel */
-    SBIT_CHANNEL_CONCAT,   /* indices are offset along attribute axis */
+    SBIT_CHANNEL_NONE = 0,   /* channels stop here: both sides must keep all */
+    SBIT_CHANNEL_SAME,       /* every index of every input equals that of the output */
+    SBIT_CHANNEL_PRODUCE,    /* weight: out channels are free, in channels follow input 0 */
+    SBIT_CHANNEL_SLICE,      /* as SAME, and `params` inputs carry one entry per channel */
+    SBIT_CHANNEL_CONCAT,     /* indices are offset along attribute axis */
     SBIT_CHANNEL_SPLIT,
-    SBIT_CHANNEL_MAP /* map() says */
+    SBIT_CHANNEL_MAP         /* map() says */
 } sbit_channel_rule;
 
 /* Collects "index i of axis a of value x is the same channel as index j of axis b of value y". */
@@ -201,7 +203,7 @@ struct sbit_op_row {
     const char *domain; /* "" is ai.onnx */
     const char *op_type;
     int32_t since_version;
-    uint32_t types; /* element types of input 0 (of output 0 if there are no inputs) */
+    uint32_t types;  /* element types of input 0 (of output 0 if there are no inputs) */
     uint32_t flags;
     uint32_t fuse;
     sbit_status (*infer)(const sbit_op_call *call, sbit_error *error);
@@ -214,8 +216,8 @@ struct sbit_op_row {
     void (*gradient)(sbit_gradient *g);
     /* optional: replaces the node by other operators, for operators defined by a function */
     sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
-    const sbit_op_quant *quant;                /* optional: not a place for quantizers */
-    const sbit_op_channel *channel;            /* optional: as SBIT_CHANNEL_NONE */
+    const sbit_op_quant *quant;     /* optional: not a place for quantizers */
+    const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_NONE */
     int64_t (*macs)(const sbit_op_call *call); /* optional: 0 */
 };
 
@@ -226,7 +228,7 @@ SPARSEBIT_API sbit_status sbit_operator_register(sbit_ctx *ctx, const sbit_op_ro
 /* The row with the highest since_version <= opset; user rows before built-in ones; NULL: unknown.
  * domain NULL, "" and "ai.onnx" are the same. */
 SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const char *domain,
-                                                    const char *op_type, int64_t opset);
+                                                      const char *op_type, int64_t opset);
 /* All built-in rows in table order: the support table. NULL past the end. */
 SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index);
 
@@ -234,9 +236,8 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index);
 #if defined(__GNUC__)
 __attribute__((format(printf, 4, 5)))
 #endif
-SPARSEBIT_API sbit_status
-sbit_op_fail(const sbit_op_call *call, sbit_status status, sbit_error *error, const char *format,
-             ...);
+SPARSEBIT_API sbit_status sbit_op_fail(const sbit_op_call *call, sbit_status status,
+                                       sbit_error *error, const char *format, ...);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,662 @@
+/* test_grad.c: gradients as nodes. Every rule against central differences: the loss is the sum of
+ * the output times fixed random numbers; forward and gradient run in float64. */
+#include "../sparsebit.h"
+#include "test.h"
+
+#include "build_graph.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define MAX_INPUTS 6
+
+typedef struct grad_case {
+    const char *op_type;
+    const char *dims[MAX_INPUTS]; /* float64 inputs; "" a scalar, NULL: none */
+    int64_t opset;
+    sbit_attr attrs[6];
+    size_t attr_count;
+    uint32_t skip;    /* bit i: no gradient of input i */
+    double h;         /* step; 0: 1e-5. Functions that are linear in each input can take 1 */
+    double low, high; /* range of the inputs; both 0: -1..1 */
+    const char *domain;
+    size_t made;      /* outputs of the node, if there are more than that */
+    double loose;     /* 0: 1; a factor on the tolerance, where forward runs in float32 */
+    size_t outputs;   /* 0: 1; the loss is of the first `outputs` */
+    int64_t ints[8];  /* an int64 list as the last input (indices, shapes, axes) ... */
+    size_t int_count; /* ... of this length */
+    int ints_at;      /* its place among the inputs */
+} grad_case;
+
+static double grad_random(sbit_rng *rng, double low, double high)
+{
+    return low + (high - low) * ((double)sbit_rng_next(rng) + 0.5) / 4294967296.0;
+}
+
+typedef struct grad_run {
+    build b;
+    sbit_value_id inputs[MAX_INPUTS], loss, grads[MAX_INPUTS];
+    sbit_tensor data[MAX_INPUTS];
+    size_t count;
+    sbit_session *session;
+    sbit_dtype dtype;
+} grad_run;
+
+/* Numbers that float32 holds exactly. */
+static sbit_tensor grad_tensor(sbit_dtype dtype, const char *dims, sbit_rng *rng, double low,
+                               double high)
+{
+    sbit_tensor t = build_tensor(dtype, dims, NULL);
+    const int64_t count = sbit_tensor_count(&t);
+    double *data = (double *)malloc((size_t)(count + 1) * sizeof(double));
+    for (int64_t i = 0; i < count; i++) {
+        const float value = (float)grad_random(rng, low, high);
+        if (dtype == SBIT_F32) {
+            ((float *)(void *)data)[i] = value;
+        } else {
+            data[i] = (double)value;
+        }
+    }
+    t.data = data;
+    return t;
+}
+
+static sbit_attr grad_text(const char *name, const char *text)
+{
+    sbit_attr attr = build_int(name, 0);
+    attr.type = SBIT_ONNX_ATTR_STRING;
+    attr.s.data = text;
+    attr.s.size = strlen(text);
+    return attr;
+}
+
+/* loss = sum over outputs of sum(y * r) */
+static sbit_value_id grad_loss(build *b, sbit_dtype dtype, const sbit_value_id *outputs,
+                               size_t count, sbit_rng *rng)
+{
+    sbit_value_id loss = {0};
+    build_do(b, sbit_infer(b->graph, &b->error), "infer");
+    for (size_t i = 0; i < count && !b->failed; i++) {
+        const sbit_type *type = &sbit_graph_value(b->graph, outputs[i])->type;
+        char dims[128] = "";
+        for (int32_t d = 0; d < type->rank; d++) {
+            char one[32];
+            snprintf(one, sizeof one, "%s%d", d > 0 ? "," : "", (int)type->dims[d].value);
+            strcat(dims, one);
+        }
+        sbit_tensor r = grad_tensor(dtype, dims, rng, -1, 1);
+        const sbit_value_id weights = build_constant(b, "r", dtype, dims, r.data);
+        free(r.data);
+        const sbit_value_id product = build_binary(b, "Mul", "weighted", outputs[i], weights);
+        const sbit_attr keep = build_int("keepdims", 0);
+        const sbit_value_id sum = build_node(b, "ReduceSum", "sum", &product, 1, &keep, 1);
+        loss = loss.idx == 0 ? sum : build_binary(b, "Add", "losses", loss, sum);
+    }
+    return loss;
+}
+
+static void grad_build(grad_run *r, const grad_case *c, sbit_dtype dtype, int32_t threads)
+{
+    sbit_rng rng = sbit_rng_seed(7);
+    sbit_value_id all[MAX_INPUTS + 1], outputs[8], wanted[MAX_INPUTS];
+    char name[16];
+    size_t n = 0, wants = 0, outs = c->outputs == 0 ? 1 : c->outputs;
+    memset(r, 0, sizeof *r);
+    r->dtype = dtype;
+    build_begin_threads(&r->b, c->opset == 0 ? 17 : c->opset, threads);
+    for (size_t i = 0; i < MAX_INPUTS && (c->dims[i] != NULL || (int)n == c->ints_at); i++) {
+        if (c->int_count > 0 && (int)n == c->ints_at) {
+            char dims[16];
+            snprintf(dims, sizeof dims, "%d", (int)c->int_count);
+            all[n++] = build_constant(&r->b, "list", SBIT_I64, dims, c->ints);
+        }
+        if (c->dims[i] == NULL) {
+            break;
+        }
+        snprintf(name, sizeof name, "x%d", (int)i);
+        r->data[i] = grad_tensor(dtype, c->dims[i], &rng, c->low == c->high ? -1 : c->low,
+                                 c->low == c->high ? 1 : c->high);
+        r->inputs[i] = all[n++] = build_input(&r->b, name, dtype, c->dims[i]);
+        r->count++;
+        if ((c->skip >> i & 1u) == 0) {
+            wanted[wants++] = r->inputs[i];
+        }
+    }
+    if (c->int_count > 0 && (int)n == c->ints_at) {
+        char dims[16];
+        snprintf(dims, sizeof dims, "%d", (int)c->int_count);
+        all[n++] = build_constant(&r->b, "list", SBIT_I64, dims, c->ints);
+    }
+    build_node_outputs(&r->b, c->domain == NULL ? "" : c->domain, c->op_type, "op", all, n,
+                       c->attrs, c->attr_count, outputs, c->made > outs ? c->made : outs);
+    r->loss = grad_loss(&r->b, dtype, outputs, outs, &rng);
+    sbit_value_id grads[MAX_INPUTS] = {{0}};
+    if (r->b.failed ||
+        !build_do(&r->b,
+                  sbit_graph_add_gradients(r->b.graph, r->loss, wanted, wants, grads, &r->b.error),
+                  c->op_type)) {
+        return;
+    }
+    sbit_value_id results[MAX_INPUTS + 1];
+    size_t count = 0, k = 0;
+    results[count++] = r->loss;
+    for (size_t i = 0; i < r->count; i++) {
+        if ((c->skip >> i & 1u) == 0) {
+            r->grads[i] = grads[k++];
+            CHECK_MSG(r->grads[i].idx != 0, "%s: no gradient of input %d", c->op_type, (int)i);
+            results[count++] = r->grads[i];
+        }
+    }
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = results;
+    desc.output_count = count;
+    build_do(&r->b, sbit_graph_validate(r->b.graph, &r->b.error), "validate");
+    build_do(&r->b, sbit_session_create(r->b.graph, &desc, &r->session, &r->b.error), "session");
+}
+
+static bool grad_feed(grad_run *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%d", (int)i);
+        if (!build_do(&r->b, sbit_session_set_input(r->session, name, &r->data[i], &r->b.error),
+                      name)) {
+            return false;
+        }
+    }
+    return build_do(&r->b, sbit_session_run(r->session, &r->b.error), "run");
+}
+
+static void grad_compare(grad_run *r, const grad_case *c)
+{
+    const double h = c->h > 0 ? c->h : 1e-5;
+    size_t at = 1;
+    for (size_t i = 0; i < r->count; i++) {
+        if ((c->skip >> i & 1u) != 0) {
+            continue;
+        }
+        if (!grad_feed(r)) {
+            return;
+        }
+        const sbit_tensor *out = &sbit_session_output(r->session, at)->tensor;
+        const int64_t count = sbit_tensor_count(&r->data[i]);
+        double *grad = (double *)malloc((size_t)(count + 1) * sizeof(double));
+        double *x = (double *)r->data[i].data, top = 0.0;
+        if (!CHECK(out->dtype == SBIT_F64) || !CHECK(sbit_tensor_same_shape(out, &r->data[i]))) {
+            free(grad);
+            return;
+        }
+        memcpy(grad, out->data, (size_t)count * sizeof(double));
+        for (int64_t k = 0; k < count; k++) {
+            top = fabs(grad[k]) > top ? fabs(grad[k]) : top;
+        }
+        for (int64_t k = 0; k < count; k++) {
+            const double saved = x[k];
+            double loss[2];
+            for (int s = 0; s < 2; s++) {
+                x[k] = saved + (s == 0 ? h : -h);
+                if (!grad_feed(r)) {
+                    free(grad);
+                    return;
+                }
+                loss[s] = ((const double *)sbit_session_output(r->session, 0)->tensor.data)[0];
+            }
+            x[k] = saved;
+            const double want = (loss[0] - loss[1]) / (2.0 * h);
+            const double loose = c->loose > 0 ? c->loose : 1;
+            if (!(fabs(want - grad[k]) <= loose * (1e-4 * fabs(want) + 1e-6 * (top + 1e-3)))) {
+                CHECK_MSG(false, "%s: gradient %d of input %d is %.9g, by differences %.9g",
+                          c->op_type, (int)k, (int)i, grad[k], want);
+                break;
+            }
+        }
+        free(grad);
+        at++;
+    }
+}
+
+static void grad_end(grad_run *r)
+{
+    sbit_session_destroy(r->session);
+    for (size_t i = 0; i < r->count; i++) {
+        free(r->data[i].data);
+    }
+    build_end(&r->b);
+}
+
+/* Gradients of float32 with one and three threads against those of float64. */
+static void grad_compare_single(grad_run *r, const grad_case *c)
+{
+    grad_run single[2];
+    bool ok = grad_feed(r);
+    for (int k = 0; k < 2; k++) {
+        grad_build(&single[k], c, SBIT_F32, k == 0 ? 1 : 3);
+        ok = ok && !single[k].b.failed && grad_feed(&single[k]);
+    }
+    for (size_t at = 1; ok && at < sbit_session_output_count(r->session); at++) {
+        const sbit_tensor *want = &sbit_session_output(r->session, at)->tensor;
+        const sbit_tensor *one = &sbit_session_output(single[0].session, at)->tensor;
+        const sbit_tensor *three = &sbit_session_output(single[1].session, at)->tensor;
+        double norm = 0, off = 0;
+        for (int64_t i = 0; i < sbit_tensor_count(want); i++) {
+            const double x = ((const double *)want->data)[i];
+            const double d = x - (double)((const float *)one->data)[i];
+            norm += x * x;
+            off += d * d;
+        }
+        CHECK_MSG(sqrt(off) <= 2e-5 * sqrt(norm) + 1e-7, "%s: float32 is off by %g of %g",
+                  c->op_type, sqrt(off), sqrt(norm));
+        CHECK_MSG(memcmp(one->data, three->data, sbit_tensor_bytes(one)) == 0,
+                  "%s: gradient %d depends on the number of threads", c->op_type, (int)at - 1);
+    }
+    grad_end(&single[0]);
+    grad_end(&single[1]);
+}
+
+static void grad_check(const grad_case *c)
+{
+    grad_run r;
+    grad_build(&r, c, SBIT_F64, test_threads());
+    if (!r.b.failed) {
+        grad_compare(&r, c);
+        grad_compare_single(&r, c);
+    }
+    grad_end(&r);
+}
+
+/* Shapes too large for differences: only float32 against float64. */
+static void grad_check_large(const grad_case *c)
+{
+    grad_run r;
+    grad_build(&r, c, SBIT_F64, test_threads());
+    if (!r.b.failed) {
+        grad_compare_single(&r, c);
+    }
+    grad_end(&r);
+}
+
+static grad_case grad_of(const char *op_type, const char *a, const char *b, const char *c)
+{
+    grad_case g;
+    memset(&g, 0, sizeof g);
+    g.op_type = op_type;
+    g.dims[0] = a;
+    g.dims[1] = b;
+    g.dims[2] = c;
+    g.ints_at = -1;
+    return g;
+}
+
+static void grad_attr(grad_case *c, sbit_attr attr)
+{
+    c->attrs[c->attr_count++] = attr;
+}
+
+TEST(elementwise_functions)
+{
+    static const char *const names[] = {
+        "Relu",     "LeakyRelu",   "Elu",       "Selu", "ThresholdedRelu",
+        "Sigmoid",  "HardSigmoid", "HardSwish", "Tanh", "Softplus",
+        "Softsign", "Mish",        "Gelu",      "Abs",  "Neg",
+        "Erf",      "Exp",         "Sin",       "Cos",  "Reciprocal",
+        "Sqrt",     "Log",         "Identity"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        grad_case c = grad_of(names[i], "3,7", NULL, NULL);
+        c.opset = 22;
+        if (i >= COUNT(names) - 4) {
+            c.low = 0.5;
+            c.high = 2;
+        } else {
+            c.low = -4;
+            c.high = 4;
+        }
+        grad_check(&c);
+    }
+    grad_case gelu = grad_of("Gelu", "3,7", NULL, NULL);
+    gelu.opset = 20;
+    grad_attr(&gelu, grad_text("approximate", "tanh"));
+    grad_check(&gelu);
+    grad_case swish = grad_of("Swish", "3,7", NULL, NULL);
+    swish.opset = 24;
+    grad_attr(&swish, build_float("alpha", 1.5f));
+    grad_check(&swish);
+    grad_case clip = grad_of("Clip", "4,5", "", "");
+    clip.skip = 6;
+    clip.low = -2;
+    clip.high = 2;
+    grad_check(&clip);
+    clip.dims[1] = clip.dims[2] = NULL;
+    clip.skip = 0;
+    clip.opset = 6;
+    grad_attr(&clip, build_float("min", -0.5f));
+    grad_attr(&clip, build_float("max", 1.0f));
+    grad_check(&clip);
+}
+
+TEST(broadcasting)
+{
+    static const char *const shapes[][2] = {{"2,3,4", "2,3,4"}, {"2,3,4", "4"},   {"2,3,4", "3,1"},
+                                            {"1,4", "3,1"},     {"2,1,4", "3,4"}, {"", "2,3"},
+                                            {"5", "1"},         {"2,3", "2,1,3"}};
+    static const char *const names[] = {"Add", "Sub", "Mul", "Div", "Pow", "Sum", "Mean"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        for (size_t k = 0; k < COUNT(shapes); k++) {
+            grad_case c = grad_of(names[i], shapes[k][0], shapes[k][1], NULL);
+            c.low = 0.5;
+            c.high = 2;
+            grad_check(&c);
+        }
+    }
+    grad_case slope = grad_of("PRelu", "2,3,4", "3,1", NULL);
+    grad_check(&slope);
+    grad_case many = grad_of("Sum", "2,3", "3", "2,1");
+    grad_check(&many);
+}
+
+TEST(matrix_products)
+{
+    static const char *const shapes[][2] = {{"3,4", "4,5"},
+                                            {"2,3,4", "4,5"},
+                                            {"2,3,4", "2,4,5"},
+                                            {"2,1,3,4", "5,4,2"},
+                                            {"3,4", "2,4,5"}};
+    for (size_t k = 0; k < COUNT(shapes); k++) {
+        grad_case c = grad_of("MatMul", shapes[k][0], shapes[k][1], NULL);
+        c.h = 1;
+        grad_check(&c);
+    }
+    for (int mode = 0; mode < 8; mode++) {
+        grad_case c = grad_of("Gemm", (mode & 1) != 0 ? "4,3" : "3,4",
+                              (mode & 2) != 0 ? "5,4" : "4,5", (mode & 4) != 0 ? "5" : "3,1");
+        c.h = 1;
+        grad_attr(&c, build_int("transA", mode & 1));
+        grad_attr(&c, build_int("transB", mode >> 1 & 1));
+        grad_attr(&c, build_float("alpha", 0.5f));
+        grad_attr(&c, build_float("beta", (mode & 4) != 0 ? 1.0f : 2.0f));
+        grad_check(&c);
+    }
+}
+
+typedef struct conv_form {
+    const char *x, *w, *bias;
+    int64_t group, strides[3], pads[6], dilations[3];
+    const char *auto_pad;
+} conv_form;
+
+static void conv_check(const char *op_type, const conv_form *f, void (*check)(const grad_case *))
+{
+    grad_case c = grad_of(op_type, f->x, f->w, f->bias);
+    size_t spatial = 0;
+    for (const char *p = f->x; *p != '\0'; p++) {
+        spatial += *p == ',' ? 1 : 0;
+    }
+    spatial -= 1;
+    c.h = 1;
+    grad_attr(&c, build_int("group", f->group));
+    grad_attr(&c, build_ints("strides", f->strides, spatial));
+    grad_attr(&c, build_ints("dilations", f->dilations, spatial));
+    grad_attr(&c, f->auto_pad != NULL ? grad_text("auto_pad", f->auto_pad)
+                                      : build_ints("pads", f->pads, 2 * spatial));
+    check(&c);
+}
+
+static const conv_form conv_forms[] = {
+    {"2,3,6,5", "4,3,3,3", "4", 1, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+    {"2,3,6,5", "4,3,1,1", NULL, 1, {1, 1}, {0, 0, 0, 0}, {1, 1}, NULL},
+    {"2,3,6,5", "4,3,1,1", "4", 1, {2, 2}, {0, 0, 0, 0}, {1, 1}, NULL},
+    {"2,4,7,6", "6,2,3,3", "6", 2, {2, 2}, {1, 1, 1, 1}, {1, 1}, NULL},
+    {"2,4,7,6", "4,1,3,3", "4", 4, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL}, /* depthwise */
+    {"2,4,7,6", "4,1,3,3", NULL, 4, {2, 2}, {1, 1, 1, 1}, {1, 1}, NULL},
+    {"1,2,7,6", "6,1,3,2", NULL, 2, {2, 1}, {0, 1, 2, 1}, {1, 2}, NULL}, /* uneven pads */
+    {"1,2,9,8", "3,2,3,3", "3", 1, {1, 1}, {2, 2, 2, 2}, {2, 2}, NULL},  /* dilated */
+    {"1,2,9,8", "3,2,3,3", "3", 1, {2, 3}, {2, 0, 1, 3}, {2, 2}, NULL},
+    {"2,3,6,5", "4,3,3,3", NULL, 1, {2, 2}, {0}, {1, 1}, "SAME_UPPER"},
+    {"2,3,6,5", "4,3,2,2", NULL, 1, {1, 1}, {0}, {1, 1}, "SAME_LOWER"},
+    {"1,2,5,5", "3,2,2,2", NULL, 1, {1, 1}, {3, 3, 1, 1}, {1, 1}, NULL}, /* pads beyond the kernel
+                                                                          */
+    {"2,3,9", "4,3,3", "4", 1, {2}, {1, 0}, {1}, NULL},                  /* 1-D */
+    {"1,2,3,4,5", "4,1,2,2,2", "4", 2, {1, 2, 1}, {0, 1, 1, 1, 0, 0}, {1, 1, 1}, NULL}, /* 3-D */
+    {"1,8,5,5", "8,4,3,3", NULL, 2, {2, 2}, {1, 1, 1, 1}, {1, 1}, NULL},
+};
+
+TEST(convolutions)
+{
+    for (size_t i = 0; i < COUNT(conv_forms); i++) {
+        conv_check("Conv", &conv_forms[i], grad_check);
+    }
+}
+
+TEST(large_convolutions)
+{
+    static const conv_form forms[] = {
+        {"5,16,19,23", "24,16,3,3", "24", 1, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"5,16,19,23", "24,16,3,3", "24", 1, {2, 2}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"9,40,5,4", "33,40,1,1", NULL, 1, {1, 1}, {0, 0, 0, 0}, {1, 1}, NULL},
+        {"3,40,9,9", "33,40,1,1", NULL, 1, {2, 2}, {0, 0, 0, 0}, {1, 1}, NULL},
+        {"3,32,17,17", "32,1,3,3", NULL, 32, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"3,32,17,17", "32,1,5,5", NULL, 32, {2, 2}, {2, 2, 2, 2}, {1, 1}, NULL},
+        {"2,32,40,41", "48,8,3,3", NULL, 4, {2, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"2,4,1,700", "6,4,1,9", NULL, 1, {1, 1}, {0, 4, 0, 4}, {1, 1}, NULL},
+    };
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        conv_check("Conv", &forms[i], grad_check_large);
+    }
+}
+
+TEST(transposed_convolutions)
+{
+    static const conv_form forms[] = {
+        {"2,3,4,5", "3,4,3,3", "4", 1, {1, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"2,4,4,3", "4,2,3,3", "4", 2, {2, 2}, {1, 1, 1, 1}, {1, 1}, NULL},
+        {"1,2,4,3", "2,3,2,3", NULL, 1, {2, 1}, {0, 1, 1, 0}, {1, 2}, NULL},
+    };
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        conv_check("ConvTranspose", &forms[i], grad_check);
+    }
+}
+
+TEST(pools)
+{
+    static const int64_t two[] = {2, 2}, three[] = {3, 3}, pads[] = {1, 1, 1, 1},
+                         uneven[] = {0, 1, 1, 0};
+    for (int mode = 0; mode < 12; mode++) {
+        grad_case c = grad_of(mode % 2 == 0 ? "MaxPool" : "AveragePool", "2,2,7,6", NULL, NULL);
+        c.opset = 19;
+        grad_attr(&c, build_ints("kernel_shape", mode % 4 < 2 ? two : three, 2));
+        grad_attr(&c, build_ints("strides", mode % 3 == 0 ? two : three, 2));
+        if (mode >= 4) {
+            grad_attr(&c, build_ints("pads", mode >= 8 ? uneven : pads, 4));
+            grad_attr(&c, build_int("ceil_mode", mode & 1));
+        }
+        if (mode % 2 == 1) {
+            grad_attr(&c, build_int("count_include_pad", mode >> 2 & 1));
+            c.h = 0.5;
+        }
+        grad_check(&c);
+    }
+    grad_case average = grad_of("GlobalAveragePool", "2,3,4,5", NULL, NULL);
+    grad_check(&average);
+    grad_case most = grad_of("GlobalMaxPool", "2,3,4,5", NULL, NULL);
+    grad_check(&most);
+}
+
+TEST(reductions)
+{
+    static const int64_t axes[] = {1, -1}, one[] = {0};
+    for (int mode = 0; mode < 6; mode++) {
+        grad_case c = grad_of(mode % 2 == 0 ? "ReduceMean" : "ReduceSum", "2,3,4", NULL, NULL);
+        c.opset = 11;
+        grad_attr(&c, build_int("keepdims", mode / 2 == 1 ? 1 : 0));
+        if (mode < 4) {
+            grad_attr(&c, build_ints("axes", mode < 2 ? axes : one, mode < 2 ? 2 : 1));
+        }
+        grad_check(&c);
+    }
+    grad_case listed = grad_of("ReduceMean", "2,3,4", NULL, NULL);
+    listed.opset = 18;
+    listed.ints[0] = 2;
+    listed.ints[1] = 0;
+    listed.int_count = 2;
+    listed.ints_at = 1;
+    grad_check(&listed);
+}
+
+static void moves_check(const char *op_type, const char *dims, int64_t opset, const int64_t *ints,
+                        size_t count, const sbit_attr *attr)
+{
+    grad_case c = grad_of(op_type, dims, NULL, NULL);
+    c.opset = opset;
+    c.h = 1;
+    if (count > 0) {
+        memcpy(c.ints, ints, count * sizeof *ints);
+        c.int_count = count;
+        c.ints_at = 1;
+    }
+    if (attr != NULL) {
+        grad_attr(&c, *attr);
+    }
+    grad_check(&c);
+}
+
+TEST(moves)
+{
+    static const int64_t shape[] = {3, 8}, flat[] = {-1}, perm[] = {2, 0, 1}, wide[] = {2, 3, 4};
+    static const int64_t pads[] = {1, 0, 2, 0, 1, 0}, index[] = {2, 0, 2, -1}, ones[] = {1};
+    static const int64_t splits[] = {1, 3};
+    const sbit_attr by = build_ints("perm", perm, 3), axis1 = build_int("axis", 1);
+    moves_check("Reshape", "2,3,4", 17, shape, 2, NULL);
+    moves_check("Reshape", "2,3,4", 17, flat, 1, NULL);
+    moves_check("Flatten", "2,3,4", 17, NULL, 0, &axis1);
+    moves_check("Squeeze", "2,1,4", 17, ones, 1, NULL);
+    moves_check("Unsqueeze", "2,4", 17, ones, 1, NULL);
+    moves_check("Transpose", "2,3,4", 17, NULL, 0, &by);
+    moves_check("Transpose", "2,3,4", 17, NULL, 0, NULL);
+    moves_check("Expand", "3,1", 17, wide, 3, NULL);
+    moves_check("Pad", "2,3,4", 17, pads, 6, NULL);
+    moves_check("Gather", "2,3,4", 17, index, 4, &axis1);
+    moves_check("Dropout", "2,3", 17, NULL, 0, NULL);
+    grad_case split = grad_of("Split", "2,4,3", NULL, NULL);
+    split.opset = 13;
+    memcpy(split.ints, splits, sizeof splits);
+    split.int_count = 2;
+    split.ints_at = 1;
+    split.outputs = 2;
+    grad_attr(&split, axis1);
+    grad_check(&split);
+    split.outputs = 1; /* the second is not read: zeros */
+    split.ints[0] = 4;
+    split.int_count = 1;
+    grad_check(&split);
+    grad_case concat = grad_of("Concat", "2,3,4", "2,1,4", "2,2,4");
+    grad_attr(&concat, axis1);
+    grad_check(&concat);
+    concat.skip = 2;
+    grad_check(&concat);
+    static const int64_t starts[] = {1, -1}, ends[] = {3, -5}; /* old form: attributes */
+    grad_case slice = grad_of("Slice", "4,5", NULL, NULL);
+    slice.opset = 9;
+    grad_attr(&slice, build_ints("starts", starts, 1));
+    grad_attr(&slice, build_ints("ends", ends, 1));
+    grad_check(&slice);
+}
+
+TEST(normalizations)
+{
+    grad_case bn = grad_of("BatchNormalization", "3,4,2,3", "4", "4");
+    bn.dims[3] = bn.dims[4] = "4";
+    bn.skip = 24;
+    bn.low = 0.5;
+    bn.high = 2;
+    bn.h = 0.25; /* linear in each of the three */
+    grad_check(&bn);
+    bn.domain = "sbit"; /* with the batch's statistics */
+    bn.op_type = "BatchNormTrain";
+    bn.made = 5;
+    bn.h = 0;
+    grad_check(&bn);
+    bn.dims[0] = "5,4";
+    grad_check(&bn);
+    for (int axis = 1; axis < 3; axis++) {
+        grad_case ln = grad_of("LayerNormalization", "2,3,4", axis == 1 ? "3,4" : "4",
+                               axis == 1 ? "3,4" : "4");
+        grad_attr(&ln, build_int("axis", axis));
+        ln.h = 3e-3;
+        ln.loose = 1000;
+        grad_check(&ln);
+        ln.op_type = "RMSNormalization";
+        ln.opset = 23;
+        ln.dims[2] = NULL;
+        grad_check(&ln);
+    }
+    for (int mode = 0; mode < 8; mode++) {
+        grad_case s = grad_of(mode % 2 == 0 ? "Softmax" : "LogSoftmax", "2,3,4", NULL, NULL);
+        s.opset = mode < 4 ? 13 : 11;
+        grad_attr(&s, build_int("axis", 1 + mode / 2 % 2));
+        s.h = 3e-3;
+        s.loose = 1000;
+        s.low = -3;
+        s.high = 3;
+        grad_check(&s);
+    }
+}
+
+/* A value read twice, a value that does not matter, a shape that depends on the value. */
+TEST(sums_and_dead_ends)
+{
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,3");
+    const sbit_value_id lonely = build_input(&b, "lonely", SBIT_F32, "2,3");
+    const sbit_value_id square = build_binary(&b, "Mul", "square", x, x);
+    const sbit_value_id floor = build_unary(&b, "Floor", "floor", x);
+    const sbit_value_id shape = build_unary(&b, "Shape", "shape", x);
+    const sbit_value_id again = build_binary(&b, "Reshape", "again", square, shape);
+    const sbit_value_id both = build_binary(&b, "Add", "both", again, x);
+    const sbit_value_id all = build_binary(&b, "Add", "all", both, floor);
+    const sbit_attr keep = build_int("keepdims", 0);
+    const sbit_value_id loss = build_node(&b, "ReduceSum", "loss", &all, 1, &keep, 1);
+    const sbit_value_id wanted[3] = {x, lonely, loss};
+    sbit_value_id grads[3];
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    float data[6] = {1.5f, -2, 0, 3, 4, -5};
+    const sbit_tensor tensor = build_tensor(SBIT_F32, "2,3", data);
+    memset(&desc, 0, sizeof desc);
+    if (!b.failed &&
+        build_do(&b, sbit_graph_add_gradients(b.graph, loss, wanted, 3, grads, &b.error),
+                 "gradients")) {
+        CHECK(grads[1].idx == 0);
+        CHECK(grads[2].idx != 0);
+        desc.outputs = grads;
+        desc.output_count = 1;
+        if (build_do(&b, sbit_session_create(b.graph, &desc, &session, &b.error), "session") &&
+            build_do(&b, sbit_session_set_input(session, "x", &tensor, &b.error), "x") &&
+            build_do(&b, sbit_session_run(session, &b.error), "run")) {
+            const float *g = (const float *)sbit_session_output(session, 0)->tensor.data;
+            for (int i = 0; i < 6; i++) {
+                CHECK_NEAR((double)g[i], 2.0 * (double)data[i] + 1.0, 1e-6);
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* All operators without a gradient are named at once, and nothing is built. */
+TEST(missing_gradients_are_named)
+{
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,3,4,4");
+    const sbit_value_id det = build_unary(&b, "Det", "det", x);
+    const sbit_attr axis = build_int("axis", 0);
+    const sbit_value_id hard = build_node(&b, "Hardmax", "hard", &det, 1, &axis, 1);
+    const sbit_attr keep = build_int("keepdims", 0);
+    const sbit_value_id loss = build_node(&b, "ReduceSum", "loss", &hard, 1, &keep, 1);
+    sbit_value_id grad;
+    const uint32_t limit = sbit_graph_node_limit(b.graph);
+    CHECK(sbit_graph_add_gradients(b.graph, loss, &x, 1, &grad, &b.error) == SBIT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(b.error.message, "Det");
+    CHECK_CONTAINS(b.error.message, "Hardmax");
+    CHECK(sbit_graph_node_limit(b.graph) == limit);
+    build_end(&b);
+}
