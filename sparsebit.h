@@ -666,7 +666,7 @@ SPARSEBIT_API sbit_status sbit_graph_validate(const sbit_graph *graph, sbit_erro
 /* ops_api.h: the operator row: all that the system knows of one operator. >>ops
  *
  * Called by: infer (infer), exec (prepare, run), passes, quant (quant), sparse (channel),
- * grad (backward), the support table. Calls: graph, kernels.
+ * grad (gradient), the support table. Calls: graph, kernels.
  * A new operator is one row and its functions: put both in a family file of src/ops (or register
  * the row from outside with sbit_operator_register) and every part of the system knows it.
  * Rows never call the executor: bodies of control-flow operators run through call->run_body.
@@ -680,6 +680,7 @@ extern "C" {
 
 typedef struct sbit_op_call sbit_op_call;
 typedef struct sbit_op_row sbit_op_row;
+typedef struct sbit_gradient sbit_gradient;
 struct sbit_kernels;
 
 /* Sets of element types: bit n is the sbit_dtype with number n. */
@@ -824,10 +825,6 @@ struct sbit_op_call {
                             const sbit_value *const *inputs, size_t input_count,
                             sbit_value *outputs, size_t output_count, sbit_error *error);
 
-    /* backward: gradients of the outputs (NULL: zero), of the inputs to fill (NULL: not wanted) */
-    const sbit_tensor *const *out_grad;
-    sbit_tensor *const *in_grad;
-
     /* integer execution: how inputs and outputs are quantized, when the session runs the node on
      * integers (row->run sees integer tensors then); NULL otherwise */
     const sbit_qparams *const *in_qparams;
@@ -835,6 +832,34 @@ struct sbit_op_call {
 
     void *session; /* the caller's own, for the function pointers above */
 };
+
+/* >>gradient: what row->gradient is given. Values that it reads later (inputs, outputs) stay in
+ * memory until then because nodes read them; nodes are added behind all others. Types are those
+ * that infer knows before the first gradient is added. */
+struct sbit_gradient {
+    sbit_graph *graph;
+    const sbit_node *node;
+    int32_t opset; /* of the node's domain */
+    int32_t input_count, output_count;
+    const sbit_value_id *inputs, *outputs;
+    const bool *wanted;                /* of each input: only these need a gradient */
+    const sbit_value_id *output_grads; /* none: zero */
+    sbit_value_id *input_grads;        /* to fill; what stays none is zero */
+    sbit_status status;                /* the first failure; the functions below do nothing then */
+    sbit_error *error;
+};
+
+/* Adds a node with one output, which it gives (none: failed). Arrays are copied. */
+SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *domain,
+                                              const char *op_type, const sbit_value_id *inputs,
+                                              size_t input_count, const sbit_attr *attrs,
+                                              size_t attr_count);
+/* Ends the building of gradients with an error that names the node. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+SPARSEBIT_API void
+sbit_gradient_fail(sbit_gradient *g, sbit_status status, const char *format, ...);
 
 /* >>row. Functions return a status and describe failures naming the node (sbit_op_fail). */
 struct sbit_op_row {
@@ -849,7 +874,9 @@ struct sbit_op_row {
      * *call->state from last time is still there: keep what still holds (packed weights) */
     sbit_status (*prepare)(const sbit_op_call *call, sbit_error *error);
     sbit_status (*run)(const sbit_op_call *call, sbit_error *error);
-    sbit_status (*backward)(const sbit_op_call *call, sbit_error *error); /* optional */
+    /* optional: adds the nodes that compute the gradients of the inputs from those of the outputs;
+     * NULL: not differentiable, reported by name before anything is built */
+    void (*gradient)(sbit_gradient *g);
     /* optional: replaces the node by other operators, for operators defined by a function */
     sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
     const sbit_op_quant *quant;     /* optional: not a place for quantizers */
@@ -1287,12 +1314,11 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
 /* ---- end src/passes/passes_api.h ---- */
 
 /* ---- begin src/grad/grad_api.h ---- */
-/* grad_api.h: rows of losses and optimizers. >>grad
+/* grad_api.h: gradients as nodes of the graph; rows of losses and optimizers. >>grad
  *
- * Called by: train, quantizers that learn. Calls: exec (forward values), ops (row->backward).
- * The backward driver walks a session's plan from the last node to the first and calls
- * row->backward with out_grad and in_grad set; an operator without it ends the walk with
- * SBIT_ERR_UNSUPPORTED naming the node, before any step is taken.
+ * Called by: train, steps and sparsers that learn. Calls: graph, infer, ops (row->gradient).
+ * The nodes that compute gradients stand in the same graph as those that they differentiate: one
+ * plan, one executor, one memory planner for both.
  */
 #ifndef SBIT_GRAD_API_H
 #define SBIT_GRAD_API_H
@@ -1301,38 +1327,29 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
 extern "C" {
 #endif
 
-/* A loss over a batch: outputs [N, ...], targets as the loss defines them (class numbers as int64
- * [N], or a tensor of the outputs' shape). */
-typedef struct sbit_loss_row {
-    const char *name; /* "cross_entropy" */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
-    /* *loss: mean over the batch; gradient (NULL: not wanted): of the outputs' shape */
-    sbit_status (*compute)(sbit_ctx *ctx, const sbit_options *options, const sbit_tensor *outputs,
-                           const sbit_tensor *targets, double *loss, float *gradient,
-                           sbit_error *error);
-} sbit_loss_row;
+/* Appends the nodes that compute the gradients of `loss` (one element, float32 or float64) with
+ * respect to `wanted` values: inputs, constants (weights), values inside. gradients[i] has the
+ * shape of wanted[i]; it is none (idx 0) where the loss does not depend on the value. A constant is
+ * differentiated as the value it has; to train it, make it an input first (sbit_graph_parameters).
+ * Types are inferred before and after. On failure the graph may hold some of the new nodes: work on
+ * a clone. Errors: UNSUPPORTED naming every operator on the way that has no gradient (before
+ * anything is added), SHAPE, those of infer. */
+SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
+                                                   const sbit_value_id *wanted, size_t count,
+                                                   sbit_value_id *gradients, sbit_error *error);
 
-/* One update of one parameter tensor of `count` elements. */
-typedef struct sbit_optimizer_call {
-    sbit_ctx *ctx;
-    const char *name; /* of the parameter, for messages */
-    const sbit_options *options;
-    int64_t count, step; /* step counts from 1 */
-    float learning_rate, weight_decay;
-    const uint8_t *mask; /* NULL, or 0 where the parameter is pruned and stays 0 */
-} sbit_optimizer_call;
+/* A running statistic: what the batch makes of it. */
+typedef struct sbit_statistic {
+    sbit_value_id value;   /* of BatchNormalization: running mean or variance (a constant) */
+    sbit_value_id updated; /* after the batch at hand */
+} sbit_statistic;
 
-typedef struct sbit_optimizer_row {
-    const char *name; /* "sgd", "adam" */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
-    size_t (*state_bytes)(const sbit_optimizer_call *call); /* zeroed before the first step */
-    sbit_status (*update)(void *state, const sbit_optimizer_call *call, const float *gradient,
-                          float *parameter, sbit_error *error);
-} sbit_optimizer_row;
+/* Turns BatchNormalization into its training form: normalized by the batch's mean and population
+ * variance; running statistics blend in the unbiased variance with ONNX's momentum (0.9 keeps nine
+ * tenths), as PyTorch does. Writes up to `capacity` statistics, returns in *count how many there
+ * are. */
+SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statistic *statistics,
+                                                 size_t capacity, size_t *count, sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -14938,7 +14955,11 @@ extern "C" {
     X(signal)      /* DFT, STFT, windows, MelWeightMatrix */                                       \
     X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
     X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \
-    X(einsum)      /* Einsum, Det, misc. */
+    X(einsum)      /* Einsum, Det, misc. */                                                        \
+    X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
+    X(grad_conv)                                                                                   \
+    X(grad_pool)                                                                                   \
+    X(grad_norm)
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);
@@ -15935,6 +15956,70 @@ SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
     return SBIT_OK;
 }
 /* ---- end src/ops/common.c ---- */
+
+/* ---- begin src/ops/gradient_private.h ---- */
+/* gradient_private.h: what the rules of gradients (ops/gradients.c) and the rows that they use
+ * share.
+ *
+ * Called by: the families (their column `gradient`), ops/grad_*.c, grad. Calls: graph.
+ *
+ * A rule adds nodes: rows of ai.onnx whose form is the same in every opset (Add, Mul, MatMul,
+ * Transpose, Reshape, Shape ...) and internal rows of domain "sbit" (ops/grad_*.c) for the rest:
+ *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}     dx of one elementwise function
+ *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: as for a bias
+ *     Spread(dy, shape) {axes, mean}        the opposite: gives a reduction's gradient to its
+ * inputs ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move
+ * elements IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
+ *     Piece(x) {axis, begin, length}        ZerosLike(x)
+ *     ConvDataGrad(dy, w, shape)  ConvWeightGrad(x, dy, shape)      attributes as Conv
+ *     PoolGrad(dy, x) {of}                  attributes as the pool
+ *     BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var
+ *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
+ *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
+ *     SoftmaxGrad(dy, y) {axis, log, flat}
+ *     CrossEntropy(logits, targets) -> loss, dlogits
+ * All take float32 and float64, which they compute in float64.
+ */
+#ifndef SBIT_GRADIENT_PRIVATE_H
+#define SBIT_GRADIENT_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__GRAD_DOMAIN "sbit"
+#define SBIT__T_GRAD (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64))
+
+/* X(name): a rule is void sbit__grad_<name>(sbit_gradient *g) */
+#define SBIT__GRADIENTS(X)                                                                         \
+    X(zero)        /* steps: Round, Floor, Sign: their gradient is 0 */                            \
+    X(identity)    /* the gradient passes unchanged */                                             \
+    X(from_input)  /* elementwise, computed from the input */                                      \
+    X(from_output) /* elementwise, computed from the output, so that the input may go */           \
+    X(moves)       /* moves elements: the same move of indices says where from */                  \
+    X(neg)                                                                                         \
+    X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
+        X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
+            X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
+                X(conv_transpose) X(matmul) X(gemm) X(cross_entropy)
+
+#define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
+SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
+#undef SBIT__GRADIENT_DECLARE
+
+/* run: the dims that an int64 input states; fails unless it is a list of at most 8. */
+SBIT__FN sbit_status sbit__grad_dims(const sbit_op_call *call, int32_t input, int32_t *rank,
+                                     int64_t dims[SBIT_MAX_RANK], sbit_error *error);
+/* infer: output 0 has input 0's element type and the shape that input `input` states. */
+SBIT__FN sbit_status sbit__grad_infer_shape(const sbit_op_call *call, int32_t input,
+                                            sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_GRADIENT_PRIVATE_H */
+/* ---- end src/ops/gradient_private.h ---- */
 
 /* ---- begin src/ops/elements_private.h ---- */
 /* elements_private.h: what the families that move and combine elements share: sets of types per
@@ -16982,6 +17067,806 @@ SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *w
 }
 /* ---- end src/ops/window.c ---- */
 
+/* ---- begin src/ops/gradients.c ---- */
+/* gradients.c: the rules of differentiation: for each operator the nodes that compute the gradients
+ * of its inputs. >>gradients
+ *
+ * Called by: grad, through the column `gradient` of the rows. Calls: graph.
+ * dy is the gradient of output 0; "fit" sums a gradient to an input's shape where broadcasting has
+ * spread the input. Functions that add nodes remember the first failure in g->status and give none
+ * from then on, so that rules read as formulas.
+ */
+
+#define SBIT__GRAD_ATTRS 16
+
+/* >>adding nodes */
+
+SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, const char *format, ...)
+{
+    char node[160], text[sizeof(((sbit_error *)0)->message)];
+    va_list args;
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    sbit_graph_describe(g->graph, g->node->id, node, sizeof node);
+    g->status = sbit__fail(g->error, status, g->node->name, "%s: %s", node, text);
+}
+
+static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
+                             const sbit_value_id *inputs, size_t input_count,
+                             const sbit_attr *attrs, size_t attr_count, sbit_value_id *outputs,
+                             size_t output_count)
+{
+    sbit_node_desc desc;
+    sbit_node_id id;
+    char name[160];
+    memset(&desc, 0, sizeof desc);
+    snprintf(name, sizeof name, "%s_grad", g->node->name[0] != '\0' ? g->node->name : op_type);
+    for (size_t i = 0; i < output_count; i++) {
+        outputs[i].idx = 0;
+        if (g->status == SBIT_OK) {
+            const sbit_type type = sbit__type_unknown();
+            g->status = sbit_graph_add_value(g->graph, name, &type, &outputs[i], g->error);
+        }
+    }
+    desc.op_type = op_type;
+    desc.domain = domain;
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = attrs;
+    desc.attr_count = attr_count;
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_node(g->graph, &desc, &id, g->error);
+    }
+}
+
+SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *domain,
+                                              const char *op_type, const sbit_value_id *inputs,
+                                              size_t input_count, const sbit_attr *attrs,
+                                              size_t attr_count)
+{
+    sbit_value_id output = {0};
+    sbit__g_add_node(g, domain, op_type, inputs, input_count, attrs, attr_count, &output, 1);
+    return output;
+}
+
+static sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a)
+{
+    return sbit_gradient_add(g, "", op_type, &a, 1, NULL, 0);
+}
+
+static sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                               sbit_value_id b)
+{
+    const sbit_value_id inputs[2] = {a, b};
+    return sbit_gradient_add(g, "", op_type, inputs, 2, NULL, 0);
+}
+
+static sbit_attr sbit__g_int(const char *name, int64_t value)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_INT;
+    attr.i = value;
+    return attr;
+}
+
+static sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_INTS;
+    attr.ints = values;
+    attr.count = count;
+    return attr;
+}
+
+static sbit_attr sbit__g_float(const char *name, float value)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_FLOAT;
+    attr.f = value;
+    return attr;
+}
+
+static sbit_attr sbit__g_text(const char *name, const char *value)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_STRING;
+    attr.s = sbit__str(value);
+    return attr;
+}
+
+/* The node's own attributes and `of`: its operator. */
+static size_t sbit__g_attrs(sbit_gradient *g, sbit_attr attrs[SBIT__GRAD_ATTRS])
+{
+    size_t count = 0;
+    attrs[count++] = sbit__g_text("of", g->node->op_type);
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
+        attrs[count++] = g->node->attrs[i];
+    }
+    return count;
+}
+
+/* >>what is known of values */
+
+static const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id)
+{
+    return &sbit_graph_value(g->graph, id)->type;
+}
+
+static int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
+{
+    const int32_t rank = sbit__g_type(g, id)->rank;
+    if (rank < 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "the rank of '%s' must be known for its gradient",
+                           sbit_graph_value(g->graph, id)->name);
+    }
+    return rank;
+}
+
+static bool sbit__g_wanted(const sbit_gradient *g, int32_t i)
+{
+    return i < g->input_count && g->wanted[i];
+}
+
+static sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id)
+{
+    return sbit__g_1(g, "Shape", id);
+}
+
+/* A number of the element type that the node computes in. */
+static sbit_value_id sbit__g_number(sbit_gradient *g, double value)
+{
+    const sbit_dtype dtype = sbit__g_type(g, g->outputs[0])->dtype;
+    sbit_value_id id = {0};
+    sbit_tensor tensor;
+    double data = 0.0;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = dtype;
+    tensor.data = &data;
+    sbit__tensor_set_f64(&tensor, 0, value);
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_constant(g->graph, "number", &tensor, &id, g->error);
+    }
+    return id;
+}
+
+static bool sbit__g_same_shape(const sbit_type *a, const sbit_type *b)
+{
+    bool same = a->rank == b->rank && a->rank >= 0;
+    for (int32_t i = 0; same && i < a->rank; i++) {
+        same = sbit__dim_equal(a->dims[i], b->dims[i]);
+    }
+    return same;
+}
+
+static sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
+                                    int32_t align)
+{
+    const sbit_attr attr = sbit__g_int("align", align);
+    const sbit_value_id inputs[2] = {grad, sbit__g_shape(g, like)};
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ReduceTo", inputs, 2, &attr, 1);
+}
+
+/* A gradient of output 0's shape becomes that of input i. */
+static void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
+{
+    const bool same =
+        sbit__g_same_shape(sbit__g_type(g, g->inputs[i]), sbit__g_type(g, g->outputs[0]));
+    g->input_grads[i] = same ? grad : sbit__g_reduce(g, grad, g->inputs[i], -1);
+}
+
+/* >>elementwise */
+
+SBIT__FN void sbit__grad_zero(sbit_gradient *g)
+{
+    (void)g;
+}
+
+SBIT__FN void sbit__grad_identity(sbit_gradient *g)
+{
+    g->input_grads[0] = g->output_grads[0];
+}
+
+static void sbit__g_activation(sbit_gradient *g, sbit_value_id from)
+{
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    const size_t count = sbit__g_attrs(g, attrs);
+    sbit_value_id inputs[4];
+    int32_t n = 2;
+    inputs[0] = g->output_grads[0];
+    inputs[1] = from;
+    for (int32_t i = 1; i < g->input_count && i < 3; i++) { /* Clip's limits */
+        inputs[n++] = g->inputs[i];
+    }
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, (size_t)n, attrs, count);
+}
+
+SBIT__FN void sbit__grad_from_input(sbit_gradient *g)
+{
+    sbit__g_activation(g, g->inputs[0]);
+}
+
+SBIT__FN void sbit__grad_from_output(sbit_gradient *g)
+{
+    sbit__g_activation(g, g->outputs[0]);
+}
+
+SBIT__FN void sbit__grad_clip(sbit_gradient *g)
+{
+    if (sbit__g_wanted(g, 1) || sbit__g_wanted(g, 2)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its limits cannot be trained");
+    }
+    sbit__g_activation(g, g->inputs[0]);
+}
+
+SBIT__FN void sbit__grad_neg(sbit_gradient *g)
+{
+    g->input_grads[0] = sbit__g_1(g, "Neg", g->output_grads[0]);
+}
+
+SBIT__FN void sbit__grad_add(sbit_gradient *g)
+{
+    for (int32_t i = 0; i < g->input_count; i++) {
+        if (g->wanted[i]) {
+            sbit__g_fit(g, i, g->output_grads[0]);
+        }
+    }
+}
+
+SBIT__FN void sbit__grad_sub(sbit_gradient *g)
+{
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, g->output_grads[0]);
+    }
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_1(g, "Neg", g->output_grads[0]));
+    }
+}
+
+SBIT__FN void sbit__grad_mul(sbit_gradient *g)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        if (g->wanted[i]) {
+            sbit__g_fit(g, i, sbit__g_2(g, "Mul", g->output_grads[0], g->inputs[1 - i]));
+        }
+    }
+}
+
+/* d(a/b): dy / b; - dy * y / b */
+SBIT__FN void sbit__grad_div(sbit_gradient *g)
+{
+    const sbit_value_id part = sbit__g_2(g, "Div", g->output_grads[0], g->inputs[1]);
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, part);
+    }
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_1(g, "Neg", sbit__g_2(g, "Mul", part, g->outputs[0])));
+    }
+}
+
+/* d(a^b): dy * b * a^(b-1); dy * y * log(a) */
+SBIT__FN void sbit__grad_pow(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    if (g->wanted[0]) {
+        const sbit_dtype dtype = sbit__g_type(g, a)->dtype;
+        const sbit_attr to = sbit__g_int("to", (int64_t)dtype);
+        const sbit_value_id power = sbit__g_type(g, b)->dtype == dtype
+                                        ? b
+                                        : sbit_gradient_add(g, "", "Cast", &b, 1, &to, 1);
+        const sbit_value_id less = sbit__g_2(g, "Sub", power, sbit__g_number(g, 1.0));
+        const sbit_value_id slope = sbit__g_2(g, "Mul", power, sbit__g_2(g, "Pow", a, less));
+        sbit__g_fit(g, 0, sbit__g_2(g, "Mul", dy, slope));
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id slope = sbit__g_2(g, "Mul", g->outputs[0], sbit__g_1(g, "Log", a));
+        sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, slope));
+    }
+}
+
+static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                   sbit_value_id no)
+{
+    const sbit_value_id inputs[3] = {condition, yes, no};
+    return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
+}
+
+SBIT__FN void sbit__grad_prelu(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], zero = sbit__g_number(g, 0.0);
+    const sbit_value_id below = sbit__g_2(g, "Less", x, zero);
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, sbit__g_where(g, below, sbit__g_2(g, "Mul", dy, g->inputs[1]), dy));
+    }
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_where(g, below, sbit__g_2(g, "Mul", dy, x), zero));
+    }
+}
+
+SBIT__FN void sbit__grad_mean(sbit_gradient *g)
+{
+    const sbit_value_id part =
+        sbit__g_2(g, "Mul", g->output_grads[0], sbit__g_number(g, 1.0 / (double)g->input_count));
+    for (int32_t i = 0; i < g->input_count; i++) {
+        if (g->wanted[i]) {
+            sbit__g_fit(g, i, part);
+        }
+    }
+}
+
+SBIT__FN void sbit__grad_where(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], zero = sbit__g_number(g, 0.0);
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_where(g, g->inputs[0], dy, zero));
+    }
+    if (g->wanted[2]) {
+        sbit__g_fit(g, 2, sbit__g_where(g, g->inputs[0], zero, dy));
+    }
+}
+
+SBIT__FN void sbit__grad_cast(sbit_gradient *g)
+{
+    const sbit_attr to = sbit__g_int("to", (int64_t)sbit__g_type(g, g->inputs[0])->dtype);
+    const bool same = sbit__g_type(g, g->inputs[0])->dtype == sbit__g_type(g, g->outputs[0])->dtype;
+    g->input_grads[0] =
+        same ? g->output_grads[0] : sbit_gradient_add(g, "", "Cast", g->output_grads, 1, &to, 1);
+}
+
+/* >>reductions and moves */
+
+/* The axes of a Reduce: attribute, constant input, or all. */
+static int32_t sbit__g_axes(sbit_gradient *g, int32_t rank, int64_t axes[SBIT_MAX_RANK])
+{
+    const sbit_attr *attr = sbit_node_attr(g->node, "axes");
+    const sbit_value_id input = g->input_count > 1 ? g->inputs[1] : g->outputs[0];
+    const sbit_tensor *list =
+        g->input_count > 1 && input.idx != 0 ? sbit__graph_constant(g->graph, input) : NULL;
+    int64_t count = attr != NULL ? (int64_t)attr->count : 0;
+    if (attr == NULL && list == NULL && g->input_count > 1 && input.idx != 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its axes must be constant for its gradient");
+        return 0;
+    }
+    count = list != NULL ? sbit_tensor_count(list) : count;
+    for (int64_t i = 0; i < count && i < rank; i++) {
+        axes[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
+        axes[i] += axes[i] < 0 ? rank : 0;
+    }
+    if (count == 0 && sbit_node_int(g->node, "noop_with_empty_axes", 0) == 0) {
+        for (count = 0; count < rank; count++) {
+            axes[count] = count;
+        }
+    }
+    return (int32_t)(count < rank ? count : rank);
+}
+
+static void sbit__g_spread(sbit_gradient *g, const int64_t *axes, int32_t count, bool mean)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], sbit__g_shape(g, g->inputs[0])};
+    sbit_attr attrs[2];
+    attrs[0] = sbit__g_ints("axes", axes, (size_t)count);
+    attrs[1] = sbit__g_int("mean", mean ? 1 : 0);
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, 2, attrs, 2);
+}
+
+static void sbit__g_reduction(sbit_gradient *g, bool mean)
+{
+    int64_t axes[SBIT_MAX_RANK];
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    const int32_t count = sbit__g_axes(g, rank, axes);
+    sbit__g_spread(g, axes, count, mean);
+}
+
+SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
+{
+    sbit__g_reduction(g, false);
+}
+
+SBIT__FN void sbit__grad_reduce_mean(sbit_gradient *g)
+{
+    sbit__g_reduction(g, true);
+}
+
+SBIT__FN void sbit__grad_reshape(sbit_gradient *g)
+{
+    g->input_grads[0] = sbit__g_2(g, "Reshape", g->output_grads[0], sbit__g_shape(g, g->inputs[0]));
+}
+
+SBIT__FN void sbit__grad_transpose(sbit_gradient *g)
+{
+    const sbit_attr *perm = sbit_node_attr(g->node, "perm");
+    int64_t back[SBIT_MAX_RANK] = {0};
+    for (size_t i = 0; perm != NULL && i < perm->count && i < SBIT_MAX_RANK; i++) {
+        const int64_t at = perm->ints[i];
+        back[at >= 0 && at < SBIT_MAX_RANK ? at : 0] = (int64_t)i;
+    }
+    const sbit_attr attr = sbit__g_ints("perm", back, perm != NULL ? perm->count : 0);
+    g->input_grads[0] =
+        sbit_gradient_add(g, "", "Transpose", g->output_grads, 1, &attr, perm != NULL ? 1 : 0);
+}
+
+static sbit_value_id sbit__g_piece(sbit_gradient *g, sbit_value_id from, int64_t axis,
+                                   int64_t begin, int64_t length)
+{
+    sbit_attr attrs[3];
+    attrs[0] = sbit__g_int("axis", axis);
+    attrs[1] = sbit__g_int("begin", begin);
+    attrs[2] = sbit__g_int("length", length);
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &from, 1, attrs, 3);
+}
+
+/* The length of an axis, which must be known. */
+static int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
+{
+    const sbit_type *type = sbit__g_type(g, id);
+    if (axis < 0 || axis >= type->rank || !sbit__dim_known(type->dims[axis])) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "axis %d of '%s' must be known for its gradient", (int)axis,
+                           sbit_graph_value(g->graph, id)->name);
+        return 0;
+    }
+    return type->dims[axis].value;
+}
+
+static int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank)
+{
+    const int64_t axis = sbit_node_int(g->node, "axis", otherwise);
+    return axis < 0 ? axis + rank : axis;
+}
+
+SBIT__FN void sbit__grad_concat(sbit_gradient *g)
+{
+    const int64_t axis = sbit__g_axis(g, 1, sbit__g_rank(g, g->outputs[0]));
+    int64_t begin = 0;
+    for (int32_t i = 0; i < g->input_count && g->status == SBIT_OK; i++) {
+        const int64_t length = sbit__g_length(g, g->inputs[i], axis);
+        if (g->wanted[i]) {
+            g->input_grads[i] = sbit__g_piece(g, g->output_grads[0], axis, begin, length);
+        }
+        begin += length;
+    }
+}
+
+SBIT__FN void sbit__grad_split(sbit_gradient *g)
+{
+    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    sbit_value_id *parts = NULL;
+    void *block = NULL;
+    if (g->status == SBIT_OK) {
+        g->status =
+            sbit__graph_alloc(g->graph, (size_t)g->output_count, sizeof *parts, &block, g->error);
+    }
+    parts = (sbit_value_id *)block;
+    for (int32_t i = 0; i < g->output_count && g->status == SBIT_OK; i++) {
+        parts[i] =
+            g->output_grads[i].idx != 0
+                ? g->output_grads[i]
+                : sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ZerosLike", &g->outputs[i], 1, NULL, 0);
+    }
+    g->input_grads[0] =
+        sbit_gradient_add(g, "", "Concat", parts, (size_t)g->output_count, &axis, 1);
+}
+
+SBIT__FN void sbit__grad_expand(sbit_gradient *g)
+{
+    sbit__g_fit(g, 0, g->output_grads[0]);
+}
+
+/* Of constant padding, by at least 0. */
+SBIT__FN void sbit__grad_pad(sbit_gradient *g)
+{
+    const sbit_attr *attr = sbit_node_attr(g->node, "pads");
+    const sbit_tensor *list =
+        attr == NULL && g->input_count > 1 ? sbit__graph_constant(g->graph, g->inputs[1]) : NULL;
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    sbit_value_id grad = g->output_grads[0];
+    if (!sbit__streq(sbit_node_string(g->node, "mode", "constant"), "constant") ||
+        (attr == NULL && list == NULL) || (g->input_count > 3 && g->inputs[3].idx != 0) ||
+        (attr != NULL && (int64_t)attr->count != 2 * rank) ||
+        (list != NULL && sbit_tensor_count(list) != 2 * rank)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "only constant pads of all axes have a gradient");
+        return;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        const int64_t begin = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
+        const int64_t end =
+            attr != NULL ? attr->ints[i + rank] : sbit__tensor_i64_at(list, i + rank);
+        if (begin < 0 || end < 0) {
+            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "negative pads have no gradient");
+        } else if (begin > 0 || end > 0) {
+            grad = sbit__g_piece(g, grad, i, begin, sbit__g_length(g, g->inputs[0], i));
+        }
+    }
+    g->input_grads[0] = grad;
+}
+
+/* The indices of the elements are moved as the elements were. */
+SBIT__FN void sbit__grad_moves(sbit_gradient *g)
+{
+    sbit_value_id *inputs = NULL;
+    void *block = NULL;
+    if (g->status == SBIT_OK) {
+        g->status =
+            sbit__graph_alloc(g->graph, (size_t)g->input_count, sizeof *inputs, &block, g->error);
+    }
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    inputs = (sbit_value_id *)block;
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    inputs[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", g->inputs, 1, NULL, 0);
+    const sbit_value_id moved =
+        sbit_gradient_add(g, g->node->domain, g->node->op_type, inputs, (size_t)g->input_count,
+                          g->node->attrs, g->node->attr_count);
+    const sbit_value_id all[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", all, 3, NULL, 0);
+}
+
+/* >>matrices */
+
+/* The two last axes exchanged. */
+static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
+{
+    const int32_t rank = sbit__g_rank(g, id);
+    int64_t perm[SBIT_MAX_RANK];
+    if (rank < 2) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its operands must be matrices");
+        return id;
+    }
+    for (int32_t i = 0; i < rank; i++) {
+        perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
+    }
+    const sbit_attr attr = sbit__g_ints("perm", perm, (size_t)rank);
+    return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
+}
+
+/* rows x columns, however many axes the rows have */
+static sbit_value_id sbit__g_rows(sbit_gradient *g, sbit_value_id id, int64_t columns)
+{
+    const int64_t dims[2] = {-1, columns};
+    sbit_value_id shape = {0};
+    sbit_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = SBIT_I64;
+    tensor.rank = 1;
+    tensor.dims[0] = 2;
+    int64_t copy[2];
+    memcpy(copy, dims, sizeof copy);
+    tensor.data = copy;
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_constant(g->graph, "rows", &tensor, &shape, g->error);
+    }
+    return sbit__g_2(g, "Reshape", id, shape);
+}
+
+static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_a, sbit_value_id b,
+                                  bool trans_b, float alpha)
+{
+    const sbit_value_id inputs[2] = {a, b};
+    sbit_attr attrs[3];
+    attrs[0] = sbit__g_int("transA", trans_a ? 1 : 0);
+    attrs[1] = sbit__g_int("transB", trans_b ? 1 : 0);
+    attrs[2] = sbit__g_float("alpha", alpha);
+    return sbit_gradient_add(g, "", "Gemm", inputs, 2, attrs, 3);
+}
+
+SBIT__FN void sbit__grad_matmul(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    const int32_t rank_a = sbit__g_rank(g, a), rank_b = sbit__g_rank(g, b);
+    if (g->status != SBIT_OK) {
+        return;
+    }
+    if (g->wanted[0]) {
+        const sbit_value_id grad = sbit__g_2(g, "MatMul", dy, sbit__g_flip(g, b));
+        g->input_grads[0] = rank_b == 2 ? grad : sbit__g_reduce(g, grad, a, -1);
+    }
+    if (g->wanted[1] && rank_b == 2) { /* one matrix for all: one product over all rows */
+        const int64_t k = sbit__g_length(g, b, 0), n = sbit__g_length(g, b, 1);
+        const sbit_value_id left = rank_a == 2 ? a : sbit__g_rows(g, a, k);
+        const sbit_value_id right = rank_a == 2 ? dy : sbit__g_rows(g, dy, n);
+        g->input_grads[1] = sbit__g_gemm(g, left, true, right, false, 1.0f);
+    } else if (g->wanted[1]) {
+        g->input_grads[1] =
+            sbit__g_reduce(g, sbit__g_2(g, "MatMul", sbit__g_flip(g, a), dy), b, -1);
+    }
+}
+
+SBIT__FN void sbit__grad_gemm(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    const bool ta = sbit_node_int(g->node, "transA", 0) != 0;
+    const bool tb = sbit_node_int(g->node, "transB", 0) != 0;
+    const float alpha = sbit_node_float(g->node, "alpha", 1.0f);
+    const float beta = sbit_node_float(g->node, "beta", 1.0f);
+    if (g->wanted[0]) {
+        g->input_grads[0] = ta ? sbit__g_gemm(g, b, tb, dy, true, alpha)
+                               : sbit__g_gemm(g, dy, false, b, !tb, alpha);
+    }
+    if (g->wanted[1]) {
+        g->input_grads[1] = tb ? sbit__g_gemm(g, dy, true, a, ta, alpha)
+                               : sbit__g_gemm(g, a, !ta, dy, false, alpha);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        const sbit_value_id part =
+            beta == 1.0f ? dy : sbit__g_2(g, "Mul", dy, sbit__g_number(g, (double)beta));
+        sbit__g_fit(g, 2, part);
+    }
+}
+
+/* >>convolutions and pools */
+
+static sbit_value_id sbit__g_conv(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                                  sbit_value_id b, sbit_value_id like)
+{
+    const sbit_value_id inputs[3] = {a, b, sbit__g_shape(g, like)};
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, op_type, inputs, 3, g->node->attrs,
+                             g->node->attr_count);
+}
+
+SBIT__FN void sbit__grad_conv(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], w = g->inputs[1];
+    if (g->wanted[0]) {
+        g->input_grads[0] = sbit__g_conv(g, "ConvDataGrad", dy, w, x);
+    }
+    if (g->wanted[1]) {
+        g->input_grads[1] = sbit__g_conv(g, "ConvWeightGrad", x, dy, w);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        g->input_grads[2] = sbit__g_reduce(g, dy, g->inputs[2], 1);
+    }
+}
+
+/* The roles of Conv's input and output change places. */
+SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], w = g->inputs[1];
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    size_t count = 0;
+    const char *pad = sbit_node_string(g->node, "auto_pad", "NOTSET");
+    if (sbit_node_attr(g->node, "output_shape") != NULL ||
+        (!sbit__streq(pad, "NOTSET") && pad[0] != '\0')) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "with output_shape or auto_pad it has no gradient: state its pads");
+        return;
+    }
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
+        if (!sbit__streq(g->node->attrs[i].name, "output_padding")) {
+            attrs[count++] = g->node->attrs[i];
+        }
+    }
+    if (g->wanted[0]) {
+        const sbit_value_id inputs[2] = {dy, w};
+        g->input_grads[0] = sbit_gradient_add(g, "", "Conv", inputs, 2, attrs, count);
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id inputs[3] = {dy, x, sbit__g_shape(g, w)};
+        g->input_grads[1] =
+            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", inputs, 3, attrs, count);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        g->input_grads[2] = sbit__g_reduce(g, dy, g->inputs[2], 1);
+    }
+}
+
+SBIT__FN void sbit__grad_pool(sbit_gradient *g)
+{
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    int64_t axes[SBIT_MAX_RANK];
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[0]};
+    if (g->output_count > 1 && g->output_grads[1].idx != 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its indices have no gradient");
+    }
+    if (sbit__streq(g->node->op_type, "GlobalAveragePool")) {
+        const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+        for (int32_t i = 2; i < rank; i++) {
+            axes[i - 2] = i;
+        }
+        sbit__g_spread(g, axes, rank > 2 ? rank - 2 : 0, true);
+        return;
+    }
+    const size_t count = sbit__g_attrs(g, attrs);
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, attrs, count);
+}
+
+/* >>normalization and losses */
+
+static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id mean,
+                               sbit_value_id var)
+{
+    const sbit_value_id inputs[5] = {g->output_grads[0], g->inputs[0], g->inputs[1], mean, var};
+    sbit_attr attrs[2];
+    sbit_value_id outputs[3];
+    attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[1] = sbit__g_int("training", training ? 1 : 0);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, outputs, 3);
+    for (int32_t i = 0; i < 3; i++) {
+        g->input_grads[i] = outputs[i];
+    }
+}
+
+SBIT__FN void sbit__grad_batch_norm(sbit_gradient *g)
+{
+    bool trains = sbit_node_int(g->node, "training_mode", 0) != 0;
+    for (int32_t i = 1; i < g->output_count; i++) {
+        trains = trains || g->outputs[i].idx != 0;
+    }
+    if (trains || (g->opset < 9 && sbit_node_int(g->node, "spatial", 1) == 0)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "only inference mode has a gradient; ask for training instead");
+        return;
+    }
+    sbit__g_batch_norm(g, false, g->inputs[3], g->inputs[4]);
+}
+
+SBIT__FN void sbit__grad_batch_norm_train(sbit_gradient *g)
+{
+    sbit__g_batch_norm(g, true, g->outputs[3], g->outputs[4]);
+}
+
+/* y = n * scale + bias with n = NormGrad's second output */
+SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0];
+    const bool rms = sbit__streq(g->node->op_type, "RMSNormalization");
+    sbit_value_id inputs[2], outputs[2];
+    sbit_attr attrs[3];
+    for (int32_t i = 1; i < g->output_count; i++) {
+        if (g->output_grads[i].idx != 0) {
+            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its statistics have no gradient");
+        }
+    }
+    inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);
+    inputs[1] = x;
+    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
+    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__g_int("rms", rms ? 1 : 0);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, outputs, 2);
+    g->input_grads[0] = outputs[0];
+    if (g->wanted[1]) {
+        sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, outputs[1]));
+    }
+    if (sbit__g_wanted(g, 2)) {
+        sbit__g_fit(g, 2, dy);
+    }
+}
+
+SBIT__FN void sbit__grad_softmax(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->outputs[0]};
+    sbit_attr attrs[3];
+    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", g->opset < 13 ? 1 : -1));
+    attrs[1] = sbit__g_int("log", sbit__streq(g->node->op_type, "LogSoftmax") ? 1 : 0);
+    attrs[2] = sbit__g_int("flat", g->opset < 13 ? 1 : 0);
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "SoftmaxGrad", inputs, 2, attrs, 3);
+}
+
+/* The forward node has the gradient ready, for a loss whose own gradient is 1. */
+SBIT__FN void sbit__grad_cross_entropy(sbit_gradient *g)
+{
+    g->input_grads[0] = sbit__g_2(g, "Mul", g->outputs[1], g->output_grads[0]);
+}
+/* ---- end src/ops/gradients.c ---- */
+
 /* ---- begin src/ops/conv.c ---- */
 /* conv.c: Conv and ConvTranspose with 1 to 3 spatial dimensions. >>conv
  *
@@ -17626,13 +18511,14 @@ static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL
 #define SBIT__CONV_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Conv", version, types, 0, SBIT__CONV_FUSE, sbit__conv_infer, sbit__conv_prepare,      \
-            sbit__conv_op_run, NULL, NULL, &sbit__conv_quant, &sbit__conv_channel, sbit__conv_macs \
+            sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant, &sbit__conv_channel,      \
+            sbit__conv_macs                                                                        \
     }
 #define SBIT__CONVT_ROW(version, types)                                                            \
     {                                                                                              \
         "", "ConvTranspose", version, types, 0, SBIT__CONV_FUSE, sbit__convt_infer,                \
-            sbit__convt_prepare, sbit__convt_run, NULL, NULL, &sbit__convt_quant,                  \
-            &sbit__conv_channel, sbit__convt_macs                                                  \
+            sbit__convt_prepare, sbit__convt_run, sbit__grad_conv_transpose, NULL,                 \
+            &sbit__convt_quant, &sbit__conv_channel, sbit__convt_macs                              \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {
@@ -18635,13 +19521,13 @@ static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NU
 #define SBIT__MATMUL_ROW(version, types)                                                           \
     {                                                                                              \
         "", "MatMul", version, types, 0, SBIT__MATMUL_FUSE, sbit__matmul_infer,                    \
-            sbit__matmul_prepare, sbit__matmul_run, NULL, NULL, &sbit__matmul_quant,               \
+            sbit__matmul_prepare, sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,  \
             &sbit__matmul_channel, sbit__matmul_macs                                               \
     }
 #define SBIT__GEMM_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Gemm", version, types, 0, SBIT__MATMUL_FUSE, sbit__gemm_infer, sbit__gemm_prepare,    \
-            sbit__gemm_op_run, NULL, NULL, &sbit__gemm_quant, &sbit__matmul_channel,               \
+            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__matmul_channel,    \
             sbit__gemm_macs                                                                        \
     }
 
@@ -19693,22 +20579,23 @@ static const sbit_op_quant sbit__pooling_quant_lp = {
 static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 
 #define SBIT__POOLING_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
-#define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, quant)                        \
+#define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, gradient, quant)              \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, quant,                    \
+        "", name, version, types, 0, 0, infer, prepare, run, gradient, NULL, quant,                \
             &sbit__pooling_channel, NULL                                                           \
     }
 #define SBIT__MAXPOOL_ROW(version, types)                                                          \
     SBIT__POOLING_ROW("MaxPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,       \
-                      sbit__maxpool_run, &sbit__pooling_quant_pass)
+                      sbit__maxpool_run, sbit__grad_pool, &sbit__pooling_quant_pass)
 #define SBIT__AVGPOOL_ROW(version, types)                                                          \
     SBIT__POOLING_ROW("AveragePool", version, types, sbit__pooling_infer, sbit__pooling_prepare,   \
-                      sbit__pooling_run, &sbit__pooling_quant_average)
+                      sbit__pooling_run, sbit__grad_pool, &sbit__pooling_quant_average)
 #define SBIT__LPPOOL_ROW(version, types)                                                           \
     SBIT__POOLING_ROW("LpPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,        \
-                      sbit__pooling_run, &sbit__pooling_quant_lp)
-#define SBIT__GPOOL_ROW(name, version, types, run, quant)                                          \
-    SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run, quant)
+                      sbit__pooling_run, NULL, &sbit__pooling_quant_lp)
+#define SBIT__GPOOL_ROW(name, version, types, run, gradient, quant)                                \
+    SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run,          \
+                      gradient, quant)
 #define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
     {                                                                                              \
         "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
@@ -19733,18 +20620,19 @@ static const sbit_op_row sbit__pooling_rows[] = {
     SBIT__LPPOOL_ROW(18, SBIT__T_FLOATS1),
     SBIT__LPPOOL_ROW(22, SBIT_T_FLOATS),
     SBIT__GPOOL_ROW("GlobalAveragePool", 1, SBIT__T_FLOATS1, sbit__gpool_average_run,
-                    &sbit__pooling_quant_average),
+                    sbit__grad_pool, &sbit__pooling_quant_average),
     SBIT__GPOOL_ROW("GlobalAveragePool", 22, SBIT_T_FLOATS, sbit__gpool_average_run,
-                    &sbit__pooling_quant_average),
-    SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run,
+                    sbit__grad_pool, &sbit__pooling_quant_average),
+    SBIT__GPOOL_ROW("GlobalMaxPool", 1, SBIT__T_FLOATS1, sbit__gpool_max_run, sbit__grad_pool,
                     &sbit__pooling_quant_pass),
-    SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run,
+    SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run, sbit__grad_pool,
                     &sbit__pooling_quant_pass),
-    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
                     &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
                     &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, NULL,
+                    &sbit__pooling_quant_lp),
     SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
                   sbit__unpool_run),
     SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
@@ -20572,17 +21460,18 @@ static const sbit_op_quant sbit__norm_quant_layer = {
 static const sbit_op_channel sbit__norm_channel_batch = {SBIT_CHANNEL_SLICE, 0x1e, NULL};
 static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 0x06, NULL};
 
-#define SBIT__NORM_ROW(name, version, types, infer, run, quant, channel)                           \
+#define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, NULL, NULL, quant,       \
+        "", name, version, types, 0, 0, infer, sbit__op_prepare_f32, run, gradient, NULL, quant,   \
             channel, NULL                                                                          \
     }
 #define SBIT__BATCHNORM_ROW(version, types)                                                        \
     SBIT__NORM_ROW("BatchNormalization", version, types, sbit__batchnorm_infer,                    \
-                   sbit__batchnorm_run, NULL, &sbit__norm_channel_batch)
+                   sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
 #define SBIT__INSTANCENORM_ROW(version, types)                                                     \
     SBIT__NORM_ROW("InstanceNormalization", version, types, sbit__instancenorm_infer,              \
-                   sbit__groupnorm_run, &sbit__norm_quant, &sbit__norm_channel_instance)
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant,                  \
+                   &sbit__norm_channel_instance)
 
 static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(1, SBIT__T_FLOATS1),
@@ -20592,28 +21481,28 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
     SBIT__NORM_ROW("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
-                   sbit__layernorm_run, &sbit__norm_quant_layer, NULL),
+                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer, NULL),
     SBIT__NORM_ROW("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer, sbit__rmsnorm_run,
-                   &sbit__norm_quant, NULL),
+                   sbit__grad_layer_norm, &sbit__norm_quant, NULL),
     SBIT__INSTANCENORM_ROW(1, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
     SBIT__NORM_ROW("GroupNormalization", 18, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("GroupNormalization", 21, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
+                   NULL, &sbit__norm_quant, NULL),
+    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
                    &sbit__norm_quant, NULL),
-    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run,
+    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, NULL,
                    &sbit__norm_quant, NULL),
-    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, &sbit__norm_quant,
-                   NULL),
-    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, &sbit__norm_quant,
-                   NULL),
+    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, NULL,
+                   &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 9, SBIT__T_FLOATS1, sbit__mvn_infer, sbit__mvn_run,
-                   &sbit__norm_quant, NULL),
+                   NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 13, SBIT_T_FLOATS, sbit__mvn_infer, sbit__mvn_run,
-                   &sbit__norm_quant, NULL),
+                   NULL, &sbit__norm_quant, NULL),
 };
 
 #undef SBIT__NORM_ROW
@@ -20857,25 +21746,28 @@ static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
-#define SBIT__SOFTMAX_ROW(name, version, types, run, quant)                                        \
+#define SBIT__SOFTMAX_ROW(name, version, types, run, gradient, quant)                              \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, NULL,      \
+        "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, gradient,  \
             NULL, quant, NULL, NULL                                                                \
     }
 
 static const sbit_op_row sbit__softmax_rows[] = {
-    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__softmax_run, &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__softmax_run, &sbit__softmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__logsoftmax_run,
+    SBIT__SOFTMAX_ROW("Softmax", 1, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
+                      &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 11, SBIT__T_FLOATS1, sbit__softmax_run, sbit__grad_softmax,
+                      &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("Softmax", 13, SBIT_T_FLOATS, sbit__softmax_run, sbit__grad_softmax,
+                      &sbit__softmax_quant),
+    SBIT__SOFTMAX_ROW("LogSoftmax", 1, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__logsoftmax_run,
+    SBIT__SOFTMAX_ROW("LogSoftmax", 11, SBIT__T_FLOATS1, sbit__logsoftmax_run, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__logsoftmax_run,
+    SBIT__SOFTMAX_ROW("LogSoftmax", 13, SBIT_T_FLOATS, sbit__logsoftmax_run, sbit__grad_softmax,
                       &sbit__logsoftmax_quant),
-    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, sbit__hardmax_run, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, sbit__hardmax_run, NULL),
-    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, sbit__hardmax_run, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 1, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 11, SBIT__T_FLOATS1, sbit__hardmax_run, NULL, NULL),
+    SBIT__SOFTMAX_ROW("Hardmax", 13, SBIT_T_FLOATS, sbit__hardmax_run, NULL, NULL),
 };
 
 #undef SBIT__SOFTMAX_STRIP
@@ -24927,10 +25819,10 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 
 #define SBIT__UNARY_FLOATS1 SBIT__T_FLOATS1
 #define SBIT__UNARY_FLOATS SBIT_T_FLOATS
-#define SBIT__UNARY_ROW(name, version, types, run, quant)                                          \
+#define SBIT__UNARY_ROW(name, version, types, run, gradient, quant)                                \
     {                                                                                              \
-        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, NULL, NULL,   \
-            quant, &sbit__unary_channel, NULL                                                      \
+        "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__unary_infer, NULL, run, gradient,     \
+            NULL, quant, &sbit__unary_channel, NULL                                                \
     }
 #define SBIT__UNARY_ROW_BOOL(name, version, types, run)                                            \
     {                                                                                              \
@@ -24938,13 +25830,13 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
             &sbit__unary_channel, NULL                                                             \
     }
 /* Opset 6 dropped the attribute consumed_inputs, a later one added bfloat16. */
-#define SBIT__UNARY_ROWS_1_6(name, later, run, quant)                                              \
-    SBIT__UNARY_ROW(name, 1, SBIT__UNARY_FLOATS1, run, quant),                                     \
-        SBIT__UNARY_ROW(name, 6, SBIT__UNARY_FLOATS1, run, quant),                                 \
-        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, quant)
-#define SBIT__UNARY_ROWS_2(name, first, later, run, quant)                                         \
-    SBIT__UNARY_ROW(name, first, SBIT__UNARY_FLOATS1, run, quant),                                 \
-        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, quant)
+#define SBIT__UNARY_ROWS_1_6(name, later, run, gradient, quant)                                    \
+    SBIT__UNARY_ROW(name, 1, SBIT__UNARY_FLOATS1, run, gradient, quant),                           \
+        SBIT__UNARY_ROW(name, 6, SBIT__UNARY_FLOATS1, run, gradient, quant),                       \
+        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, gradient, quant)
+#define SBIT__UNARY_ROWS_2(name, first, later, run, gradient, quant)                               \
+    SBIT__UNARY_ROW(name, first, SBIT__UNARY_FLOATS1, run, gradient, quant),                       \
+        SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, gradient, quant)
 
 static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
@@ -24978,69 +25870,84 @@ static const sbit_op_quant sbit__unary_quant_tanh = {
     SBIT_QUANT_CLASSIC | SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
 
 static const sbit_op_row sbit__unary_rows[] = {
-    SBIT__UNARY_ROW("Relu", 1, SBIT__UNARY_FLOATS1, sbit__unary_relu_run,
+    SBIT__UNARY_ROW("Relu", 1, SBIT__UNARY_FLOATS1, sbit__unary_relu_run, sbit__grad_from_output,
                     &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Relu", 6, SBIT__UNARY_FLOATS1, sbit__unary_relu_run,
+    SBIT__UNARY_ROW("Relu", 6, SBIT__UNARY_FLOATS1, sbit__unary_relu_run, sbit__grad_from_output,
                     &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Relu", 13, SBIT__UNARY_FLOATS, sbit__unary_relu_run,
+    SBIT__UNARY_ROW("Relu", 13, SBIT__UNARY_FLOATS, sbit__unary_relu_run, sbit__grad_from_output,
                     &sbit__unary_quant_classic),
     SBIT__UNARY_ROW("Relu", 14, SBIT__UNARY_FLOATS | SBIT_T_SIGNED, sbit__unary_relu_run,
-                    &sbit__unary_quant_classic),
-    SBIT__UNARY_ROWS_1_6("LeakyRelu", 16, sbit__unary_leaky_run, &sbit__unary_quant_both),
-    SBIT__UNARY_ROWS_1_6("Elu", 22, sbit__unary_elu_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Selu", 22, sbit__unary_selu_run, NULL),
-    SBIT__UNARY_ROW("Celu", 12, SBIT_T(SBIT_F32), sbit__unary_celu_run, NULL),
-    SBIT__UNARY_ROW("Celu", 28, SBIT__UNARY_FLOATS, sbit__unary_celu_run, NULL),
-    SBIT__UNARY_ROWS_2("ThresholdedRelu", 10, 22, sbit__unary_thresholded_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Sigmoid", 13, sbit__unary_sigmoid_run, &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run, &sbit__unary_quant_unit),
-    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run, &sbit__unary_quant_generic),
-    SBIT__UNARY_ROWS_1_6("Tanh", 13, sbit__unary_tanh_run, &sbit__unary_quant_tanh),
-    SBIT__UNARY_ROWS_2("Softplus", 1, 22, sbit__unary_softplus_run, NULL),
-    SBIT__UNARY_ROWS_2("Softsign", 1, 22, sbit__unary_softsign_run, NULL),
-    SBIT__UNARY_ROWS_2("Mish", 18, 22, sbit__unary_mish_run, &sbit__unary_quant_classic),
-    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run, &sbit__unary_quant_both),
-    SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run,
+                    sbit__grad_from_output, &sbit__unary_quant_classic),
+    SBIT__UNARY_ROWS_1_6("LeakyRelu", 16, sbit__unary_leaky_run, sbit__grad_from_input,
+                         &sbit__unary_quant_both),
+    SBIT__UNARY_ROWS_1_6("Elu", 22, sbit__unary_elu_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_1_6("Selu", 22, sbit__unary_selu_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Celu", 12, SBIT_T(SBIT_F32), sbit__unary_celu_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROW("Celu", 28, SBIT__UNARY_FLOATS, sbit__unary_celu_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROWS_2("ThresholdedRelu", 10, 22, sbit__unary_thresholded_run,
+                       sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_1_6("Sigmoid", 13, sbit__unary_sigmoid_run, sbit__grad_from_output,
+                         &sbit__unary_quant_unit),
+    SBIT__UNARY_ROWS_1_6("HardSigmoid", 22, sbit__unary_hard_sigmoid_run, sbit__grad_from_input,
+                         &sbit__unary_quant_unit),
+    SBIT__UNARY_ROWS_2("HardSwish", 14, 22, sbit__unary_hard_swish_run, sbit__grad_from_input,
+                       &sbit__unary_quant_generic),
+    SBIT__UNARY_ROWS_1_6("Tanh", 13, sbit__unary_tanh_run, sbit__grad_from_output,
+                         &sbit__unary_quant_tanh),
+    SBIT__UNARY_ROWS_2("Softplus", 1, 22, sbit__unary_softplus_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Softsign", 1, 22, sbit__unary_softsign_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Mish", 18, 22, sbit__unary_mish_run, sbit__grad_from_input,
+                       &sbit__unary_quant_classic),
+    SBIT__UNARY_ROW("Gelu", 20, SBIT__UNARY_FLOATS, sbit__unary_gelu_run, sbit__grad_from_input,
                     &sbit__unary_quant_both),
-    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL),
+    SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run, sbit__grad_from_input,
+                    &sbit__unary_quant_both),
+    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL, NULL),
 
-    SBIT__UNARY_ROW("Abs", 1, SBIT__UNARY_FLOATS1, sbit__unary_abs_run, NULL),
-    SBIT__UNARY_ROW("Abs", 6, SBIT__T_NUMBERS1, sbit__unary_abs_run, NULL),
-    SBIT__UNARY_ROW("Abs", 13, SBIT_T_NUMBERS, sbit__unary_abs_run, NULL),
-    SBIT__UNARY_ROW("Neg", 1, SBIT__UNARY_FLOATS1, sbit__unary_neg_run, NULL),
-    SBIT__UNARY_ROW("Neg", 6, SBIT__UNARY_FLOATS1 | SBIT_T_SIGNED, sbit__unary_neg_run, NULL),
-    SBIT__UNARY_ROW("Neg", 13, SBIT__UNARY_FLOATS | SBIT_T_SIGNED, sbit__unary_neg_run, NULL),
-    SBIT__UNARY_ROW("Sign", 9, SBIT__T_NUMBERS1, sbit__unary_sign_run, NULL),
-    SBIT__UNARY_ROW("Sign", 13, SBIT_T_NUMBERS, sbit__unary_sign_run, NULL),
-    SBIT__UNARY_ROW("Erf", 9, SBIT__T_NUMBERS1, sbit__unary_erf_run, NULL),
-    SBIT__UNARY_ROW("Erf", 13, SBIT__UNARY_FLOATS, sbit__unary_erf_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Floor", 13, sbit__unary_floor_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Ceil", 13, sbit__unary_ceil_run, NULL),
-    SBIT__UNARY_ROWS_2("Round", 11, 22, sbit__unary_round_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Sqrt", 13, sbit__unary_sqrt_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Exp", 13, sbit__unary_exp_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Log", 13, sbit__unary_log_run, NULL),
-    SBIT__UNARY_ROWS_1_6("Reciprocal", 13, sbit__unary_reciprocal_run, NULL),
+    SBIT__UNARY_ROW("Abs", 1, SBIT__UNARY_FLOATS1, sbit__unary_abs_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROW("Abs", 6, SBIT__T_NUMBERS1, sbit__unary_abs_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Abs", 13, SBIT_T_NUMBERS, sbit__unary_abs_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Neg", 1, SBIT__UNARY_FLOATS1, sbit__unary_neg_run, sbit__grad_neg, NULL),
+    SBIT__UNARY_ROW("Neg", 6, SBIT__UNARY_FLOATS1 | SBIT_T_SIGNED, sbit__unary_neg_run,
+                    sbit__grad_neg, NULL),
+    SBIT__UNARY_ROW("Neg", 13, SBIT__UNARY_FLOATS | SBIT_T_SIGNED, sbit__unary_neg_run,
+                    sbit__grad_neg, NULL),
+    SBIT__UNARY_ROW("Sign", 9, SBIT__T_NUMBERS1, sbit__unary_sign_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROW("Sign", 13, SBIT_T_NUMBERS, sbit__unary_sign_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROW("Erf", 9, SBIT__T_NUMBERS1, sbit__unary_erf_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROW("Erf", 13, SBIT__UNARY_FLOATS, sbit__unary_erf_run, sbit__grad_from_input,
+                    NULL),
+    SBIT__UNARY_ROWS_1_6("Floor", 13, sbit__unary_floor_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROWS_1_6("Ceil", 13, sbit__unary_ceil_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROWS_2("Round", 11, 22, sbit__unary_round_run, sbit__grad_zero, NULL),
+    SBIT__UNARY_ROWS_1_6("Sqrt", 13, sbit__unary_sqrt_run, sbit__grad_from_output, NULL),
+    SBIT__UNARY_ROWS_1_6("Exp", 13, sbit__unary_exp_run, sbit__grad_from_output, NULL),
+    SBIT__UNARY_ROWS_1_6("Log", 13, sbit__unary_log_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_1_6("Reciprocal", 13, sbit__unary_reciprocal_run, sbit__grad_from_output,
+                         NULL),
 
-    SBIT__UNARY_ROWS_2("Sin", 7, 22, sbit__unary_sin_run, NULL),
-    SBIT__UNARY_ROWS_2("Cos", 7, 22, sbit__unary_cos_run, NULL),
-    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, NULL),
-    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, NULL),
-    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, NULL),
-    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, NULL),
-    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, NULL),
-    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, NULL),
-    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, NULL),
-    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, NULL),
-    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, NULL),
+    SBIT__UNARY_ROWS_2("Sin", 7, 22, sbit__unary_sin_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Cos", 7, 22, sbit__unary_cos_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, NULL, NULL),
 
     SBIT__UNARY_ROW_BOOL("IsNaN", 9, SBIT__UNARY_FLOATS1, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 13, SBIT__UNARY_FLOATS, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsInf", 10, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64), sbit__unary_isinf_run),
     SBIT__UNARY_ROW_BOOL("IsInf", 20, SBIT__UNARY_FLOATS | SBIT__T_F8, sbit__unary_isinf_run),
-    SBIT__UNARY_ROW("Not", 1, SBIT_T(SBIT_BOOL), sbit__unary_not_run, NULL),
-    SBIT__UNARY_ROW("BitwiseNot", 18, SBIT_T_INTS, sbit__unary_bit_not_run, NULL),
+    SBIT__UNARY_ROW("Not", 1, SBIT_T(SBIT_BOOL), sbit__unary_not_run, NULL, NULL),
+    SBIT__UNARY_ROW("BitwiseNot", 18, SBIT_T_INTS, sbit__unary_bit_not_run, NULL, NULL),
 };
 
 #undef SBIT__UNARY_ROW
@@ -25999,99 +26906,107 @@ static const sbit_op_quant sbit__binary_quant_prelu = {
 static const sbit_op_quant sbit__binary_quant_clip = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
-#define SBIT__BINARY_ROW(name, version, types, fn, quant)                                          \
+#define SBIT__BINARY_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
         "", name, version, types, SBIT_OP_IN_PLACE, 0, sbit__binary_##fn##_infer, NULL,            \
-            sbit__binary_##fn##_run, NULL, NULL, quant, &sbit__binary_channel, NULL                \
+            sbit__binary_##fn##_run, gradient, NULL, quant, &sbit__binary_channel, NULL            \
     }
-#define SBIT__BINARY_ARITHMETIC(name, fn, quant)                                                   \
-    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, quant),                                         \
-        SBIT__BINARY_ROW(name, 6, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, quant),                     \
-        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, quant),                     \
-        SBIT__BINARY_ROW(name, 13, SBIT_T_FLOATS | SBIT__T_WORDS, fn, quant),                      \
-        SBIT__BINARY_ROW(name, 14, SBIT_T_NUMBERS, fn, quant)
+#define SBIT__BINARY_ARITHMETIC(name, fn, gradient, quant)                                         \
+    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, gradient, quant),                               \
+        SBIT__BINARY_ROW(name, 6, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, gradient, quant),           \
+        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1 | SBIT__T_WORDS, fn, gradient, quant),           \
+        SBIT__BINARY_ROW(name, 13, SBIT_T_FLOATS | SBIT__T_WORDS, fn, gradient, quant),            \
+        SBIT__BINARY_ROW(name, 14, SBIT_T_NUMBERS, fn, gradient, quant)
 #define SBIT__BINARY_ORDER(name, fn)                                                               \
-    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, NULL),                                          \
-        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1, fn, NULL),                                      \
-        SBIT__BINARY_ROW(name, 9, SBIT__T_NUMBERS1, fn, NULL),                                     \
-        SBIT__BINARY_ROW(name, 13, SBIT_T_NUMBERS, fn, NULL)
+    SBIT__BINARY_ROW(name, 1, SBIT__T_FLOATS1, fn, NULL, NULL),                                    \
+        SBIT__BINARY_ROW(name, 7, SBIT__T_FLOATS1, fn, NULL, NULL),                                \
+        SBIT__BINARY_ROW(name, 9, SBIT__T_NUMBERS1, fn, NULL, NULL),                               \
+        SBIT__BINARY_ROW(name, 13, SBIT_T_NUMBERS, fn, NULL, NULL)
 #define SBIT__BINARY_LOGIC(name, fn)                                                               \
-    SBIT__BINARY_ROW(name, 1, SBIT_T(SBIT_BOOL), fn, NULL),                                        \
-        SBIT__BINARY_ROW(name, 7, SBIT_T(SBIT_BOOL), fn, NULL)
+    SBIT__BINARY_ROW(name, 1, SBIT_T(SBIT_BOOL), fn, NULL, NULL),                                  \
+        SBIT__BINARY_ROW(name, 7, SBIT_T(SBIT_BOOL), fn, NULL, NULL)
 /* The result is built up in the output, which therefore must not be one of the inputs. */
-#define SBIT__BINARY_MANY(name, version, types, infer, run, quant)                                 \
+#define SBIT__BINARY_MANY(name, version, types, infer, run, gradient, quant)                       \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__binary_##infer##_infer, NULL,                        \
-            sbit__binary_##run##_run, NULL, NULL, quant, &sbit__binary_channel, NULL               \
+            sbit__binary_##run##_run, gradient, NULL, quant, &sbit__binary_channel, NULL           \
     }
-#define SBIT__BINARY_SUMS(name, infer, run, quant)                                                 \
-    SBIT__BINARY_MANY(name, 1, SBIT__T_FLOATS1, infer, run, quant),                                \
-        SBIT__BINARY_MANY(name, 6, SBIT__T_FLOATS1, infer, run, quant),                            \
-        SBIT__BINARY_MANY(name, 8, SBIT__T_FLOATS1, infer, run, quant)
+#define SBIT__BINARY_SUMS(name, infer, run, gradient, quant)                                       \
+    SBIT__BINARY_MANY(name, 1, SBIT__T_FLOATS1, infer, run, gradient, quant),                      \
+        SBIT__BINARY_MANY(name, 6, SBIT__T_FLOATS1, infer, run, gradient, quant),                  \
+        SBIT__BINARY_MANY(name, 8, SBIT__T_FLOATS1, infer, run, gradient, quant)
 #define SBIT__CLIP_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,   \
-            NULL, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL                      \
+            sbit__grad_clip, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL           \
     }
 #define SBIT__WHERE_ROW(version)                                                                   \
     {                                                                                              \
         "", "Where", version, SBIT_T(SBIT_BOOL), SBIT_OP_IN_PLACE, 0, sbit__where_infer, NULL,     \
-            sbit__where_run, NULL, NULL, NULL, &sbit__binary_channel, NULL                         \
+            sbit__where_run, sbit__grad_where, NULL, NULL, &sbit__binary_channel, NULL             \
     }
 
 static const sbit_op_row sbit__binary_rows[] = {
-    SBIT__BINARY_ARITHMETIC("Add", add, &sbit__binary_quant_add),
-    SBIT__BINARY_ARITHMETIC("Sub", sub, &sbit__binary_quant),
-    SBIT__BINARY_ARITHMETIC("Mul", mul, &sbit__binary_quant),
-    SBIT__BINARY_ARITHMETIC("Div", div, &sbit__binary_quant),
-    SBIT__BINARY_ROW("Pow", 1, SBIT__T_FLOATS1, pow, NULL),
-    SBIT__BINARY_ROW("Pow", 7, SBIT__T_FLOATS1, pow, NULL),
-    SBIT__BINARY_ROW("Pow", 12, SBIT__T_FLOATS1 | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow, NULL),
-    SBIT__BINARY_ROW("Pow", 13, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow, NULL),
-    SBIT__BINARY_ROW("Pow", 15, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow, NULL),
-    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, NULL),
-    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, NULL),
-    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, NULL),
-    SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 7, SBIT__T_FLOATS1, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
-    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, &sbit__binary_quant_prelu),
+    SBIT__BINARY_ARITHMETIC("Add", add, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_ARITHMETIC("Sub", sub, sbit__grad_sub, &sbit__binary_quant),
+    SBIT__BINARY_ARITHMETIC("Mul", mul, sbit__grad_mul, &sbit__binary_quant),
+    SBIT__BINARY_ARITHMETIC("Div", div, sbit__grad_div, &sbit__binary_quant),
+    SBIT__BINARY_ROW("Pow", 1, SBIT__T_FLOATS1, pow, sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 7, SBIT__T_FLOATS1, pow, sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 12, SBIT__T_FLOATS1 | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
+                     sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 13, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
+                     sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Pow", 15, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
+                     sbit__grad_pow, NULL),
+    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, NULL, NULL),
+    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, NULL, NULL),
+    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, NULL, NULL),
+    SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 7, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 9, SBIT__T_FLOATS1 | SBIT__T_WORDS, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
+    SBIT__BINARY_ROW("PRelu", 16, SBIT_T_FLOATS | SBIT__T_WORDS, prelu, sbit__grad_prelu,
+                     &sbit__binary_quant_prelu),
 
-    SBIT__BINARY_SUMS("Sum", sum, sum, &sbit__binary_quant_add),
-    SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, &sbit__binary_quant_add),
-    SBIT__BINARY_SUMS("Mean", sum, mean, NULL),
-    SBIT__BINARY_MANY("Mean", 13, SBIT_T_FLOATS, sum, mean, NULL),
-    SBIT__BINARY_SUMS("Max", max, max, NULL),
-    SBIT__BINARY_MANY("Max", 12, SBIT__T_NUMBERS1, max, max, NULL),
-    SBIT__BINARY_MANY("Max", 13, SBIT_T_NUMBERS, max, max, NULL),
-    SBIT__BINARY_SUMS("Min", min, min, NULL),
-    SBIT__BINARY_MANY("Min", 12, SBIT__T_NUMBERS1, min, min, NULL),
-    SBIT__BINARY_MANY("Min", 13, SBIT_T_NUMBERS, min, min, NULL),
+    SBIT__BINARY_SUMS("Sum", sum, sum, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, sbit__grad_add, &sbit__binary_quant_add),
+    SBIT__BINARY_SUMS("Mean", sum, mean, sbit__grad_mean, NULL),
+    SBIT__BINARY_MANY("Mean", 13, SBIT_T_FLOATS, sum, mean, sbit__grad_mean, NULL),
+    SBIT__BINARY_SUMS("Max", max, max, NULL, NULL),
+    SBIT__BINARY_MANY("Max", 12, SBIT__T_NUMBERS1, max, max, NULL, NULL),
+    SBIT__BINARY_MANY("Max", 13, SBIT_T_NUMBERS, max, max, NULL, NULL),
+    SBIT__BINARY_SUMS("Min", min, min, NULL, NULL),
+    SBIT__BINARY_MANY("Min", 12, SBIT__T_NUMBERS1, min, min, NULL, NULL),
+    SBIT__BINARY_MANY("Min", 13, SBIT_T_NUMBERS, min, min, NULL, NULL),
 
     SBIT__BINARY_ROW("Equal", 1, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), equal,
-                     NULL),
+                     NULL, NULL),
     SBIT__BINARY_ROW("Equal", 7, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), equal,
-                     NULL),
-    SBIT__BINARY_ROW("Equal", 11, SBIT_T(SBIT_BOOL) | SBIT__T_NUMBERS1, equal, NULL),
-    SBIT__BINARY_ROW("Equal", 13, SBIT_T(SBIT_BOOL) | SBIT_T_NUMBERS, equal, NULL),
+                     NULL, NULL),
+    SBIT__BINARY_ROW("Equal", 11, SBIT_T(SBIT_BOOL) | SBIT__T_NUMBERS1, equal, NULL, NULL),
+    SBIT__BINARY_ROW("Equal", 13, SBIT_T(SBIT_BOOL) | SBIT_T_NUMBERS, equal, NULL, NULL),
     SBIT__BINARY_ROW("Equal", 19, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_STRING) | SBIT_T_NUMBERS, equal,
-                     NULL),
+                     NULL, NULL),
     SBIT__BINARY_ORDER("Less", less),
     SBIT__BINARY_ORDER("Greater", greater),
-    SBIT__BINARY_ROW("LessOrEqual", 12, SBIT__T_NUMBERS1, less_equal, NULL),
-    SBIT__BINARY_ROW("LessOrEqual", 16, SBIT_T_NUMBERS, less_equal, NULL),
-    SBIT__BINARY_ROW("GreaterOrEqual", 12, SBIT__T_NUMBERS1, greater_equal, NULL),
-    SBIT__BINARY_ROW("GreaterOrEqual", 16, SBIT_T_NUMBERS, greater_equal, NULL),
+    SBIT__BINARY_ROW("LessOrEqual", 12, SBIT__T_NUMBERS1, less_equal, NULL, NULL),
+    SBIT__BINARY_ROW("LessOrEqual", 16, SBIT_T_NUMBERS, less_equal, NULL, NULL),
+    SBIT__BINARY_ROW("GreaterOrEqual", 12, SBIT__T_NUMBERS1, greater_equal, NULL, NULL),
+    SBIT__BINARY_ROW("GreaterOrEqual", 16, SBIT_T_NUMBERS, greater_equal, NULL, NULL),
 
     SBIT__BINARY_LOGIC("And", bit_and),
     SBIT__BINARY_LOGIC("Or", bit_or),
     SBIT__BINARY_LOGIC("Xor", bit_xor),
-    SBIT__BINARY_ROW("BitwiseAnd", 18, SBIT_T_INTS, bit_and, NULL),
-    SBIT__BINARY_ROW("BitwiseOr", 18, SBIT_T_INTS, bit_or, NULL),
-    SBIT__BINARY_ROW("BitwiseXor", 18, SBIT_T_INTS, bit_xor, NULL),
-    SBIT__BINARY_ROW("BitShift", 11, SBIT_T_UNSIGNED, shift, NULL),
-    SBIT__BINARY_ROW("BitShift", 28, SBIT_T_INTS, shift, NULL),
+    SBIT__BINARY_ROW("BitwiseAnd", 18, SBIT_T_INTS, bit_and, NULL, NULL),
+    SBIT__BINARY_ROW("BitwiseOr", 18, SBIT_T_INTS, bit_or, NULL, NULL),
+    SBIT__BINARY_ROW("BitwiseXor", 18, SBIT_T_INTS, bit_xor, NULL, NULL),
+    SBIT__BINARY_ROW("BitShift", 11, SBIT_T_UNSIGNED, shift, NULL, NULL),
+    SBIT__BINARY_ROW("BitShift", 28, SBIT_T_INTS, shift, NULL, NULL),
 
     SBIT__WHERE_ROW(9),
     SBIT__WHERE_ROW(16),
@@ -26574,6 +27489,26 @@ static void sbit__reduce_range(void *data, int64_t begin, int64_t end, int32_t w
     }
 }
 
+/* Reduces the axes of `flags` into y, whose elements lie in the order of the axes that are kept. */
+static void sbit__reduce_all(const sbit_op_call *call, sbit__reduce_op op, const sbit_tensor *x,
+                             const bool flags[SBIT_MAX_RANK], sbit_tensor *y)
+{
+    sbit__reduce_task task;
+    memset(&task, 0, sizeof task);
+    task.kernels = call->kernels;
+    task.op = op;
+    task.x = x;
+    task.y = y;
+    task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0 && op != SBIT__REDUCE_LOG_SUM_EXP;
+    task.is_unsigned = (SBIT_T(x->dtype) & (SBIT_T_UNSIGNED | SBIT_T(SBIT_BOOL))) != 0;
+    sbit__reduce_runs(x, flags, &task);
+    sbit__parallel_range(
+        call->ctx, task.kept.total * task.chunks,
+        1 + 4 * SBIT__BLOCK /
+                (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK : task.row)),
+        sbit__reduce_range, &task);
+}
+
 static sbit_status sbit__reduce_run_op(const sbit_op_call *call, sbit__reduce_op op,
                                        sbit_error *error)
 {
@@ -26583,29 +27518,17 @@ static sbit_status sbit__reduce_run_op(const sbit_op_call *call, sbit__reduce_op
     bool flags[SBIT_MAX_RANK], known = false;
     int64_t count = 0;
     sbit_type type = sbit__type_unknown();
-    sbit__reduce_task task;
-    memset(&task, 0, sizeof task);
+    sbit_tensor *y = NULL;
     SBIT__TRY(sbit__reduce_axes_of(call, x->rank, flags, &known, &count, error));
     if (!known) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "axes must be a list of integers");
     }
     type.dtype = x->dtype;
     sbit__reduce_shape(&x_type, flags, keep, &type);
-    SBIT__TRY(sbit__op_output_type(call, 0, &type, &task.y, error));
-    if (task.y == NULL || sbit_tensor_count(task.y) == 0) {
-        return SBIT_OK;
+    SBIT__TRY(sbit__op_output_type(call, 0, &type, &y, error));
+    if (y != NULL && sbit_tensor_count(y) > 0) {
+        sbit__reduce_all(call, op, x, flags, y);
     }
-    task.kernels = call->kernels;
-    task.op = op;
-    task.x = x;
-    task.integers = (SBIT_T(x->dtype) & SBIT_T_FLOATS) == 0 && op != SBIT__REDUCE_LOG_SUM_EXP;
-    task.is_unsigned = (SBIT_T(x->dtype) & (SBIT_T_UNSIGNED | SBIT_T(SBIT_BOOL))) != 0;
-    sbit__reduce_runs(x, flags, &task);
-    sbit__parallel_range(
-        call->ctx, task.kept.total * task.chunks,
-        1 + 4 * SBIT__BLOCK /
-                (1 + task.reduced.total * (task.row_kept ? SBIT__REDUCE_CHUNK : task.row)),
-        sbit__reduce_range, &task);
     return SBIT_OK;
 }
 
@@ -26647,6 +27570,40 @@ static sbit_status sbit__reduce_map(const sbit_op_call *call, const sbit_channel
             SBIT__TRY(sbit__channel_tie(call, sink, i, to, 0));
         }
         to += !flags[i] || keep ? 1 : 0;
+    }
+    return SBIT_OK;
+}
+
+/* >>ReduceTo (domain sbit): the sum over what broadcasting the shape of input 1 to input 0 spreads;
+ * attribute align: the axis of input 0 that the shape begins at (-1: it ends where input 0 ends) */
+
+static sbit_status sbit__reduce_to_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    return sbit__grad_infer_shape(call, 1, error);
+}
+
+static sbit_status sbit__reduce_to_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    int64_t dims[SBIT_MAX_RANK], align = sbit_node_int(call->node, "align", -1);
+    bool flags[SBIT_MAX_RANK];
+    int32_t rank = 0;
+    sbit_tensor *y = NULL;
+    SBIT__TRY(sbit__grad_dims(call, 1, &rank, dims, error));
+    SBIT__TRY(sbit__op_output(call, 0, x->dtype, rank, dims, &y, error));
+    align = align < 0 ? x->rank - rank : align;
+    for (int32_t i = 0; i < x->rank; i++) {
+        const int64_t at = i - align;
+        const int64_t dim = at >= 0 && at < rank ? dims[at] : 1;
+        flags[i] = dim != x->dims[i];
+        if (align < 0 || align + rank > x->rank || (flags[i] && dim != 1)) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "the shape does not broadcast to that of input 0");
+        }
+    }
+    if (y != NULL && sbit_tensor_count(y) > 0) {
+        sbit__reduce_all(call, SBIT__REDUCE_SUM, x, flags, y);
     }
     return SBIT_OK;
 }
@@ -27082,25 +28039,26 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
 #define SBIT__REDUCE_T1 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__REDUCE_T13 (SBIT_T_FLOATS | SBIT__T_WORDS)
 #define SBIT__REDUCE_BYTES (SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
-#define SBIT__REDUCE_ROW(name, version, types, fn, quant)                                          \
+#define SBIT__REDUCE_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__reduce_##fn##_infer, NULL, sbit__reduce_##fn##_run,  \
-            NULL, NULL, quant, &sbit__reduce_channel, NULL                                         \
+            gradient, NULL, quant, &sbit__reduce_channel, NULL                                     \
     }
-#define SBIT__REDUCE_ROWS(name, fn, quant)                                                         \
-    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, quant),                                         \
-        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, quant),                                    \
-        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13, fn, quant)
-#define SBIT__REDUCE_ROWS_18(name, fn, quant)                                                      \
-    SBIT__REDUCE_ROWS(name, fn, quant), SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13, fn, quant)
+#define SBIT__REDUCE_ROWS(name, fn, gradient, quant)                                               \
+    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, gradient, quant),                               \
+        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, gradient, quant),                          \
+        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13, fn, gradient, quant)
+#define SBIT__REDUCE_ROWS_18(name, fn, gradient, quant)                                            \
+    SBIT__REDUCE_ROWS(name, fn, gradient, quant),                                                  \
+        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13, fn, gradient, quant)
 #define SBIT__REDUCE_ROWS_ORDER(name, fn)                                                          \
-    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, NULL),                                          \
-        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, NULL),                                     \
-        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn, NULL),                \
-        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL),               \
-        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL),               \
+    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, NULL, NULL),                                    \
+        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, NULL, NULL),                               \
+        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn, NULL, NULL),          \
+        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
+        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
-                         NULL)
+                         NULL, NULL)
 #define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
@@ -27113,18 +28071,20 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__
         SBIT__REDUCE_OTHER(name, 13, SBIT_T_NUMBERS, arg, NULL)
 
 static const sbit_op_row sbit__reduce_rows[] = {
-    SBIT__REDUCE_ROWS("ReduceSum", sum, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceMean", mean, &sbit__reduce_quant_mean),
-    SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL1", l1, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL2", l2, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, NULL),
+    SBIT__REDUCE_ROWS("ReduceSum", sum, sbit__grad_reduce_sum, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceMean", mean, sbit__grad_reduce_mean, &sbit__reduce_quant_mean),
+    SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL1", l1, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL2", l2, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, NULL, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, NULL, NULL),
     SBIT__REDUCE_ROWS_ORDER("ReduceMax", max),
     SBIT__REDUCE_ROWS_ORDER("ReduceMin", min),
+    {SBIT__GRAD_DOMAIN, "ReduceTo", 1, SBIT__T_GRAD, 0, 0, sbit__reduce_to_infer, NULL,
+     sbit__reduce_to_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__REDUCE_ARG("ArgMax"),
     SBIT__REDUCE_ARG("ArgMin"),
     SBIT__REDUCE_OTHER("CumSum", 11, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT__T_WORDS, cum,
@@ -27920,26 +28880,26 @@ static const sbit_op_quant sbit__shape_quant_pass = {
 static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
-#define SBIT__SHAPE_ROW(name, version, types, flags, fn, quant, channel)                           \
+#define SBIT__SHAPE_ROW(name, version, types, flags, fn, gradient, quant, channel)                 \
     {                                                                                              \
         "", name, version, types, flags, 0, sbit__shape_##fn##_infer, NULL,                        \
-            sbit__shape_##fn##_run, NULL, NULL, quant, channel, NULL                               \
+            sbit__shape_##fn##_run, gradient, NULL, quant, channel, NULL                           \
     }
 #define SBIT__SHAPE_LOOK(name, version, types, fn)                                                 \
-    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL)
+    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL, NULL)
 #define SBIT__SHAPE_VIEW(name, version, types, fn)                                                 \
-    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, &sbit__shape_quant_pass,               \
-                    &sbit__shape_channel_map)
+    SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, sbit__grad_reshape,                    \
+                    &sbit__shape_quant_pass, &sbit__shape_channel_map)
 #define SBIT__SHAPE_IDENTITY(version, types)                                                       \
     SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW | SBIT_OP_KINDS, identity,            \
-                    &sbit__shape_quant_identity, &sbit__shape_channel_same)
+                    sbit__grad_identity, &sbit__shape_quant_identity, &sbit__shape_channel_same)
 #define SBIT__SHAPE_DROPOUT(version, types)                                                        \
     SBIT__SHAPE_ROW("Dropout", version, types, SBIT_OP_IN_PLACE | SBIT_OP_RANDOM, dropout,         \
-                    &sbit__shape_quant_pass, &sbit__shape_channel_same)
+                    sbit__grad_identity, &sbit__shape_quant_pass, &sbit__shape_channel_same)
 #define SBIT__CAST_ROW(name, version, types)                                                       \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, NULL, NULL, NULL,  \
-            &sbit__shape_channel_same, NULL                                                        \
+        "", name, version, types, 0, 0, sbit__cast_infer, NULL, sbit__cast_run, sbit__grad_cast,   \
+            NULL, NULL, &sbit__shape_channel_same, NULL                                            \
     }
 /* Cast takes numbers, bool and (9 on) strings; complex numbers never. */
 #define SBIT__CAST_T(all) ((all) & ~(SBIT_T(SBIT_C64) | SBIT_T(SBIT_C128)))
@@ -29371,26 +30331,28 @@ static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_CONCAT, 0
 static const sbit_op_channel sbit__move_channel_split = {SBIT_CHANNEL_SPLIT, 0, NULL};
 static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
 
-#define SBIT__MOVE_OP(name, version, types, fn, quant, channel)                                    \
+#define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, NULL, NULL,    \
-            quant, channel, NULL                                                                   \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run, gradient,      \
+            NULL, quant, channel, NULL                                                             \
     }
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
-    SBIT__MOVE_OP("Transpose", version, types, transpose, &sbit__move_quant_pass,                  \
-                  &sbit__move_channel_transpose)
+    SBIT__MOVE_OP("Transpose", version, types, transpose, sbit__grad_transpose,                    \
+                  &sbit__move_quant_pass, &sbit__move_channel_transpose)
 #define SBIT__MOVE_CONCAT(version, types)                                                          \
-    SBIT__MOVE_OP("Concat", version, types, concat, &sbit__move_quant_concat,                      \
+    SBIT__MOVE_OP("Concat", version, types, concat, sbit__grad_concat, &sbit__move_quant_concat,   \
                   &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
-    SBIT__MOVE_OP("Split", version, types, split, &sbit__move_quant_pass, &sbit__move_channel_split)
+    SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
+                  &sbit__move_channel_split)
 #define SBIT__MOVE_SLICE(version, types)                                                           \
-    SBIT__MOVE_OP("Slice", version, types, slice, &sbit__move_quant_pass, &sbit__move_channel_slice)
+    SBIT__MOVE_OP("Slice", version, types, slice, sbit__grad_moves, &sbit__move_quant_pass,        \
+                  &sbit__move_channel_slice)
 /* A constant other than a quantized number may be padded in: not a place that passes scales. */
 #define SBIT__MOVE_PAD(version, types)                                                             \
-    SBIT__MOVE_OP("Pad", version, types, pad, NULL, &sbit__move_channel_pad)
-#define SBIT__MOVE_EXPAND(name, version, types, fn)                                                \
-    SBIT__MOVE_OP(name, version, types, fn, &sbit__move_quant_pass, NULL)
+    SBIT__MOVE_OP("Pad", version, types, pad, sbit__grad_pad, NULL, &sbit__move_channel_pad)
+#define SBIT__MOVE_EXPAND(name, version, types, fn, gradient)                                      \
+    SBIT__MOVE_OP(name, version, types, fn, gradient, &sbit__move_quant_pass, NULL)
 
 static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_TRANSPOSE(1, SBIT__T_ALL1),
@@ -29422,15 +30384,15 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_PAD(23, SBIT__T_ALL23),
     SBIT__MOVE_PAD(24, SBIT__T_ALL24),
     SBIT__MOVE_PAD(25, SBIT__T_ALL25),
-    SBIT__MOVE_EXPAND("Expand", 8, SBIT__T_ALL1, expand),
-    SBIT__MOVE_EXPAND("Expand", 13, SBIT__T_ALL13, expand),
-    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile),
-    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile),
-    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile),
-    SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL),
-    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, &sbit__move_quant_pass,
+    SBIT__MOVE_EXPAND("Expand", 8, SBIT__T_ALL1, expand, sbit__grad_expand),
+    SBIT__MOVE_EXPAND("Expand", 13, SBIT__T_ALL13, expand, sbit__grad_expand),
+    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, NULL),
+    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, NULL),
+    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, NULL),
+    SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
+    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, NULL, &sbit__move_quant_pass,
                   &sbit__move_channel_same),
-    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, &sbit__move_quant_pass,
+    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, NULL, &sbit__move_quant_pass,
                   &sbit__move_channel_same),
 };
 
@@ -30087,18 +31049,18 @@ static const sbit_op_quant sbit__gather_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_MAP, 0, sbit__gather_map};
 
-#define SBIT__GATHER_OP(name, version, types, flags, infer, run, quant, channel)                   \
+#define SBIT__GATHER_OP(name, version, types, flags, infer, run, gradient, quant, channel)         \
     {                                                                                              \
-        "", name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run, NULL,  \
-            NULL, quant, channel, NULL                                                             \
+        "", name, version, types, flags, 0, sbit__##infer##_infer, NULL, sbit__##run##_run,        \
+            gradient, NULL, quant, channel, NULL                                                   \
     }
 #define SBIT__GATHER_ROW(version, types)                                                           \
-    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, &sbit__gather_quant,              \
-                    &sbit__gather_channel)
+    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, sbit__grad_moves,                \
+                    &sbit__gather_quant, &sbit__gather_channel)
 #define SBIT__GATHER_PASS(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, fn, fn, &sbit__gather_quant_pass, NULL)
+    SBIT__GATHER_OP(name, version, types, 0, fn, fn, NULL, &sbit__gather_quant_pass, NULL)
 #define SBIT__SCATTER_ROW(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL)
+    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL, NULL)
 
 static const sbit_op_row sbit__gather_rows[] = {
     SBIT__GATHER_ROW(1, SBIT__T_ALL1),
@@ -30120,12 +31082,12 @@ static const sbit_op_row sbit__gather_rows[] = {
     SBIT__SCATTER_ROW("ScatterND", 16, SBIT__T_ALL13, scatter_nd),
     SBIT__SCATTER_ROW("ScatterND", 18, SBIT__T_ALL13, scatter_nd),
     SBIT__GATHER_OP("TensorScatter", 24, SBIT__T_ALL24, 0, tensor_scatter, tensor_scatter, NULL,
-                    NULL),
-    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+                    NULL, NULL),
+    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
                     &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
                     &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress,
+    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress, NULL,
                     &sbit__gather_quant_pass, NULL),
 };
 
@@ -34257,6 +35219,1865 @@ SBIT__FN const sbit_op_row *sbit__op_rows_einsum(size_t *count)
     return sbit__einsum_rows;
 }
 /* ---- end src/ops/einsum.c ---- */
+
+/* ---- begin src/ops/grad_elements.c ---- */
+/* grad_elements.c: internal rows of gradients that work element by element. >>grad-elements
+ *
+ * Called by: infer, exec; the nodes are added by ops/gradients.c. Calls: kernels.
+ * ActivationGrad: dx = dy * slope, the slope from the input or the output of the function
+ * (whichever rule is used says so); at a kink it is that of PyTorch: 0 for Relu, Clip and Abs.
+ */
+
+#define SBIT__SLOPE_CHUNK 256
+
+/* >>shapes from inputs */
+
+SBIT__FN sbit_status sbit__grad_dims(const sbit_op_call *call, int32_t input, int32_t *rank,
+                                     int64_t dims[SBIT_MAX_RANK], sbit_error *error)
+{
+    const sbit_tensor *shape = sbit__in(call, input);
+    const int64_t count = shape != NULL ? sbit_tensor_count(shape) : -1;
+    if (count < 0 || count > SBIT_MAX_RANK) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input %d is no shape", (int)input);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        dims[i] = sbit__tensor_i64_at(shape, i);
+    }
+    *rank = (int32_t)count;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__grad_infer_shape(const sbit_op_call *call, int32_t input,
+                                            sbit_error *error)
+{
+    sbit_dim dims[SBIT_MAX_RANK];
+    int64_t count = 0;
+    sbit_type *out = sbit__op_out(call, 0, sbit__in_dtype(call, 0), -1);
+    (void)error;
+    if (out != NULL && sbit__op_elems(call, input, dims, SBIT_MAX_RANK, &count)) {
+        out->rank = (int32_t)count;
+        memcpy(out->dims, dims, (size_t)count * sizeof dims[0]);
+    }
+    return SBIT_OK;
+}
+
+/* >>ActivationGrad */
+
+typedef struct sbit__slope_args {
+    const sbit_kernels *kernels;
+    double a, b; /* attributes alpha and beta (gamma), or the limits of Clip */
+} sbit__slope_args;
+
+typedef struct sbit__slope {
+    const char *of;
+    double a, b; /* defaults */
+    void (*f32)(const sbit__slope_args *args, int64_t n, const float *dy, const float *v,
+                float *dx);
+    void (*f64)(const sbit__slope_args *args, int64_t n, const double *dy, const double *v,
+                double *dx);
+} sbit__slope;
+
+enum {
+    SBIT__SLOPE_PLAIN = -1
+}; /* no vector function is needed first */
+
+static double sbit__slope_f64(int helper, double x)
+{
+    switch (helper) {
+    case SBIT__UNARY_EXP:
+        return exp(x);
+    case SBIT__UNARY_ERF:
+        return erf(x);
+    case SBIT__UNARY_TANH:
+        return tanh(x);
+    case SBIT__UNARY_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
+    default:
+        return 0.0;
+    }
+}
+
+static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, float *h)
+{
+    if (helper >= 0) {
+        kernels->f32_unary((sbit__unary)helper, n, h, h);
+    }
+}
+
+/* h = helper(in), slope: both expressions of v (and a, b, h) in type T. n <= SBIT__SLOPE_CHUNK. */
+#define SBIT__SLOPE(name, helper, in, slope)                                                       \
+    static void sbit__slope_##name##_f32(const sbit__slope_args *args, int64_t n, const float *dy, \
+                                         const float *vs, float *dx)                               \
+    {                                                                                              \
+        typedef float T;                                                                           \
+        const T a = (T)args->a, b = (T)args->b;                                                    \
+        T hs[SBIT__SLOPE_CHUNK];                                                                   \
+        (void)a;                                                                                   \
+        (void)b;                                                                                   \
+        int64_t k = 0;                                                                             \
+        do { /* n is at least 1 */                                                                 \
+            const T v = vs[k];                                                                     \
+            hs[k] = in;                                                                            \
+        } while (++k < n);                                                                         \
+        sbit__slope_f32(args->kernels, (int)(helper), n, hs);                                      \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T v = vs[i], h = hs[i];                                                          \
+            (void)v;                                                                               \
+            (void)h;                                                                               \
+            dx[i] = dy[i] * (slope);                                                               \
+        }                                                                                          \
+    }                                                                                              \
+    static void sbit__slope_##name##_f64(const sbit__slope_args *args, int64_t n,                  \
+                                         const double *dy, const double *vs, double *dx)           \
+    {                                                                                              \
+        typedef double T;                                                                          \
+        const T a = args->a, b = args->b;                                                          \
+        (void)a;                                                                                   \
+        (void)b;                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T v = vs[i], h = sbit__slope_f64((int)(helper), in);                             \
+            (void)v;                                                                               \
+            (void)h;                                                                               \
+            dx[i] = dy[i] * (slope);                                                               \
+        }                                                                                          \
+    }
+
+#define SBIT__SLOPE_ROOT_2 1.4142135623730951
+#define SBIT__SLOPE_TANH_IN ((T)0.7978845608028654 * (v + (T)0.044715 * v * v * v))
+
+SBIT__SLOPE(relu, SBIT__SLOPE_PLAIN, v, v > 0 ? (T)1 : (T)0)
+SBIT__SLOPE(clip, SBIT__SLOPE_PLAIN, v, (v > a && v < b ? (T)1 : (T)0))
+SBIT__SLOPE(leaky, SBIT__SLOPE_PLAIN, v, (v < 0 ? a : (T)1))
+SBIT__SLOPE(elu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v < 0 ? a * h : (T)1))
+SBIT__SLOPE(selu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v > 0 ? b : b * a * h))
+SBIT__SLOPE(celu, SBIT__UNARY_EXP, (v < 0 ? v / a : (T)0), (v > 0 ? (T)1 : h))
+SBIT__SLOPE(thresholded, SBIT__SLOPE_PLAIN, v, (v > a ? (T)1 : (T)0))
+SBIT__SLOPE(sigmoid, SBIT__SLOPE_PLAIN, v, (v * ((T)1 - v)))
+SBIT__SLOPE(hard_sigmoid, SBIT__SLOPE_PLAIN, v, (a * v + b > 0 && a * v + b < 1 ? a : (T)0))
+SBIT__SLOPE(hard_swish, SBIT__SLOPE_PLAIN, v, (v <= -3 ? (T)0 : v >= 3 ? (T)1 : v / (T)3 + (T)0.5))
+SBIT__SLOPE(tanh, SBIT__SLOPE_PLAIN, v, ((T)1 - v * v))
+SBIT__SLOPE(softplus, SBIT__UNARY_SIGMOID, v, h)
+SBIT__SLOPE(softsign, SBIT__SLOPE_PLAIN, v,
+            (T)1 / (((T)1 + (v < 0 ? -v : v)) * ((T)1 + (v < 0 ? -v : v))))
+/* with s = sigmoid(v), q = (1 - s)^2: tanh(softplus(v)) = (1 - q) / (1 + q) */
+#define SBIT__SLOPE_MISH (((T)1 - ((T)1 - h) * ((T)1 - h)) / ((T)1 + ((T)1 - h) * ((T)1 - h)))
+SBIT__SLOPE(mish, SBIT__UNARY_SIGMOID, v,
+            (SBIT__SLOPE_MISH + v * h * ((T)1 - SBIT__SLOPE_MISH * SBIT__SLOPE_MISH)))
+SBIT__SLOPE(gelu, SBIT__UNARY_ERF, (v / (T)SBIT__SLOPE_ROOT_2),
+            ((T)0.5 * ((T)1 + h) +
+             v * (T)0.3989422804014327 * (T)exp(-0.5 * (double)v * (double)v)))
+SBIT__SLOPE(gelu_tanh, SBIT__UNARY_TANH, SBIT__SLOPE_TANH_IN,
+            ((T)0.5 * ((T)1 + h) +
+             (T)0.5 * v * ((T)1 - h * h) * (T)0.7978845608028654 * ((T)1 + (T)0.134145 * v * v)))
+SBIT__SLOPE(swish, SBIT__UNARY_SIGMOID, (a * v), (h + a * v * h * ((T)1 - h)))
+SBIT__SLOPE(abs, SBIT__SLOPE_PLAIN, v, (v > 0 ? (T)1 : v < 0 ? (T)-1 : (T)0))
+SBIT__SLOPE(erf, SBIT__UNARY_EXP, (-v * v), ((T)1.1283791670955126 * h))
+SBIT__SLOPE(sqrt, SBIT__SLOPE_PLAIN, v, ((T)0.5 / v))
+SBIT__SLOPE(exp, SBIT__SLOPE_PLAIN, v, v)
+SBIT__SLOPE(log, SBIT__SLOPE_PLAIN, v, ((T)1 / v))
+SBIT__SLOPE(reciprocal, SBIT__SLOPE_PLAIN, v, (-v * v))
+SBIT__SLOPE(sin, SBIT__SLOPE_PLAIN, v, (T)cos((double)v))
+SBIT__SLOPE(cos, SBIT__SLOPE_PLAIN, v, (T)-sin((double)v))
+
+#define SBIT__SLOPE_ROW(of, a, b, name)                                                            \
+    {                                                                                              \
+        of, a, b, sbit__slope_##name##_f32, sbit__slope_##name##_f64                               \
+    }
+
+static const sbit__slope sbit__slopes[] = {
+    SBIT__SLOPE_ROW("Relu", 0.0, 0.0, relu),
+    SBIT__SLOPE_ROW("Clip", 0.0, 0.0, clip),
+    SBIT__SLOPE_ROW("LeakyRelu", 0.01, 0.0, leaky),
+    SBIT__SLOPE_ROW("Elu", 1.0, 0.0, elu),
+    SBIT__SLOPE_ROW("Selu", 1.67326319217681884765625, 1.05070102214813232421875, selu),
+    SBIT__SLOPE_ROW("Celu", 1.0, 0.0, celu),
+    SBIT__SLOPE_ROW("ThresholdedRelu", 1.0, 0.0, thresholded),
+    SBIT__SLOPE_ROW("Sigmoid", 0.0, 0.0, sigmoid),
+    SBIT__SLOPE_ROW("HardSigmoid", 0.2, 0.5, hard_sigmoid),
+    SBIT__SLOPE_ROW("HardSwish", 0.0, 0.0, hard_swish),
+    SBIT__SLOPE_ROW("Tanh", 0.0, 0.0, tanh),
+    SBIT__SLOPE_ROW("Softplus", 0.0, 0.0, softplus),
+    SBIT__SLOPE_ROW("Softsign", 0.0, 0.0, softsign),
+    SBIT__SLOPE_ROW("Mish", 0.0, 0.0, mish),
+    SBIT__SLOPE_ROW("Gelu", 0.0, 0.0, gelu), /* attribute approximate: the next */
+    SBIT__SLOPE_ROW("GeluTanh", 0.0, 0.0, gelu_tanh),
+    SBIT__SLOPE_ROW("Swish", 1.0, 0.0, swish),
+    SBIT__SLOPE_ROW("Abs", 0.0, 0.0, abs),
+    SBIT__SLOPE_ROW("Erf", 0.0, 0.0, erf),
+    SBIT__SLOPE_ROW("Sqrt", 0.0, 0.0, sqrt),
+    SBIT__SLOPE_ROW("Exp", 0.0, 0.0, exp),
+    SBIT__SLOPE_ROW("Log", 0.0, 0.0, log),
+    SBIT__SLOPE_ROW("Reciprocal", 0.0, 0.0, reciprocal),
+    SBIT__SLOPE_ROW("Sin", 0.0, 0.0, sin),
+    SBIT__SLOPE_ROW("Cos", 0.0, 0.0, cos),
+};
+
+#undef SBIT__SLOPE
+#undef SBIT__SLOPE_ROW
+#undef SBIT__SLOPE_MISH
+#undef SBIT__SLOPE_ROOT_2
+#undef SBIT__SLOPE_TANH_IN
+
+static const sbit__slope *sbit__slope_of(const sbit_node *node)
+{
+    const char *of = sbit_node_string(node, "of", "");
+    if (sbit__streq(of, "Gelu") &&
+        sbit__streq(sbit_node_string(node, "approximate", "none"), "tanh")) {
+        of = "GeluTanh";
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__slopes); i++) {
+        if (sbit__streq(sbit__slopes[i].of, of)) {
+            return &sbit__slopes[i];
+        }
+    }
+    return NULL;
+}
+
+/* One limit of Clip: attribute or input; the default is none. */
+static double sbit__slope_limit(const sbit_op_call *call, int32_t input, const char *name,
+                                double otherwise)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, name);
+    const sbit_tensor *limit = sbit__in(call, input);
+    return limit != NULL  ? sbit__tensor_f64_at(limit, 0)
+           : attr != NULL ? (double)attr->f
+                          : otherwise;
+}
+
+static sbit_status sbit__slope_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    if (sbit__slope_of(call->node) == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "unknown function '%s'",
+                            sbit_node_string(call->node, "of", ""));
+    }
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+typedef struct sbit__slope_task {
+    const sbit__slope *slope;
+    sbit__slope_args args;
+    const sbit_tensor *dy, *v;
+    sbit_tensor *dx;
+} sbit__slope_task;
+
+static void sbit__slope_block(void *user, int64_t begin, int64_t end)
+{
+    const sbit__slope_task *task = (const sbit__slope_task *)user;
+    for (int64_t i = begin; i < end; i += SBIT__SLOPE_CHUNK) {
+        const int64_t n = end - i < SBIT__SLOPE_CHUNK ? end - i : SBIT__SLOPE_CHUNK;
+        if (task->dx->dtype == SBIT_F64) {
+            task->slope->f64(&task->args, n, (const double *)task->dy->data + i,
+                             (const double *)task->v->data + i, (double *)task->dx->data + i);
+        } else {
+            task->slope->f32(&task->args, n, (const float *)task->dy->data + i,
+                             (const float *)task->v->data + i, (float *)task->dx->data + i);
+        }
+    }
+}
+
+static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__slope_task task;
+    (void)error;
+    task.slope = sbit__slope_of(call->node);
+    task.args.kernels = call->kernels;
+    task.args.a = (double)sbit_node_float(call->node, "alpha", (float)task.slope->a);
+    task.args.b = (double)sbit_node_float(
+        call->node, sbit__streq(task.slope->of, "Selu") ? "gamma" : "beta", (float)task.slope->b);
+    if (sbit__streq(task.slope->of, "Clip")) {
+        task.args.a = sbit__slope_limit(call, 2, "min", -(double)INFINITY);
+        task.args.b = sbit__slope_limit(call, 3, "max", (double)INFINITY);
+    }
+    task.dy = call->in[0];
+    task.v = call->in[1];
+    task.dx = call->out[0];
+    sbit__parallel_blocks(call->ctx, sbit_tensor_count(task.dx), sbit__slope_block, &task);
+    return SBIT_OK;
+}
+
+/* >>Spread: the gradient of a sum or mean goes to all that it was made of */
+
+static sbit_status sbit__spread_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    return sbit__grad_infer_shape(call, 1, error);
+}
+
+typedef struct sbit__spread_task {
+    const sbit_kernels *kernels;
+    sbit__loop loop; /* operands dx, dy */
+    const sbit_tensor *dy;
+    sbit_tensor *dx;
+    double factor;
+} sbit__spread_task;
+
+static void sbit__spread_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__spread_task *task = (const sbit__spread_task *)user;
+    const int64_t n = task->loop.inner, step = task->loop.strides[1][task->loop.rank - 1];
+    (void)worker;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t at[SBIT__LOOP_OPERANDS];
+        sbit__loop_row(&task->loop, r, at);
+        if (task->dx->dtype == SBIT_F64) {
+            double *dx = (double *)task->dx->data + at[0];
+            for (int64_t i = 0; i < n; i++) {
+                dx[i] = ((const double *)task->dy->data)[at[1] + i * step] * task->factor;
+            }
+            continue;
+        }
+        const float *dy = (const float *)task->dy->data + at[1];
+        float *dx = (float *)task->dx->data + at[0];
+        for (int64_t i = 0; i < n; i++) {
+            dx[i] = dy[i * step] * (float)task->factor;
+        }
+    }
+}
+
+static sbit_status sbit__spread_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_attr *axes = sbit_node_attr(call->node, "axes");
+    int64_t dims[SBIT_MAX_RANK], strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
+    int64_t stride = 1, set = 1;
+    int32_t rank = 0;
+    sbit__spread_task task;
+    memset(&task, 0, sizeof task);
+    memset(strides, 0, sizeof strides);
+    SBIT__TRY(sbit__grad_dims(call, 1, &rank, dims, error));
+    SBIT__TRY(sbit__op_output(call, 0, call->in[0]->dtype, rank, dims, &task.dx, error));
+    if (task.dx == NULL || sbit_tensor_count(task.dx) == 0) {
+        return SBIT_OK;
+    }
+    sbit__tensor_strides(task.dx, strides[0]);
+    for (int32_t i = rank - 1; i >= 0; i--) {
+        bool reduced = false;
+        for (size_t k = 0; axes != NULL && k < axes->count; k++) {
+            reduced = reduced || axes->ints[k] == i;
+        }
+        strides[1][i] = reduced ? 0 : stride;
+        stride *= reduced ? 1 : dims[i];
+        set *= reduced ? dims[i] : 1;
+    }
+    task.dy = call->in[0];
+    if (stride != sbit_tensor_count(task.dy)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the gradient does not fit the shape");
+    }
+    task.kernels = call->kernels;
+    task.factor = sbit_node_int(call->node, "mean", 0) != 0 ? 1.0 / (double)set : 1.0;
+    sbit__loop_init(&task.loop, rank, dims, 2, (const int64_t(*)[SBIT_MAX_RANK])strides);
+    sbit__parallel_range(call->ctx, task.loop.outer, 1 + SBIT__BLOCK / (1 + task.loop.inner),
+                         sbit__spread_rows, &task);
+    return SBIT_OK;
+}
+
+/* >>moves: IndexLike, ScatterBack, Piece, ZerosLike */
+
+static sbit_status sbit__index_like_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->out_type[0] != NULL) {
+        call->out_type[0]->dtype = SBIT_I32;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__index_like_run(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t count = sbit_tensor_count(call->out[0]);
+    if (count > INT32_MAX) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "more than 2^31 elements");
+    }
+    for (int64_t i = 0; i < count; i++) {
+        ((int32_t *)call->out[0]->data)[i] = (int32_t)i;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__scatter_back_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    return sbit__grad_infer_shape(call, 2, error);
+}
+
+/* One thread: elements may meet, and their order must not change the sum. */
+static sbit_status sbit__scatter_back_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *dy = call->in[0], *index = call->in[1];
+    const int32_t *at = (const int32_t *)index->data;
+    int64_t dims[SBIT_MAX_RANK];
+    int32_t rank = 0;
+    sbit_tensor *dx = NULL;
+    SBIT__TRY(sbit__grad_dims(call, 2, &rank, dims, error));
+    SBIT__TRY(sbit__op_output(call, 0, dy->dtype, rank, dims, &dx, error));
+    const int64_t count = sbit_tensor_count(dy), limit = dx != NULL ? sbit_tensor_count(dx) : 0;
+    if (index->dtype != SBIT_I32 || sbit_tensor_count(index) != count) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "indices and gradient differ in shape");
+    }
+    if (limit == 0) {
+        return SBIT_OK;
+    }
+    memset(dx->data, 0, sbit_tensor_bytes(dx));
+    for (int64_t i = 0; i < count; i++) {
+        if (at[i] < 0 || at[i] >= limit) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "index %d is outside of the input",
+                                (int)at[i]);
+        }
+        if (dx->dtype == SBIT_F64) {
+            ((double *)dx->data)[at[i]] += ((const double *)dy->data)[i];
+        } else {
+            ((float *)dx->data)[at[i]] += ((const float *)dy->data)[i];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__piece_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t axis = sbit_node_int(call->node, "axis", 0);
+    const int64_t begin = sbit_node_int(call->node, "begin", 0);
+    const int64_t length = sbit_node_int(call->node, "length", 0);
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    sbit__op_same_type(call, 0, 0);
+    const sbit_type *x = call->in_type[0];
+    if (x->rank < 0 || call->out_type[0] == NULL) {
+        return SBIT_OK;
+    }
+    if (axis < 0 || axis >= x->rank || begin < 0 || length < 0 ||
+        (sbit__dim_known(x->dims[axis]) &&
+         (begin > x->dims[axis].value || length > x->dims[axis].value - begin))) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the piece lies outside of its input");
+    }
+    call->out_type[0]->dims[axis] = sbit__dim(length);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__piece_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const int32_t axis = (int32_t)sbit_node_int(call->node, "axis", 0);
+    const int64_t begin = sbit_node_int(call->node, "begin", 0);
+    const int64_t length = sbit_node_int(call->node, "length", 0);
+    const int64_t outer = sbit__dims_product(x->dims, 0, axis);
+    const int64_t inner = sbit__dims_product(x->dims, axis + 1, x->rank);
+    (void)error;
+    for (int64_t i = 0; i < outer; i++) {
+        sbit__elem_copy(x->dtype, call->out[0]->data, i * length * inner, x->data,
+                        (i * x->dims[axis] + begin) * inner, length * inner);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__zeros_like_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__zeros_like_run(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    if (sbit_tensor_count(call->out[0]) > 0) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    }
+    return SBIT_OK;
+}
+
+/* >>rows */
+
+#define SBIT__GRAD_ROW(name, flags, fn)                                                            \
+    {                                                                                              \
+        SBIT__GRAD_DOMAIN, name, 1, SBIT__T_GRAD, flags, 0, sbit__##fn##_infer, NULL,              \
+            sbit__##fn##_run, NULL, NULL, NULL, NULL, NULL                                         \
+    }
+
+static const sbit_op_row sbit__grad_elements_rows[] = {
+    SBIT__GRAD_ROW("ActivationGrad", SBIT_OP_IN_PLACE, slope),
+    SBIT__GRAD_ROW("Spread", 0, spread),
+    SBIT__GRAD_ROW("IndexLike", SBIT_OP_SHAPE_ONLY, index_like),
+    SBIT__GRAD_ROW("ScatterBack", 0, scatter_back),
+    SBIT__GRAD_ROW("Piece", 0, piece),
+    SBIT__GRAD_ROW("ZerosLike", SBIT_OP_SHAPE_ONLY, zeros_like),
+};
+
+#undef SBIT__GRAD_ROW
+#undef SBIT__SLOPE_CHUNK
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_elements_rows);
+    return sbit__grad_elements_rows;
+}
+/* ---- end src/ops/grad_elements.c ---- */
+
+/* ---- begin src/ops/grad_conv.c ---- */
+/* grad_conv.c: gradients of convolutions, 1 to 3 spatial dimensions, all forms. >>grad-conv
+ *
+ * Called by: infer, exec; the nodes are added by ops/gradients.c. Calls: kernels.
+ *     ConvDataGrad(dy, w, shape of x)     ConvWeightGrad(x, dy, shape of w)     attributes as Conv
+ * With g groups of I input and O output channels, k kernel positions and p output pixels:
+ *
+ * dx: with stride 1 a convolution of dy by the kernel turned around, which the convolution driver
+ * runs; else per image and group columns [I*k][p] = w^T [I*k][O] * dy [O][p], added to the places
+ * that they stand for. Images are spread over the threads.
+ *
+ * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: a task takes some channels of
+ * a group through all images, so that one thread adds a sum's terms in one order whatever the
+ * number of threads. Small images are laid side by side, so that products stay long.
+ *
+ * float64 is computed by the definition, in float64.
+ */
+
+enum {
+    SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
+    SBIT__CONV_GRAD_ROWS = 64,         /* of columns of one task, unless a channel has more */
+    SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
+    SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
+};
+
+/* >>shapes */
+
+/* What Conv's attributes say about x, w and y; in_type[w] must be known unless w_dims is given. */
+static sbit_status sbit__conv_grad_shape(const sbit_op_call *call, int32_t rank,
+                                         const int64_t *x_dims, const int64_t *w_dims,
+                                         sbit__conv_shape *shape, sbit_error *error)
+{
+    sbit__window window;
+    sbit_dim kernel[SBIT__MAX_SPATIAL];
+    memset(shape, 0, sizeof *shape);
+    if (rank < 3 || rank > 2 + SBIT__MAX_SPATIAL) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "rank %d is no convolution's", (int)rank);
+    }
+    for (int32_t i = 0; i < rank - 2; i++) {
+        kernel[i] = sbit__dim(w_dims[i + 2]);
+    }
+    SBIT__TRY(sbit__window_read(call, rank - 2, kernel, &window, error));
+    shape->batch = x_dims[0];
+    shape->groups = sbit_node_int(call->node, "group", 1);
+    shape->in_channels = x_dims[1];
+    shape->out_channels = w_dims[0];
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
+        shape->in[i] = shape->out[i] = shape->kernel[i] = 1;
+        shape->stride[i] = shape->dilation[i] = 1;
+        if (from >= 0) {
+            shape->in[i] = x_dims[from + 2];
+            SBIT__TRY(
+                sbit__window_length(call, &window, from, shape->in[i], &shape->out[i], error));
+            shape->kernel[i] = window.kernel[from];
+            shape->stride[i] = window.stride[from];
+            shape->dilation[i] = window.dilation[from];
+            shape->pad_begin[i] = window.pad_begin[from];
+        }
+    }
+    if (shape->groups < 1 || shape->in_channels != w_dims[1] * shape->groups ||
+        shape->out_channels % shape->groups != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "channels and groups do not fit");
+    }
+    return SBIT_OK;
+}
+
+/* The shapes of x and w: one is an input, the other is stated by input 2. In prepare the stated
+ * one may not be known: then *known is false. */
+static sbit_status sbit__conv_grad_read(const sbit_op_call *call, bool data_grad, bool *known,
+                                        sbit__conv_shape *shape, sbit_error *error)
+{
+    const sbit_type *have = call->in_type[data_grad ? 1 : 0];
+    const sbit_type *dy = call->in_type[data_grad ? 0 : 1];
+    int64_t dims[SBIT_MAX_RANK] = {0}, stated[SBIT_MAX_RANK] = {0};
+    int32_t rank = 0;
+    *known = sbit__type_static(have) && sbit__type_static(dy) && sbit__in(call, 2) != NULL &&
+             sbit__in(call, 2)->data != NULL;
+    if (!*known) {
+        return SBIT_OK;
+    }
+    for (int32_t i = 0; i < have->rank; i++) {
+        dims[i] = have->dims[i].value;
+    }
+    SBIT__TRY(sbit__grad_dims(call, 2, &rank, stated, error));
+    if (rank != have->rank || rank != dy->rank) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "ranks %d and %d do not fit", (int)rank,
+                            (int)have->rank);
+    }
+    SBIT__TRY(sbit__conv_grad_shape(call, rank, data_grad ? stated : dims,
+                                    data_grad ? dims : stated, shape, error));
+    for (int32_t i = 2; i < rank; i++) {
+        if (dy->dims[i].value != shape->out[i + SBIT__MAX_SPATIAL - rank]) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "the gradient has %lld elements on axis %d, the output %lld",
+                                (long long)dy->dims[i].value, (int)i,
+                                (long long)shape->out[i + SBIT__MAX_SPATIAL - rank]);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__conv_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    return sbit__grad_infer_shape(call, 2, error);
+}
+
+static int64_t sbit__conv_grad_volume(const int64_t dims[3])
+{
+    return dims[0] * dims[1] * dims[2];
+}
+
+/* The first and the end of the positions of an axis whose tap `k` lies inside of the input. */
+static void sbit__conv_grad_span(const sbit__conv_shape *s, int32_t axis, int64_t k, int64_t *begin,
+                                 int64_t *end)
+{
+    const int64_t shift = k * s->dilation[axis] - s->pad_begin[axis], step = s->stride[axis];
+    *begin = shift < 0 ? (-shift + step - 1) / step : 0;
+    *end = s->in[axis] > shift ? (s->in[axis] - shift + step - 1) / step : 0;
+    *end = *end < s->out[axis] ? *end : s->out[axis];
+    *begin = *begin < *end ? *begin : *end;
+}
+
+/* >>float64: both by the definition; a task is a channel of the result */
+
+typedef struct sbit__conv_grad_f64 {
+    sbit__conv_shape s;
+    const double *x, *w, *dy;
+    double *dx, *dw;
+} sbit__conv_grad_f64;
+
+/* Adds what one tap of one pair of planes gives: to dx (if it is wanted) or the sum for dw. */
+static double sbit__conv_grad_tap(const sbit__conv_shape *s, const int64_t k[3], const double *x,
+                                  double w, const double *dy, double *dx)
+{
+    int64_t begin[3], end[3];
+    double sum = 0.0;
+    for (int32_t i = 0; i < 3; i++) {
+        sbit__conv_grad_span(s, i, k[i], &begin[i], &end[i]);
+    }
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            const int64_t iz = z * s->stride[0] + k[0] * s->dilation[0] - s->pad_begin[0];
+            const int64_t iy = y * s->stride[1] + k[1] * s->dilation[1] - s->pad_begin[1];
+            const int64_t from = (z * s->out[1] + y) * s->out[2];
+            const int64_t to =
+                (iz * s->in[1] + iy) * s->in[2] + k[2] * s->dilation[2] - s->pad_begin[2];
+            for (int64_t i = begin[2]; i < end[2]; i++) {
+                if (dx != NULL) {
+                    dx[to + i * s->stride[2]] += w * dy[from + i];
+                } else {
+                    sum += x[to + i * s->stride[2]] * dy[from + i];
+                }
+            }
+        }
+    }
+    return sum;
+}
+
+static void sbit__conv_grad_f64_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_f64 *task = (const sbit__conv_grad_f64 *)user;
+    const sbit__conv_shape *s = &task->s;
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel);
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) { /* input channels */
+        const int64_t group = c / ins;
+        for (int64_t o = group * outs; o < (group + 1) * outs; o++) {
+            for (int64_t t = 0; t < taps; t++) {
+                const int64_t k[3] = {t / s->kernel[2] / s->kernel[1],
+                                      t / s->kernel[2] % s->kernel[1], t % s->kernel[2]};
+                const int64_t at = (o * ins + c % ins) * taps + t;
+                double sum = 0.0;
+                for (int64_t n = 0; n < s->batch; n++) {
+                    const int64_t plane = (n * s->in_channels + c) * in;
+                    sum += sbit__conv_grad_tap(s, k, task->dw != NULL ? task->x + plane : NULL,
+                                               task->dw != NULL ? 0.0 : task->w[at],
+                                               task->dy + (n * s->out_channels + o) * out,
+                                               task->dw != NULL ? NULL : task->dx + plane);
+                }
+                if (task->dw != NULL) {
+                    task->dw[at] = sum;
+                }
+            }
+        }
+    }
+}
+
+/* >>dx: with stride 1 */
+
+/* The convolution of dy that gives dx; false: not by one convolution. */
+static bool sbit__conv_grad_turned(const sbit__conv_shape *s, sbit__conv_shape *turned)
+{
+    *turned = *s;
+    turned->in_channels = s->out_channels;
+    turned->out_channels = s->in_channels;
+    for (int32_t i = 0; i < 3; i++) {
+        turned->in[i] = s->out[i];
+        turned->out[i] = s->in[i];
+        turned->pad_begin[i] = (s->kernel[i] - 1) * s->dilation[i] - s->pad_begin[i];
+        if (s->stride[i] != 1 || turned->pad_begin[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* w [g*O][I][k] becomes [g*I][O][k turned around]. */
+static void sbit__conv_grad_turn(const sbit__conv_shape *s, const float *w, float *turned)
+{
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel);
+    for (int64_t o = 0; o < s->out_channels; o++) {
+        for (int64_t i = 0; i < ins; i++) {
+            const float *from = w + (o * ins + i) * taps;
+            float *to = turned + ((o / outs * ins + i) * outs + o % outs) * taps;
+            for (int64_t t = 0; t < taps; t++) {
+                to[t] = from[taps - 1 - t];
+            }
+        }
+    }
+}
+
+/* >>dx: with strides */
+
+typedef struct sbit__conv_grad_data {
+    sbit_ctx *ctx;
+    sbit__conv_shape s;
+    const float *dy, *w;
+    float *dx;
+    char
+        *scratch; /* packed weights of all groups, then for each worker columns and the product's */
+    int64_t rows; /* of the last axis of y in one block of columns */
+    size_t packed_bytes, column_bytes, gemm_bytes;
+} sbit__conv_grad_data;
+
+static void sbit__conv_grad_product(const sbit__conv_shape *s, int64_t rows, sbit__gemm *gemm)
+{
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
+    gemm->k = s->out_channels / s->groups;
+    gemm->n = gemm->ldc = rows * s->out[2];
+    gemm->lda = gemm->m;
+    gemm->trans_a = true;
+    gemm->ldb = sbit__conv_grad_volume(s->out);
+    gemm->alpha = 1.0f;
+    gemm->serial = true;
+}
+
+static void sbit__conv_grad_plan(sbit_ctx *ctx, const sbit__conv_shape *s,
+                                 sbit__conv_grad_data *data)
+{
+    sbit__gemm gemm;
+    memset(data, 0, sizeof *data);
+    data->ctx = ctx;
+    data->s = *s;
+    if (s->out_channels / s->groups <= SBIT__CONV_GRAD_NARROW) {
+        return;
+    }
+    sbit__conv_grad_product(s, 1, &gemm);
+    const int64_t row = gemm.m * s->out[2], rows = s->out[0] * s->out[1];
+    data->rows = row > 0 ? SBIT__CONV_GRAD_COLUMNS / row : 1;
+    data->rows = data->rows < 1 ? 1 : data->rows > rows ? rows : data->rows;
+    data->column_bytes = sbit__align64((size_t)(data->rows * row) * sizeof(float));
+    data->packed_bytes = sbit__align64(sbit__gemm_pack_a_bytes(ctx, gemm.m, gemm.k));
+    for (int32_t i = 0; i < 2; i++) { /* the last product is smaller, which may take more */
+        const int64_t count = i == 0 || data->rows == 0 ? data->rows : rows % data->rows;
+        sbit__conv_grad_product(s, count, &gemm);
+        gemm.packed_a = (const float *)(const void *)data; /* only sizes are asked for */
+        const size_t bytes = gemm.n > 0 ? sbit__align64(sbit__gemm_scratch_bytes(ctx, &gemm)) : 0;
+        data->gemm_bytes = bytes > data->gemm_bytes ? bytes : data->gemm_bytes;
+    }
+}
+
+/* dx += one row of columns: output row (z, y), tap t of one channel. */
+static void sbit__conv_grad_add_row(const sbit__conv_shape *s, int64_t row, int64_t t, float factor,
+                                    const float *from, float *dx)
+{
+    const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
+    const int64_t kz = t / s->kernel[2] / s->kernel[1];
+    const int64_t iz = row / s->out[1] * s->stride[0] + kz * s->dilation[0] - s->pad_begin[0];
+    const int64_t iy = row % s->out[1] * s->stride[1] + ky * s->dilation[1] - s->pad_begin[1];
+    const int64_t step = s->stride[2];
+    int64_t begin = 0, end = 0;
+    if (iz < 0 || iz >= s->in[0] || iy < 0 || iy >= s->in[1]) {
+        return;
+    }
+    sbit__conv_grad_span(s, 2, kx, &begin, &end);
+    float *to = dx + (iz * s->in[1] + iy) * s->in[2] + kx * s->dilation[2] - s->pad_begin[2];
+    for (int64_t i = begin; i < end; i++) {
+        to[i * step] += factor * from[i];
+    }
+}
+
+/* A group with few output channels: each of them is added tap by tap. */
+static void sbit__conv_grad_narrow(const sbit__conv_grad_data *data, const float *dy,
+                                   const float *w, float *dx)
+{
+    const sbit__conv_shape *s = &data->s;
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), rows = s->out[0] * s->out[1];
+    for (int64_t o = 0; o < outs; o++) {
+        for (int64_t i = 0; i < ins; i++) {
+            for (int64_t t = 0; t < taps; t++) {
+                for (int64_t r = 0; r < rows; r++) {
+                    sbit__conv_grad_add_row(s, r, t, w[(o * ins + i) * taps + t],
+                                            dy + (o * rows + r) * s->out[2],
+                                            dx + i * sbit__conv_grad_volume(s->in));
+                }
+            }
+        }
+    }
+}
+
+static void sbit__conv_grad_wide(const sbit__conv_grad_data *data, const float *dy,
+                                 const float *packed, float *dx, char *scratch)
+{
+    const sbit__conv_shape *s = &data->s;
+    const int64_t ins = s->in_channels / s->groups, taps = sbit__conv_grad_volume(s->kernel);
+    const int64_t rows = s->out[0] * s->out[1];
+    float *columns = (float *)(void *)scratch;
+    for (int64_t first = 0; first < rows; first += data->rows) {
+        const int64_t count = rows - first < data->rows ? rows - first : data->rows;
+        sbit__gemm gemm;
+        sbit__conv_grad_product(s, count, &gemm);
+        gemm.packed_a = packed;
+        gemm.b = dy + first * s->out[2];
+        gemm.c = columns;
+        sbit__gemm_run(data->ctx, &gemm, scratch + data->column_bytes);
+        for (int64_t k = 0; k < ins * taps; k++) {
+            for (int64_t r = 0; r < count; r++) {
+                sbit__conv_grad_add_row(s, first + r, k % taps, 1.0f,
+                                        columns + (k * count + r) * s->out[2],
+                                        dx + k / taps * sbit__conv_grad_volume(s->in));
+            }
+        }
+    }
+}
+
+static void sbit__conv_grad_images(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_data *data = (const sbit__conv_grad_data *)user;
+    const sbit__conv_shape *s = &data->s;
+    const int64_t outs = s->out_channels / s->groups, ins = s->in_channels / s->groups;
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    const int64_t weights = outs * ins * sbit__conv_grad_volume(s->kernel);
+    char *scratch = data->scratch + (size_t)s->groups * data->packed_bytes +
+                    (size_t)worker * (data->column_bytes + data->gemm_bytes);
+    for (int64_t i = begin; i < end; i++) { /* a group of an image */
+        const int64_t group = i % s->groups;
+        const float *dy = data->dy + i * outs * out;
+        float *dx = data->dx + i * ins * in;
+        memset(dx, 0, (size_t)(ins * in) * sizeof(float));
+        if (data->packed_bytes == 0) {
+            sbit__conv_grad_narrow(data, dy, data->w + group * weights, dx);
+        } else {
+            const void *packed = data->scratch + (size_t)group * data->packed_bytes;
+            sbit__conv_grad_wide(data, dy, (const float *)packed, dx, scratch);
+        }
+    }
+}
+
+/* >>dx: the row */
+
+static sbit_status sbit__conv_data_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape, turned;
+    bool known = false;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    SBIT__TRY(sbit__conv_grad_read(call, true, &known, &shape, error));
+    if (!known || call->in_type[0]->dtype == SBIT_F64) {
+        return SBIT_OK;
+    }
+    if (sbit__conv_grad_turned(&shape, &turned)) {
+        sbit__conv plan;
+        sbit__conv_plan(call->ctx, &turned, &plan);
+        const int64_t weights = sbit__type_count(call->in_type[1], 0, call->in_type[1]->rank);
+        *call->scratch_bytes = sbit__align64((size_t)weights * sizeof(float)) +
+                               sbit__align64(plan.packed_bytes) + plan.scratch_bytes;
+        return SBIT_OK;
+    }
+    sbit__conv_grad_data data;
+    sbit__conv_grad_plan(call->ctx, &shape, &data);
+    *call->scratch_bytes =
+        (size_t)shape.groups * data.packed_bytes +
+        (size_t)sbit_ctx_threads(call->ctx) * (data.column_bytes + data.gemm_bytes);
+    return SBIT_OK;
+}
+
+static void sbit__conv_data_grad_turned(const sbit_op_call *call, const sbit__conv_shape *shape,
+                                        const sbit__conv_shape *turned)
+{
+    const int64_t weights = sbit_tensor_count(call->in[1]);
+    float *w = (float *)call->scratch;
+    char *packed = (char *)call->scratch + sbit__align64((size_t)weights * sizeof(float));
+    sbit__conv plan;
+    sbit__conv_plan(call->ctx, turned, &plan);
+    sbit__conv_grad_turn(shape, (const float *)call->in[1]->data, w);
+    sbit__conv_pack(call->ctx, &plan, w, (float *)(void *)packed);
+    sbit__conv_run(call->ctx, &plan, (const float *)call->in[0]->data, (float *)(void *)packed,
+                   NULL, NULL, (float *)call->out[0]->data,
+                   packed + sbit__align64(plan.packed_bytes));
+}
+
+static void sbit__conv_data_grad_strided(const sbit_op_call *call, const sbit__conv_shape *shape)
+{
+    sbit__conv_grad_data data;
+    sbit__gemm gemm;
+    sbit__conv_grad_plan(call->ctx, shape, &data);
+    data.dy = (const float *)call->in[0]->data;
+    data.w = (const float *)call->in[1]->data;
+    data.dx = (float *)call->out[0]->data;
+    data.scratch = (char *)call->scratch;
+    sbit__conv_grad_product(shape, 1, &gemm);
+    for (int64_t i = 0; data.packed_bytes > 0 && i < shape->groups; i++) {
+        void *packed = data.scratch + (size_t)i * data.packed_bytes;
+        sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k, data.w + i * gemm.m * gemm.k, gemm.lda, true,
+                          1.0f, (float *)packed);
+    }
+    sbit__parallel_range(call->ctx, shape->batch * shape->groups, 1, sbit__conv_grad_images, &data);
+}
+
+static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape, turned;
+    bool known = false;
+    SBIT__TRY(sbit__conv_grad_read(call, true, &known, &shape, error));
+    if (!known || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (sbit_tensor_count(call->in[0]) == 0) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+        return SBIT_OK;
+    }
+    if (call->in[0]->dtype == SBIT_F64) {
+        sbit__conv_grad_f64 task;
+        memset(&task, 0, sizeof task);
+        task.s = shape;
+        task.dy = (const double *)call->in[0]->data;
+        task.w = (const double *)call->in[1]->data;
+        task.dx = (double *)call->out[0]->data;
+        memset(task.dx, 0, sbit_tensor_bytes(call->out[0]));
+        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels, &task);
+        return SBIT_OK;
+    }
+    if (sbit__conv_grad_turned(&shape, &turned)) {
+        sbit__conv_data_grad_turned(call, &shape, &turned);
+    } else {
+        sbit__conv_data_grad_strided(call, &shape);
+    }
+    return SBIT_OK;
+}
+
+/* >>dw */
+
+typedef struct sbit__conv_grad_weight {
+    sbit_ctx *ctx;
+    const sbit_kernels *kernels;
+    sbit__conv_shape s;
+    const float *x, *dy;
+    float *dw;
+    int64_t channels, blocks; /* input channels of one task, tasks of a group */
+    int64_t images, lines;    /* of one product: whole images, or lines (rows of y) of one */
+    int64_t pixels;           /* of one product */
+    char *scratch;            /* for each worker: columns, dy, product, the product's */
+    size_t column_bytes, dy_bytes, sum_bytes, gemm_bytes;
+} sbit__conv_grad_weight;
+
+static void sbit__conv_grad_weight_product(const sbit__conv_grad_weight *task, int64_t rows,
+                                           int64_t pixels, sbit__gemm *gemm)
+{
+    memset(gemm, 0, sizeof *gemm);
+    gemm->m = task->s.out_channels / task->s.groups;
+    gemm->n = gemm->ldc = rows;
+    gemm->k = gemm->lda = gemm->ldb = pixels;
+    gemm->trans_b = true;
+    gemm->alpha = 1.0f;
+    gemm->serial = true;
+}
+
+static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__conv_shape *s,
+                                        sbit__conv_grad_weight *task)
+{
+    sbit__gemm gemm;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
+    const int64_t out = sbit__conv_grad_volume(s->out), lines = s->out[0] * s->out[1];
+    memset(task, 0, sizeof *task);
+    task->ctx = call->ctx;
+    task->kernels = call->kernels;
+    task->s = *s;
+    task->channels = SBIT__CONV_GRAD_ROWS / taps;
+    task->channels = task->channels < 1 ? 1 : task->channels > ins ? ins : task->channels;
+    task->blocks = (ins + task->channels - 1) / task->channels;
+    task->images = 1;
+    task->lines = lines;
+    if (out < SBIT__CONV_GRAD_PIXELS) {
+        task->images = SBIT__CONV_GRAD_PIXELS / (out > 0 ? out : 1);
+        task->images = task->images > s->batch ? s->batch : task->images;
+    } else {
+        task->lines = SBIT__CONV_GRAD_PIXELS / s->out[2];
+        task->lines = task->lines < 1 ? 1 : task->lines > lines ? lines : task->lines;
+    }
+    task->pixels = task->images * task->lines * s->out[2];
+    const int64_t rows = task->channels * taps, outs = s->out_channels / s->groups;
+    task->column_bytes = sbit__align64((size_t)(rows * task->pixels) * sizeof(float));
+    task->dy_bytes = sbit__align64((size_t)(outs * task->pixels) * sizeof(float));
+    task->sum_bytes = sbit__align64((size_t)(outs * rows) * sizeof(float));
+    /* the last products are smaller, which may take more scratch memory */
+    const int64_t all_rows[2] = {rows, ins % task->channels * taps};
+    const int64_t all_pixels[3] = {task->pixels, s->batch % task->images * out,
+                                   lines % task->lines * s->out[2]};
+    for (int32_t i = 0; outs > SBIT__CONV_GRAD_NARROW && i < 6; i++) {
+        sbit__conv_grad_weight_product(task, all_rows[i % 2], all_pixels[i / 2], &gemm);
+        const size_t bytes = gemm.n > 0 && gemm.k > 0
+                                 ? sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm))
+                                 : 0;
+        task->gemm_bytes = bytes > task->gemm_bytes ? bytes : task->gemm_bytes;
+    }
+}
+
+/* One tap of one channel for lines first..first+count-1 of y. */
+static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane, int64_t t,
+                                   int64_t first, int64_t count, float *to)
+{
+    const int64_t kx = t % s->kernel[2], ky = t / s->kernel[2] % s->kernel[1];
+    const int64_t kz = t / s->kernel[2] / s->kernel[1], step = s->stride[2];
+    int64_t begin = 0, end = 0;
+    sbit__conv_grad_span(s, 2, kx, &begin, &end);
+    for (int64_t line = first; line < first + count; line++, to += s->out[2]) {
+        const int64_t iz = line / s->out[1] * s->stride[0] + kz * s->dilation[0] - s->pad_begin[0];
+        const int64_t iy = line % s->out[1] * s->stride[1] + ky * s->dilation[1] - s->pad_begin[1];
+        if (iz < 0 || iz >= s->in[0] || iy < 0 || iy >= s->in[1]) {
+            memset(to, 0, (size_t)s->out[2] * sizeof *to);
+            continue;
+        }
+        const float *row =
+            plane + (iz * s->in[1] + iy) * s->in[2] + kx * s->dilation[2] - s->pad_begin[2];
+        memset(to, 0, (size_t)begin * sizeof *to);
+        if (step == 1) {
+            memcpy(to + begin, row + begin, (size_t)(end - begin) * sizeof *to);
+        } else {
+            for (int64_t i = begin; i < end; i++) {
+                to[i] = row[i * step];
+            }
+        }
+        memset(to + end, 0, (size_t)(s->out[2] - end) * sizeof *to);
+    }
+}
+
+/* What one product needs: columns of the task's channels, dy of the group, side by side. */
+static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, int64_t group,
+                                        int64_t channel, int64_t rows, int64_t image,
+                                        int64_t images, int64_t line, int64_t lines, float *columns,
+                                        float *dy)
+{
+    const sbit__conv_shape *s = &task->s;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), outs = s->out_channels / s->groups;
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    const int64_t part = lines * s->out[2], pixels = images * part;
+    for (int64_t n = 0; n < images; n++) {
+        for (int64_t r = 0; r < rows; r++) {
+            const float *plane = task->x + ((image + n) * s->in_channels + channel + r / taps) * in;
+            sbit__conv_grad_gather(s, plane, r % taps, line, lines,
+                                   columns + r * pixels + n * part);
+        }
+        for (int64_t o = 0; o < outs; o++) {
+            memcpy(dy + o * pixels + n * part,
+                   task->dy + ((image + n) * s->out_channels + group * outs + o) * out +
+                       line * s->out[2],
+                   (size_t)part * sizeof *dy);
+        }
+    }
+}
+
+static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task, int64_t rows,
+                                       int64_t pixels, char *scratch, float *dw)
+{
+    const sbit__conv_shape *s = &task->s;
+    const int64_t outs = s->out_channels / s->groups;
+    const int64_t stride = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
+    const float *columns = (const float *)(const void *)scratch;
+    const float *dy = (const float *)(const void *)(scratch + task->column_bytes);
+    float *sums = (float *)(void *)(scratch + task->column_bytes + task->dy_bytes);
+    if (outs <= SBIT__CONV_GRAD_NARROW) {
+        for (int64_t i = 0; i < outs * rows; i++) {
+            dw[i / rows * stride + i % rows] +=
+                task->kernels->f32_dot(pixels, dy + i / rows * pixels, columns + i % rows * pixels);
+        }
+        return;
+    }
+    sbit__gemm gemm;
+    sbit__conv_grad_weight_product(task, rows, pixels, &gemm);
+    gemm.a = dy;
+    gemm.b = columns;
+    gemm.c = sums;
+    sbit__gemm_run(task->ctx, &gemm,
+                   scratch + task->column_bytes + task->dy_bytes + task->sum_bytes);
+    for (int64_t o = 0; o < outs; o++) {
+        task->kernels->f32_binary(SBIT__BINARY_ADD, rows, dw + o * stride, 1, sums + o * rows, 1,
+                                  dw + o * stride);
+    }
+}
+
+static void sbit__conv_grad_weight_blocks(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
+    const sbit__conv_shape *s = &task->s;
+    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
+    const int64_t outs = s->out_channels / s->groups, all_lines = s->out[0] * s->out[1];
+    char *scratch = task->scratch + (size_t)worker * (task->column_bytes + task->dy_bytes +
+                                                      task->sum_bytes + task->gemm_bytes);
+    float *columns = (float *)(void *)scratch;
+    float *dy = (float *)(void *)(scratch + task->column_bytes);
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t group = b / task->blocks, first = b % task->blocks * task->channels;
+        const int64_t count = ins - first < task->channels ? ins - first : task->channels;
+        const int64_t rows = count * taps;
+        float *dw = task->dw + (group * outs * ins + first) * taps;
+        for (int64_t o = 0; o < outs; o++) {
+            memset(dw + o * ins * taps, 0, (size_t)rows * sizeof *dw);
+        }
+        for (int64_t n = 0; n < s->batch; n += task->images) {
+            const int64_t images = s->batch - n < task->images ? s->batch - n : task->images;
+            for (int64_t line = 0; line < all_lines; line += task->lines) {
+                const int64_t rest = all_lines - line;
+                const int64_t lines = rest < task->lines ? rest : task->lines;
+                sbit__conv_grad_weight_fill(task, group, group * ins + first, rows, n, images, line,
+                                            lines, columns, dy);
+                sbit__conv_grad_weight_add(task, rows, images * lines * s->out[2], scratch, dw);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape;
+    sbit__conv_grad_weight task;
+    bool known = false;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
+    if (!known || call->in_type[0]->dtype == SBIT_F64) {
+        return SBIT_OK;
+    }
+    sbit__conv_grad_weight_plan(call, &shape, &task);
+    *call->scratch_bytes = (size_t)sbit_ctx_threads(call->ctx) *
+                           (task.column_bytes + task.dy_bytes + task.sum_bytes + task.gemm_bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape;
+    sbit__conv_grad_weight task;
+    bool known = false;
+    SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
+    if (!known || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (call->in[0]->dtype == SBIT_F64) {
+        sbit__conv_grad_f64 task64;
+        memset(&task64, 0, sizeof task64);
+        task64.s = shape;
+        task64.x = (const double *)call->in[0]->data;
+        task64.dy = (const double *)call->in[1]->data;
+        task64.dw = (double *)call->out[0]->data;
+        sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_f64_channels,
+                             &task64);
+        return SBIT_OK;
+    }
+    sbit__conv_grad_weight_plan(call, &shape, &task);
+    task.x = (const float *)call->in[0]->data;
+    task.dy = (const float *)call->in[1]->data;
+    task.dw = (float *)call->out[0]->data;
+    task.scratch = (char *)call->scratch;
+    sbit__parallel_range(call->ctx, shape.groups * task.blocks, 1, sbit__conv_grad_weight_blocks,
+                         &task);
+    return SBIT_OK;
+}
+
+/* >>rows */
+
+static const sbit_op_row sbit__grad_conv_rows[] = {
+    {SBIT__GRAD_DOMAIN, "ConvDataGrad", 1, SBIT__T_GRAD, 0, 0, sbit__conv_grad_infer,
+     sbit__conv_data_grad_prepare, sbit__conv_data_grad_run, NULL, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "ConvWeightGrad", 1, SBIT__T_GRAD, 0, 0, sbit__conv_grad_infer,
+     sbit__conv_weight_grad_prepare, sbit__conv_weight_grad_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_conv(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_conv_rows);
+    return sbit__grad_conv_rows;
+}
+/* ---- end src/ops/grad_conv.c ---- */
+
+/* ---- begin src/ops/grad_pool.c ---- */
+/* grad_pool.c: gradients of MaxPool, AveragePool and GlobalMaxPool. >>grad-pool
+ *
+ * Called by: infer, exec; the nodes are added by ops/gradients.c.
+ * PoolGrad(dy, x) {of, and the pool's attributes}. A window's gradient goes to its largest element
+ * (the first of equals, as MaxPool's Indices say) or in equal parts to all that took part. Planes
+ * are independent; each is written by one thread.
+ */
+
+typedef struct sbit__pool_grad {
+    bool max, count_pad;
+    int64_t planes, in_size, out_size;
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+    const void *dy, *x;
+    void *dx;
+} sbit__pool_grad;
+
+static sbit_status sbit__pool_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__pool_grad_read(const sbit_op_call *call, sbit__pool_grad *task,
+                                        sbit_error *error)
+{
+    const char *of = sbit_node_string(call->node, "of", "");
+    const sbit_type *x = call->in_type[1];
+    const bool global = sbit__streq(of, "GlobalMaxPool");
+    sbit__window window;
+    memset(task, 0, sizeof *task);
+    memset(&window, 0, sizeof window);
+    task->max = global || sbit__streq(of, "MaxPool");
+    task->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
+    task->planes = x->dims[0].value * x->dims[1].value;
+    task->in_size = task->out_size = 1;
+    if (x->rank < 3 || x->rank > 2 + SBIT__MAX_SPATIAL) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "input rank %d", (int)x->rank);
+    }
+    window.spatial = x->rank - 2;
+    if (!global) {
+        SBIT__TRY(sbit__window_read(call, x->rank - 2, NULL, &window, error));
+        window.may_cut = true;
+    }
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - window.spatial);
+        task->in[i] = task->out[i] = task->kernel[i] = task->stride[i] = task->dilation[i] = 1;
+        if (from >= 0) {
+            task->in[i] = task->kernel[i] = x->dims[from + 2].value;
+        }
+        if (from >= 0 && !global) {
+            SBIT__TRY(sbit__window_length(call, &window, from, task->in[i], &task->out[i], error));
+            task->kernel[i] = window.kernel[from];
+            task->stride[i] = window.stride[from];
+            task->dilation[i] = window.dilation[from];
+            task->pad_begin[i] = window.pad_begin[from];
+            task->pad_end[i] = window.pad_end[from];
+        }
+        task->in_size *= task->in[i];
+        task->out_size *= task->out[i];
+    }
+    if (sbit__type_count(call->in_type[0], 0, call->in_type[0]->rank) !=
+        task->planes * task->out_size) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the gradient does not fit the input");
+    }
+    return SBIT_OK;
+}
+
+/* Taps begin..end-1 of window `at` lie in the input, the first `padded` ones before the end of the
+ * padding; the first tap would be at `start`. */
+typedef struct sbit__pool_taps {
+    int64_t start, begin, end, padded;
+} sbit__pool_taps;
+
+static int64_t sbit__pool_taps_below(int64_t start, int64_t step, int64_t n, int64_t limit)
+{
+    const int64_t count = limit > start ? (limit - start - 1) / step + 1 : 0;
+    return count < n ? count : n;
+}
+
+static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_grad *task, int32_t axis, int64_t at)
+{
+    const int64_t step = task->dilation[axis], n = task->kernel[axis];
+    sbit__pool_taps taps;
+    taps.start = at * task->stride[axis] - task->pad_begin[axis];
+    taps.begin = sbit__pool_taps_below(taps.start, step, n, 0);
+    taps.end = sbit__pool_taps_below(taps.start, step, n, task->in[axis]);
+    taps.padded = sbit__pool_taps_below(taps.start, step, n, task->in[axis] + task->pad_end[axis]);
+    return taps;
+}
+
+#define SBIT__POOL_GRAD(type, name)                                                                \
+    static void name##_window(const sbit__pool_grad *task, const type *x, type dy,                 \
+                              const sbit__pool_taps *z, const sbit__pool_taps *y,                  \
+                              const sbit__pool_taps *w, type *dx)                                  \
+    {                                                                                              \
+        const int64_t count =                                                                      \
+            task->count_pad ? z->padded * y->padded * w->padded                                    \
+                            : (z->end - z->begin) * (y->end - y->begin) * (w->end - w->begin);     \
+        const type part = count > 0 ? dy / (type)count : (type)0;                                  \
+        int64_t best = -1;                                                                         \
+        for (int64_t kz = z->begin; kz < z->end; kz++) {                                           \
+            for (int64_t ky = y->begin; ky < y->end; ky++) {                                       \
+                const int64_t row = ((z->start + kz * task->dilation[0]) * task->in[1] +           \
+                                     y->start + ky * task->dilation[1]) *                          \
+                                        task->in[2] +                                              \
+                                    w->start;                                                      \
+                for (int64_t kx = w->begin; kx < w->end; kx++) {                                   \
+                    const int64_t at = row + kx * task->dilation[2];                               \
+                    if (!task->max) {                                                              \
+                        dx[at] += part;                                                            \
+                    } else if (best < 0 || x[at] > x[best]) {                                      \
+                        best = at;                                                                 \
+                    }                                                                              \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        if (best >= 0) {                                                                           \
+            dx[best] += dy;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
+    {                                                                                              \
+        const sbit__pool_grad *task = (const sbit__pool_grad *)user;                               \
+        (void)worker;                                                                              \
+        for (int64_t plane = begin; plane < end; plane++) {                                        \
+            const type *dy = (const type *)task->dy + plane * task->out_size;                      \
+            const type *x = (const type *)task->x + plane * task->in_size;                         \
+            type *dx = (type *)task->dx + plane * task->in_size;                                   \
+            memset(dx, 0, (size_t)task->in_size * sizeof *dx);                                     \
+            for (int64_t o = 0; o < task->out_size; o++) {                                         \
+                const sbit__pool_taps w = sbit__pool_taps_of(task, 2, o % task->out[2]);           \
+                const sbit__pool_taps y =                                                          \
+                    sbit__pool_taps_of(task, 1, o / task->out[2] % task->out[1]);                  \
+                const sbit__pool_taps z =                                                          \
+                    sbit__pool_taps_of(task, 0, o / task->out[2] / task->out[1]);                  \
+                name##_window(task, x, dy[o], &z, &y, &w, dx);                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SBIT__POOL_GRAD(float, sbit__pool_grad_f32)
+SBIT__POOL_GRAD(double, sbit__pool_grad_f64)
+#undef SBIT__POOL_GRAD
+
+static sbit_status sbit__pool_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__pool_grad task;
+    SBIT__TRY(sbit__pool_grad_read(call, &task, error));
+    task.dy = call->in[0]->data;
+    task.x = call->in[1]->data;
+    task.dx = call->out[0]->data;
+    sbit__parallel_range(call->ctx, task.in_size > 0 ? task.planes : 0, 1,
+                         call->in[0]->dtype == SBIT_F64 ? sbit__pool_grad_f64 : sbit__pool_grad_f32,
+                         &task);
+    return SBIT_OK;
+}
+
+static const sbit_op_row sbit__grad_pool_rows[] = {
+    {SBIT__GRAD_DOMAIN, "PoolGrad", 1, SBIT__T_GRAD, 0, 0, sbit__pool_grad_infer, NULL,
+     sbit__pool_grad_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_pool(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_pool_rows);
+    return sbit__grad_pool_rows;
+}
+/* ---- end src/ops/grad_pool.c ---- */
+
+/* ---- begin src/ops/grad_norm.c ---- */
+/* grad_norm.c: training form of BatchNormalization; gradients of normalizations, Softmax and the
+ * cross entropy. >>grad-norm
+ *
+ * Called by: infer, exec; the nodes are added by ops/gradients.c and grad. Calls: kernels.
+ * With n the normalized x, s the scale, M the elements that share statistics:
+ *     batch statistics   dx = s/sd * (dy - (sum dy + n * sum(dy n)) / M)
+ *     fixed statistics   dx = s/sd * dy
+ *     dscale = sum(dy n)   dbias = sum dy
+ * Channels and rows are independent; each is computed by one thread. Sums are taken in double.
+ * BatchNormTrain's running statistics are new = momentum * old + (1 - momentum) * batch; the
+ * variance that enters is the unbiased one (times M/(M-1)), as PyTorch does, or with attribute
+ * unbiased 0 the one that normalizes, as ONNX does.
+ */
+
+#define SBIT__NORM_CHUNK 1024
+
+/* >>BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var */
+
+typedef struct sbit__bn {
+    const sbit_kernels *kernels;
+    sbit_dtype dtype;
+    int64_t batch, channels, inner;
+    double epsilon, momentum;
+    bool unbiased, training;
+    const void *x, *dy, *scale, *bias, *mean, *var;
+    void *y, *new_mean, *new_var, *batch_mean, *batch_var; /* y: also dx */
+    void *dscale, *dbias;
+} sbit__bn;
+
+static double sbit__bn_at(sbit_dtype dtype, const void *data, int64_t i)
+{
+    return dtype == SBIT_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void sbit__bn_set(sbit_dtype dtype, void *data, int64_t i, double value)
+{
+    if (data == NULL) {
+        return;
+    }
+    if (dtype == SBIT_F64) {
+        ((double *)data)[i] = value;
+    } else {
+        ((float *)data)[i] = (float)value;
+    }
+}
+
+/* sum of (x - center), and of its squares or its products with b; b NULL: squares. */
+static void sbit__bn_sums(const sbit__bn *task, const void *x, const void *b, int64_t channel,
+                          double center, double *sum, double *product)
+{
+    float part[SBIT__NORM_CHUNK];
+    *sum = *product = 0.0;
+    for (int64_t n = 0; n < task->batch; n++) {
+        const int64_t at = (n * task->channels + channel) * task->inner;
+        for (int64_t i = 0; task->dtype == SBIT_F64 && i < task->inner; i++) {
+            const double value = ((const double *)x)[at + i] - center;
+            *sum += value;
+            *product += value * (b != NULL ? ((const double *)b)[at + i] : value);
+        }
+        for (int64_t i = 0; task->dtype != SBIT_F64 && i < task->inner; i += SBIT__NORM_CHUNK) {
+            const int64_t rest = task->inner - i;
+            const int64_t count = rest < SBIT__NORM_CHUNK ? rest : SBIT__NORM_CHUNK;
+            const float *other = b != NULL ? (const float *)b + at + i : part;
+            task->kernels->f32_scale_add(count, (const float *)x + at + i, 1.0f, (float)-center,
+                                         part);
+            *sum += (double)task->kernels->f32_sum(count, part);
+            *product += (double)task->kernels->f32_dot(count, part, other);
+        }
+    }
+}
+
+/* y = a * x + c over a channel */
+static void sbit__bn_scale(const sbit__bn *task, int64_t channel, double a, double c)
+{
+    for (int64_t n = 0; n < task->batch; n++) {
+        const int64_t at = (n * task->channels + channel) * task->inner;
+        if (task->dtype == SBIT_F64) {
+            for (int64_t i = 0; i < task->inner; i++) {
+                ((double *)task->y)[at + i] = ((const double *)task->x)[at + i] * a + c;
+            }
+        } else {
+            task->kernels->f32_scale_add(task->inner, (const float *)task->x + at, (float)a,
+                                         (float)c, (float *)task->y + at);
+        }
+    }
+}
+
+static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const double count = (double)(task->batch * task->inner), keep = task->momentum;
+    const sbit_dtype dtype = task->dtype;
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        double sum = 0.0, squares = 0.0, center = 0.0;
+        /* around the first element, then exactly around the mean */
+        center = sbit__bn_at(dtype, task->x, c * task->inner);
+        sbit__bn_sums(task, task->x, NULL, c, center, &sum, &squares);
+        const double mean = (dtype == SBIT_F64 ? center : (double)(float)center) + sum / count;
+        const double used = dtype == SBIT_F64 ? mean : (double)(float)mean;
+        sbit__bn_sums(task, task->x, NULL, c, used, &sum, &squares);
+        const double off = sum / count;
+        const double var = squares / count - off * off > 0.0 ? squares / count - off * off : 0.0;
+        const double scale = sbit__bn_at(dtype, task->scale, c) / sqrt(var + task->epsilon);
+        const double run = task->unbiased && count > 1.0 ? var * count / (count - 1.0) : var;
+        sbit__bn_scale(task, c, scale, sbit__bn_at(dtype, task->bias, c) - mean * scale);
+        sbit__bn_set(dtype, task->new_mean, c,
+                     keep * sbit__bn_at(dtype, task->mean, c) + (1.0 - keep) * mean);
+        sbit__bn_set(dtype, task->new_var, c,
+                     keep * sbit__bn_at(dtype, task->var, c) + (1.0 - keep) * run);
+        sbit__bn_set(dtype, task->batch_mean, c, mean);
+        sbit__bn_set(dtype, task->batch_var, c, var);
+    }
+}
+
+static sbit_status sbit__bn_train_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    if (call->in_type[0]->rank >= 0 && call->in_type[0]->rank < 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be at least 2",
+                            (int)call->in_type[0]->rank);
+    }
+    sbit__op_same_type(call, 0, 0);
+    for (int32_t i = 1; i < 5; i++) {
+        sbit__op_same_type(call, i, i % 2 == 1 ? 3 : 4);
+    }
+    return SBIT_OK;
+}
+
+static void *sbit__bn_out(const sbit_op_call *call, int32_t i)
+{
+    sbit_tensor *out = sbit__out(call, i);
+    return out != NULL ? out->data : NULL;
+}
+
+static void sbit__bn_read(const sbit_op_call *call, const sbit_tensor *x, sbit__bn *task)
+{
+    memset(task, 0, sizeof *task);
+    task->kernels = call->kernels;
+    task->dtype = x->dtype;
+    task->batch = x->dims[0];
+    task->channels = x->dims[1];
+    task->inner = sbit__tensor_span(x, 2, x->rank);
+    task->epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    task->momentum = (double)sbit_node_float(call->node, "momentum", 0.9f);
+    task->unbiased = sbit_node_int(call->node, "unbiased", 1) != 0;
+    task->training = sbit_node_int(call->node, "training", 0) != 0;
+    task->x = x->data;
+}
+
+static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__bn task;
+    sbit__bn_read(call, call->in[0], &task);
+    if (task.batch * task.inner == 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "an empty batch has no statistics");
+    }
+    task.scale = call->in[1]->data;
+    task.bias = call->in[2]->data;
+    task.mean = call->in[3]->data;
+    task.var = call->in[4]->data;
+    task.y = call->out[0]->data;
+    task.new_mean = sbit__bn_out(call, 1);
+    task.new_var = sbit__bn_out(call, 2);
+    task.batch_mean = sbit__bn_out(call, 3);
+    task.batch_var = sbit__bn_out(call, 4);
+    sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_train_channels, &task);
+    return SBIT_OK;
+}
+
+/* >>BatchNormGrad(dy, x, scale, mean, var) {training, epsilon} -> dx, dscale, dbias */
+
+/* dx = a * dy + b * x + c over a channel */
+static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, double b, double c)
+{
+    float part[SBIT__NORM_CHUNK];
+    for (int64_t n = 0; n < task->batch; n++) {
+        const int64_t at = (n * task->channels + channel) * task->inner;
+        for (int64_t i = 0; task->dtype == SBIT_F64 && i < task->inner; i++) {
+            ((double *)task->y)[at + i] =
+                a * ((const double *)task->dy)[at + i] + b * ((const double *)task->x)[at + i] + c;
+        }
+        for (int64_t i = 0; task->dtype != SBIT_F64 && i < task->inner; i += SBIT__NORM_CHUNK) {
+            const int64_t rest = task->inner - i;
+            const int64_t count = rest < SBIT__NORM_CHUNK ? rest : SBIT__NORM_CHUNK;
+            float *dx = (float *)task->y + at + i;
+            task->kernels->f32_scale_add(count, (const float *)task->x + at + i, (float)b, (float)c,
+                                         part);
+            task->kernels->f32_scale_add(count, (const float *)task->dy + at + i, (float)a, 0.0f,
+                                         dx);
+            task->kernels->f32_binary(SBIT__BINARY_ADD, count, dx, 1, part, 1, dx);
+        }
+    }
+}
+
+static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__bn *task = (const sbit__bn *)user;
+    const double count = (double)(task->batch * task->inner);
+    (void)worker;
+    for (int64_t c = begin; c < end; c++) {
+        const double mean = sbit__bn_at(task->dtype, task->mean, c);
+        const double inverse = 1.0 / sqrt(sbit__bn_at(task->dtype, task->var, c) + task->epsilon);
+        double sum = 0.0, product = 0.0, ignored = 0.0;
+        sbit__bn_sums(task, task->dy, NULL, c, 0.0, &sum, &ignored);
+        sbit__bn_sums(task, task->x, task->dy, c, mean, &ignored, &product);
+        const double dscale = product * inverse;
+        const double a = sbit__bn_at(task->dtype, task->scale, c) * inverse;
+        const double b = task->training ? -a * dscale * inverse / count : 0.0;
+        const double shift = task->training ? -a * sum / count - b * mean : 0.0;
+        sbit__bn_set(task->dtype, task->dscale, c, dscale);
+        sbit__bn_set(task->dtype, task->dbias, c, sum);
+        if (task->y != NULL) {
+            sbit__bn_combine(task, c, a, b, shift);
+        }
+    }
+}
+
+static sbit_status sbit__bn_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    sbit__op_same_type(call, 0, 1);
+    sbit__op_same_type(call, 1, 2);
+    sbit__op_same_type(call, 2, 2);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__bn_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__bn task;
+    (void)error;
+    sbit__bn_read(call, call->in[1], &task);
+    task.dy = call->in[0]->data;
+    task.scale = call->in[2]->data;
+    task.mean = call->in[3]->data;
+    task.var = call->in[4]->data;
+    task.y = sbit__bn_out(call, 0);
+    task.dscale = sbit__bn_out(call, 1);
+    task.dbias = sbit__bn_out(call, 2);
+    sbit__parallel_range(call->ctx, task.channels, 1, sbit__bn_grad_channels, &task);
+    return SBIT_OK;
+}
+
+/* >>NormGrad(dy, x) {axis, epsilon, rms} -> dx, n: rows of the axes from `axis` on */
+
+typedef struct sbit__norm_grad {
+    int64_t length;
+    double epsilon;
+    bool rms;
+    const void *dy, *x;
+    void *dx, *n;
+} sbit__norm_grad;
+
+#define SBIT__NORM_GRAD(type, name)                                                                \
+    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
+    {                                                                                              \
+        const sbit__norm_grad *task = (const sbit__norm_grad *)user;                               \
+        const int64_t length = task->length;                                                       \
+        (void)worker;                                                                              \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            const type *x = (const type *)task->x + r * length;                                    \
+            const type *dy = (const type *)task->dy + r * length;                                  \
+            type *dx = task->dx != NULL ? (type *)task->dx + r * length : NULL;                    \
+            type *n = task->n != NULL ? (type *)task->n + r * length : NULL;                       \
+            double mean = 0.0, squares = 0.0, sum = 0.0, product = 0.0;                            \
+            for (int64_t i = 0; !task->rms && i < length; i++) {                                   \
+                mean += (double)x[i];                                                              \
+            }                                                                                      \
+            mean /= (double)length;                                                                \
+            for (int64_t i = 0; i < length; i++) {                                                 \
+                const double value = (double)x[i] - mean;                                          \
+                squares += value * value;                                                          \
+                sum += (double)dy[i];                                                              \
+                product += (double)dy[i] * value;                                                  \
+            }                                                                                      \
+            const double inverse = 1.0 / sqrt(squares / (double)length + task->epsilon);           \
+            sum = task->rms ? 0.0 : sum / (double)length;                                          \
+            product *= inverse * inverse / (double)length;                                         \
+            for (int64_t i = 0; i < length; i++) {                                                 \
+                const double value = (double)x[i] - mean, grad = (double)dy[i];                    \
+                if (n != NULL) {                                                                   \
+                    n[i] = (type)(value * inverse);                                                \
+                }                                                                                  \
+                if (dx != NULL) {                                                                  \
+                    dx[i] = (type)(inverse * (grad - sum - value * product));                      \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SBIT__NORM_GRAD(float, sbit__norm_grad_f32)
+SBIT__NORM_GRAD(double, sbit__norm_grad_f64)
+#undef SBIT__NORM_GRAD
+
+static sbit_status sbit__norm_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    sbit__op_same_type(call, 1, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__norm_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[1];
+    sbit__norm_grad task;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
+    task.length = sbit__tensor_span(x, axis, x->rank);
+    task.epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    task.rms = sbit_node_int(call->node, "rms", 0) != 0;
+    task.dy = call->in[0]->data;
+    task.x = x->data;
+    task.dx = sbit__bn_out(call, 0);
+    task.n = sbit__bn_out(call, 1);
+    sbit__parallel_range(call->ctx, task.length > 0 ? sbit__tensor_span(x, 0, axis) : 0, 16,
+                         x->dtype == SBIT_F64 ? sbit__norm_grad_f64 : sbit__norm_grad_f32, &task);
+    return SBIT_OK;
+}
+
+/* >>SoftmaxGrad(dy, y) {axis, log, flat}: y * (dy - sum(dy y)), or dy - exp(y) * sum(dy) */
+
+typedef struct sbit__softmax_grad {
+    int64_t length, inner;
+    bool log;
+    const void *dy, *y;
+    void *dx;
+} sbit__softmax_grad;
+
+#define SBIT__SOFTMAX_GRAD(type, name)                                                             \
+    static void name(void *user, int64_t begin, int64_t end, int32_t worker)                       \
+    {                                                                                              \
+        const sbit__softmax_grad *task = (const sbit__softmax_grad *)user;                         \
+        const int64_t step = task->inner;                                                          \
+        (void)worker;                                                                              \
+        for (int64_t r = begin; r < end; r++) {                                                    \
+            const int64_t at = r / step * task->length * step + r % step;                          \
+            const type *dy = (const type *)task->dy + at, *y = (const type *)task->y + at;         \
+            type *dx = (type *)task->dx + at;                                                      \
+            double sum = 0.0;                                                                      \
+            for (int64_t i = 0; i < task->length; i++) {                                           \
+                sum += (double)dy[i * step] * (task->log ? 1.0 : (double)y[i * step]);             \
+            }                                                                                      \
+            for (int64_t i = 0; i < task->length; i++) {                                           \
+                const double g = (double)dy[i * step], v = (double)y[i * step];                    \
+                dx[i * step] = (type)(task->log ? g - exp(v) * sum : v * (g - sum));               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+SBIT__SOFTMAX_GRAD(float, sbit__softmax_grad_f32)
+SBIT__SOFTMAX_GRAD(double, sbit__softmax_grad_f64)
+#undef SBIT__SOFTMAX_GRAD
+
+static sbit_status sbit__softmax_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__softmax_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *y = call->in[1];
+    const bool flat = sbit_node_int(call->node, "flat", 0) != 0;
+    sbit__softmax_grad task;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), y->rank, &axis, error));
+    task.length = flat ? sbit__tensor_span(y, axis, y->rank) : y->dims[axis];
+    task.inner = flat ? 1 : sbit__tensor_span(y, axis + 1, y->rank);
+    task.log = sbit_node_int(call->node, "log", 0) != 0;
+    task.dy = call->in[0]->data;
+    task.y = y->data;
+    task.dx = call->out[0]->data;
+    sbit__parallel_range(
+        call->ctx, task.length > 0 ? sbit__tensor_span(y, 0, axis) * task.inner : 0, 64,
+        y->dtype == SBIT_F64 ? sbit__softmax_grad_f64 : sbit__softmax_grad_f32, &task);
+    return SBIT_OK;
+}
+
+/* >>CrossEntropy(logits [N,C], targets) {smoothing, ignore} -> loss, dlogits
+ * targets: int64 class numbers [N], or probabilities [N,C]; the mean over the rows that count.
+ * Both outputs come from the same exponentials; the loss is summed in the order of rows. */
+
+static sbit_status sbit__cross_entropy_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->rank >= 0 && x->rank != 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "logits have rank %d, must be [N,C]",
+                            (int)x->rank);
+    }
+    (void)sbit__op_out(call, 0, x->dtype, 0);
+    sbit__op_same_type(call, 1, 0);
+    return SBIT_OK;
+}
+
+/* What row n should be: class `label` (-1: by `weights`), or nothing (false). */
+static bool sbit__cross_entropy_target(const sbit_tensor *targets, int64_t n, int64_t classes,
+                                       int64_t ignore, int64_t *label)
+{
+    *label = -1;
+    if (targets->dtype == SBIT_I64 || targets->dtype == SBIT_I32) {
+        *label = sbit__tensor_i64_at(targets, n);
+        return *label != ignore && *label >= 0 && *label < classes;
+    }
+    return true;
+}
+
+static sbit_status sbit__cross_entropy_check(const sbit_op_call *call, int64_t ignore,
+                                             int64_t *rows, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *t = call->in[1];
+    const bool labels = t->dtype == SBIT_I64 || t->dtype == SBIT_I32;
+    const int64_t want = labels ? x->dims[0] : sbit_tensor_count(x);
+    *rows = 0;
+    if (sbit_tensor_count(t) != want || (!labels && t->dtype != x->dtype)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "targets must be %lld class numbers, or probabilities of the logits' "
+                            "shape and type",
+                            (long long)x->dims[0]);
+    }
+    for (int64_t n = 0; n < x->dims[0]; n++) {
+        int64_t label = 0;
+        const bool counts = sbit__cross_entropy_target(t, n, x->dims[1], ignore, &label);
+        if (!counts && label != ignore) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
+                                "target %lld is class %lld of %lld", (long long)n, (long long)label,
+                                (long long)x->dims[1]);
+        }
+        *rows += counts ? 1 : 0;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *targets = call->in[1];
+    const int64_t classes = x->dims[1], ignore = sbit_node_int(call->node, "ignore", -100);
+    const double smooth = (double)sbit_node_float(call->node, "smoothing", 0.0f);
+    int64_t rows = 0, label = 0;
+    double loss = 0.0;
+    SBIT__TRY(sbit__cross_entropy_check(call, ignore, &rows, error));
+    for (int64_t n = 0; n < x->dims[0]; n++) {
+        const bool counts = sbit__cross_entropy_target(targets, n, classes, ignore, &label);
+        double top = -(double)INFINITY, sum = 0.0;
+        for (int64_t c = 0; c < classes; c++) {
+            const double v = sbit__bn_at(x->dtype, x->data, n * classes + c);
+            top = v > top || v != v ? v : top;
+        }
+        for (int64_t c = 0; c < classes; c++) {
+            sum += exp(sbit__bn_at(x->dtype, x->data, n * classes + c) - top);
+        }
+        for (int64_t c = 0; c < classes; c++) {
+            const double v = sbit__bn_at(x->dtype, x->data, n * classes + c) - top;
+            double want = label < 0 ? sbit__tensor_f64_at(targets, n * classes + c)
+                                    : (c == label ? 1.0 : 0.0);
+            want = want * (1.0 - smooth) + smooth / (double)classes;
+            loss += counts && want != 0.0 ? want * (log(sum) - v) : 0.0;
+            sbit__bn_set(x->dtype, sbit__bn_out(call, 1), n * classes + c,
+                         counts ? (exp(v) / sum - want) / (double)rows : 0.0);
+        }
+    }
+    sbit__bn_set(x->dtype, sbit__bn_out(call, 0), 0, rows > 0 ? loss / (double)rows : 0.0);
+    return SBIT_OK;
+}
+
+/* >>rows */
+
+#define SBIT__GRAD_ROW(name, flags, fn, gradient)                                                  \
+    {                                                                                              \
+        SBIT__GRAD_DOMAIN, name, 1, SBIT__T_GRAD, flags, 0, sbit__##fn##_infer, NULL,              \
+            sbit__##fn##_run, gradient, NULL, NULL, NULL, NULL                                     \
+    }
+
+static const sbit_op_row sbit__grad_norm_rows[] = {
+    SBIT__GRAD_ROW("BatchNormTrain", 0, bn_train, sbit__grad_batch_norm_train),
+    SBIT__GRAD_ROW("BatchNormGrad", 0, bn_grad, NULL),
+    SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL),
+    SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL),
+    SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, sbit__grad_cross_entropy),
+};
+
+#undef SBIT__GRAD_ROW
+#undef SBIT__NORM_CHUNK
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_norm(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_norm_rows);
+    return sbit__grad_norm_rows;
+}
+/* ---- end src/ops/grad_norm.c ---- */
 
 /* ---- begin src/ops/table.c ---- */
 /* table.c: all operator rows: the built-in families and what the user registered. >>ops-table
@@ -45484,6 +48305,313 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
 
 #undef SBIT__LIFT_NEWEST
 /* ---- end src/passes/lift_opset.c ---- */
+
+/* ---- begin src/grad/grad.c ---- */
+/* grad.c: the driver of differentiation: which nodes matter, in which order, and sums. >>grad
+ *
+ * Called by: train and all that learns. Calls: graph, infer, ops (row->gradient).
+ * A value matters if it is a float, depends on a wanted value, and the loss depends on it. Nodes
+ * with an output that matters are visited from the last to the first; by then all that read their
+ * outputs have given their part, and parts are added as they come.
+ */
+
+typedef struct sbit__gradients {
+    sbit_graph *graph;
+    sbit__arena arena;
+    uint32_t value_limit, node_limit; /* of the graph as it came */
+    bool *depends;                    /* by value: on a wanted one */
+    bool *matters;                    /* by value: the loss depends on it too */
+    sbit_value_id *sums;              /* by value: its gradient so far */
+} sbit__gradients;
+
+static bool sbit__grad_is_float(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_type *type = &sbit_graph_value(graph, id)->type;
+    return type->kind == SBIT_KIND_TENSOR && (SBIT_T(type->dtype) & SBIT_T_FLOATS) != 0;
+}
+
+static sbit_status sbit__gradients_init(sbit__gradients *d, sbit_value_id loss,
+                                        const sbit_value_id *wanted, size_t count,
+                                        sbit_error *error)
+{
+    sbit_graph *graph = d->graph;
+    d->value_limit = sbit_graph_value_limit(graph);
+    d->node_limit = sbit_graph_node_limit(graph);
+    d->depends = (bool *)sbit__arena_array(&d->arena, d->value_limit, sizeof(bool));
+    d->matters = (bool *)sbit__arena_array(&d->arena, d->value_limit, sizeof(bool));
+    d->sums = (sbit_value_id *)sbit__arena_array(&d->arena, d->value_limit, sizeof(sbit_value_id));
+    if (d->depends == NULL || d->matters == NULL || d->sums == NULL) {
+        return sbit__fail_oom(error, d->value_limit * sizeof(sbit_value_id));
+    }
+    if (!sbit_graph_value_alive(graph, loss) || !sbit__grad_is_float(graph, loss)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the loss must be a float value of the graph");
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!sbit_graph_value_alive(graph, wanted[i]) || !sbit__grad_is_float(graph, wanted[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "wanted value %lu is no float value of the graph",
+                              (unsigned long)wanted[i].idx);
+        }
+        d->depends[wanted[i].idx] = true;
+    }
+    return SBIT_OK;
+}
+
+/* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
+static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
+                                 size_t *count)
+{
+    const sbit_graph *graph = d->graph;
+    *count = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        bool depends = false;
+        for (size_t i = 0; i < node->input_count; i++) {
+            depends = depends || d->depends[node->inputs[i].idx];
+        }
+        const size_t captures = sbit_graph_captures(graph, id, NULL, 0);
+        sbit_value_id captured[64];
+        if (captures > 0) {
+            sbit_graph_captures(graph, id, captured, 64);
+        }
+        for (size_t i = 0; i < captures && i < 64; i++) {
+            depends = depends || d->depends[captured[i].idx];
+        }
+        for (size_t i = 0; depends && i < node->output_count; i++) {
+            const sbit_value_id out = node->outputs[i];
+            d->depends[out.idx] =
+                out.idx != 0 && (d->depends[out.idx] ||
+                                 sbit_graph_value(graph, out)->type.kind != SBIT_KIND_TENSOR ||
+                                 sbit__grad_is_float(graph, out));
+        }
+        order[(*count)++] = id;
+    }
+    d->matters[loss.idx] = d->depends[loss.idx];
+    for (size_t n = *count; n-- > 0;) {
+        const sbit_node *node = sbit_graph_node(graph, order[n]);
+        bool matters = false;
+        for (size_t i = 0; i < node->output_count; i++) {
+            matters = matters || d->matters[node->outputs[i].idx];
+        }
+        for (size_t i = 0; matters && i < node->input_count; i++) {
+            d->matters[node->inputs[i].idx] |= d->depends[node->inputs[i].idx];
+        }
+    }
+    d->matters[0] = false;
+}
+
+static bool sbit__gradients_visits(const sbit__gradients *d, const sbit_node *node)
+{
+    bool out = false, in = false;
+    for (size_t i = 0; i < node->output_count; i++) {
+        out = out || d->matters[node->outputs[i].idx];
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        in = in || d->matters[node->inputs[i].idx];
+    }
+    return out && (in || sbit_graph_captures(d->graph, node->id, NULL, 0) > 0);
+}
+
+/* All operators without a gradient, by name, once each. */
+static sbit_status sbit__gradients_check(const sbit__gradients *d, const sbit_node_id *order,
+                                         size_t count, sbit_error *error)
+{
+    char text[sizeof(((sbit_error *)0)->message)] = "";
+    char first[160] = "";
+    size_t used = 0;
+    for (size_t n = 0; n < count; n++) {
+        const sbit_node *node = sbit_graph_node(d->graph, order[n]);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(d->graph, node, &opset);
+        char word[96];
+        if (!sbit__gradients_visits(d, node) || (row != NULL && row->gradient != NULL)) {
+            continue;
+        }
+        snprintf(word, sizeof word, "%s%.80s", used > 0 ? ", " : "", node->op_type);
+        if (first[0] == '\0') {
+            sbit_graph_describe(d->graph, node->id, first, sizeof first);
+        }
+        if (strstr(text, node->op_type) == NULL && used + strlen(word) < sizeof text / 2) {
+            memcpy(text + used, word, strlen(word) + 1);
+            used += strlen(word);
+        }
+    }
+    return used == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, first,
+                            "no gradient of %s (the first: %s); freeze the layers in front of it, "
+                            "or simplify the model first",
+                            text, first);
+}
+
+static sbit_status sbit__gradients_seed(sbit__gradients *d, sbit_value_id loss, sbit_error *error)
+{
+    const sbit_type *type = &sbit_graph_value(d->graph, loss)->type;
+    sbit_tensor one;
+    double data = 0.0;
+    memset(&one, 0, sizeof one);
+    one.dtype = type->dtype;
+    one.rank = type->rank > 0 ? type->rank : 0;
+    for (int32_t i = 0; i < one.rank; i++) {
+        one.dims[i] = 1;
+        if (!sbit__dim_known(type->dims[i]) || type->dims[i].value != 1) {
+            return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(d->graph, loss)->name,
+                              "the loss '%s' must be one element",
+                              sbit_graph_value(d->graph, loss)->name);
+        }
+    }
+    one.data = &data;
+    sbit__tensor_set_f64(&one, 0, 1.0);
+    return sbit_graph_add_constant(d->graph, "loss_grad", &one, &d->sums[loss.idx], error);
+}
+
+static sbit_status sbit__gradients_add(sbit__gradients *d, sbit_gradient *g, sbit_value_id value,
+                                       sbit_value_id part)
+{
+    sbit_value_id *sum = &d->sums[value.idx];
+    if (sum->idx != 0) {
+        const sbit_value_id both[2] = {*sum, part};
+        part = sbit_gradient_add(g, "", "Add", both, 2, NULL, 0);
+    }
+    *sum = part;
+    return g->status;
+}
+
+static sbit_status sbit__gradients_visit(sbit__gradients *d, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(d->graph, id);
+    const size_t ins = node->input_count, outs = node->output_count;
+    sbit_gradient g;
+    bool any = false;
+    memset(&g, 0, sizeof g);
+    sbit_value_id *ids =
+        (sbit_value_id *)sbit__arena_array(&d->arena, 2 * ins + 2 * outs + 1, sizeof *ids);
+    bool *wanted = (bool *)sbit__arena_array(&d->arena, ins + 1, sizeof *wanted);
+    if (ids == NULL || wanted == NULL) {
+        return sbit__fail_oom(error, (ins + outs) * sizeof *ids);
+    }
+    memcpy(ids, node->inputs, ins * sizeof *ids);
+    memcpy(ids + ins, node->outputs, outs * sizeof *ids);
+    for (size_t i = 0; i < ins; i++) {
+        wanted[i] = d->matters[node->inputs[i].idx];
+    }
+    for (size_t i = 0; i < outs; i++) {
+        ids[ins + outs + i] = d->sums[node->outputs[i].idx];
+        any = any || ids[ins + outs + i].idx != 0;
+    }
+    if (!any) {
+        return SBIT_OK;
+    }
+    g.graph = d->graph;
+    g.node = node;
+    g.input_count = (int32_t)ins;
+    g.output_count = (int32_t)outs;
+    g.inputs = ids;
+    g.outputs = ids + ins;
+    g.output_grads = ids + ins + outs;
+    g.input_grads = ids + ins + 2 * outs;
+    g.wanted = wanted;
+    g.error = error;
+    const sbit_op_row *row = sbit__op_row(d->graph, node, &g.opset);
+    row->gradient(&g);
+    for (size_t i = 0; i < ins && g.status == SBIT_OK; i++) {
+        if (wanted[i] && g.input_grads[i].idx != 0) {
+            SBIT__TRY(sbit__gradients_add(d, &g, g.inputs[i], g.input_grads[i]));
+        }
+    }
+    return g.status;
+}
+
+static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
+                                       const sbit_value_id *wanted, size_t count,
+                                       sbit_value_id *gradients, sbit_error *error)
+{
+    size_t nodes = 0;
+    SBIT__TRY(sbit_infer(d->graph, error));
+    SBIT__TRY(sbit__gradients_init(d, loss, wanted, count, error));
+    sbit_node_id *order =
+        (sbit_node_id *)sbit__arena_array(&d->arena, d->node_limit + 1, sizeof *order);
+    if (order == NULL) {
+        return sbit__fail_oom(error, d->node_limit * sizeof *order);
+    }
+    sbit__gradients_mark(d, loss, order, &nodes);
+    SBIT__TRY(sbit__gradients_check(d, order, nodes, error));
+    if (d->matters[loss.idx]) {
+        SBIT__TRY(sbit__gradients_seed(d, loss, error));
+    }
+    for (size_t n = nodes; n-- > 0;) {
+        if (sbit__gradients_visits(d, sbit_graph_node(d->graph, order[n]))) {
+            SBIT__TRY(sbit__gradients_visit(d, order[n], error));
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        gradients[i] = d->sums[wanted[i].idx];
+    }
+    return sbit_infer(d->graph, error);
+}
+
+SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value_id loss,
+                                                   const sbit_value_id *wanted, size_t count,
+                                                   sbit_value_id *gradients, sbit_error *error)
+{
+    sbit__gradients d;
+    memset(&d, 0, sizeof d);
+    d.graph = graph;
+    sbit__arena_init(&d.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    const sbit_status status = sbit__gradients_run(&d, loss, wanted, count, gradients, error);
+    sbit__arena_deinit(&d.arena);
+    return status;
+}
+
+/* >>training form */
+
+static sbit_status sbit__grad_train_node(sbit_graph *graph, sbit_node_id id,
+                                         sbit_statistic *statistics, size_t capacity, size_t *count,
+                                         sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_value_id old[2] = {sbit__node_in(node, 3), sbit__node_in(node, 4)};
+    for (size_t i = 1; i < node->output_count; i++) {
+        if (node->outputs[i].idx != 0) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, node->name,
+                              "BatchNormalization '%s' gives its statistics away: it is in "
+                              "training mode already",
+                              node->name);
+        }
+    }
+    SBIT__TRY(sbit_graph_set_op(graph, id, "sbit", "BatchNormTrain", error));
+    for (size_t i = 1; i < 5; i++) {
+        sbit_value_id value = {0};
+        const sbit_type *type = &sbit_graph_value(graph, old[i % 2 == 1 ? 0 : 1])->type;
+        const sbit_type copy = *type;
+        SBIT__TRY(sbit_graph_add_value(graph, i < 3 ? "statistic" : "batch_statistic", &copy,
+                                       &value, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, id, i, value, error));
+        if (i < 3) {
+            if (*count < capacity) {
+                statistics[*count].value = old[i - 1];
+                statistics[*count].updated = value;
+            }
+            (*count)++;
+        }
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statistic *statistics,
+                                                 size_t capacity, size_t *count, sbit_error *error)
+{
+    *count = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (sbit__is_op(node, "BatchNormalization") && node->input_count == 5) {
+            SBIT__TRY(sbit__grad_train_node(graph, id, statistics, capacity, count, error));
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/grad/grad.c ---- */
 
 /* ---- begin src/observers/observers_private.h ---- */
 /* observers_private.h: the built-in observers.

@@ -10,14 +10,14 @@
 
 #include <stdio.h> /* snprintf */
 
-typedef struct sbit__grad {
+typedef struct sbit__gradients {
     sbit_graph *graph;
     sbit__arena arena;
     uint32_t value_limit, node_limit; /* of the graph as it came */
     bool *depends;                    /* by value: on a wanted one */
     bool *matters;                    /* by value: the loss depends on it too */
     sbit_value_id *sums;              /* by value: its gradient so far */
-} sbit__grad;
+} sbit__gradients;
 
 static bool sbit__grad_is_float(const sbit_graph *graph, sbit_value_id id)
 {
@@ -25,8 +25,9 @@ static bool sbit__grad_is_float(const sbit_graph *graph, sbit_value_id id)
     return type->kind == SBIT_KIND_TENSOR && (SBIT_T(type->dtype) & SBIT_T_FLOATS) != 0;
 }
 
-static sbit_status sbit__grad_init(sbit__grad *d, sbit_value_id loss, const sbit_value_id *wanted,
-                                   size_t count, sbit_error *error)
+static sbit_status sbit__gradients_init(sbit__gradients *d, sbit_value_id loss,
+                                        const sbit_value_id *wanted, size_t count,
+                                        sbit_error *error)
 {
     sbit_graph *graph = d->graph;
     d->value_limit = sbit_graph_value_limit(graph);
@@ -53,7 +54,8 @@ static sbit_status sbit__grad_init(sbit__grad *d, sbit_value_id loss, const sbit
 }
 
 /* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
-static void sbit__grad_mark(sbit__grad *d, sbit_value_id loss, sbit_node_id *order, size_t *count)
+static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
+                                 size_t *count)
 {
     const sbit_graph *graph = d->graph;
     *count = 0;
@@ -94,7 +96,7 @@ static void sbit__grad_mark(sbit__grad *d, sbit_value_id loss, sbit_node_id *ord
     d->matters[0] = false;
 }
 
-static bool sbit__grad_visits(const sbit__grad *d, const sbit_node *node)
+static bool sbit__gradients_visits(const sbit__gradients *d, const sbit_node *node)
 {
     bool out = false, in = false;
     for (size_t i = 0; i < node->output_count; i++) {
@@ -107,8 +109,8 @@ static bool sbit__grad_visits(const sbit__grad *d, const sbit_node *node)
 }
 
 /* All operators without a gradient, by name, once each. */
-static sbit_status sbit__grad_check(const sbit__grad *d, const sbit_node_id *order, size_t count,
-                                    sbit_error *error)
+static sbit_status sbit__gradients_check(const sbit__gradients *d, const sbit_node_id *order,
+                                         size_t count, sbit_error *error)
 {
     char text[sizeof(((sbit_error *)0)->message)] = "";
     char first[160] = "";
@@ -118,7 +120,7 @@ static sbit_status sbit__grad_check(const sbit__grad *d, const sbit_node_id *ord
         int32_t opset = 0;
         const sbit_op_row *row = sbit__op_row(d->graph, node, &opset);
         char word[96];
-        if (!sbit__grad_visits(d, node) || (row != NULL && row->gradient != NULL)) {
+        if (!sbit__gradients_visits(d, node) || (row != NULL && row->gradient != NULL)) {
             continue;
         }
         snprintf(word, sizeof word, "%s%.80s", used > 0 ? ", " : "", node->op_type);
@@ -138,7 +140,7 @@ static sbit_status sbit__grad_check(const sbit__grad *d, const sbit_node_id *ord
                             text, first);
 }
 
-static sbit_status sbit__grad_seed(sbit__grad *d, sbit_value_id loss, sbit_error *error)
+static sbit_status sbit__gradients_seed(sbit__gradients *d, sbit_value_id loss, sbit_error *error)
 {
     const sbit_type *type = &sbit_graph_value(d->graph, loss)->type;
     sbit_tensor one;
@@ -159,8 +161,8 @@ static sbit_status sbit__grad_seed(sbit__grad *d, sbit_value_id loss, sbit_error
     return sbit_graph_add_constant(d->graph, "loss_grad", &one, &d->sums[loss.idx], error);
 }
 
-static sbit_status sbit__grad_add(sbit__grad *d, sbit_gradient *g, sbit_value_id value,
-                                  sbit_value_id part)
+static sbit_status sbit__gradients_add(sbit__gradients *d, sbit_gradient *g, sbit_value_id value,
+                                       sbit_value_id part)
 {
     sbit_value_id *sum = &d->sums[value.idx];
     if (sum->idx != 0) {
@@ -171,7 +173,7 @@ static sbit_status sbit__grad_add(sbit__grad *d, sbit_gradient *g, sbit_value_id
     return g->status;
 }
 
-static sbit_status sbit__grad_visit(sbit__grad *d, sbit_node_id id, sbit_error *error)
+static sbit_status sbit__gradients_visit(sbit__gradients *d, sbit_node_id id, sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(d->graph, id);
     const size_t ins = node->input_count, outs = node->output_count;
@@ -210,31 +212,32 @@ static sbit_status sbit__grad_visit(sbit__grad *d, sbit_node_id id, sbit_error *
     row->gradient(&g);
     for (size_t i = 0; i < ins && g.status == SBIT_OK; i++) {
         if (wanted[i] && g.input_grads[i].idx != 0) {
-            SBIT__TRY(sbit__grad_add(d, &g, g.inputs[i], g.input_grads[i]));
+            SBIT__TRY(sbit__gradients_add(d, &g, g.inputs[i], g.input_grads[i]));
         }
     }
     return g.status;
 }
 
-static sbit_status sbit__grad_run(sbit__grad *d, sbit_value_id loss, const sbit_value_id *wanted,
-                                  size_t count, sbit_value_id *gradients, sbit_error *error)
+static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
+                                       const sbit_value_id *wanted, size_t count,
+                                       sbit_value_id *gradients, sbit_error *error)
 {
     size_t nodes = 0;
     SBIT__TRY(sbit_infer(d->graph, error));
-    SBIT__TRY(sbit__grad_init(d, loss, wanted, count, error));
+    SBIT__TRY(sbit__gradients_init(d, loss, wanted, count, error));
     sbit_node_id *order =
         (sbit_node_id *)sbit__arena_array(&d->arena, d->node_limit + 1, sizeof *order);
     if (order == NULL) {
         return sbit__fail_oom(error, d->node_limit * sizeof *order);
     }
-    sbit__grad_mark(d, loss, order, &nodes);
-    SBIT__TRY(sbit__grad_check(d, order, nodes, error));
+    sbit__gradients_mark(d, loss, order, &nodes);
+    SBIT__TRY(sbit__gradients_check(d, order, nodes, error));
     if (d->matters[loss.idx]) {
-        SBIT__TRY(sbit__grad_seed(d, loss, error));
+        SBIT__TRY(sbit__gradients_seed(d, loss, error));
     }
     for (size_t n = nodes; n-- > 0;) {
-        if (sbit__grad_visits(d, sbit_graph_node(d->graph, order[n]))) {
-            SBIT__TRY(sbit__grad_visit(d, order[n], error));
+        if (sbit__gradients_visits(d, sbit_graph_node(d->graph, order[n]))) {
+            SBIT__TRY(sbit__gradients_visit(d, order[n], error));
         }
     }
     for (size_t i = 0; i < count; i++) {
@@ -247,11 +250,11 @@ SPARSEBIT_API sbit_status sbit_graph_add_gradients(sbit_graph *graph, sbit_value
                                                    const sbit_value_id *wanted, size_t count,
                                                    sbit_value_id *gradients, sbit_error *error)
 {
-    sbit__grad d;
+    sbit__gradients d;
     memset(&d, 0, sizeof d);
     d.graph = graph;
     sbit__arena_init(&d.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    const sbit_status status = sbit__grad_run(&d, loss, wanted, count, gradients, error);
+    const sbit_status status = sbit__gradients_run(&d, loss, wanted, count, gradients, error);
     sbit__arena_deinit(&d.arena);
     return status;
 }

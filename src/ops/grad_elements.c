@@ -268,8 +268,8 @@ static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
     task.args.b = (double)sbit_node_float(
         call->node, sbit__streq(task.slope->of, "Selu") ? "gamma" : "beta", (float)task.slope->b);
     if (sbit__streq(task.slope->of, "Clip")) {
-        task.args.a = sbit__slope_limit(call, 2, "min", -INFINITY);
-        task.args.b = sbit__slope_limit(call, 3, "max", INFINITY);
+        task.args.a = sbit__slope_limit(call, 2, "min", -(double)INFINITY);
+        task.args.b = sbit__slope_limit(call, 3, "max", (double)INFINITY);
     }
     task.dy = call->in[0];
     task.v = call->in[1];

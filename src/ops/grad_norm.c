@@ -448,7 +448,7 @@ static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error 
     SBIT__TRY(sbit__cross_entropy_check(call, ignore, &rows, error));
     for (int64_t n = 0; n < x->dims[0]; n++) {
         const bool counts = sbit__cross_entropy_target(targets, n, classes, ignore, &label);
-        double top = -INFINITY, sum = 0.0;
+        double top = -(double)INFINITY, sum = 0.0;
         for (int64_t c = 0; c < classes; c++) {
             const double v = sbit__bn_at(x->dtype, x->data, n * classes + c);
             top = v > top || v != v ? v : top;
