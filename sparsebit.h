@@ -9579,9 +9579,9 @@ SBIT__V4 sbit__v4 sbit__i4_as_v4(sbit__i4 a)
 SBIT__V4 sbit__v4 sbit__v4_round(sbit__v4 a)
 {
     const sbit__v4 sign = _mm_and_ps(a, _mm_set1_ps(-0.0f));
-    const sbit__v4 small = _mm_cmplt_ps(_mm_xor_ps(a, sign), _mm_set1_ps(8388608.0f));
+    const sbit__v4 tiny = _mm_cmplt_ps(_mm_xor_ps(a, sign), _mm_set1_ps(8388608.0f));
     const sbit__v4 whole = _mm_or_ps(_mm_cvtepi32_ps(_mm_cvtps_epi32(a)), sign);
-    return sbit__v4_select(small, whole, a);
+    return sbit__v4_select(tiny, whole, a);
 }
 /* 16 int32 in [-128, 255] to bytes */
 SBIT__V4 void sbit__i4_pack16(const sbit__i4 q[4], bool is_signed, unsigned char *y)
@@ -9839,14 +9839,14 @@ SBIT__V4 sbit__v4 sbit__v4_exp(sbit__v4 x)
 SBIT__V4 sbit__v4 sbit__v4_log(sbit__v4 x)
 {
     const sbit__v4 zero = sbit__v4_set(0.0f);
-    const sbit__v4 small = sbit__v4_less(x, sbit__v4_set(1.17549435e-38f));
+    const sbit__v4 tiny = sbit__v4_less(x, sbit__v4_set(1.17549435e-38f));
     const sbit__v4 v =
-        sbit__v4_select(small, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
+        sbit__v4_select(tiny, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
     const sbit__i4 bits = sbit__v4_bits(v);
     const sbit__i4 e = sbit__i4_unshift23(sbit__i4_sub(bits, sbit__i4_set(0x3f3504f3)));
     const sbit__v4 f =
         sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))), sbit__v4_set(1.0f));
-    const sbit__v4 n = sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
+    const sbit__v4 n = sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(tiny, sbit__v4_set(23.0f)));
     sbit__v4 p = sbit__v4_set(-0.0763449296f);
     p = sbit__v4_madd(p, f, sbit__v4_set(0.127615750f));
     p = sbit__v4_madd(p, f, sbit__v4_set(-0.131601825f));
@@ -9883,9 +9883,10 @@ SBIT__V4 sbit__v4 sbit__v4_tanh(sbit__v4 x)
     p = sbit__v4_madd(p, x2, sbit__v4_set(-0.333332807f));
     p = sbit__v4_madd(sbit__v4_mul(p, x2), x, x);
     const sbit__v4 e = sbit__v4_exp(sbit__v4_add(ax, ax));
-    const sbit__v4 far = sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
+    const sbit__v4 outer =
+        sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
     return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.625f)), p,
-                           sbit__v4_or(far, sbit__v4_sign(x)));
+                           sbit__v4_or(outer, sbit__v4_sign(x)));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_erfc(sbit__v4 z) /* z >= 0 */
@@ -9912,9 +9913,9 @@ SBIT__V4 sbit__v4 sbit__v4_erf(sbit__v4 x)
     p = sbit__v4_madd(p, x2, sbit__v4_set(0.112821408f));
     p = sbit__v4_madd(p, x2, sbit__v4_set(-0.376125246f));
     p = sbit__v4_madd(p, x2, sbit__v4_set(1.12837911f));
-    const sbit__v4 far = sbit__v4_sub(sbit__v4_set(1.0f), sbit__v4_erfc(ax));
+    const sbit__v4 outer = sbit__v4_sub(sbit__v4_set(1.0f), sbit__v4_erfc(ax));
     return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.9f)), sbit__v4_mul(p, x),
-                           sbit__v4_or(far, sbit__v4_sign(x)));
+                           sbit__v4_or(outer, sbit__v4_sign(x)));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_gelu(sbit__v4 x)
@@ -10843,15 +10844,14 @@ SBIT__AVX2 __m256 sbit__exp8(__m256 x)
 SBIT__AVX2 __m256 sbit__log8(__m256 x)
 {
     const __m256 zero = _mm256_setzero_ps();
-    const __m256 small = _mm256_cmp_ps(x, sbit__set8(1.17549435e-38f), _CMP_LT_OQ);
-    const __m256 v =
-        _mm256_blendv_ps(x, _mm256_mul_ps(x, sbit__set8(8388608.0f)), small); /* 2^23 */
+    const __m256 tiny = _mm256_cmp_ps(x, sbit__set8(1.17549435e-38f), _CMP_LT_OQ);
+    const __m256 v = _mm256_blendv_ps(x, _mm256_mul_ps(x, sbit__set8(8388608.0f)), tiny); /* 2^23 */
     const __m256i bits = _mm256_castps_si256(v);
     const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)),
                                         23); /* over sqrt 1/2 */
     const __m256 f = _mm256_sub_ps(
         _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23))), sbit__set8(1.0f));
-    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e), _mm256_and_ps(small, sbit__set8(23.0f)));
+    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e), _mm256_and_ps(tiny, sbit__set8(23.0f)));
     __m256 p = sbit__set8(-0.0763449296f);
     p = _mm256_fmadd_ps(p, f, sbit__set8(0.127615750f));
     p = _mm256_fmadd_ps(p, f, sbit__set8(-0.131601825f));
@@ -10890,8 +10890,8 @@ SBIT__AVX2 __m256 sbit__tanh8(__m256 x)
     p = _mm256_fmadd_ps(p, x2, sbit__set8(-0.333332807f));
     p = _mm256_fmadd_ps(_mm256_mul_ps(p, x2), x, x);
     const __m256 e = sbit__exp8(_mm256_add_ps(ax, ax));
-    const __m256 far = _mm256_sub_ps(one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
-    return _mm256_blendv_ps(sbit__sign8(far, x), p,
+    const __m256 outer = _mm256_sub_ps(one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
+    return _mm256_blendv_ps(sbit__sign8(outer, x), p,
                             _mm256_cmp_ps(ax, sbit__set8(0.625f), _CMP_LT_OQ));
 }
 
@@ -10919,8 +10919,8 @@ SBIT__AVX2 __m256 sbit__erf8(__m256 x)
     p = _mm256_fmadd_ps(p, x2, sbit__set8(0.112821408f));
     p = _mm256_fmadd_ps(p, x2, sbit__set8(-0.376125246f));
     p = _mm256_fmadd_ps(p, x2, sbit__set8(1.12837911f));
-    const __m256 far = _mm256_sub_ps(sbit__set8(1.0f), sbit__erfc8(ax));
-    return _mm256_blendv_ps(sbit__sign8(far, x), _mm256_mul_ps(p, x),
+    const __m256 outer = _mm256_sub_ps(sbit__set8(1.0f), sbit__erfc8(ax));
+    return _mm256_blendv_ps(sbit__sign8(outer, x), _mm256_mul_ps(p, x),
                             _mm256_cmp_ps(ax, sbit__set8(0.9f), _CMP_LT_OQ));
 }
 
@@ -12084,15 +12084,15 @@ SBIT__AVX512 __m512 sbit__exp16(__m512 x)
 SBIT__AVX512 __m512 sbit__log16(__m512 x)
 {
     const __m512 zero = _mm512_setzero_ps();
-    const __mmask16 small = _mm512_cmp_ps_mask(x, sbit__set16(1.17549435e-38f), _CMP_LT_OQ);
-    const __m512 v = _mm512_mask_mul_ps(x, small, x, sbit__set16(8388608.0f)); /* 2^23 */
+    const __mmask16 tiny = _mm512_cmp_ps_mask(x, sbit__set16(1.17549435e-38f), _CMP_LT_OQ);
+    const __m512 v = _mm512_mask_mul_ps(x, tiny, x, sbit__set16(8388608.0f)); /* 2^23 */
     const __m512i bits = _mm512_castps_si512(v);
     const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)),
                                         23); /* over sqrt 1/2 */
     const __m512 f = _mm512_sub_ps(
         _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23))), sbit__set16(1.0f));
     __m512 n = _mm512_cvtepi32_ps(e);
-    n = _mm512_mask_sub_ps(n, small, n, sbit__set16(23.0f));
+    n = _mm512_mask_sub_ps(n, tiny, n, sbit__set16(23.0f));
     __m512 p = sbit__set16(-0.0763449296f);
     p = _mm512_fmadd_ps(p, f, sbit__set16(0.127615750f));
     p = _mm512_fmadd_ps(p, f, sbit__set16(-0.131601825f));
@@ -12130,8 +12130,9 @@ SBIT__AVX512 __m512 sbit__tanh16(__m512 x)
     p = _mm512_fmadd_ps(p, x2, sbit__set16(-0.333332807f));
     p = _mm512_fmadd_ps(_mm512_mul_ps(p, x2), x, x);
     const __m512 e = sbit__exp16(_mm512_add_ps(ax, ax));
-    const __m512 far = _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
-    return _mm512_mask_mov_ps(sbit__sign16(far, x),
+    const __m512 outer =
+        _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
+    return _mm512_mask_mov_ps(sbit__sign16(outer, x),
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.625f), _CMP_LT_OQ), p);
 }
 
@@ -12159,8 +12160,8 @@ SBIT__AVX512 __m512 sbit__erf16(__m512 x)
     p = _mm512_fmadd_ps(p, x2, sbit__set16(0.112821408f));
     p = _mm512_fmadd_ps(p, x2, sbit__set16(-0.376125246f));
     p = _mm512_fmadd_ps(p, x2, sbit__set16(1.12837911f));
-    const __m512 far = _mm512_sub_ps(sbit__set16(1.0f), sbit__erfc16(ax));
-    return _mm512_mask_mul_ps(sbit__sign16(far, x),
+    const __m512 outer = _mm512_sub_ps(sbit__set16(1.0f), sbit__erfc16(ax));
+    return _mm512_mask_mul_ps(sbit__sign16(outer, x),
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.9f), _CMP_LT_OQ), p, x);
 }
 
@@ -13638,7 +13639,7 @@ static void sbit__gemm_row_columns(const sbit__gemm_job *job, int64_t j0, int64_
     const sbit__gemm *g = job->gemm;
     const int64_t tile = job->kernels->tile_n, n = j1 - j0;
     const float *b = g->packed_b + j0 * g->k;
-    float sums[SBIT__GEMM_ROW_PANELS * SBIT__MAX_TILE_N], *c = g->c + j0;
+    float sums[(int)SBIT__GEMM_ROW_PANELS * (int)SBIT__MAX_TILE_N], *c = g->c + j0;
     const sbit_kernels *kernels = job->kernels;
     const float none = 0.0f;
     const float *bias = g->bias == NULL ? &none : g->bias_rows ? g->bias : g->bias + j0;
@@ -13879,15 +13880,15 @@ SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
     /* Weights beyond L2: as many columns as L2 holds share each pass over them. Else as many as L1
      * holds; but pointwise input is read at least eight tiles at a time. */
     const int64_t weight_bytes = job->panels * tile_m * job->matrix.block_rows * kw * 4;
-    const bool huge = weight_bytes > SBIT__CONV_L2_BYTES;
-    const int64_t room = huge ? SBIT__CONV_L2_BYTES : SBIT__CONV_L1_BYTES;
+    const bool beyond = weight_bytes > SBIT__CONV_L2_BYTES;
+    const int64_t room = beyond ? SBIT__CONV_L2_BYTES : SBIT__CONV_L1_BYTES;
     const int64_t least = job->algorithm == SBIT__CONV_POINTWISE ? 8 : 1;
     job->matrix.block_tiles = sbit__larger(room / (int64_t)job->matrix.panel_bytes, least);
     job->matrix.block_tiles = sbit__smaller(job->matrix.block_tiles, SBIT__CONV_MOST_TILES);
     job->matrix.block_tiles =
         sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
     job->weights_outside =
-        huge || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
+        beyond || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
     job->blocks = sbit__div_up(job->matrix.tiles, job->matrix.block_tiles);
     job->panel_parts = sbit__conv_panel_parts(job, threads);
     job->units = job->s.groups * job->blocks * job->panel_parts;
@@ -15054,8 +15055,9 @@ SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
  *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
  */
 
-#define SBIT__CONVERT_BLOCK 256 /* elements at a time; a multiple of 4, so that bytes stay whole   \
-                                 */
+#define SBIT__CONVERT_BLOCK                                                                        \
+    256 /* elements at a time; a multiple of 4, so that bytes stay whole                           \
+         */
 
 typedef struct sbit__small_float {
     int32_t mantissa_bits, bias;
@@ -15246,8 +15248,8 @@ static void sbit__packed_set(uint8_t *bytes, int64_t index, int bits, uint32_t v
 {
     const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
     const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *byte = bytes + index / per_byte;
-    *byte = (uint8_t)((*byte & ~mask) | ((value << shift) & mask));
+    uint8_t *octet = bytes + index / per_byte;
+    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
 }
 
 #define SBIT__CONVERT_LOAD(enum_name, type, member, expr)                                          \
@@ -16375,16 +16377,16 @@ SBIT__FN size_t sbit__elem_bytes(sbit_dtype dtype)
 SBIT__FN uint32_t sbit__elem_bits_at(const void *data, int64_t index, int bits)
 {
     const int per_byte = 8 / bits;
-    const uint32_t byte = ((const uint8_t *)data)[index / per_byte];
-    return (byte >> ((int)(index % per_byte) * bits)) & ((1u << bits) - 1u);
+    const uint32_t octet = ((const uint8_t *)data)[index / per_byte];
+    return (octet >> ((int)(index % per_byte) * bits)) & ((1u << bits) - 1u);
 }
 
 SBIT__FN void sbit__elem_bits_set(void *data, int64_t index, int bits, uint32_t value)
 {
     const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
     const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *byte = (uint8_t *)data + index / per_byte;
-    *byte = (uint8_t)((*byte & ~mask) | ((value << shift) & mask));
+    uint8_t *octet = (uint8_t *)data + index / per_byte;
+    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
 }
 
 SBIT__FN void *sbit__elem_at(sbit_dtype dtype, void *data, int64_t index)
@@ -28753,15 +28755,15 @@ static double sbit__cast_parse(sbit_str text)
 {
     char copy[64];
     double value = 0.0;
-    const double huge = 1e308 * 10.0;
+    const double infinite = 1e308 * 10.0;
     if (sbit__cast_same_text(text, "inf") || sbit__cast_same_text(text, "+inf")) {
-        return huge;
+        return infinite;
     }
     if (sbit__cast_same_text(text, "-inf")) {
-        return -huge;
+        return -infinite;
     }
     if (sbit__cast_same_text(text, "nan")) {
-        return huge - huge;
+        return infinite - infinite;
     }
     if (text.size >= sizeof copy) {
         return 0.0;
@@ -39983,7 +39985,7 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
                                     const sbit__exec_node *data, bool *forever)
 {
     size_t in_bytes = 0, out_bytes = 0;
-    bool small = true;
+    bool few = true;
     *forever = true;
     if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
         return false;
@@ -39997,17 +39999,17 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
             return false;
         }
         *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
-        small = small && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
+        few = few && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
         in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
     }
     if (!sbit__plan_outputs_static(session, node)) {
-        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (small || *forever);
+        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (few || *forever);
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
         const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
         size_t bytes = SIZE_MAX / 4;
-        small = small && count <= SBIT__PLAN_SMALL;
+        few = few && count <= SBIT__PLAN_SMALL;
         /* text that a row made (alloc_text) lasts for one run only */
         if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
                          !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
@@ -40015,8 +40017,8 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
         }
         out_bytes += idx != 0 ? bytes : 0;
     }
-    return small || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
-                                  out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
+    return few || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
+                                out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */
@@ -40243,12 +40245,12 @@ static void sbit__plan_count_uses(sbit_session *session)
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
     sbit__arena *arena = &session->plan_arena;
-    sbit__step *slots =
-        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *slots);
+    sbit__step *sorted =
+        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *sorted);
     uint32_t *position =
         (uint32_t *)sbit__arena_array(arena, session->node_limit + 1, sizeof *position);
-    if (slots == NULL || position == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof *slots);
+    if (sorted == NULL || position == NULL) {
+        return sbit__fail_oom(error, session->order_count * sizeof *sorted);
     }
     sbit__plan_count_uses(session);
     for (size_t o = 0; o < session->order_count; o++) {
@@ -40266,15 +40268,15 @@ static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *er
         if (session->fuse) {
             last = sbit__plan_fuse(session, &step);
         }
-        slots[position[last.idx]] = step;
+        sorted[position[last.idx]] = step;
     }
     session->step_count = 0;
     for (size_t o = 0; o < session->order_count; o++) {
-        if (slots[o].node != NULL) {
-            slots[session->step_count++] = slots[o];
+        if (sorted[o].node != NULL) {
+            sorted[session->step_count++] = sorted[o];
         }
     }
-    session->steps = slots;
+    session->steps = sorted;
     return SBIT_OK;
 }
 
@@ -41592,7 +41594,7 @@ typedef struct sbit__section {
     sbit__specific *specific;
     size_t specific_count;
     /* optional: what concerns several keys; also called with the overrides of every layer */
-    sbit_status (*check)(const sbit_options *options, const char *section, sbit_error *error);
+    sbit_status (*check_fn)(const sbit_options *options, const char *section, sbit_error *error);
 } sbit__section;
 
 typedef struct sbit__tree {
@@ -41606,8 +41608,8 @@ typedef struct sbit__tree {
 } sbit__tree;
 
 typedef struct sbit__tree_kind {
-    sbit_status (*init)(sbit__tree *tree, sbit_error *error);   /* fills top and sections */
-    sbit_status (*verify)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+    sbit_status (*init)(sbit__tree *tree, sbit_error *error);      /* fills top and sections */
+    sbit_status (*verify_fn)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
 } sbit__tree_kind;
 
 /* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.
@@ -42845,8 +42847,8 @@ static sbit_status sbit__section_check(sbit__tree *tree, sbit__section *section,
         const sbit__specific *specific = i > 0 ? &section->specific[i - 1] : NULL;
         sbit_options trial;
         SBIT__TRY(sbit__specific_apply(&tree->arena, section, specific, &trial, error));
-        if (section->check != NULL) {
-            SBIT__TRY(section->check(&trial, section->name, error));
+        if (section->check_fn != NULL) {
+            SBIT__TRY(section->check_fn(&trial, section->name, error));
         }
     }
     return SBIT_OK;
@@ -42869,13 +42871,13 @@ SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_gr
 SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
                                            const char *layers)
 {
-    char near[256];
+    char nearest[256];
     for (size_t i = 0; i < section->specific_count; i++) {
         if (!section->specific[i].matched) {
-            sbit_layer_suggest(graph, section->specific[i].pattern, near, sizeof near);
+            sbit_layer_suggest(graph, section->specific[i].pattern, nearest, sizeof nearest);
             sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
                       "%s.SPECIFIC: '%s' matches no %s; the nearest are: %s", section->name,
-                      section->specific[i].pattern, layers, near);
+                      section->specific[i].pattern, layers, nearest);
         }
     }
 }
@@ -42967,7 +42969,7 @@ SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind,
         status = sbit__tree_read(tree, text, size, error);
     }
     if (status == SBIT_OK) {
-        status = kind->verify(tree, error);
+        status = kind->verify_fn(tree, error);
     }
     if (status != SBIT_OK) {
         sbit__tree_destroy(tree);
@@ -48730,8 +48732,8 @@ SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_c
 {
     if (size != expected) {
         return sbit__fail(error, SBIT_ERR_PARSE, call->name,
-                          "tensor '%s': saved statistics have another size (%zu bytes, not %zu)",
-                          call->name, size, expected);
+                          "tensor '%s': saved statistics have another size (%lu bytes, not %lu)",
+                          call->name, (unsigned long)size, (unsigned long)expected);
     }
     memcpy(state, bytes, size);
     return SBIT_OK;
@@ -49618,7 +49620,7 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     if (keys == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    side->check = sbit__qconfig_check_bit;
+    side->check_fn = sbit__qconfig_check_bit;
     memcpy(keys, sbit__qconfig_side_keys, bytes);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
@@ -50648,7 +50650,7 @@ static sbit_status sbit__place_graph(sbit_quant *quant, uint32_t body, const sbi
 static void sbit__place_warn_skipped(const sbit_quant *quant)
 {
     const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
-    char near[256];
+    char nearest[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
         const sbit_graph *graph;
@@ -50659,10 +50661,10 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
             }
         }
         if (!matched) {
-            sbit_layer_suggest(quant->graph, skip->list[i], near, sizeof near);
+            sbit_layer_suggest(quant->graph, skip->list[i], nearest, sizeof nearest);
             sbit__log(quant->ctx, SBIT_LOG_WARNING,
                       "SKIP_TRACE_MODULES: '%s' matches no layer; the nearest are: %s",
-                      skip->list[i], near);
+                      skip->list[i], nearest);
         }
     }
 }
@@ -52207,7 +52209,7 @@ static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
     table.count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
     SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &sparser->options, error));
     sparser->name = "SPARSER";
-    sparser->check = sbit__sconfig_check;
+    sparser->check_fn = sbit__sconfig_check;
     tree->section_count = 1;
     return SBIT_OK;
 }

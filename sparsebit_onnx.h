@@ -1145,6 +1145,7 @@ SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b);
 SBIT__FN bool sbit__streq(const char *a, const char *b); /* NULL equals NULL and "" only */
 SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text); /* * ? [seq] [!seq] */
 SBIT__FN char sbit__lower(char c);                                  /* of ASCII letters */
+SBIT__FN char sbit__lower(char c); /* of ASCII letters */
 SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* in any case of letters */
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 64 bits */
 /* Locale-independent number parsing of the whole of `text`; false if it is not a number. */
@@ -1172,7 +1173,7 @@ SBIT__FN void sbit__text_f64(sbit__text *text, double value, bool single); /* sb
 /* A hash map from text to a 32-bit index; keys are borrowed and must outlive the map. */
 typedef struct sbit__map {
     sbit_allocator allocator;
-    struct sbit__map_slot *slots;
+    struct sbit__map_slot *cells;
     size_t capacity, count;
 } sbit__map;
 
@@ -2032,15 +2033,15 @@ struct sbit__map_slot {
 SBIT__FN void sbit__map_init(sbit__map *map, const sbit_allocator *allocator)
 {
     map->allocator = sbit__allocator_or_default(allocator);
-    map->slots = NULL;
+    map->cells = NULL;
     map->capacity = 0;
     map->count = 0;
 }
 
 SBIT__FN void sbit__map_deinit(sbit__map *map)
 {
-    sbit__free(&map->allocator, map->slots, map->capacity * sizeof(struct sbit__map_slot));
-    map->slots = NULL;
+    sbit__free(&map->allocator, map->cells, map->capacity * sizeof(struct sbit__map_slot));
+    map->cells = NULL;
     map->capacity = 0;
     map->count = 0;
 }
@@ -2056,8 +2057,8 @@ static uint64_t sbit__map_hash(const char *key)
 static size_t sbit__map_slot_of(const sbit__map *map, const char *key, uint64_t hash)
 {
     size_t i = (size_t)hash & (map->capacity - 1);
-    while (map->slots[i].key != NULL &&
-           (map->slots[i].hash != hash || strcmp(map->slots[i].key, key) != 0)) {
+    while (map->cells[i].key != NULL &&
+           (map->cells[i].hash != hash || strcmp(map->cells[i].key, key) != 0)) {
         i = (i + 1) & (map->capacity - 1);
     }
     return i;
@@ -2069,11 +2070,11 @@ SBIT__FN bool sbit__map_find(const sbit__map *map, const char *key, uint32_t *va
         return false;
     }
     const size_t i = sbit__map_slot_of(map, key, sbit__map_hash(key));
-    if (map->slots[i].key == NULL) {
+    if (map->cells[i].key == NULL) {
         return false;
     }
     if (value != NULL) {
-        *value = map->slots[i].value;
+        *value = map->cells[i].value;
     }
     return true;
 }
@@ -2081,21 +2082,21 @@ SBIT__FN bool sbit__map_find(const sbit__map *map, const char *key, uint32_t *va
 static sbit_status sbit__map_enlarge(sbit__map *map, sbit_error *error)
 {
     const size_t old_capacity = map->capacity;
-    struct sbit__map_slot *old_slots = map->slots;
+    struct sbit__map_slot *old_slots = map->cells;
     size_t capacity = 0;
     if (!sbit__mul_size(old_capacity != 0 ? old_capacity : 8, 2, &capacity)) {
         return sbit__fail_oom(error, SIZE_MAX);
     }
-    struct sbit__map_slot *slots = (struct sbit__map_slot *)sbit__calloc(
+    struct sbit__map_slot *cells = (struct sbit__map_slot *)sbit__calloc(
         &map->allocator, capacity, sizeof(struct sbit__map_slot));
-    if (slots == NULL) {
+    if (cells == NULL) {
         return sbit__fail_oom(error, capacity * sizeof(struct sbit__map_slot));
     }
-    map->slots = slots;
+    map->cells = cells;
     map->capacity = capacity;
     for (size_t i = 0; i < old_capacity; i++) {
         if (old_slots[i].key != NULL) {
-            slots[sbit__map_slot_of(map, old_slots[i].key, old_slots[i].hash)] = old_slots[i];
+            cells[sbit__map_slot_of(map, old_slots[i].key, old_slots[i].hash)] = old_slots[i];
         }
     }
     sbit__free(&map->allocator, old_slots, old_capacity * sizeof(struct sbit__map_slot));
@@ -2109,7 +2110,7 @@ SBIT__FN sbit_status sbit__map_set(sbit__map *map, const char *key, uint32_t val
         SBIT__TRY(sbit__map_enlarge(map, error));
     }
     const uint64_t hash = sbit__map_hash(key);
-    struct sbit__map_slot *slot = &map->slots[sbit__map_slot_of(map, key, hash)];
+    struct sbit__map_slot *slot = &map->cells[sbit__map_slot_of(map, key, hash)];
     map->count += slot->key == NULL ? 1 : 0;
     slot->key = key;
     slot->hash = hash;
@@ -2125,17 +2126,17 @@ SBIT__FN void sbit__map_remove(sbit__map *map, const char *key)
     }
     const size_t mask = map->capacity - 1;
     size_t hole = sbit__map_slot_of(map, key, sbit__map_hash(key));
-    if (map->slots[hole].key == NULL) {
+    if (map->cells[hole].key == NULL) {
         return;
     }
-    for (size_t i = (hole + 1) & mask; map->slots[i].key != NULL; i = (i + 1) & mask) {
-        const size_t home = (size_t)map->slots[i].hash & mask;
+    for (size_t i = (hole + 1) & mask; map->cells[i].key != NULL; i = (i + 1) & mask) {
+        const size_t home = (size_t)map->cells[i].hash & mask;
         if (((i - home) & mask) >= ((i - hole) & mask)) {
-            map->slots[hole] = map->slots[i];
+            map->cells[hole] = map->cells[i];
             hole = i;
         }
     }
-    map->slots[hole].key = NULL;
+    map->cells[hole].key = NULL;
     map->count--;
 }
 #undef SBIT__TEXT_NUMBER_BYTES
@@ -3091,12 +3092,12 @@ SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *en
     const unsigned char *q = *p;
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && q < end; shift += 7) {
-        const uint64_t byte = *q++;
-        if (shift == 63 && byte > 1) {
+        const uint64_t octet = *q++;
+        if (shift == 63 && octet > 1) {
             return false;
         }
-        result |= (byte & 0x7f) << shift;
-        if (byte < 0x80) {
+        result |= (octet & 0x7f) << shift;
+        if (octet < 0x80) {
             *p = q;
             *value = result;
             return true;
@@ -5131,11 +5132,11 @@ static void sbit__write_number(sbit__write_state *state, const sbit__onnx_field 
 {
     uint64_t wide = 0;
     uint32_t narrow = 0;
-    int32_t small = 0;
+    int32_t signed32 = 0;
     switch (field->type) {
     case SBIT__ONNX_INT32:
-        memcpy(&small, value, sizeof(small));
-        sbit__wire_put_varint(&state->out, (uint64_t)(int64_t)small);
+        memcpy(&signed32, value, sizeof(signed32));
+        sbit__wire_put_varint(&state->out, (uint64_t)(int64_t)signed32);
         return;
     case SBIT__ONNX_FLOAT:
         memcpy(&narrow, value, sizeof(narrow));

@@ -13,7 +13,8 @@
  *
  * Environment
  *   SBIT_TEST_QUICK=1         `make quick`: the slowest tests take smaller inputs
- *   SPARSEBIT_REQUIRE=all     a skip is a failure, except SBIT_TEST_SKIP_CPU's
+ *   SPARSEBIT_REQUIRE=tools   a missing tool is a failure (see run.sh), missing data a skip
+ *   SPARSEBIT_REQUIRE=all     every skip is a failure, except SBIT_TEST_SKIP_CPU's
  *   SPARSEBIT_CLI             another command line tool than the one built beside the tests
  *   SPARSEBIT_SHARED          the folder with models and data (default: shared beside the checkout)
  *   SPARSEBIT_FORCE_ISA       the instruction set to run with: test_force_isa(), NULL = best

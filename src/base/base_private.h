@@ -125,6 +125,7 @@ SBIT__FN bool sbit__str_eq(sbit_str a, sbit_str b);
 SBIT__FN bool sbit__streq(const char *a, const char *b); /* NULL equals NULL and "" only */
 SBIT__FN bool sbit__fnmatch(const char *pattern, const char *text); /* * ? [seq] [!seq] */
 SBIT__FN char sbit__lower(char c);                                  /* of ASCII letters */
+SBIT__FN char sbit__lower(char c); /* of ASCII letters */
 SBIT__FN size_t sbit__edit_distance(const char *a, const char *b);  /* in any case of letters */
 SBIT__FN uint64_t sbit__hash_bytes(const void *data, size_t size);  /* FNV-1a, 64 bits */
 /* Locale-independent number parsing of the whole of `text`; false if it is not a number. */
@@ -152,7 +153,7 @@ SBIT__FN void sbit__text_f64(sbit__text *text, double value, bool single); /* sb
 /* A hash map from text to a 32-bit index; keys are borrowed and must outlive the map. */
 typedef struct sbit__map {
     sbit_allocator allocator;
-    struct sbit__map_slot *slots;
+    struct sbit__map_slot *cells;
     size_t capacity, count;
 } sbit__map;
 

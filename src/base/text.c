@@ -386,15 +386,15 @@ struct sbit__map_slot {
 SBIT__FN void sbit__map_init(sbit__map *map, const sbit_allocator *allocator)
 {
     map->allocator = sbit__allocator_or_default(allocator);
-    map->slots = NULL;
+    map->cells = NULL;
     map->capacity = 0;
     map->count = 0;
 }
 
 SBIT__FN void sbit__map_deinit(sbit__map *map)
 {
-    sbit__free(&map->allocator, map->slots, map->capacity * sizeof(struct sbit__map_slot));
-    map->slots = NULL;
+    sbit__free(&map->allocator, map->cells, map->capacity * sizeof(struct sbit__map_slot));
+    map->cells = NULL;
     map->capacity = 0;
     map->count = 0;
 }
@@ -410,8 +410,8 @@ static uint64_t sbit__map_hash(const char *key)
 static size_t sbit__map_slot_of(const sbit__map *map, const char *key, uint64_t hash)
 {
     size_t i = (size_t)hash & (map->capacity - 1);
-    while (map->slots[i].key != NULL &&
-           (map->slots[i].hash != hash || strcmp(map->slots[i].key, key) != 0)) {
+    while (map->cells[i].key != NULL &&
+           (map->cells[i].hash != hash || strcmp(map->cells[i].key, key) != 0)) {
         i = (i + 1) & (map->capacity - 1);
     }
     return i;
@@ -423,11 +423,11 @@ SBIT__FN bool sbit__map_find(const sbit__map *map, const char *key, uint32_t *va
         return false;
     }
     const size_t i = sbit__map_slot_of(map, key, sbit__map_hash(key));
-    if (map->slots[i].key == NULL) {
+    if (map->cells[i].key == NULL) {
         return false;
     }
     if (value != NULL) {
-        *value = map->slots[i].value;
+        *value = map->cells[i].value;
     }
     return true;
 }
@@ -435,21 +435,21 @@ SBIT__FN bool sbit__map_find(const sbit__map *map, const char *key, uint32_t *va
 static sbit_status sbit__map_enlarge(sbit__map *map, sbit_error *error)
 {
     const size_t old_capacity = map->capacity;
-    struct sbit__map_slot *old_slots = map->slots;
+    struct sbit__map_slot *old_slots = map->cells;
     size_t capacity = 0;
     if (!sbit__mul_size(old_capacity != 0 ? old_capacity : 8, 2, &capacity)) {
         return sbit__fail_oom(error, SIZE_MAX);
     }
-    struct sbit__map_slot *slots = (struct sbit__map_slot *)sbit__calloc(
+    struct sbit__map_slot *cells = (struct sbit__map_slot *)sbit__calloc(
         &map->allocator, capacity, sizeof(struct sbit__map_slot));
-    if (slots == NULL) {
+    if (cells == NULL) {
         return sbit__fail_oom(error, capacity * sizeof(struct sbit__map_slot));
     }
-    map->slots = slots;
+    map->cells = cells;
     map->capacity = capacity;
     for (size_t i = 0; i < old_capacity; i++) {
         if (old_slots[i].key != NULL) {
-            slots[sbit__map_slot_of(map, old_slots[i].key, old_slots[i].hash)] = old_slots[i];
+            cells[sbit__map_slot_of(map, old_slots[i].key, old_slots[i].hash)] = old_slots[i];
         }
     }
     sbit__free(&map->allocator, old_slots, old_capacity * sizeof(struct sbit__map_slot));
@@ -463,7 +463,7 @@ SBIT__FN sbit_status sbit__map_set(sbit__map *map, const char *key, uint32_t val
         SBIT__TRY(sbit__map_enlarge(map, error));
     }
     const uint64_t hash = sbit__map_hash(key);
-    struct sbit__map_slot *slot = &map->slots[sbit__map_slot_of(map, key, hash)];
+    struct sbit__map_slot *slot = &map->cells[sbit__map_slot_of(map, key, hash)];
     map->count += slot->key == NULL ? 1 : 0;
     slot->key = key;
     slot->hash = hash;
@@ -479,17 +479,17 @@ SBIT__FN void sbit__map_remove(sbit__map *map, const char *key)
     }
     const size_t mask = map->capacity - 1;
     size_t hole = sbit__map_slot_of(map, key, sbit__map_hash(key));
-    if (map->slots[hole].key == NULL) {
+    if (map->cells[hole].key == NULL) {
         return;
     }
-    for (size_t i = (hole + 1) & mask; map->slots[i].key != NULL; i = (i + 1) & mask) {
-        const size_t home = (size_t)map->slots[i].hash & mask;
+    for (size_t i = (hole + 1) & mask; map->cells[i].key != NULL; i = (i + 1) & mask) {
+        const size_t home = (size_t)map->cells[i].hash & mask;
         if (((i - home) & mask) >= ((i - hole) & mask)) {
-            map->slots[hole] = map->slots[i];
+            map->cells[hole] = map->cells[i];
             hole = i;
         }
     }
-    map->slots[hole].key = NULL;
+    map->cells[hole].key = NULL;
     map->count--;
 }
 #undef SBIT__TEXT_NUMBER_BYTES

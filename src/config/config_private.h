@@ -83,7 +83,7 @@ typedef struct sbit__section {
     sbit__specific *specific;
     size_t specific_count;
     /* optional: what concerns several keys; also called with the overrides of every layer */
-    sbit_status (*check)(const sbit_options *options, const char *section, sbit_error *error);
+    sbit_status (*check_fn)(const sbit_options *options, const char *section, sbit_error *error);
 } sbit__section;
 
 typedef struct sbit__tree {
@@ -97,8 +97,8 @@ typedef struct sbit__tree {
 } sbit__tree;
 
 typedef struct sbit__tree_kind {
-    sbit_status (*init)(sbit__tree *tree, sbit_error *error);   /* fills top and sections */
-    sbit_status (*verify)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
+    sbit_status (*init)(sbit__tree *tree, sbit_error *error);      /* fills top and sections */
+    sbit_status (*verify_fn)(sbit__tree *tree, sbit_error *error); /* looks at what was read */
 } sbit__tree_kind;
 
 /* A tree from YAML text or a file. Every section is checked, with the overrides of single layers.

@@ -101,8 +101,8 @@ static sbit_status sbit__section_check(sbit__tree *tree, sbit__section *section,
         const sbit__specific *specific = i > 0 ? &section->specific[i - 1] : NULL;
         sbit_options trial;
         SBIT__TRY(sbit__specific_apply(&tree->arena, section, specific, &trial, error));
-        if (section->check != NULL) {
-            SBIT__TRY(section->check(&trial, section->name, error));
+        if (section->check_fn != NULL) {
+            SBIT__TRY(section->check_fn(&trial, section->name, error));
         }
     }
     return SBIT_OK;
@@ -125,13 +125,13 @@ SBIT__FN sbit_status sbit__section_resolve(sbit__section *section, const sbit_gr
 SBIT__FN void sbit__section_warn_unmatched(const sbit__section *section, const sbit_graph *graph,
                                            const char *layers)
 {
-    char near[256];
+    char nearest[256];
     for (size_t i = 0; i < section->specific_count; i++) {
         if (!section->specific[i].matched) {
-            sbit_layer_suggest(graph, section->specific[i].pattern, near, sizeof near);
+            sbit_layer_suggest(graph, section->specific[i].pattern, nearest, sizeof nearest);
             sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
                       "%s.SPECIFIC: '%s' matches no %s; the nearest are: %s", section->name,
-                      section->specific[i].pattern, layers, near);
+                      section->specific[i].pattern, layers, nearest);
         }
     }
 }
@@ -223,7 +223,7 @@ SBIT__FN sbit_status sbit__tree_make(sbit_ctx *ctx, const sbit__tree_kind *kind,
         status = sbit__tree_read(tree, text, size, error);
     }
     if (status == SBIT_OK) {
-        status = kind->verify(tree, error);
+        status = kind->verify_fn(tree, error);
     }
     if (status != SBIT_OK) {
         sbit__tree_destroy(tree);

@@ -153,7 +153,7 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
                                     const sbit__exec_node *data, bool *forever)
 {
     size_t in_bytes = 0, out_bytes = 0;
-    bool small = true;
+    bool few = true;
     *forever = true;
     if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
         return false;
@@ -167,17 +167,17 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
             return false;
         }
         *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
-        small = small && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
+        few = few && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
         in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
     }
     if (!sbit__plan_outputs_static(session, node)) {
-        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (small || *forever);
+        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (few || *forever);
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
         const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
         size_t bytes = SIZE_MAX / 4;
-        small = small && count <= SBIT__PLAN_SMALL;
+        few = few && count <= SBIT__PLAN_SMALL;
         /* text that a row made (alloc_text) lasts for one run only */
         if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
                          !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
@@ -185,8 +185,8 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
         }
         out_bytes += idx != 0 ? bytes : 0;
     }
-    return small || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
-                                  out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
+    return few || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
+                                out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */
@@ -413,12 +413,12 @@ static void sbit__plan_count_uses(sbit_session *session)
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
     sbit__arena *arena = &session->plan_arena;
-    sbit__step *slots =
-        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *slots);
+    sbit__step *sorted =
+        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *sorted);
     uint32_t *position =
         (uint32_t *)sbit__arena_array(arena, session->node_limit + 1, sizeof *position);
-    if (slots == NULL || position == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof *slots);
+    if (sorted == NULL || position == NULL) {
+        return sbit__fail_oom(error, session->order_count * sizeof *sorted);
     }
     sbit__plan_count_uses(session);
     for (size_t o = 0; o < session->order_count; o++) {
@@ -436,15 +436,15 @@ static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *er
         if (session->fuse) {
             last = sbit__plan_fuse(session, &step);
         }
-        slots[position[last.idx]] = step;
+        sorted[position[last.idx]] = step;
     }
     session->step_count = 0;
     for (size_t o = 0; o < session->order_count; o++) {
-        if (slots[o].node != NULL) {
-            slots[session->step_count++] = slots[o];
+        if (sorted[o].node != NULL) {
+            sorted[session->step_count++] = sorted[o];
         }
     }
-    session->steps = slots;
+    session->steps = sorted;
     return SBIT_OK;
 }
 

@@ -36,15 +36,15 @@ SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
     /* Weights beyond L2: as many columns as L2 holds share each pass over them. Else as many as L1
      * holds; but pointwise input is read at least eight tiles at a time. */
     const int64_t weight_bytes = job->panels * tile_m * job->matrix.block_rows * kw * 4;
-    const bool huge = weight_bytes > SBIT__CONV_L2_BYTES;
-    const int64_t room = huge ? SBIT__CONV_L2_BYTES : SBIT__CONV_L1_BYTES;
+    const bool beyond = weight_bytes > SBIT__CONV_L2_BYTES;
+    const int64_t room = beyond ? SBIT__CONV_L2_BYTES : SBIT__CONV_L1_BYTES;
     const int64_t least = job->algorithm == SBIT__CONV_POINTWISE ? 8 : 1;
     job->matrix.block_tiles = sbit__larger(room / (int64_t)job->matrix.panel_bytes, least);
     job->matrix.block_tiles = sbit__smaller(job->matrix.block_tiles, SBIT__CONV_MOST_TILES);
     job->matrix.block_tiles =
         sbit__larger(sbit__smaller(job->matrix.block_tiles, job->matrix.tiles), 1);
     job->weights_outside =
-        huge || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
+        beyond || job->matrix.block_tiles * (int64_t)job->matrix.panel_bytes <= room;
     job->blocks = sbit__div_up(job->matrix.tiles, job->matrix.block_tiles);
     job->panel_parts = sbit__conv_panel_parts(job, threads);
     job->units = job->s.groups * job->blocks * job->panel_parts;

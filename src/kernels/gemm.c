@@ -367,7 +367,7 @@ static void sbit__gemm_row_columns(const sbit__gemm_job *job, int64_t j0, int64_
     const sbit__gemm *g = job->gemm;
     const int64_t tile = job->kernels->tile_n, n = j1 - j0;
     const float *b = g->packed_b + j0 * g->k;
-    float sums[SBIT__GEMM_ROW_PANELS * SBIT__MAX_TILE_N], *c = g->c + j0;
+    float sums[(int)SBIT__GEMM_ROW_PANELS * (int)SBIT__MAX_TILE_N], *c = g->c + j0;
     const sbit_kernels *kernels = job->kernels;
     const float none = 0.0f;
     const float *bias = g->bias == NULL ? &none : g->bias_rows ? g->bias : g->bias + j0;

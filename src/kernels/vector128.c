@@ -139,9 +139,9 @@ SBIT__V4 sbit__v4 sbit__i4_as_v4(sbit__i4 a)
 SBIT__V4 sbit__v4 sbit__v4_round(sbit__v4 a)
 {
     const sbit__v4 sign = _mm_and_ps(a, _mm_set1_ps(-0.0f));
-    const sbit__v4 small = _mm_cmplt_ps(_mm_xor_ps(a, sign), _mm_set1_ps(8388608.0f));
+    const sbit__v4 tiny = _mm_cmplt_ps(_mm_xor_ps(a, sign), _mm_set1_ps(8388608.0f));
     const sbit__v4 whole = _mm_or_ps(_mm_cvtepi32_ps(_mm_cvtps_epi32(a)), sign);
-    return sbit__v4_select(small, whole, a);
+    return sbit__v4_select(tiny, whole, a);
 }
 /* 16 int32 in [-128, 255] to bytes */
 SBIT__V4 void sbit__i4_pack16(const sbit__i4 q[4], bool is_signed, unsigned char *y)
@@ -399,14 +399,14 @@ SBIT__V4 sbit__v4 sbit__v4_exp(sbit__v4 x)
 SBIT__V4 sbit__v4 sbit__v4_log(sbit__v4 x)
 {
     const sbit__v4 zero = sbit__v4_set(0.0f);
-    const sbit__v4 small = sbit__v4_less(x, sbit__v4_set(1.17549435e-38f));
+    const sbit__v4 tiny = sbit__v4_less(x, sbit__v4_set(1.17549435e-38f));
     const sbit__v4 v =
-        sbit__v4_select(small, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
+        sbit__v4_select(tiny, sbit__v4_mul(x, sbit__v4_set(8388608.0f)), x); /* 2^23 */
     const sbit__i4 bits = sbit__v4_bits(v);
     const sbit__i4 e = sbit__i4_unshift23(sbit__i4_sub(bits, sbit__i4_set(0x3f3504f3)));
     const sbit__v4 f =
         sbit__v4_sub(sbit__i4_as_v4(sbit__i4_sub(bits, sbit__i4_shift23(e))), sbit__v4_set(1.0f));
-    const sbit__v4 n = sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(small, sbit__v4_set(23.0f)));
+    const sbit__v4 n = sbit__v4_sub(sbit__i4_float(e), sbit__v4_and(tiny, sbit__v4_set(23.0f)));
     sbit__v4 p = sbit__v4_set(-0.0763449296f);
     p = sbit__v4_madd(p, f, sbit__v4_set(0.127615750f));
     p = sbit__v4_madd(p, f, sbit__v4_set(-0.131601825f));
@@ -443,9 +443,10 @@ SBIT__V4 sbit__v4 sbit__v4_tanh(sbit__v4 x)
     p = sbit__v4_madd(p, x2, sbit__v4_set(-0.333332807f));
     p = sbit__v4_madd(sbit__v4_mul(p, x2), x, x);
     const sbit__v4 e = sbit__v4_exp(sbit__v4_add(ax, ax));
-    const sbit__v4 far = sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
+    const sbit__v4 outer =
+        sbit__v4_sub(one, sbit__v4_div(sbit__v4_set(2.0f), sbit__v4_add(e, one)));
     return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.625f)), p,
-                           sbit__v4_or(far, sbit__v4_sign(x)));
+                           sbit__v4_or(outer, sbit__v4_sign(x)));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_erfc(sbit__v4 z) /* z >= 0 */
@@ -472,9 +473,9 @@ SBIT__V4 sbit__v4 sbit__v4_erf(sbit__v4 x)
     p = sbit__v4_madd(p, x2, sbit__v4_set(0.112821408f));
     p = sbit__v4_madd(p, x2, sbit__v4_set(-0.376125246f));
     p = sbit__v4_madd(p, x2, sbit__v4_set(1.12837911f));
-    const sbit__v4 far = sbit__v4_sub(sbit__v4_set(1.0f), sbit__v4_erfc(ax));
+    const sbit__v4 outer = sbit__v4_sub(sbit__v4_set(1.0f), sbit__v4_erfc(ax));
     return sbit__v4_select(sbit__v4_less(ax, sbit__v4_set(0.9f)), sbit__v4_mul(p, x),
-                           sbit__v4_or(far, sbit__v4_sign(x)));
+                           sbit__v4_or(outer, sbit__v4_sign(x)));
 }
 
 SBIT__V4 sbit__v4 sbit__v4_gelu(sbit__v4 x)

@@ -114,15 +114,14 @@ SBIT__AVX2 __m256 sbit__exp8(__m256 x)
 SBIT__AVX2 __m256 sbit__log8(__m256 x)
 {
     const __m256 zero = _mm256_setzero_ps();
-    const __m256 small = _mm256_cmp_ps(x, sbit__set8(1.17549435e-38f), _CMP_LT_OQ);
-    const __m256 v =
-        _mm256_blendv_ps(x, _mm256_mul_ps(x, sbit__set8(8388608.0f)), small); /* 2^23 */
+    const __m256 tiny = _mm256_cmp_ps(x, sbit__set8(1.17549435e-38f), _CMP_LT_OQ);
+    const __m256 v = _mm256_blendv_ps(x, _mm256_mul_ps(x, sbit__set8(8388608.0f)), tiny); /* 2^23 */
     const __m256i bits = _mm256_castps_si256(v);
     const __m256i e = _mm256_srai_epi32(_mm256_sub_epi32(bits, _mm256_set1_epi32(0x3f3504f3)),
                                         23); /* over sqrt 1/2 */
     const __m256 f = _mm256_sub_ps(
         _mm256_castsi256_ps(_mm256_sub_epi32(bits, _mm256_slli_epi32(e, 23))), sbit__set8(1.0f));
-    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e), _mm256_and_ps(small, sbit__set8(23.0f)));
+    const __m256 n = _mm256_sub_ps(_mm256_cvtepi32_ps(e), _mm256_and_ps(tiny, sbit__set8(23.0f)));
     __m256 p = sbit__set8(-0.0763449296f);
     p = _mm256_fmadd_ps(p, f, sbit__set8(0.127615750f));
     p = _mm256_fmadd_ps(p, f, sbit__set8(-0.131601825f));
@@ -161,8 +160,8 @@ SBIT__AVX2 __m256 sbit__tanh8(__m256 x)
     p = _mm256_fmadd_ps(p, x2, sbit__set8(-0.333332807f));
     p = _mm256_fmadd_ps(_mm256_mul_ps(p, x2), x, x);
     const __m256 e = sbit__exp8(_mm256_add_ps(ax, ax));
-    const __m256 far = _mm256_sub_ps(one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
-    return _mm256_blendv_ps(sbit__sign8(far, x), p,
+    const __m256 outer = _mm256_sub_ps(one, _mm256_div_ps(sbit__set8(2.0f), _mm256_add_ps(e, one)));
+    return _mm256_blendv_ps(sbit__sign8(outer, x), p,
                             _mm256_cmp_ps(ax, sbit__set8(0.625f), _CMP_LT_OQ));
 }
 
@@ -190,8 +189,8 @@ SBIT__AVX2 __m256 sbit__erf8(__m256 x)
     p = _mm256_fmadd_ps(p, x2, sbit__set8(0.112821408f));
     p = _mm256_fmadd_ps(p, x2, sbit__set8(-0.376125246f));
     p = _mm256_fmadd_ps(p, x2, sbit__set8(1.12837911f));
-    const __m256 far = _mm256_sub_ps(sbit__set8(1.0f), sbit__erfc8(ax));
-    return _mm256_blendv_ps(sbit__sign8(far, x), _mm256_mul_ps(p, x),
+    const __m256 outer = _mm256_sub_ps(sbit__set8(1.0f), sbit__erfc8(ax));
+    return _mm256_blendv_ps(sbit__sign8(outer, x), _mm256_mul_ps(p, x),
                             _mm256_cmp_ps(ax, sbit__set8(0.9f), _CMP_LT_OQ));
 }
 

@@ -93,15 +93,15 @@ SBIT__AVX512 __m512 sbit__exp16(__m512 x)
 SBIT__AVX512 __m512 sbit__log16(__m512 x)
 {
     const __m512 zero = _mm512_setzero_ps();
-    const __mmask16 small = _mm512_cmp_ps_mask(x, sbit__set16(1.17549435e-38f), _CMP_LT_OQ);
-    const __m512 v = _mm512_mask_mul_ps(x, small, x, sbit__set16(8388608.0f)); /* 2^23 */
+    const __mmask16 tiny = _mm512_cmp_ps_mask(x, sbit__set16(1.17549435e-38f), _CMP_LT_OQ);
+    const __m512 v = _mm512_mask_mul_ps(x, tiny, x, sbit__set16(8388608.0f)); /* 2^23 */
     const __m512i bits = _mm512_castps_si512(v);
     const __m512i e = _mm512_srai_epi32(_mm512_sub_epi32(bits, _mm512_set1_epi32(0x3f3504f3)),
                                         23); /* over sqrt 1/2 */
     const __m512 f = _mm512_sub_ps(
         _mm512_castsi512_ps(_mm512_sub_epi32(bits, _mm512_slli_epi32(e, 23))), sbit__set16(1.0f));
     __m512 n = _mm512_cvtepi32_ps(e);
-    n = _mm512_mask_sub_ps(n, small, n, sbit__set16(23.0f));
+    n = _mm512_mask_sub_ps(n, tiny, n, sbit__set16(23.0f));
     __m512 p = sbit__set16(-0.0763449296f);
     p = _mm512_fmadd_ps(p, f, sbit__set16(0.127615750f));
     p = _mm512_fmadd_ps(p, f, sbit__set16(-0.131601825f));
@@ -139,8 +139,9 @@ SBIT__AVX512 __m512 sbit__tanh16(__m512 x)
     p = _mm512_fmadd_ps(p, x2, sbit__set16(-0.333332807f));
     p = _mm512_fmadd_ps(_mm512_mul_ps(p, x2), x, x);
     const __m512 e = sbit__exp16(_mm512_add_ps(ax, ax));
-    const __m512 far = _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
-    return _mm512_mask_mov_ps(sbit__sign16(far, x),
+    const __m512 outer =
+        _mm512_sub_ps(one, _mm512_div_ps(sbit__set16(2.0f), _mm512_add_ps(e, one)));
+    return _mm512_mask_mov_ps(sbit__sign16(outer, x),
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.625f), _CMP_LT_OQ), p);
 }
 
@@ -168,8 +169,8 @@ SBIT__AVX512 __m512 sbit__erf16(__m512 x)
     p = _mm512_fmadd_ps(p, x2, sbit__set16(0.112821408f));
     p = _mm512_fmadd_ps(p, x2, sbit__set16(-0.376125246f));
     p = _mm512_fmadd_ps(p, x2, sbit__set16(1.12837911f));
-    const __m512 far = _mm512_sub_ps(sbit__set16(1.0f), sbit__erfc16(ax));
-    return _mm512_mask_mul_ps(sbit__sign16(far, x),
+    const __m512 outer = _mm512_sub_ps(sbit__set16(1.0f), sbit__erfc16(ax));
+    return _mm512_mask_mul_ps(sbit__sign16(outer, x),
                               _mm512_cmp_ps_mask(ax, sbit__set16(0.9f), _CMP_LT_OQ), p, x);
 }
 

@@ -74,8 +74,8 @@ SBIT__FN sbit_status sbit__observer_load_flat(void *state, const sbit_observer_c
 {
     if (size != expected) {
         return sbit__fail(error, SBIT_ERR_PARSE, call->name,
-                          "tensor '%s': saved statistics have another size (%zu bytes, not %zu)",
-                          call->name, size, expected);
+                          "tensor '%s': saved statistics have another size (%lu bytes, not %lu)",
+                          call->name, (unsigned long)size, (unsigned long)expected);
     }
     memcpy(state, bytes, size);
     return SBIT_OK;

@@ -14,12 +14,12 @@ SBIT__FN bool sbit__wire_varint(const unsigned char **p, const unsigned char *en
     const unsigned char *q = *p;
     uint64_t result = 0;
     for (unsigned shift = 0; shift < 70 && q < end; shift += 7) {
-        const uint64_t byte = *q++;
-        if (shift == 63 && byte > 1) {
+        const uint64_t octet = *q++;
+        if (shift == 63 && octet > 1) {
             return false;
         }
-        result |= (byte & 0x7f) << shift;
-        if (byte < 0x80) {
+        result |= (octet & 0x7f) << shift;
+        if (octet < 0x80) {
             *p = q;
             *value = result;
             return true;

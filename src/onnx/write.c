@@ -66,11 +66,11 @@ static void sbit__write_number(sbit__write_state *state, const sbit__onnx_field 
 {
     uint64_t wide = 0;
     uint32_t narrow = 0;
-    int32_t small = 0;
+    int32_t signed32 = 0;
     switch (field->type) {
     case SBIT__ONNX_INT32:
-        memcpy(&small, value, sizeof(small));
-        sbit__wire_put_varint(&state->out, (uint64_t)(int64_t)small);
+        memcpy(&signed32, value, sizeof(signed32));
+        sbit__wire_put_varint(&state->out, (uint64_t)(int64_t)signed32);
         return;
     case SBIT__ONNX_FLOAT:
         memcpy(&narrow, value, sizeof(narrow));

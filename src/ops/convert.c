@@ -18,8 +18,9 @@
 
 #include <math.h> /* rint, frexp, ldexp, NAN, INFINITY */
 
-#define SBIT__CONVERT_BLOCK 256 /* elements at a time; a multiple of 4, so that bytes stay whole   \
-                                 */
+#define SBIT__CONVERT_BLOCK                                                                        \
+    256 /* elements at a time; a multiple of 4, so that bytes stay whole                           \
+         */
 
 typedef struct sbit__small_float {
     int32_t mantissa_bits, bias;
@@ -210,8 +211,8 @@ static void sbit__packed_set(uint8_t *bytes, int64_t index, int bits, uint32_t v
 {
     const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
     const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *byte = bytes + index / per_byte;
-    *byte = (uint8_t)((*byte & ~mask) | ((value << shift) & mask));
+    uint8_t *octet = bytes + index / per_byte;
+    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
 }
 
 #define SBIT__CONVERT_LOAD(enum_name, type, member, expr)                                          \

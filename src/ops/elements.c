@@ -230,16 +230,16 @@ SBIT__FN size_t sbit__elem_bytes(sbit_dtype dtype)
 SBIT__FN uint32_t sbit__elem_bits_at(const void *data, int64_t index, int bits)
 {
     const int per_byte = 8 / bits;
-    const uint32_t byte = ((const uint8_t *)data)[index / per_byte];
-    return (byte >> ((int)(index % per_byte) * bits)) & ((1u << bits) - 1u);
+    const uint32_t octet = ((const uint8_t *)data)[index / per_byte];
+    return (octet >> ((int)(index % per_byte) * bits)) & ((1u << bits) - 1u);
 }
 
 SBIT__FN void sbit__elem_bits_set(void *data, int64_t index, int bits, uint32_t value)
 {
     const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
     const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *byte = (uint8_t *)data + index / per_byte;
-    *byte = (uint8_t)((*byte & ~mask) | ((value << shift) & mask));
+    uint8_t *octet = (uint8_t *)data + index / per_byte;
+    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
 }
 
 SBIT__FN void *sbit__elem_at(sbit_dtype dtype, void *data, int64_t index)

@@ -639,15 +639,15 @@ static double sbit__cast_parse(sbit_str text)
 {
     char copy[64];
     double value = 0.0;
-    const double huge = 1e308 * 10.0;
+    const double infinite = 1e308 * 10.0;
     if (sbit__cast_same_text(text, "inf") || sbit__cast_same_text(text, "+inf")) {
-        return huge;
+        return infinite;
     }
     if (sbit__cast_same_text(text, "-inf")) {
-        return -huge;
+        return -infinite;
     }
     if (sbit__cast_same_text(text, "nan")) {
-        return huge - huge;
+        return infinite - infinite;
     }
     if (text.size >= sizeof copy) {
         return 0.0;

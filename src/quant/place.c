@@ -754,7 +754,7 @@ static sbit_status sbit__place_graph(sbit_quant *quant, uint32_t body, const sbi
 static void sbit__place_warn_skipped(const sbit_quant *quant)
 {
     const sbit_option *skip = sbit_options_find(&quant->config->tree.top, "SKIP_TRACE_MODULES");
-    char near[256];
+    char nearest[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
         const sbit_graph *graph;
@@ -765,10 +765,10 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
             }
         }
         if (!matched) {
-            sbit_layer_suggest(quant->graph, skip->list[i], near, sizeof near);
+            sbit_layer_suggest(quant->graph, skip->list[i], nearest, sizeof nearest);
             sbit__log(quant->ctx, SBIT_LOG_WARNING,
                       "SKIP_TRACE_MODULES: '%s' matches no layer; the nearest are: %s",
-                      skip->list[i], near);
+                      skip->list[i], nearest);
         }
     }
 }

@@ -189,7 +189,7 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     if (keys == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    side->check = sbit__qconfig_check_bit;
+    side->check_fn = sbit__qconfig_check_bit;
     memcpy(keys, sbit__qconfig_side_keys, bytes);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_side_keys); i++) {
         for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {

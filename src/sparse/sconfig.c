@@ -65,7 +65,7 @@ static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
     table.count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
     SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &sparser->options, error));
     sparser->name = "SPARSER";
-    sparser->check = sbit__sconfig_check;
+    sparser->check_fn = sbit__sconfig_check;
     tree->section_count = 1;
     return SBIT_OK;
 }

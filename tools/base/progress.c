@@ -5,8 +5,6 @@
  */
 #include "base/system.h"
 
-#include <unistd.h> /* isatty */
-
 typedef struct cli_bar {
     char what[32];
     double begin, shown; /* clock; shown 0: nothing yet */
@@ -44,7 +42,7 @@ void cli_progress(const char *what, int64_t done, int64_t total)
 {
     cli_bar *bar = &cli_bar_state;
     const double now = cli_seconds();
-    const bool terminal = isatty(STDERR_FILENO) != 0;
+    const bool terminal = cli_is_terminal();
     if (!bar->running || strncmp(bar->what, what, sizeof bar->what - 1) != 0) {
         cli_progress_clear();
         snprintf(bar->what, sizeof bar->what, "%s", what);

@@ -2,16 +2,50 @@
  */
 #include "base/system.h"
 
-#include <ctype.h>  /* tolower */
-#include <dirent.h> /* opendir */
-#include <errno.h>  /* the reason a call failed */
-#include <stdlib.h> /* malloc */
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>   /* clock_gettime */
-#include <unistd.h> /* access, sysconf */
+#include <ctype.h>    /* tolower */
+#include <dirent.h>   /* opendir; Windows: mingw-w64 has it */
+#include <errno.h>    /* the reason a call failed */
+#include <stdlib.h>   /* malloc */
+#include <sys/stat.h> /* stat, mkdir */
+#include <unistd.h>   /* access, isatty, sysconf */
 
-/* ---- clock, memory, processors */
+/* ---- what differs between systems: clock, memory, processors, folders */
+
+#if defined(_WIN32)
+#define PSAPI_VERSION 2 /* K32GetProcessMemoryInfo, of kernel32 */
+#include <windows.h>
+#include <psapi.h>
+
+double cli_seconds(void)
+{
+    LARGE_INTEGER now, rate;
+    QueryPerformanceFrequency(&rate);
+    QueryPerformanceCounter(&now);
+    return (double)now.QuadPart / (double)rate.QuadPart;
+}
+
+double cli_peak_bytes(void)
+{
+    PROCESS_MEMORY_COUNTERS counters;
+    const BOOL known = GetProcessMemoryInfo(GetCurrentProcess(), &counters, sizeof counters);
+    return known ? (double)counters.PeakWorkingSetSize : 0.0;
+}
+
+static long cli_processors(void)
+{
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return (long)info.dwNumberOfProcessors;
+}
+
+static bool cli_new_folder(const char *path)
+{
+    return mkdir(path) == 0;
+}
+
+#else
+#include <sys/resource.h> /* getrusage */
+#include <time.h>         /* clock_gettime */
 
 double cli_seconds(void)
 {
@@ -33,22 +67,50 @@ double cli_peak_bytes(void)
 #endif
 }
 
-int32_t cli_processor_count(void)
+static long cli_processors(void)
 {
 #ifdef _SC_NPROCESSORS_ONLN
-    const long count = sysconf(_SC_NPROCESSORS_ONLN);
-    return count < 1 ? 1 : count > 64 ? 64 : (int32_t)count;
+    return sysconf(_SC_NPROCESSORS_ONLN);
 #else
     return 1;
 #endif
 }
 
+static bool cli_new_folder(const char *path)
+{
+    return mkdir(path, 0777) == 0;
+}
+#endif
+
+int32_t cli_processor_count(void)
+{
+    const long count = cli_processors();
+    return count < 1 ? 1 : count > 64 ? 64 : (int32_t)count;
+}
+
+bool cli_is_terminal(void)
+{
+    return isatty(2) != 0;
+}
+
 /* ---- files and folders */
+
+static bool cli_is_separator(char ch)
+{
+#if defined(_WIN32)
+    return ch == '/' || ch == '\\';
+#else
+    return ch == '/';
+#endif
+}
 
 const char *cli_base_name(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
+    const char *base = path;
+    for (; *path != '\0'; path++) {
+        base = cli_is_separator(*path) ? path + 1 : base;
+    }
+    return base;
 }
 
 bool cli_has_suffix(const char *text, const char *suffix)
@@ -71,7 +133,7 @@ bool cli_is_folder(const char *path)
 char *cli_path_join(const char *folder, const char *name)
 {
     const size_t size = strlen(folder) + strlen(name) + 2;
-    const bool slash = folder[0] != '\0' && folder[strlen(folder) - 1] != '/';
+    const bool slash = folder[0] != '\0' && !cli_is_separator(folder[strlen(folder) - 1]);
     char *path = (char *)malloc(size);
     if (path == NULL) {
         cli_fail_memory(size);
@@ -118,7 +180,7 @@ int cli_check_writable(const char *option, const char *path)
 
 int cli_make_folder(const char *option, const char *path)
 {
-    if (!cli_is_folder(path) && mkdir(path, 0777) != 0) {
+    if (!cli_is_folder(path) && !cli_new_folder(path)) {
         return cli_fail("%s '%s': the folder cannot be made: %s; choose another place", option,
                         path, strerror(errno));
     }
@@ -143,6 +205,11 @@ int cli_file_bytes(const char *path, uint64_t *bytes)
     }
     *bytes = (uint64_t)info.st_size;
     return CLI_OK;
+}
+
+bool cli_read_at(FILE *file, uint64_t offset, void *to, size_t bytes)
+{
+    return fseeko(file, (off_t)offset, SEEK_SET) == 0 && fread(to, 1, bytes, file) == bytes;
 }
 
 /* ---- lists of names */

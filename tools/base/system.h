@@ -8,6 +8,7 @@
 double cli_seconds(void);          /* a monotonic clock */
 double cli_peak_bytes(void);       /* the largest memory this process had */
 int32_t cli_processor_count(void); /* that are online, 1..64 */
+bool cli_is_terminal(void);        /* stderr */
 
 const char *cli_base_name(const char *path);
 bool cli_has_suffix(const char *text, const char *suffix); /* any case */
@@ -17,6 +18,7 @@ int cli_check_writable(const char *option, const char *path);
 /* Makes the folder if its parent exists; checks that files can be made in it. */
 int cli_make_folder(const char *option, const char *path);
 int cli_file_bytes(const char *path, uint64_t *bytes);
+bool cli_read_at(FILE *file, uint64_t offset, void *to, size_t bytes);
 
 /* A sorted list of a folder's entries that `keep` accepts; free with cli_names_free. */
 typedef struct cli_names {

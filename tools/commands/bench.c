@@ -31,7 +31,7 @@ enum {
 static int cli_bench_measure(const cli_args *args, cli_inputs *inputs, sbit_session *session,
                              cli_bench_result *out)
 {
-    const int64_t most = args->iters > 0 ? args->iters : CLI_BENCH_MAX;
+    const int64_t most = args->iters > 0 ? args->iters : (int64_t)CLI_BENCH_MAX;
     double seconds = 0.0, total = 0.0;
     out->times = (double *)malloc((size_t)most * sizeof *out->times);
     if (out->times == NULL) {

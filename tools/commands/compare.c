@@ -260,7 +260,7 @@ static int cli_compare_inner(cli_comparison *c)
 {
     sbit_session *a = NULL, *b = NULL;
     const int64_t kept = c->data.batch;
-    const int64_t end = c->data.count < CLI_TAP_SAMPLES ? c->data.count : CLI_TAP_SAMPLES;
+    const int64_t end = c->data.count < CLI_TAP_SAMPLES ? c->data.count : (int64_t)CLI_TAP_SAMPLES;
     CLI_TRY(cli_find_pairs(c));
     if (c->pair_count == 0) {
         return CLI_OK;

@@ -8,7 +8,6 @@
 
 #include <errno.h>  /* the reason a call failed */
 #include <stdlib.h> /* malloc */
-#include <unistd.h> /* pread */
 
 enum {
     CLI_CIFAR_SIDE = 32,
@@ -186,7 +185,7 @@ static int cli_cifar_labels(cli_data *data, cli_pixels *pixels)
                              : data->count;
     for (int64_t i = 0; i < used; i++) {
         unsigned char label = 0;
-        if (pread(fileno(pixels->file), &label, 1, (off_t)(i * CLI_CIFAR_RECORD)) != 1) {
+        if (!cli_read_at(pixels->file, (uint64_t)(i * CLI_CIFAR_RECORD), &label, 1)) {
             return cli_fail("'%s' cannot be read: %s", data->path, strerror(errno));
         }
         data->classes = label + 1 > data->classes ? label + 1 : data->classes;
@@ -224,8 +223,7 @@ static int cli_cifar_read(cli_data *data, int64_t sample, int64_t slot, cli_batc
     unsigned char record[CLI_CIFAR_RECORD];
     cli_image image;
     memset(&image, 0, sizeof image);
-    if (fseeko(pixels->file, (off_t)(sample * CLI_CIFAR_RECORD), SEEK_SET) != 0 ||
-        fread(record, 1, sizeof record, pixels->file) != sizeof record) {
+    if (!cli_read_at(pixels->file, (uint64_t)(sample * CLI_CIFAR_RECORD), record, sizeof record)) {
         return cli_fail("'%s' cannot be read at sample %lld", data->path, (long long)sample);
     }
     batch->labels[slot] = record[0];

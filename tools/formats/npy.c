@@ -43,8 +43,7 @@ static int cli_npy_bytes(const cli_array *array, uint64_t offset, void *to, size
         memcpy(to, array->memory + offset, bytes);
         return CLI_OK;
     }
-    if (fseeko(array->file, (off_t)offset, SEEK_SET) != 0 ||
-        fread(to, 1, bytes, array->file) != bytes) {
+    if (!cli_read_at(array->file, offset, to, bytes)) {
         return cli_fail("'%s' cannot be read to its end: %s", array->path,
                         ferror(array->file) ? strerror(errno) : "it became shorter");
     }

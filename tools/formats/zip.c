@@ -273,11 +273,6 @@ static uint32_t cli_zip_u32(const unsigned char *at)
     return cli_zip_u16(at) | cli_zip_u16(at + 2) << 16;
 }
 
-static bool cli_zip_at(FILE *file, uint64_t offset, void *to, size_t bytes)
-{
-    return fseeko(file, (off_t)offset, SEEK_SET) == 0 && fread(to, 1, bytes, file) == bytes;
-}
-
 /* Finds the end record; it stands in the last 65557 bytes. */
 static bool cli_zip_end(FILE *file, uint64_t bytes, uint64_t *directory, uint64_t *size,
                         size_t *count)
@@ -285,7 +280,7 @@ static bool cli_zip_end(FILE *file, uint64_t bytes, uint64_t *directory, uint64_
     const size_t tail = bytes < 65557 ? (size_t)bytes : 65557;
     unsigned char *text = (unsigned char *)malloc(tail + 1);
     bool found = false;
-    if (text != NULL && tail >= 22 && cli_zip_at(file, bytes - tail, text, tail)) {
+    if (text != NULL && tail >= 22 && cli_read_at(file, bytes - tail, text, tail)) {
         for (size_t i = tail - 22 + 1; i-- > 0 && !found;) {
             found = memcmp(text + i, "PK\5\6", 4) == 0;
             if (found) {
@@ -333,7 +328,7 @@ static int cli_npz_unpack(cli_array *array, const cli_zip_entry *entry, uint64_t
     int code = CLI_OK;
     if (array->memory == NULL || packed == NULL) {
         code = cli_fail_memory((size_t)entry->size);
-    } else if (!cli_zip_at(array->file, at, packed, (size_t)entry->packed) ||
+    } else if (!cli_read_at(array->file, at, packed, (size_t)entry->packed) ||
                !cli_inflate(packed, (size_t)entry->packed, array->memory, (size_t)entry->size)) {
         code = cli_fail("'%s': '%s' is damaged", array->path, entry->name);
     }
@@ -352,7 +347,7 @@ static int cli_npz_array(const char *path, uint64_t bytes, const cli_zip_entry *
     if (out->file == NULL) {
         return cli_fail("'%s' cannot be read: %s", path, strerror(errno));
     }
-    if (!cli_zip_at(out->file, entry->local, local, sizeof local) ||
+    if (!cli_read_at(out->file, entry->local, local, sizeof local) ||
         memcmp(local, "PK\3\4", 4) != 0) {
         return cli_fail("'%s': '%s' is damaged", path, entry->name);
     }
@@ -412,7 +407,7 @@ int cli_npz_open(const char *path, cli_array **out, size_t *count)
         *out = (cli_array *)calloc(entries + 1, sizeof **out);
         if (text == NULL || *out == NULL) {
             code = cli_fail_memory((size_t)size);
-        } else if (!cli_zip_at(file, directory, text, (size_t)size)) {
+        } else if (!cli_read_at(file, directory, text, (size_t)size)) {
             code = cli_fail("'%s' cannot be read", path);
         } else {
             code = cli_npz_entries(path, bytes, text, (size_t)size, *out, entries, count);
