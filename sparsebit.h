@@ -14940,23 +14940,26 @@ extern "C" {
     X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
     X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
-    X(attention)   /* Attention, RotaryEmbedding */                                              \
-    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */           \
+    X(attention)   /* Attention, RotaryEmbedding */                                                \
+    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */            \
     X(col2im)      /* Col2Im */                                                                    \
+    X(state_space) /* LinearAttention, CausalConvWithState, SwiGLU */                              \
     X(recurrent)   /* LSTM, GRU, RNN */                                                            \
     X(resize)      /* Resize, Upsample */                                                          \
     X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
     X(unary)       /* Relu ... Erf, activations */                                                 \
     X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
     X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \
-    X(shape)       /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */\
-    X(move)        /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */  \
-    X(gather)      /* Gather*, Scatter*, Compress: places that data decides */                     \
-    X(generate)    /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */  \
-    X(signal)      /* DFT, STFT, windows, MelWeightMatrix */                                       \
-    X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
-    X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \
-    X(einsum)      /* Einsum, Det, misc. */                                                        \
+    X(shape)    /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */   \
+    X(move)     /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */     \
+    X(gather)   /* Gather*, Scatter*, Compress: places that data decides */                        \
+    X(generate) /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */     \
+    X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                          \
+    X(control)  /* If, Loop, Scan, Sequence*, Optional* */                                         \
+    X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
+    X(text)     /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */                 \
+    X(ml)       /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                                   \
+    X(einsum)   /* Einsum, Det, misc. */                                                           \
     X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
@@ -14982,7 +14985,7 @@ SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype
 SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32_t input);
 SBIT__FN sbit_dim sbit__dim(int64_t value);
 SBIT__FN sbit_dim sbit__dim_any(void);
-SBIT__FN bool sbit__dim_known(sbit_dim dim); /* a number */
+SBIT__FN bool sbit__dim_known(sbit_dim dim);           /* a number */
 SBIT__FN bool sbit__dim_equal(sbit_dim a, sbit_dim b); /* the same number or the same symbol */
 SBIT__FN sbit_type sbit__type_unknown(void);
 SBIT__FN bool sbit__type_static(const sbit_type *type); /* tensor, dtype and all dims known */
@@ -23049,6 +23052,399 @@ SBIT__FN const sbit_op_row *sbit__op_rows_col2im(size_t *count)
     return sbit__col2im_table;
 }
 /* ---- end src/ops/col2im.c ---- */
+
+/* ---- begin src/ops/state_space.c ---- */
+/* state_space.c: LinearAttention, CausalConvWithState, SwiGLU. >>state_space
+ *
+ * Called by: infer, exec. Calls: ops/common.c, threads.
+ * LinearAttention-27 keeps a matrix S [d_k, d_v] for each sample and key head and goes through the
+ * tokens: S = exp(g) S; then S += k (x) v, or with an update rate S += b k (x) (v - S' k); each
+ * query head gives scale q' S. CausalConvWithState-27 is a depthwise convolution over the past k-1
+ * positions and the present one. Sums in float32, in order; a sample's head or channel is one piece
+ * of work, so that threads change nothing.
+ */
+
+static sbit_status sbit__state_bad(const sbit_op_call *call, const char *what, sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
+}
+
+/* >>linear attention */
+
+typedef struct sbit__linear_attention {
+    int64_t batch, length, q_heads, kv_heads, size, v_size;
+    int64_t decay_size; /* numbers of a head and token: 1 or size; 0: no decay */
+    int64_t rate_heads; /* 1 or kv_heads; 0: no rate */
+    float scale;
+    const float *q, *k, *v, *past, *decay, *rate;
+    float *y, *state;
+} sbit__linear_attention;
+
+static sbit_status sbit__linear_heads(const sbit_op_call *call, int64_t *q_heads, int64_t *kv_heads,
+                                      bool *decays, bool *rates, sbit_error *error)
+{
+    const char *rule = sbit_node_string(call->node, "update_rule", "gated_delta");
+    *q_heads = sbit_node_int(call->node, "q_num_heads", 0);
+    *kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
+    *decays = strcmp(rule, "gated") == 0 || strcmp(rule, "gated_delta") == 0;
+    *rates = strcmp(rule, "delta") == 0 || strcmp(rule, "gated_delta") == 0;
+    if (!*decays && !*rates && strcmp(rule, "linear") != 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "update_rule='%s' is not one of linear, gated, delta, gated_delta",
+                            rule);
+    }
+    if (*kv_heads < 1 || *q_heads < 1 || *q_heads % *kv_heads != 0) {
+        return sbit__state_bad(call, "q_num_heads is a multiple of kv_num_heads", error);
+    }
+    if ((*decays && !sbit__op_has(call, 4)) || (*rates && !sbit__op_has(call, 5))) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "update_rule='%s' needs input %s",
+                            rule, *decays && !sbit__op_has(call, 4) ? "decay" : "beta");
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int64_t q_heads = 0, kv_heads = 0;
+    bool decays = false, rates = false;
+    SBIT__TRY(sbit__op_inputs(call, 3, 6, error));
+    SBIT__TRY(sbit__linear_heads(call, &q_heads, &kv_heads, &decays, &rates, error));
+    const sbit_type *q = call->in_type[0], *v = call->in_type[2];
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t rank = call->in_type[i]->rank;
+        const sbit_dim last = rank == 3 ? call->in_type[i]->dims[2] : sbit__dim_any();
+        if ((rank >= 0 && rank != 3) ||
+            (sbit__dim_known(last) && last.value % (i == 0 ? q_heads : kv_heads) != 0)) {
+            return sbit__state_bad(call, "query, key and value are [B, T, heads * size]", error);
+        }
+    }
+    sbit_type *out = sbit__op_out(call, 0, q->dtype, 3);
+    const sbit_type *past = sbit__in_type(call, 3);
+    sbit_type *state = sbit__op_out(call, 1, past != NULL ? past->dtype : q->dtype, 4);
+    const bool known = v->rank == 3 && sbit__dim_known(v->dims[2]);
+    const sbit_dim v_size = known ? sbit__dim(v->dims[2].value / kv_heads) : sbit__dim_any();
+    if (out != NULL && q->rank == 3) {
+        out->dims[0] = q->dims[0];
+        out->dims[1] = q->dims[1];
+        out->dims[2] = sbit__dim_mul(v_size, sbit__dim(q_heads));
+    }
+    if (state != NULL && q->rank == 3) {
+        state->dims[0] = q->dims[0];
+        state->dims[1] = sbit__dim(kv_heads);
+        state->dims[2] =
+            sbit__dim_known(q->dims[2]) ? sbit__dim(q->dims[2].value / q_heads) : sbit__dim_any();
+        state->dims[3] = v_size;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_of(const sbit_op_call *call, sbit__linear_attention *l,
+                                   sbit_error *error)
+{
+    bool decays = false, rates = false;
+    memset(l, 0, sizeof *l);
+    SBIT__TRY(sbit__linear_heads(call, &l->q_heads, &l->kv_heads, &decays, &rates, error));
+    const sbit_tensor *q = call->in[0], *k = call->in[1], *v = call->in[2];
+    const sbit_tensor *past = sbit__in(call, 3);
+    const sbit_tensor *decay = decays ? call->in[4] : NULL, *rate = rates ? call->in[5] : NULL;
+    l->batch = q->dims[0];
+    l->length = q->dims[1];
+    l->size = q->dims[2] / l->q_heads;
+    l->v_size = v->dims[2] / l->kv_heads;
+    const int64_t tokens = l->batch * l->length, states = l->size * l->v_size;
+    l->scale = sbit_node_float(call->node, "scale", 0.0f);
+    if (l->scale == 0.0f && l->size > 0) {
+        l->scale = (float)(1.0 / sqrt((double)l->size));
+    }
+    if (sbit_tensor_count(k) != tokens * l->kv_heads * l->size ||
+        sbit_tensor_count(v) != tokens * l->kv_heads * l->v_size ||
+        (past != NULL && sbit_tensor_count(past) != l->batch * l->kv_heads * states)) {
+        return sbit__state_bad(call, "query, key, value and past_state do not fit", error);
+    }
+    if (decay != NULL) {
+        l->decay_size = sbit_tensor_count(decay) == tokens * l->kv_heads ? 1 : l->size;
+        if (sbit_tensor_count(decay) != tokens * l->kv_heads * l->decay_size) {
+            return sbit__state_bad(call, "decay is [B, T, heads] or [B, T, heads * d_k]", error);
+        }
+        l->decay = (const float *)decay->data;
+    }
+    if (rate != NULL) {
+        l->rate_heads = sbit_tensor_count(rate) == tokens ? 1 : l->kv_heads;
+        if (sbit_tensor_count(rate) != tokens * l->rate_heads) {
+            return sbit__state_bad(call, "beta is [B, T, heads] or [B, T, 1]", error);
+        }
+        l->rate = (const float *)rate->data;
+    }
+    l->q = (const float *)q->data;
+    l->k = (const float *)k->data;
+    l->v = (const float *)v->data;
+    l->past = past != NULL ? (const float *)past->data : NULL;
+    l->y = (float *)call->out[0]->data;
+    return SBIT_OK;
+}
+
+/* One token of one key head: the state, then its queries. `seen` [v_size] is scratch. */
+static void sbit__linear_token(const sbit__linear_attention *l, int64_t token, int64_t head,
+                               float *state, float *seen)
+{
+    const int64_t share = l->q_heads / l->kv_heads, dv = l->v_size;
+    const float *k = l->k + (token * l->kv_heads + head) * l->size;
+    const float *v = l->v + (token * l->kv_heads + head) * dv;
+    const float *decay =
+        l->decay != NULL ? l->decay + (token * l->kv_heads + head) * l->decay_size : NULL;
+    memset(seen, 0, (size_t)dv * sizeof seen[0]);
+    for (int64_t i = 0; i < l->size; i++) {
+        const float keep = decay != NULL ? expf(decay[l->decay_size > 1 ? i : 0]) : 1.0f;
+        for (int64_t j = 0; j < dv; j++) {
+            state[i * dv + j] *= keep;
+            seen[j] += l->rate != NULL ? state[i * dv + j] * k[i] : 0.0f;
+        }
+    }
+    const float rate =
+        l->rate != NULL ? l->rate[token * l->rate_heads + (l->rate_heads > 1 ? head : 0)] : 1.0f;
+    for (int64_t i = 0; i < l->size; i++) {
+        for (int64_t j = 0; j < dv; j++) {
+            state[i * dv + j] += k[i] * (rate * (v[j] - seen[j]));
+        }
+    }
+    for (int64_t h = head * share; h < (head + 1) * share; h++) {
+        const float *q = l->q + (token * l->q_heads + h) * l->size;
+        float *y = l->y + (token * l->q_heads + h) * dv;
+        memset(y, 0, (size_t)dv * sizeof y[0]);
+        for (int64_t i = 0; i < l->size; i++) {
+            for (int64_t j = 0; j < dv; j++) {
+                y[j] += q[i] * state[i * dv + j];
+            }
+        }
+        for (int64_t j = 0; j < dv; j++) {
+            y[j] *= l->scale;
+        }
+    }
+}
+
+typedef struct sbit__linear_task {
+    const sbit__linear_attention *l;
+    float *seen; /* [batch * kv_heads][v_size] */
+} sbit__linear_task;
+
+static void sbit__linear_head(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__linear_task *task = (const sbit__linear_task *)user;
+    const sbit__linear_attention *l = task->l;
+    const int64_t states = l->size * l->v_size;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        float *state = l->state + i * states;
+        if (l->past != NULL) {
+            memcpy(state, l->past + i * states, (size_t)states * sizeof state[0]);
+        } else {
+            memset(state, 0, (size_t)states * sizeof state[0]);
+        }
+        for (int64_t t = 0; t < l->length; t++) {
+            sbit__linear_token(l, i / l->kv_heads * l->length + t, i % l->kv_heads, state,
+                               task->seen + i * l->v_size);
+        }
+    }
+}
+
+/* Scratch: what was seen, and the states if nobody wants them. */
+static size_t sbit__linear_seen_bytes(int64_t batch, int64_t heads, int64_t v_size)
+{
+    return sbit__align64((size_t)(batch * heads * v_size) * sizeof(float));
+}
+
+static sbit_status sbit__linear_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    int64_t bytes = 0;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    const sbit_type *q = call->in_type[0], *v = call->in_type[2];
+    if (!sbit__type_static(q) || !sbit__type_static(v)) {
+        return SBIT_OK;
+    }
+    const int64_t heads = sbit_node_int(call->node, "kv_num_heads", 1);
+    const int64_t size = q->dims[2].value / sbit_node_int(call->node, "q_num_heads", 1);
+    const int64_t v_size = v->dims[2].value / heads;
+    if (!sbit__mul_i64(q->dims[0].value, heads, &bytes) || !sbit__mul_i64(bytes, v_size, &bytes) ||
+        !sbit__mul_i64(bytes, (size + 1) * (int64_t)sizeof(float), &bytes)) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
+                           sbit__linear_seen_bytes(q->dims[0].value, heads, v_size) +
+                           sbit__align64((size_t)bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__linear_attention l;
+    sbit__linear_task task;
+    SBIT__TRY(sbit__linear_of(call, &l, error));
+    task.l = &l;
+    task.seen = (float *)call->scratch;
+    l.state = sbit__out(call, 1) != NULL
+                  ? (float *)call->out[1]->data
+                  : (float *)(void *)((char *)call->scratch +
+                                      sbit__linear_seen_bytes(l.batch, l.kv_heads, l.v_size));
+    sbit__parallel_range(call->ctx, l.batch * l.kv_heads, 1, sbit__linear_head, &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__linear_run32, error);
+}
+
+/* >>causal convolution */
+
+static sbit_status sbit__causal_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const char *activation = sbit_node_string(call->node, "activation", "none");
+    SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0xe, 0, error));
+    const sbit_type *x = call->in_type[0], *w = call->in_type[1];
+    if ((x->rank >= 0 && x->rank != 3) || (w->rank >= 0 && w->rank != 3)) {
+        return sbit__state_bad(call, "input and weight have rank 3", error);
+    }
+    if (strcmp(activation, "none") != 0 && strcmp(activation, "silu") != 0 &&
+        strcmp(activation, "swish") != 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "activation='%s' is not one of none, silu, swish", activation);
+    }
+    sbit__op_same_type(call, 0, 0);
+    sbit_type *state = sbit__op_out(call, 1, x->dtype, 3);
+    if (state != NULL && x->rank == 3) {
+        state->dims[0] = x->dims[0];
+        state->dims[1] = x->dims[1];
+        state->dims[2] = w->rank == 3 ? sbit__dim_sub(w->dims[2], sbit__dim(1)) : sbit__dim_any();
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__causal {
+    int64_t channels, length, taps;
+    bool silu;
+    const float *x, *weight, *bias, *past;
+    float *y, *state;
+} sbit__causal;
+
+/* Position i of a row whose first taps - 1 values are the past ones. */
+static float sbit__causal_value(const sbit__causal *c, int64_t row, int64_t i)
+{
+    if (i >= c->taps - 1) {
+        return c->x[row * c->length + i - (c->taps - 1)];
+    }
+    return c->past != NULL ? c->past[row * (c->taps - 1) + i] : 0.0f;
+}
+
+static void sbit__causal_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__causal *c = (const sbit__causal *)user;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const float *w = c->weight + row % c->channels * c->taps;
+        for (int64_t i = 0; i < c->length; i++) {
+            float sum = c->bias != NULL ? c->bias[row % c->channels] : 0.0f;
+            for (int64_t k = 0; k < c->taps; k++) {
+                sum += w[k] * sbit__causal_value(c, row, i + k);
+            }
+            c->y[row * c->length + i] = c->silu ? sum / (1.0f + expf(-sum)) : sum;
+        }
+        for (int64_t i = 0; c->state != NULL && i < c->taps - 1; i++) {
+            c->state[row * (c->taps - 1) + i] = sbit__causal_value(c, row, c->length + i);
+        }
+    }
+}
+
+static sbit_status sbit__causal_run32(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *w = call->in[1];
+    const sbit_tensor *bias = sbit__in(call, 2), *past = sbit__in(call, 3);
+    sbit__causal c;
+    memset(&c, 0, sizeof c);
+    c.channels = x->dims[1];
+    c.length = x->dims[2];
+    c.taps = w->dims[2];
+    if (w->dims[0] != c.channels || w->dims[1] != 1 || c.taps < 1 ||
+        (bias != NULL && sbit_tensor_count(bias) != c.channels) ||
+        (past != NULL && sbit_tensor_count(past) != x->dims[0] * c.channels * (c.taps - 1))) {
+        return sbit__state_bad(call,
+                               "weight [C, 1, k], bias [C] or past_state [B, C, k - 1] does "
+                               "not fit the input",
+                               error);
+    }
+    c.silu = sbit_node_string(call->node, "activation", "none")[0] == 's';
+    c.x = (const float *)x->data;
+    c.weight = (const float *)w->data;
+    c.bias = bias != NULL ? (const float *)bias->data : NULL;
+    c.past = past != NULL ? (const float *)past->data : NULL;
+    c.y = (float *)call->out[0]->data;
+    c.state = sbit__out(call, 1) != NULL ? (float *)call->out[1]->data : NULL;
+    sbit__parallel_range(call->ctx, x->dims[0] * c.channels, 1 + 16384 / (c.length * c.taps + 1),
+                         sbit__causal_rows, &c);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__causal_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__causal_run32, error);
+}
+
+/* >>gated unit */
+
+static sbit_status sbit__swiglu_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x2, 0, error));
+    const sbit_type *a = call->in_type[0], *b = call->in_type[1];
+    bool differ = a->rank >= 0 && b->rank >= 0 && a->rank != b->rank;
+    for (int32_t i = 0; !differ && a->rank == b->rank && i < a->rank; i++) {
+        differ = sbit__dim_known(a->dims[i]) && sbit__dim_known(b->dims[i]) &&
+                 a->dims[i].value != b->dims[i].value;
+    }
+    if (differ) {
+        return sbit__state_bad(call, "both inputs have the same shape", error);
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+/* In float64, rounded once: right for every type it takes. */
+static sbit_status sbit__swiglu_run(const sbit_op_call *call, sbit_error *error)
+{
+    const double alpha = (double)sbit_node_float(call->node, "alpha", 1.0f);
+    if (!sbit_tensor_same_shape(call->in[0], call->in[1])) {
+        return sbit__state_bad(call, "both inputs have the same shape", error);
+    }
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        const double a = sbit__tensor_f64_at(call->in[0], i);
+        const double b = sbit__tensor_f64_at(call->in[1], i);
+        sbit__tensor_set_f64(call->out[0], i, a / (1.0 + exp(-alpha * a)) * b);
+    }
+    return SBIT_OK;
+}
+
+/* ---- rows */
+
+#define SBIT__STATE_TYPES (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
+
+static const sbit_op_row sbit__state_space_table[] = {
+    {"", "LinearAttention", 27, SBIT__STATE_TYPES, 0, 0, sbit__linear_infer, sbit__linear_prepare,
+     sbit__linear_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "CausalConvWithState", 27, SBIT__STATE_TYPES, 0, 0, sbit__causal_infer,
+     sbit__op_prepare_f32, sbit__causal_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "SwiGLU", 28, SBIT_T_FLOATS, 0, 0, sbit__swiglu_infer, sbit__op_prepare_check,
+     sbit__swiglu_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+#undef SBIT__STATE_TYPES
+
+SBIT__FN const sbit_op_row *sbit__op_rows_state_space(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__state_space_table);
+    return sbit__state_space_table;
+}
+/* ---- end src/ops/state_space.c ---- */
 
 /* ---- begin src/ops/recurrent.c ---- */
 /* recurrent.c: LSTM, GRU, RNN. >>recurrent
@@ -34536,6 +34932,926 @@ SBIT__FN const sbit_op_row *sbit__op_rows_quantize(size_t *count)
     return sbit__qdq_rows;
 }
 /* ---- end src/ops/quantize.c ---- */
+
+/* ---- begin src/ops/text.c ---- */
+/* text.c: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer. >>text
+ *
+ * Called by: infer, exec. Calls: ops/elements.c.
+ * Texts are bytes; what a row makes itself lives in the call's text memory. Case changes touch
+ * ASCII letters only: letters beyond them depend on a locale, which the library does not read.
+ */
+
+static const sbit_str *sbit__text_data(const sbit_tensor *tensor)
+{
+    return (const sbit_str *)tensor->data;
+}
+
+static bool sbit__text_equal(sbit_str a, sbit_str b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* >>text concat */
+
+static sbit_status sbit__text_concat_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x2, 0, error));
+    sbit_type *out = sbit__op_out(call, 0, SBIT_STRING, -1);
+    return out != NULL ? sbit__op_broadcast(call, call->in_type, 2, out, error) : SBIT_OK;
+}
+
+static sbit_status sbit__text_concat_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_type type = sbit__type_unknown();
+    sbit_tensor *out = NULL;
+    int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
+    sbit__loop loop;
+    SBIT__TRY(sbit__op_broadcast(call, call->in_type, 2, &type, error));
+    type.dtype = SBIT_STRING;
+    SBIT__TRY(sbit__op_output_type(call, 0, &type, &out, error));
+    if (out == NULL || sbit_tensor_count(out) == 0) {
+        return SBIT_OK;
+    }
+    memset(strides, 0, sizeof strides);
+    sbit__tensor_strides(out, strides[0]);
+    for (int32_t i = 0; i < 2; i++) {
+        SBIT__TRY(
+            sbit__op_strides(call, call->in[i], -1, out->rank, out->dims, strides[i + 1], error));
+    }
+    sbit__loop_init(&loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
+    for (int64_t row = 0; row < loop.outer; row++) {
+        int64_t at[SBIT__LOOP_OPERANDS];
+        sbit__loop_row(&loop, row, at);
+        for (int64_t i = 0; i < loop.inner; i++) {
+            const sbit_str a =
+                sbit__text_data(call->in[0])[at[1] + i * loop.strides[1][loop.rank - 1]];
+            const sbit_str b =
+                sbit__text_data(call->in[1])[at[2] + i * loop.strides[2][loop.rank - 1]];
+            size_t size = 0;
+            char *text = sbit__add_size(a.size, b.size, &size) && size < SIZE_MAX
+                             ? (char *)call->alloc_text(call, size + 1)
+                             : NULL;
+            if (text == NULL) {
+                return sbit__fail_oom(error, size);
+            }
+            memcpy(text, a.size > 0 ? a.data : "", a.size);
+            memcpy(text + a.size, b.size > 0 ? b.data : "", b.size);
+            text[size] = '\0';
+            sbit_str *to = (sbit_str *)out->data + at[0] + i * loop.strides[0][loop.rank - 1];
+            to->data = text;
+            to->size = size;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>text split */
+
+static bool sbit__text_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The pieces of a text, one after another; `left`: splits still allowed, < 0: any number. */
+typedef struct sbit__text_pieces {
+    sbit_str rest, delimiter;
+    int64_t left;
+    bool done;
+} sbit__text_pieces;
+
+static bool sbit__text_next(sbit__text_pieces *p, sbit_str *piece)
+{
+    size_t end = 0, skip = 0;
+    if (p->done) {
+        return false;
+    }
+    if (p->delimiter.size == 0) {
+        while (p->rest.size > 0 && sbit__text_blank(p->rest.data[0])) {
+            p->rest.data++;
+            p->rest.size--;
+        }
+        if (p->rest.size == 0) {
+            p->done = true;
+            return false;
+        }
+        while (end < p->rest.size && (p->left == 0 || !sbit__text_blank(p->rest.data[end]))) {
+            end++;
+        }
+        while (p->left == 0 && end > 0 && sbit__text_blank(p->rest.data[end - 1])) {
+            end--; /* what is left over has no blanks at its end */
+        }
+    } else {
+        while (p->left != 0 && end + p->delimiter.size <= p->rest.size &&
+               memcmp(p->rest.data + end, p->delimiter.data, p->delimiter.size) != 0) {
+            end++;
+        }
+        skip = p->delimiter.size;
+        if (p->left == 0 || end + skip > p->rest.size) {
+            end = p->rest.size;
+            skip = 0;
+            p->done = true;
+        }
+    }
+    piece->data = p->rest.data;
+    piece->size = end;
+    p->rest.data += end + skip;
+    p->rest.size -= end + skip;
+    p->left -= p->left > 0 ? 1 : 0;
+    return true;
+}
+
+static sbit__text_pieces sbit__text_pieces_of(const sbit_op_call *call, sbit_str text)
+{
+    const sbit_attr *delimiter = sbit_node_attr(call->node, "delimiter");
+    sbit__text_pieces pieces;
+    memset(&pieces, 0, sizeof pieces);
+    pieces.rest = text;
+    pieces.left = sbit_node_int(call->node, "maxsplit", -1);
+    if (delimiter != NULL) {
+        pieces.delimiter = delimiter->s;
+    }
+    return pieces;
+}
+
+static sbit_status sbit__text_split_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->rank >= SBIT_MAX_RANK) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "its output would have rank %d",
+                            (int)x->rank + 1);
+    }
+    sbit_type *out = sbit__op_out(call, 0, SBIT_STRING, x->rank < 0 ? -1 : x->rank + 1);
+    sbit_type *counts = sbit__op_out(call, 1, SBIT_I64, x->rank);
+    for (int32_t i = 0; i < x->rank; i++) {
+        if (out != NULL) {
+            out->dims[i] = x->dims[i];
+        }
+        if (counts != NULL) {
+            counts->dims[i] = x->dims[i];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__text_split_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const int64_t n = sbit_tensor_count(x);
+    int64_t most = 0, dims[SBIT_MAX_RANK];
+    sbit_tensor *out = NULL, *counts = NULL;
+    sbit_str piece;
+    SBIT__TRY(sbit__op_output(call, 1, SBIT_I64, x->rank, x->dims, &counts, error));
+    for (int64_t i = 0; i < n; i++) {
+        sbit__text_pieces pieces = sbit__text_pieces_of(call, sbit__text_data(x)[i]);
+        int64_t count = 0;
+        while (sbit__text_next(&pieces, &piece)) {
+            count++;
+        }
+        most = count > most ? count : most;
+        if (counts != NULL) {
+            ((int64_t *)counts->data)[i] = count;
+        }
+    }
+    memcpy(dims, x->dims, sizeof dims);
+    dims[x->rank] = most;
+    SBIT__TRY(sbit__op_output(call, 0, SBIT_STRING, x->rank + 1, dims, &out, error));
+    for (int64_t i = 0; out != NULL && i < n; i++) {
+        sbit__text_pieces pieces = sbit__text_pieces_of(call, sbit__text_data(x)[i]);
+        sbit_str *to = (sbit_str *)out->data + i * most;
+        for (int64_t k = 0; k < most; k++) {
+            to[k] = sbit__str("");
+            if (sbit__text_next(&pieces, &piece)) {
+                to[k] = piece;
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>text normalize */
+
+static char sbit__text_letter(char c, bool upper)
+{
+    if (upper) {
+        return c >= 'a' && c <= 'z' ? (char)(c - ('a' - 'A')) : c;
+    }
+    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+static bool sbit__text_is_stop(const sbit_op_call *call, sbit_str text)
+{
+    const sbit_attr *stop = sbit_node_attr(call->node, "stopwords");
+    const bool exact = sbit_node_int(call->node, "is_case_sensitive", 0) != 0;
+    for (size_t i = 0; stop != NULL && i < stop->count; i++) {
+        bool same = stop->strings[i].size == text.size;
+        for (size_t k = 0; same && k < text.size; k++) {
+            const char a = stop->strings[i].data[k], b = text.data[k];
+            same = a == b || (!exact && sbit__text_letter(a, false) == sbit__text_letter(b, false));
+        }
+        if (same) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sbit_status sbit__text_normalize_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const char *change = sbit_node_string(call->node, "case_change_action", "NONE");
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->rank >= 0 && x->rank != 1 &&
+        (x->rank != 2 || (sbit__dim_known(x->dims[0]) && x->dims[0].value != 1))) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input is [C] or [1, C]");
+    }
+    if (strcmp(change, "NONE") != 0 && strcmp(change, "LOWER") != 0 &&
+        strcmp(change, "UPPER") != 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "case_change_action='%s' is not one of NONE, LOWER, UPPER", change);
+    }
+    sbit_type *out = sbit__op_out(call, 0, SBIT_STRING, x->rank);
+    if (out != NULL && x->rank == 2) {
+        out->dims[0] = sbit__dim(1);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__text_normalize_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const char *change = sbit_node_string(call->node, "case_change_action", "NONE");
+    const int64_t n = sbit_tensor_count(x);
+    int64_t dims[2] = {1, 0}, kept = 0;
+    sbit_tensor *out = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        kept += sbit__text_is_stop(call, sbit__text_data(x)[i]) ? 0 : 1;
+    }
+    dims[x->rank - 1] = kept > 0 ? kept : 1; /* nothing left: one empty text */
+    SBIT__TRY(sbit__op_output(call, 0, SBIT_STRING, x->rank, dims, &out, error));
+    sbit_str *to = out != NULL ? (sbit_str *)out->data : NULL;
+    if (to != NULL && kept == 0) {
+        *to = sbit__str("");
+    }
+    for (int64_t i = 0; to != NULL && i < n; i++) {
+        const sbit_str from = sbit__text_data(x)[i];
+        if (sbit__text_is_stop(call, from)) {
+            continue;
+        }
+        *to = from;
+        if (change[0] != 'N') {
+            char *text = (char *)call->alloc_text(call, from.size + 1);
+            if (text == NULL) {
+                return sbit__fail_oom(error, from.size + 1);
+            }
+            for (size_t k = 0; k < from.size; k++) {
+                text[k] = sbit__text_letter(from.data[k], change[0] == 'U');
+            }
+            text[from.size] = '\0';
+            to->data = text;
+        }
+        to++;
+    }
+    return SBIT_OK;
+}
+
+/* >>text n-grams: the pool holds 1-grams, then 2-grams ..., whose places ngram_counts gives; each
+ * has an output and a weight. An n-gram of the input has its items `skip + 1` apart. */
+
+typedef struct sbit__ngrams {
+    const sbit_attr *pool, *counts, *indexes, *weights;
+    int64_t least, most, skip, width; /* width: outputs of a row */
+    bool text;
+} sbit__ngrams;
+
+static sbit_status sbit__ngrams_of(const sbit_op_call *call, sbit__ngrams *g, sbit_error *error)
+{
+    memset(g, 0, sizeof *g);
+    const sbit_attr *texts = sbit_node_attr(call->node, "pool_strings");
+    const sbit_attr *ints = sbit_node_attr(call->node, "pool_int64s");
+    g->text = texts != NULL;
+    g->pool = g->text ? texts : ints;
+    g->counts = sbit_node_attr(call->node, "ngram_counts");
+    g->indexes = sbit_node_attr(call->node, "ngram_indexes");
+    g->weights = sbit_node_attr(call->node, "weights");
+    g->least = sbit_node_int(call->node, "min_gram_length", 1);
+    g->most = sbit_node_int(call->node, "max_gram_length", 1);
+    g->skip = sbit_node_int(call->node, "max_skip_count", 0);
+    const char *mode = sbit_node_string(call->node, "mode", "");
+    bool good = g->pool != NULL && (texts == NULL || ints == NULL) && g->counts != NULL &&
+                g->indexes != NULL && g->least >= 1 && g->most >= g->least && g->skip >= 0 &&
+                g->most <= (int64_t)g->counts->count &&
+                (g->weights == NULL || g->weights->count == g->indexes->count) &&
+                (strcmp(mode, "TF") == 0 || strcmp(mode, "IDF") == 0 || strcmp(mode, "TFIDF") == 0);
+    size_t grams = 0;
+    for (size_t n = 1; good && n <= g->counts->count; n++) {
+        const int64_t begin = g->counts->ints[n - 1];
+        const int64_t end = n < g->counts->count ? g->counts->ints[n] : (int64_t)g->pool->count;
+        good = begin >= 0 && end >= begin && end <= (int64_t)g->pool->count &&
+               (end - begin) % (int64_t)n == 0;
+        grams += good ? (size_t)((end - begin) / (int64_t)n) : 0;
+    }
+    good = good && grams == g->indexes->count;
+    for (size_t i = 0; good && i < g->indexes->count; i++) {
+        good = g->indexes->ints[i] >= 0 && g->indexes->ints[i] < INT32_MAX;
+        g->width = g->indexes->ints[i] >= g->width ? g->indexes->ints[i] + 1 : g->width;
+    }
+    return good ? SBIT_OK
+                : sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                               "mode, the pool, ngram_counts, ngram_indexes, weights and lengths "
+                               "do not fit together");
+}
+
+static sbit_status sbit__ngrams_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__ngrams g;
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__ngrams_of(call, &g, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->rank >= 0 && x->rank != 1 && x->rank != 2) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "its input is [C] or [N, C]");
+    }
+    if (x->dtype != SBIT_UNDEFINED && (x->dtype == SBIT_STRING) != g.text) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "the pool holds %s, the input does not", g.text ? "texts" : "integers");
+    }
+    sbit_type *out = sbit__op_out(call, 0, SBIT_F32, x->rank);
+    if (out != NULL && x->rank > 0) {
+        out->dims[0] = x->dims[0];
+        out->dims[x->rank - 1] = sbit__dim(g.width);
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__ngrams_same(const sbit__ngrams *g, const sbit_tensor *x, int64_t from,
+                              int64_t step, int64_t n, int64_t at)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t k = from + i * step;
+        if (g->text ? !sbit__text_equal(sbit__text_data(x)[k], g->pool->strings[at + i])
+                    : sbit__tensor_i64_at(x, k) != g->pool->ints[at + i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Counts of one row of `length` items from `first`. */
+static void sbit__ngrams_row(const sbit__ngrams *g, const sbit_tensor *x, int64_t first,
+                             int64_t length, float *y)
+{
+    size_t gram = 0;
+    for (int64_t n = 1; n <= (int64_t)g->counts->count; n++) {
+        const int64_t begin = g->counts->ints[n - 1];
+        const int64_t end =
+            n < (int64_t)g->counts->count ? g->counts->ints[n] : (int64_t)g->pool->count;
+        for (int64_t at = begin; at < end; at += n, gram++) {
+            int64_t found = 0;
+            for (int64_t step = 1; n >= g->least && n <= g->most && step <= g->skip + 1; step++) {
+                for (int64_t i = 0; i + (n - 1) * step < length; i++) {
+                    found += sbit__ngrams_same(g, x, first + i, step, n, at) ? 1 : 0;
+                }
+                if (n == 1) {
+                    break; /* nothing to skip */
+                }
+            }
+            y[g->indexes->ints[gram]] += (float)found;
+        }
+    }
+}
+
+static sbit_status sbit__ngrams_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__ngrams g;
+    const sbit_tensor *x = call->in[0];
+    const char *mode = sbit_node_string(call->node, "mode", "");
+    sbit_tensor *out = NULL;
+    int64_t dims[2];
+    SBIT__TRY(sbit__ngrams_of(call, &g, error));
+    dims[0] = x->dims[0];
+    dims[x->rank - 1] = g.width;
+    SBIT__TRY(sbit__op_output(call, 0, SBIT_F32, x->rank, dims, &out, error));
+    const int64_t rows = x->rank == 2 ? x->dims[0] : 1, length = x->dims[x->rank - 1];
+    for (int64_t row = 0; out != NULL && row < rows; row++) {
+        float *y = (float *)out->data + row * g.width;
+        memset(y, 0, (size_t)g.width * sizeof y[0]);
+        sbit__ngrams_row(&g, x, row * length, length, y);
+        for (size_t i = 0; mode[0] == 'I' && i < (size_t)g.width; i++) {
+            y[i] = y[i] > 0.0f ? 1.0f : 0.0f;
+        }
+        for (size_t i = 0; mode[1] != 'F' || mode[2] != '\0'; i++) { /* IDF, TFIDF */
+            if (i >= g.indexes->count || g.weights == NULL) {
+                break;
+            }
+            y[g.indexes->ints[i]] *= g.weights->floats[i];
+        }
+    }
+    return SBIT_OK;
+}
+
+/* ---- rows */
+
+#define SBIT__TEXT_ROW(name, version, types, fn)                                                   \
+    {                                                                                              \
+        "", name, version, types, SBIT_OP_DYNAMIC, 0, sbit__##fn##_infer, NULL, sbit__##fn##_run,  \
+            NULL, NULL, NULL, NULL, NULL                                                           \
+    }
+
+static const sbit_op_row sbit__text_table[] = {
+    SBIT__TEXT_ROW("StringConcat", 20, SBIT_T(SBIT_STRING), text_concat),
+    SBIT__TEXT_ROW("StringSplit", 20, SBIT_T(SBIT_STRING), text_split),
+    SBIT__TEXT_ROW("StringNormalizer", 10, SBIT_T(SBIT_STRING), text_normalize),
+    SBIT__TEXT_ROW("TfIdfVectorizer", 9, SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64),
+                   ngrams),
+};
+
+#undef SBIT__TEXT_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_text(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__text_table);
+    return sbit__text_table;
+}
+/* ---- end src/ops/text.c ---- */
+
+/* ---- begin src/ops/ml.c ---- */
+/* ml.c: of ai.onnx.ml: ArrayFeatureExtractor, Binarizer, LabelEncoder, TreeEnsemble. >>ml
+ *
+ * Called by: infer, exec. Calls: ops/elements.c.
+ */
+
+#define SBIT__ML_DOMAIN "ai.onnx.ml"
+
+static sbit_status sbit__ml_bad(const sbit_op_call *call, const char *what, sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "%s", what);
+}
+
+/* >>ml features: elements of the last axis by number */
+
+static sbit_status sbit__features_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x2, SBIT_T(SBIT_I64), error));
+    const sbit_type *x = call->in_type[0], *y = call->in_type[1];
+    if (x->rank == 0) {
+        return sbit__ml_bad(call, "its input has at least one dimension", error);
+    }
+    sbit_type *out = sbit__op_out(call, 0, x->dtype, x->rank == 1 ? 2 : x->rank);
+    for (int32_t i = 0; out != NULL && i < x->rank - 1; i++) {
+        out->dims[i] = x->dims[i];
+    }
+    if (out != NULL && x->rank == 1) {
+        out->dims[0] = sbit__dim(1);
+    }
+    if (out != NULL && x->rank > 0 && y->rank >= 0) {
+        out->dims[out->rank - 1] = sbit__dim_product(y->dims, y->rank);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__features_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *y = call->in[1];
+    const int64_t n = sbit_tensor_count(y), width = x->dims[x->rank - 1];
+    const int64_t rows = sbit__tensor_span(x, 0, x->rank - 1);
+    const int64_t *index = (const int64_t *)y->data;
+    int64_t dims[SBIT_MAX_RANK] = {1, 0};
+    sbit_tensor *out = NULL;
+    const int32_t rank = x->rank == 1 ? 2 : x->rank;
+    for (int32_t i = 0; i < x->rank - 1; i++) {
+        dims[i] = x->dims[i];
+    }
+    dims[rank - 1] = n;
+    SBIT__TRY(sbit__op_output(call, 0, x->dtype, rank, dims, &out, error));
+    for (int64_t i = 0; i < n; i++) {
+        if (index[i] < 0 || index[i] >= width) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "index %lld is not in 0..%lld",
+                                (long long)index[i], (long long)(width - 1));
+        }
+        for (int64_t row = 0; out != NULL && row < rows; row++) {
+            sbit__elem_copy(x->dtype, out->data, row * n + i, x->data, row * width + index[i], 1);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>ml binarizer */
+
+static sbit_status sbit__binarizer_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__binarizer_run(const sbit_op_call *call, sbit_error *error)
+{
+    const double threshold = (double)sbit_node_float(call->node, "threshold", 0.0f);
+    (void)error;
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        const bool above = sbit__tensor_f64_at(call->in[0], i) > threshold;
+        sbit__tensor_set_f64(call->out[0], i, above ? 1.0 : 0.0);
+    }
+    return SBIT_OK;
+}
+
+/* >>ml label encoder: keys and values stand in parallel attributes, of one type each */
+
+/* One side of the table: the attribute as a tensor that borrows its data. False: not given. */
+static bool sbit__labels_side(const sbit_op_call *call, const char *const names[4],
+                              sbit_tensor *out)
+{
+    static const sbit_dtype types[3] = {SBIT_STRING, SBIT_I64, SBIT_F32};
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < 3; i++) {
+        const sbit_attr *attr = sbit_node_attr(call->node, names[i]);
+        if (attr != NULL) {
+            const void *data = i == 0   ? (const void *)attr->strings
+                               : i == 1 ? (const void *)attr->ints
+                                        : (const void *)attr->floats;
+            out->dtype = types[i];
+            out->rank = 1;
+            out->dims[0] = (int64_t)attr->count;
+            memcpy(&out->data, &data, sizeof data); /* borrowed, read only */
+            return true;
+        }
+    }
+    const sbit_attr *tensor = sbit_node_attr(call->node, names[3]);
+    if (tensor != NULL) {
+        *out = tensor->t;
+    }
+    return tensor != NULL;
+}
+
+typedef struct sbit__labels {
+    sbit_tensor keys, values;
+} sbit__labels;
+
+/* Version 1: classes_strings are keys or values, their numbers the other side (no tensor). */
+static sbit_status sbit__labels_of(const sbit_op_call *call, sbit__labels *labels,
+                                   sbit_error *error)
+{
+    static const char *const keys[4] = {"keys_strings", "keys_int64s", "keys_floats",
+                                        "keys_tensor"};
+    static const char *const values[4] = {"values_strings", "values_int64s", "values_floats",
+                                          "values_tensor"};
+    static const char *const classes[4] = {"classes_strings", "", "", ""};
+    if (call->row->since_version == 1) {
+        sbit_tensor *side =
+            sbit__in_dtype(call, 0) == SBIT_STRING ? &labels->keys : &labels->values;
+        memset(labels, 0, sizeof *labels);
+        return sbit__labels_side(call, classes, side)
+                   ? SBIT_OK
+                   : sbit__ml_bad(call, "attribute classes_strings is missing", error);
+    }
+    if (!sbit__labels_side(call, keys, &labels->keys) ||
+        !sbit__labels_side(call, values, &labels->values) ||
+        sbit_tensor_count(&labels->keys) != sbit_tensor_count(&labels->values)) {
+        return sbit__ml_bad(call, "keys_* and values_* have the same number of entries", error);
+    }
+    return sbit__in_dtype(call, 0) == SBIT_UNDEFINED ||
+                   sbit__in_dtype(call, 0) == labels->keys.dtype
+               ? SBIT_OK
+               : sbit__ml_bad(call, "its input does not have the type of the keys", error);
+}
+
+static sbit_status sbit__labels_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__labels labels;
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__labels_of(call, &labels, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        const sbit_dtype first = sbit__in_dtype(call, 0) == SBIT_STRING ? SBIT_I64 : SBIT_STRING;
+        call->out_type[0]->dtype = call->row->since_version == 1 ? first : labels.values.dtype;
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__labels_same(const sbit_tensor *a, int64_t i, const sbit_tensor *b, int64_t k)
+{
+    if (a->dtype == SBIT_STRING) {
+        const sbit_str x = ((const sbit_str *)a->data)[i], y = ((const sbit_str *)b->data)[k];
+        return x.size == y.size && (x.size == 0 || memcmp(x.data, y.data, x.size) == 0);
+    }
+    if ((SBIT_T(a->dtype) & SBIT_T_FLOATS) != 0) {
+        const double x = sbit__tensor_f64_at(a, i), y = sbit__tensor_f64_at(b, k);
+        return !(x < y || x > y) && (x != x) == (y != y);
+    }
+    return sbit__tensor_i64_at(a, i) == sbit__tensor_i64_at(b, k);
+}
+
+static void sbit__labels_default(const sbit_op_call *call, sbit_tensor *out, int64_t i)
+{
+    const sbit_attr *tensor = sbit_node_attr(call->node, "default_tensor");
+    if (tensor != NULL && tensor->t.dtype == out->dtype && sbit_tensor_count(&tensor->t) > 0) {
+        sbit__elem_copy(out->dtype, out->data, i, tensor->t.data, 0, 1);
+    } else if (out->dtype == SBIT_STRING) {
+        ((sbit_str *)out->data)[i] =
+            sbit__str(sbit_node_string(call->node, "default_string", "_Unused"));
+    } else if ((SBIT_T(out->dtype) & SBIT_T_FLOATS) != 0) {
+        sbit__tensor_set_f64(out, i, (double)sbit_node_float(call->node, "default_float", -0.0f));
+    } else {
+        sbit__tensor_set_f64(out, i, (double)sbit_node_int(call->node, "default_int64", -1));
+    }
+}
+
+static sbit_status sbit__labels_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    sbit_tensor *out = call->out[0];
+    sbit__labels labels;
+    SBIT__TRY(sbit__labels_of(call, &labels, error));
+    const bool numbers = call->row->since_version == 1;
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        int64_t found = -1;
+        if (numbers && x->dtype != SBIT_STRING) { /* the number is the place */
+            found = sbit__tensor_i64_at(x, i);
+            found = found < sbit_tensor_count(&labels.values) ? found : -1;
+        } else {
+            for (int64_t k = sbit_tensor_count(&labels.keys) - 1; k >= 0 && found < 0; k--) {
+                found = sbit__labels_same(x, i, &labels.keys, k) ? k : -1;
+            }
+        }
+        if (found < 0) {
+            sbit__labels_default(call, out, i);
+        } else if (numbers && x->dtype == SBIT_STRING) {
+            ((int64_t *)out->data)[i] = found;
+        } else {
+            sbit__elem_copy(out->dtype, out->data, i, labels.values.data, found, 1);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>ml trees (version 5): nodes with two branches, each another node or a leaf */
+
+typedef struct sbit__trees {
+    const sbit_attr *roots, *features, *true_ids, *false_ids, *true_leaf, *false_leaf, *targets;
+    const sbit_attr *nan_true; /* NULL: false everywhere */
+    const sbit_tensor *splits, *modes, *weights, *members;
+    int64_t nodes, leaves, n_targets, aggregate, post;
+} sbit__trees;
+
+static const sbit_attr *sbit__trees_ints(const sbit_op_call *call, const char *name, int64_t count)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, name);
+    return attr != NULL && (count < 0 || (int64_t)attr->count == count) ? attr : NULL;
+}
+
+static const sbit_tensor *sbit__trees_tensor(const sbit_op_call *call, const char *name)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, name);
+    return attr != NULL ? &attr->t : NULL;
+}
+
+static sbit_status sbit__trees_of(const sbit_op_call *call, sbit__trees *t, sbit_error *error)
+{
+    memset(t, 0, sizeof *t);
+    t->splits = sbit__trees_tensor(call, "nodes_splits");
+    t->modes = sbit__trees_tensor(call, "nodes_modes");
+    t->weights = sbit__trees_tensor(call, "leaf_weights");
+    t->members = sbit__trees_tensor(call, "membership_values");
+    t->n_targets = sbit_node_int(call->node, "n_targets", 1);
+    t->aggregate = sbit_node_int(call->node, "aggregate_function", 1);
+    t->post = sbit_node_int(call->node, "post_transform", 0);
+    if (t->splits == NULL || t->modes == NULL || t->weights == NULL) {
+        return sbit__ml_bad(call, "nodes_splits, nodes_modes or leaf_weights is missing", error);
+    }
+    t->nodes = sbit_tensor_count(t->splits);
+    t->leaves = sbit_tensor_count(t->weights);
+    t->roots = sbit__trees_ints(call, "tree_roots", -1);
+    t->features = sbit__trees_ints(call, "nodes_featureids", t->nodes);
+    t->true_ids = sbit__trees_ints(call, "nodes_truenodeids", t->nodes);
+    t->false_ids = sbit__trees_ints(call, "nodes_falsenodeids", t->nodes);
+    t->true_leaf = sbit__trees_ints(call, "nodes_trueleafs", t->nodes);
+    t->false_leaf = sbit__trees_ints(call, "nodes_falseleafs", t->nodes);
+    t->targets = sbit__trees_ints(call, "leaf_targetids", t->leaves);
+    t->nan_true = sbit__trees_ints(call, "nodes_missing_value_tracks_true", t->nodes);
+    bool good = t->roots != NULL && t->features != NULL && t->true_ids != NULL &&
+                t->false_ids != NULL && t->true_leaf != NULL && t->false_leaf != NULL &&
+                t->targets != NULL && sbit_tensor_count(t->modes) == t->nodes &&
+                t->n_targets >= 1 && t->n_targets < INT32_MAX && t->aggregate >= 0 &&
+                t->aggregate <= 3 && t->post >= 0 && t->post <= 4;
+    for (int64_t i = 0; good && i < t->nodes; i++) {
+        const int64_t yes = t->true_ids->ints[i], no = t->false_ids->ints[i];
+        good = t->features->ints[i] >= 0 && yes >= 0 && no >= 0 &&
+               yes < (t->true_leaf->ints[i] != 0 ? t->leaves : t->nodes) &&
+               no < (t->false_leaf->ints[i] != 0 ? t->leaves : t->nodes);
+    }
+    for (int64_t i = 0; good && i < t->leaves; i++) {
+        good = t->targets->ints[i] >= 0 && t->targets->ints[i] < t->n_targets;
+    }
+    for (size_t i = 0; good && i < t->roots->count; i++) {
+        good = t->roots->ints[i] >= 0 && t->roots->ints[i] < t->nodes;
+    }
+    return good ? SBIT_OK : sbit__ml_bad(call, "the attributes of its trees do not fit", error);
+}
+
+static sbit_status sbit__trees_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__trees trees;
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    SBIT__TRY(sbit__trees_of(call, &trees, error));
+    const sbit_type *x = call->in_type[0];
+    if (x->rank >= 0 && x->rank != 2) {
+        return sbit__ml_bad(call, "its input is [N, features]", error);
+    }
+    sbit_type *out = sbit__op_out(call, 0, x->dtype, 2);
+    if (out != NULL && x->rank == 2) {
+        out->dims[0] = x->dims[0];
+    }
+    if (out != NULL) {
+        out->dims[1] = sbit__dim(trees.n_targets);
+    }
+    return SBIT_OK;
+}
+
+/* Whether x is in the set of a node: sets follow each other in the order of such nodes, each ended
+ * by a NaN. */
+static bool sbit__trees_member(const sbit__trees *t, int64_t node, double x)
+{
+    int64_t at = 0;
+    const int64_t end = t->members != NULL ? sbit_tensor_count(t->members) : 0;
+    for (int64_t i = 0; i < node; i++) {
+        if (sbit__tensor_i64_at(t->modes, i) == 6) {
+            while (at < end && !isnan(sbit__tensor_f64_at(t->members, at))) {
+                at++;
+            }
+            at++;
+        }
+    }
+    for (; at < end && !isnan(sbit__tensor_f64_at(t->members, at)); at++) {
+        const double member = sbit__tensor_f64_at(t->members, at);
+        if (!(x < member || x > member) && !isnan(x)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool sbit__trees_goes_true(const sbit__trees *t, int64_t node, double x)
+{
+    const double split = sbit__tensor_f64_at(t->splits, node);
+    if (isnan(x)) {
+        return t->nan_true != NULL && t->nan_true->ints[node] != 0;
+    }
+    switch (sbit__tensor_i64_at(t->modes, node)) {
+    case 0:
+        return x <= split;
+    case 1:
+        return x < split;
+    case 2:
+        return x >= split;
+    case 3:
+        return x > split;
+    case 4:
+        return !(x < split || x > split);
+    case 5:
+        return x < split || x > split;
+    default:
+        return sbit__trees_member(t, node, x);
+    }
+}
+
+/* The leaf that a row reaches; -1: the nodes run in a circle. */
+static int64_t sbit__trees_leaf(const sbit__trees *t, int64_t root, const sbit_tensor *x,
+                                int64_t row)
+{
+    int64_t node = root;
+    for (int64_t steps = 0; steps < t->nodes; steps++) {
+        const double value = sbit__tensor_f64_at(x, row * x->dims[1] + t->features->ints[node]);
+        const bool yes = sbit__trees_goes_true(t, node, value);
+        const int64_t next = yes ? t->true_ids->ints[node] : t->false_ids->ints[node];
+        if ((yes ? t->true_leaf : t->false_leaf)->ints[node] != 0) {
+            return next;
+        }
+        node = next;
+    }
+    return -1;
+}
+
+/* The inverse of the normal distribution's integral, by Winitzki's formula as ONNX Runtime uses. */
+static double sbit__trees_probit(double p)
+{
+    const double x = 2.0 * p - 1.0, half = 0.5 * log((1.0 - x) * (1.0 + x));
+    const double a = 2.0 / (3.14159265358979 * 0.147) + half;
+    const double root = sqrt(sqrt(a * a - 2.0 * half / 0.147) - a);
+    return 1.41421356237310 * (x < 0.0 ? -root : root);
+}
+
+static void sbit__trees_post(const sbit__trees *t, double *y)
+{
+    double most = y[0], sum = 0.0;
+    for (int64_t k = 0; k < t->n_targets; k++) {
+        most = y[k] > most ? y[k] : most;
+    }
+    for (int64_t k = 0; k < t->n_targets; k++) {
+        if (t->post == 2) {
+            y[k] = 1.0 / (1.0 + exp(-y[k]));
+        } else if (t->post == 4) {
+            y[k] = sbit__trees_probit(y[k]);
+        } else if (t->post == 1 || (t->post == 3 && (y[k] < 0.0 || y[k] > 0.0))) {
+            y[k] = exp(y[k] - most);
+            sum += y[k];
+        }
+    }
+    for (int64_t k = 0; (t->post == 1 || t->post == 3) && sum > 0.0 && k < t->n_targets; k++) {
+        y[k] /= sum;
+    }
+}
+
+static sbit_status sbit__trees_row(const sbit_op_call *call, const sbit__trees *t, int64_t row,
+                                   double *y, sbit_error *error)
+{
+    for (int64_t k = 0; k < t->n_targets; k++) {
+        y[k] = t->aggregate < 2 ? 0.0 : t->aggregate == 2 ? (double)INFINITY : -(double)INFINITY;
+    }
+    for (size_t i = 0; i < t->roots->count; i++) {
+        const int64_t leaf = sbit__trees_leaf(t, t->roots->ints[i], call->in[0], row);
+        if (leaf < 0) {
+            return sbit__ml_bad(call, "a tree runs in a circle", error);
+        }
+        const double weight = sbit__tensor_f64_at(t->weights, leaf);
+        double *to = &y[t->targets->ints[leaf]];
+        if (t->aggregate < 2) {
+            *to += weight;
+        } else {
+            *to = (t->aggregate == 2 ? weight < *to : weight > *to) ? weight : *to;
+        }
+    }
+    for (int64_t k = 0; k < t->n_targets; k++) {
+        y[k] = t->aggregate == 0 ? y[k] / (double)t->roots->count : y[k];
+        y[k] = isinf(y[k]) ? 0.0 : y[k];
+    }
+    sbit__trees_post(t, y);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__trees_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_check(call, error));
+    *call->scratch_bytes = (size_t)sbit_node_int(call->node, "n_targets", 1) * sizeof(double);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__trees_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__trees t;
+    double *y = (double *)call->scratch;
+    SBIT__TRY(sbit__trees_of(call, &t, error));
+    for (int64_t i = 0; i < t.nodes; i++) {
+        if (t.features->ints[i] >= call->in[0]->dims[1]) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "a tree asks for feature %lld, the input has %lld",
+                                (long long)t.features->ints[i], (long long)call->in[0]->dims[1]);
+        }
+    }
+    for (int64_t row = 0; row < call->in[0]->dims[0]; row++) {
+        SBIT__TRY(sbit__trees_row(call, &t, row, y, error));
+        for (int64_t k = 0; k < t.n_targets; k++) {
+            sbit__tensor_set_f64(call->out[0], row * t.n_targets + k, y[k]);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* ---- rows */
+
+#define SBIT__ML_ROW(name, version, types, infer, prepare, run)                                    \
+    {                                                                                              \
+        SBIT__ML_DOMAIN, name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL,  \
+            NULL                                                                                   \
+    }
+#define SBIT__ML_NUMBERS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_I32))
+
+static const sbit_op_row sbit__ml_table[] = {
+    SBIT__ML_ROW("ArrayFeatureExtractor", 1, SBIT__ML_NUMBERS | SBIT_T(SBIT_STRING),
+                 sbit__features_infer, NULL, sbit__features_run),
+    SBIT__ML_ROW("Binarizer", 1, SBIT__ML_NUMBERS, sbit__binarizer_infer, NULL,
+                 sbit__binarizer_run),
+    SBIT__ML_ROW("LabelEncoder", 1, SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I64), sbit__labels_infer,
+                 NULL, sbit__labels_run),
+    SBIT__ML_ROW("LabelEncoder", 2, SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I64) | SBIT_T(SBIT_F32),
+                 sbit__labels_infer, NULL, sbit__labels_run),
+    SBIT__ML_ROW("LabelEncoder", 4, SBIT__ML_NUMBERS | SBIT_T(SBIT_STRING) | SBIT_T(SBIT_I16),
+                 sbit__labels_infer, NULL, sbit__labels_run),
+    SBIT__ML_ROW("TreeEnsemble", 5, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT_T(SBIT_F16),
+                 sbit__trees_infer, sbit__trees_prepare, sbit__trees_run),
+};
+
+#undef SBIT__ML_ROW
+#undef SBIT__ML_NUMBERS
+#undef SBIT__ML_DOMAIN
+
+SBIT__FN const sbit_op_row *sbit__op_rows_ml(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__ml_table);
+    return sbit__ml_table;
+}
+/* ---- end src/ops/ml.c ---- */
 
 /* ---- begin src/ops/einsum.c ---- */
 /* einsum.c: Einsum and Det. >>einsum

@@ -22,23 +22,26 @@ extern "C" {
     X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
     X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
     X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
-    X(attention)   /* Attention, RotaryEmbedding */                                              \
-    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */           \
+    X(attention)   /* Attention, RotaryEmbedding */                                                \
+    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */            \
     X(col2im)      /* Col2Im */                                                                    \
+    X(state_space) /* LinearAttention, CausalConvWithState, SwiGLU */                              \
     X(recurrent)   /* LSTM, GRU, RNN */                                                            \
     X(resize)      /* Resize, Upsample */                                                          \
     X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
     X(unary)       /* Relu ... Erf, activations */                                                 \
     X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
     X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \
-    X(shape)       /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */\
-    X(move)        /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */  \
-    X(gather)      /* Gather*, Scatter*, Compress: places that data decides */                     \
-    X(generate)    /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */  \
-    X(signal)      /* DFT, STFT, windows, MelWeightMatrix */                                       \
-    X(control)     /* If, Loop, Scan, Sequence*, Optional* */                                      \
-    X(quantize)    /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                   \
-    X(einsum)      /* Einsum, Det, misc. */                                                        \
+    X(shape)    /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */   \
+    X(move)     /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */     \
+    X(gather)   /* Gather*, Scatter*, Compress: places that data decides */                        \
+    X(generate) /* ConstantOfShape, Range, EyeLike, OneHot, Random*, NonZero, Unique, Trilu */     \
+    X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                          \
+    X(control)  /* If, Loop, Scan, Sequence*, Optional* */                                         \
+    X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
+    X(text)     /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */                 \
+    X(ml)       /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                                   \
+    X(einsum)   /* Einsum, Det, misc. */                                                           \
     X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
@@ -64,7 +67,7 @@ SBIT__FN sbit_type *sbit__op_out(const sbit_op_call *call, int32_t i, sbit_dtype
 SBIT__FN void sbit__op_same_type(const sbit_op_call *call, int32_t output, int32_t input);
 SBIT__FN sbit_dim sbit__dim(int64_t value);
 SBIT__FN sbit_dim sbit__dim_any(void);
-SBIT__FN bool sbit__dim_known(sbit_dim dim); /* a number */
+SBIT__FN bool sbit__dim_known(sbit_dim dim);           /* a number */
 SBIT__FN bool sbit__dim_equal(sbit_dim a, sbit_dim b); /* the same number or the same symbol */
 SBIT__FN sbit_type sbit__type_unknown(void);
 SBIT__FN bool sbit__type_static(const sbit_type *type); /* tensor, dtype and all dims known */

@@ -1,0 +1,394 @@
+/* state_space.c: LinearAttention, CausalConvWithState, SwiGLU. >>state_space
+ *
+ * Called by: infer, exec. Calls: ops/common.c, threads.
+ * LinearAttention-27 keeps a matrix S [d_k, d_v] for each sample and key head and goes through the
+ * tokens: S = exp(g) S; then S += k (x) v, or with an update rate S += b k (x) (v - S' k); each
+ * query head gives scale q' S. CausalConvWithState-27 is a depthwise convolution over the past k-1
+ * positions and the present one. Sums in float32, in order; a sample's head or channel is one piece
+ * of work, so that threads change nothing.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+#include <math.h> /* expf, sqrt */
+
+static sbit_status sbit__state_bad(const sbit_op_call *call, const char *what, sbit_error *error)
+{
+    return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s", what);
+}
+
+/* >>linear attention */
+
+typedef struct sbit__linear_attention {
+    int64_t batch, length, q_heads, kv_heads, size, v_size;
+    int64_t decay_size; /* numbers of a head and token: 1 or size; 0: no decay */
+    int64_t rate_heads; /* 1 or kv_heads; 0: no rate */
+    float scale;
+    const float *q, *k, *v, *past, *decay, *rate;
+    float *y, *state;
+} sbit__linear_attention;
+
+static sbit_status sbit__linear_heads(const sbit_op_call *call, int64_t *q_heads, int64_t *kv_heads,
+                                      bool *decays, bool *rates, sbit_error *error)
+{
+    const char *rule = sbit_node_string(call->node, "update_rule", "gated_delta");
+    *q_heads = sbit_node_int(call->node, "q_num_heads", 0);
+    *kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
+    *decays = strcmp(rule, "gated") == 0 || strcmp(rule, "gated_delta") == 0;
+    *rates = strcmp(rule, "delta") == 0 || strcmp(rule, "gated_delta") == 0;
+    if (!*decays && !*rates && strcmp(rule, "linear") != 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "update_rule='%s' is not one of linear, gated, delta, gated_delta",
+                            rule);
+    }
+    if (*kv_heads < 1 || *q_heads < 1 || *q_heads % *kv_heads != 0) {
+        return sbit__state_bad(call, "q_num_heads is a multiple of kv_num_heads", error);
+    }
+    if ((*decays && !sbit__op_has(call, 4)) || (*rates && !sbit__op_has(call, 5))) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "update_rule='%s' needs input %s",
+                            rule, *decays && !sbit__op_has(call, 4) ? "decay" : "beta");
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int64_t q_heads = 0, kv_heads = 0;
+    bool decays = false, rates = false;
+    SBIT__TRY(sbit__op_inputs(call, 3, 6, error));
+    SBIT__TRY(sbit__linear_heads(call, &q_heads, &kv_heads, &decays, &rates, error));
+    const sbit_type *q = call->in_type[0], *v = call->in_type[2];
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t rank = call->in_type[i]->rank;
+        const sbit_dim last = rank == 3 ? call->in_type[i]->dims[2] : sbit__dim_any();
+        if ((rank >= 0 && rank != 3) ||
+            (sbit__dim_known(last) && last.value % (i == 0 ? q_heads : kv_heads) != 0)) {
+            return sbit__state_bad(call, "query, key and value are [B, T, heads * size]", error);
+        }
+    }
+    sbit_type *out = sbit__op_out(call, 0, q->dtype, 3);
+    const sbit_type *past = sbit__in_type(call, 3);
+    sbit_type *state = sbit__op_out(call, 1, past != NULL ? past->dtype : q->dtype, 4);
+    const bool known = v->rank == 3 && sbit__dim_known(v->dims[2]);
+    const sbit_dim v_size = known ? sbit__dim(v->dims[2].value / kv_heads) : sbit__dim_any();
+    if (out != NULL && q->rank == 3) {
+        out->dims[0] = q->dims[0];
+        out->dims[1] = q->dims[1];
+        out->dims[2] = sbit__dim_mul(v_size, sbit__dim(q_heads));
+    }
+    if (state != NULL && q->rank == 3) {
+        state->dims[0] = q->dims[0];
+        state->dims[1] = sbit__dim(kv_heads);
+        state->dims[2] =
+            sbit__dim_known(q->dims[2]) ? sbit__dim(q->dims[2].value / q_heads) : sbit__dim_any();
+        state->dims[3] = v_size;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_of(const sbit_op_call *call, sbit__linear_attention *l,
+                                   sbit_error *error)
+{
+    bool decays = false, rates = false;
+    memset(l, 0, sizeof *l);
+    SBIT__TRY(sbit__linear_heads(call, &l->q_heads, &l->kv_heads, &decays, &rates, error));
+    const sbit_tensor *q = call->in[0], *k = call->in[1], *v = call->in[2];
+    const sbit_tensor *past = sbit__in(call, 3);
+    const sbit_tensor *decay = decays ? call->in[4] : NULL, *rate = rates ? call->in[5] : NULL;
+    l->batch = q->dims[0];
+    l->length = q->dims[1];
+    l->size = q->dims[2] / l->q_heads;
+    l->v_size = v->dims[2] / l->kv_heads;
+    const int64_t tokens = l->batch * l->length, states = l->size * l->v_size;
+    l->scale = sbit_node_float(call->node, "scale", 0.0f);
+    if (l->scale == 0.0f && l->size > 0) {
+        l->scale = (float)(1.0 / sqrt((double)l->size));
+    }
+    if (sbit_tensor_count(k) != tokens * l->kv_heads * l->size ||
+        sbit_tensor_count(v) != tokens * l->kv_heads * l->v_size ||
+        (past != NULL && sbit_tensor_count(past) != l->batch * l->kv_heads * states)) {
+        return sbit__state_bad(call, "query, key, value and past_state do not fit", error);
+    }
+    if (decay != NULL) {
+        l->decay_size = sbit_tensor_count(decay) == tokens * l->kv_heads ? 1 : l->size;
+        if (sbit_tensor_count(decay) != tokens * l->kv_heads * l->decay_size) {
+            return sbit__state_bad(call, "decay is [B, T, heads] or [B, T, heads * d_k]", error);
+        }
+        l->decay = (const float *)decay->data;
+    }
+    if (rate != NULL) {
+        l->rate_heads = sbit_tensor_count(rate) == tokens ? 1 : l->kv_heads;
+        if (sbit_tensor_count(rate) != tokens * l->rate_heads) {
+            return sbit__state_bad(call, "beta is [B, T, heads] or [B, T, 1]", error);
+        }
+        l->rate = (const float *)rate->data;
+    }
+    l->q = (const float *)q->data;
+    l->k = (const float *)k->data;
+    l->v = (const float *)v->data;
+    l->past = past != NULL ? (const float *)past->data : NULL;
+    l->y = (float *)call->out[0]->data;
+    return SBIT_OK;
+}
+
+/* One token of one key head: the state, then its queries. `seen` [v_size] is scratch. */
+static void sbit__linear_token(const sbit__linear_attention *l, int64_t token, int64_t head,
+                               float *state, float *seen)
+{
+    const int64_t share = l->q_heads / l->kv_heads, dv = l->v_size;
+    const float *k = l->k + (token * l->kv_heads + head) * l->size;
+    const float *v = l->v + (token * l->kv_heads + head) * dv;
+    const float *decay =
+        l->decay != NULL ? l->decay + (token * l->kv_heads + head) * l->decay_size : NULL;
+    memset(seen, 0, (size_t)dv * sizeof seen[0]);
+    for (int64_t i = 0; i < l->size; i++) {
+        const float keep = decay != NULL ? expf(decay[l->decay_size > 1 ? i : 0]) : 1.0f;
+        for (int64_t j = 0; j < dv; j++) {
+            state[i * dv + j] *= keep;
+            seen[j] += l->rate != NULL ? state[i * dv + j] * k[i] : 0.0f;
+        }
+    }
+    const float rate =
+        l->rate != NULL ? l->rate[token * l->rate_heads + (l->rate_heads > 1 ? head : 0)] : 1.0f;
+    for (int64_t i = 0; i < l->size; i++) {
+        for (int64_t j = 0; j < dv; j++) {
+            state[i * dv + j] += k[i] * (rate * (v[j] - seen[j]));
+        }
+    }
+    for (int64_t h = head * share; h < (head + 1) * share; h++) {
+        const float *q = l->q + (token * l->q_heads + h) * l->size;
+        float *y = l->y + (token * l->q_heads + h) * dv;
+        memset(y, 0, (size_t)dv * sizeof y[0]);
+        for (int64_t i = 0; i < l->size; i++) {
+            for (int64_t j = 0; j < dv; j++) {
+                y[j] += q[i] * state[i * dv + j];
+            }
+        }
+        for (int64_t j = 0; j < dv; j++) {
+            y[j] *= l->scale;
+        }
+    }
+}
+
+typedef struct sbit__linear_task {
+    const sbit__linear_attention *l;
+    float *seen; /* [batch * kv_heads][v_size] */
+} sbit__linear_task;
+
+static void sbit__linear_head(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__linear_task *task = (const sbit__linear_task *)user;
+    const sbit__linear_attention *l = task->l;
+    const int64_t states = l->size * l->v_size;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        float *state = l->state + i * states;
+        if (l->past != NULL) {
+            memcpy(state, l->past + i * states, (size_t)states * sizeof state[0]);
+        } else {
+            memset(state, 0, (size_t)states * sizeof state[0]);
+        }
+        for (int64_t t = 0; t < l->length; t++) {
+            sbit__linear_token(l, i / l->kv_heads * l->length + t, i % l->kv_heads, state,
+                               task->seen + i * l->v_size);
+        }
+    }
+}
+
+/* Scratch: what was seen, and the states if nobody wants them. */
+static size_t sbit__linear_seen_bytes(int64_t batch, int64_t heads, int64_t v_size)
+{
+    return sbit__align64((size_t)(batch * heads * v_size) * sizeof(float));
+}
+
+static sbit_status sbit__linear_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    int64_t bytes = 0;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    const sbit_type *q = call->in_type[0], *v = call->in_type[2];
+    if (!sbit__type_static(q) || !sbit__type_static(v)) {
+        return SBIT_OK;
+    }
+    const int64_t heads = sbit_node_int(call->node, "kv_num_heads", 1);
+    const int64_t size = q->dims[2].value / sbit_node_int(call->node, "q_num_heads", 1);
+    const int64_t v_size = v->dims[2].value / heads;
+    if (!sbit__mul_i64(q->dims[0].value, heads, &bytes) || !sbit__mul_i64(bytes, v_size, &bytes) ||
+        !sbit__mul_i64(bytes, (size + 1) * (int64_t)sizeof(float), &bytes)) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
+                           sbit__linear_seen_bytes(q->dims[0].value, heads, v_size) +
+                           sbit__align64((size_t)bytes);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_run32(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__linear_attention l;
+    sbit__linear_task task;
+    SBIT__TRY(sbit__linear_of(call, &l, error));
+    task.l = &l;
+    task.seen = (float *)call->scratch;
+    l.state = sbit__out(call, 1) != NULL
+                  ? (float *)call->out[1]->data
+                  : (float *)(void *)((char *)call->scratch +
+                                      sbit__linear_seen_bytes(l.batch, l.kv_heads, l.v_size));
+    sbit__parallel_range(call->ctx, l.batch * l.kv_heads, 1, sbit__linear_head, &task);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__linear_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__linear_run32, error);
+}
+
+/* >>causal convolution */
+
+static sbit_status sbit__causal_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const char *activation = sbit_node_string(call->node, "activation", "none");
+    SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0xe, 0, error));
+    const sbit_type *x = call->in_type[0], *w = call->in_type[1];
+    if ((x->rank >= 0 && x->rank != 3) || (w->rank >= 0 && w->rank != 3)) {
+        return sbit__state_bad(call, "input and weight have rank 3", error);
+    }
+    if (strcmp(activation, "none") != 0 && strcmp(activation, "silu") != 0 &&
+        strcmp(activation, "swish") != 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "activation='%s' is not one of none, silu, swish", activation);
+    }
+    sbit__op_same_type(call, 0, 0);
+    sbit_type *state = sbit__op_out(call, 1, x->dtype, 3);
+    if (state != NULL && x->rank == 3) {
+        state->dims[0] = x->dims[0];
+        state->dims[1] = x->dims[1];
+        state->dims[2] = w->rank == 3 ? sbit__dim_sub(w->dims[2], sbit__dim(1)) : sbit__dim_any();
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__causal {
+    int64_t channels, length, taps;
+    bool silu;
+    const float *x, *weight, *bias, *past;
+    float *y, *state;
+} sbit__causal;
+
+/* Position i of a row whose first taps - 1 values are the past ones. */
+static float sbit__causal_value(const sbit__causal *c, int64_t row, int64_t i)
+{
+    if (i >= c->taps - 1) {
+        return c->x[row * c->length + i - (c->taps - 1)];
+    }
+    return c->past != NULL ? c->past[row * (c->taps - 1) + i] : 0.0f;
+}
+
+static void sbit__causal_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__causal *c = (const sbit__causal *)user;
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) {
+        const float *w = c->weight + row % c->channels * c->taps;
+        for (int64_t i = 0; i < c->length; i++) {
+            float sum = c->bias != NULL ? c->bias[row % c->channels] : 0.0f;
+            for (int64_t k = 0; k < c->taps; k++) {
+                sum += w[k] * sbit__causal_value(c, row, i + k);
+            }
+            c->y[row * c->length + i] = c->silu ? sum / (1.0f + expf(-sum)) : sum;
+        }
+        for (int64_t i = 0; c->state != NULL && i < c->taps - 1; i++) {
+            c->state[row * (c->taps - 1) + i] = sbit__causal_value(c, row, c->length + i);
+        }
+    }
+}
+
+static sbit_status sbit__causal_run32(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *w = call->in[1];
+    const sbit_tensor *bias = sbit__in(call, 2), *past = sbit__in(call, 3);
+    sbit__causal c;
+    memset(&c, 0, sizeof c);
+    c.channels = x->dims[1];
+    c.length = x->dims[2];
+    c.taps = w->dims[2];
+    if (w->dims[0] != c.channels || w->dims[1] != 1 || c.taps < 1 ||
+        (bias != NULL && sbit_tensor_count(bias) != c.channels) ||
+        (past != NULL && sbit_tensor_count(past) != x->dims[0] * c.channels * (c.taps - 1))) {
+        return sbit__state_bad(call,
+                               "weight [C, 1, k], bias [C] or past_state [B, C, k - 1] does "
+                               "not fit the input",
+                               error);
+    }
+    c.silu = sbit_node_string(call->node, "activation", "none")[0] == 's';
+    c.x = (const float *)x->data;
+    c.weight = (const float *)w->data;
+    c.bias = bias != NULL ? (const float *)bias->data : NULL;
+    c.past = past != NULL ? (const float *)past->data : NULL;
+    c.y = (float *)call->out[0]->data;
+    c.state = sbit__out(call, 1) != NULL ? (float *)call->out[1]->data : NULL;
+    sbit__parallel_range(call->ctx, x->dims[0] * c.channels, 1 + 16384 / (c.length * c.taps + 1),
+                         sbit__causal_rows, &c);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__causal_run(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__op_as_f32(call, sbit__causal_run32, error);
+}
+
+/* >>gated unit */
+
+static sbit_status sbit__swiglu_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x2, 0, error));
+    const sbit_type *a = call->in_type[0], *b = call->in_type[1];
+    bool differ = a->rank >= 0 && b->rank >= 0 && a->rank != b->rank;
+    for (int32_t i = 0; !differ && a->rank == b->rank && i < a->rank; i++) {
+        differ = sbit__dim_known(a->dims[i]) && sbit__dim_known(b->dims[i]) &&
+                 a->dims[i].value != b->dims[i].value;
+    }
+    if (differ) {
+        return sbit__state_bad(call, "both inputs have the same shape", error);
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+/* In float64, rounded once: right for every type it takes. */
+static sbit_status sbit__swiglu_run(const sbit_op_call *call, sbit_error *error)
+{
+    const double alpha = (double)sbit_node_float(call->node, "alpha", 1.0f);
+    if (!sbit_tensor_same_shape(call->in[0], call->in[1])) {
+        return sbit__state_bad(call, "both inputs have the same shape", error);
+    }
+    for (int64_t i = 0; i < sbit_tensor_count(call->in[0]); i++) {
+        const double a = sbit__tensor_f64_at(call->in[0], i);
+        const double b = sbit__tensor_f64_at(call->in[1], i);
+        sbit__tensor_set_f64(call->out[0], i, a / (1.0 + exp(-alpha * a)) * b);
+    }
+    return SBIT_OK;
+}
+
+/* ---- rows */
+
+#define SBIT__STATE_TYPES (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16))
+
+static const sbit_op_row sbit__state_space_table[] = {
+    {"", "LinearAttention", 27, SBIT__STATE_TYPES, 0, 0, sbit__linear_infer, sbit__linear_prepare,
+     sbit__linear_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "CausalConvWithState", 27, SBIT__STATE_TYPES, 0, 0, sbit__causal_infer,
+     sbit__op_prepare_f32, sbit__causal_run, NULL, NULL, NULL, NULL, NULL},
+    {"", "SwiGLU", 28, SBIT_T_FLOATS, 0, 0, sbit__swiglu_infer, sbit__op_prepare_check,
+     sbit__swiglu_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+#undef SBIT__STATE_TYPES
+
+SBIT__FN const sbit_op_row *sbit__op_rows_state_space(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__state_space_table);
+    return sbit__state_space_table;
+}
