@@ -245,8 +245,8 @@ static bool bad_quantize_one(bad_work *work, const sbit_graph *graph, sbit_quant
     memset(&x, 0, sizeof x);
     if (bad_tensor(work, &info->type, &x) &&
         sbit_quant_forward(quant, &info->name, &x, 1, &work->error) == SBIT_OK &&
-        sbit_quant_calc_qparams(quant, &work->error) == SBIT_OK &&
-        sbit_quant_build(quant, true, true, &built, &work->error) == SBIT_OK) {
+        sbit_quant_calc_qparams(quant, false, false, false, &work->error) == SBIT_OK &&
+        sbit_quant_build(quant, NULL, &built, &work->error) == SBIT_OK) {
         bad_export(work, built);
         done = bad_execute(work, built) == BAD_NONE;
     }

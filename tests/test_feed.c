@@ -196,7 +196,7 @@ static float feed_moving_average(void)
     build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
     if (!b.failed) {
         build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
-        build_do(&b, sbit_quant_calc_qparams(quant, &b.error), "calc");
+        build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
     }
     for (size_t i = 0; !b.failed && i < sbit_quant_site_count(quant); i++) {
         CHECK(sbit_quant_site(quant, i, &site) == SBIT_OK);

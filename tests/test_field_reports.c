@@ -55,7 +55,7 @@ static bool report_site(sbit_quant *quant, const char *tensor, sbit_site *out)
 static bool report_calc(build *b, sbit_quant *quant)
 {
     return quant != NULL && !b->failed &&
-           build_do(b, sbit_quant_calc_qparams(quant, &b->error), "calc");
+           build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
 }
 
 static sbit_value_id report_conv(build *b, const char *name, sbit_value_id x, const char *dims,
@@ -214,7 +214,7 @@ TEST(a_model_over_2_gb_is_quantized_in_bounded_memory)
         CHECK_OK(sbit_quant_create(graph, config, &quant, &error), error) &&
         CHECK(!sbit_quant_needs_data(quant)) &&
         CHECK_OK(sbit_quant_prepare_calibration(quant, &error), error) &&
-        CHECK_OK(sbit_quant_calc_qparams(quant, &error), error) &&
+        CHECK_OK(sbit_quant_calc_qparams(quant, false, false, false, &error), error) &&
         CHECK_OK(sbit_quant_export_onnx(quant, out, NULL, &error), error)) {
         CHECK_MSG(heap.peak_bytes < bytes / 4 + bytes / 32 + (1 << 20),
                   "%.1f MB for weights of %.1f", (double)heap.peak_bytes / 1e6,
@@ -267,7 +267,7 @@ TEST(nodes_without_names)
     sbit_graph *q = NULL;
     report_fill(data, 75, 1);
     if (report_feed(&b, quant, "1,3,5,5", data) && report_calc(&b, quant) &&
-        build_do(&b, sbit_quant_build(quant, true, true, &q, &b.error), "build")) {
+        build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
         sbit_site site;
         CHECK(report_site(quant, "w1", &site) && site.enabled);
         CHECK(!report_site(quant, "w2", &site) || !site.enabled);
@@ -444,7 +444,7 @@ TEST(a_tied_embedding_is_stored_once)
     if (quant != NULL &&
         build_do(&b, sbit_quant_forward(quant, NULL, &x, 1, &b.error), "forward") &&
         report_calc(&b, quant) &&
-        build_do(&b, sbit_quant_build(quant, true, true, &q, &b.error), "build")) {
+        build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
         size_t bytes = 0;
         for (uint32_t i = 1; i < sbit_graph_value_limit(q); i++) {
             const sbit_value_id id = {i};

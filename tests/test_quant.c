@@ -27,7 +27,8 @@ TEST(qparams_of_known_ranges)
         {-1.0f, 1.0f, true, 0, 255, 2.0 / 255.0, 128},
         {-1.0f, 3.0f, false, -128, 127, 4.0 / 255.0, -64},
         {-1e-9f, 1.0f, false, 0, 255, 1.0 / 255.0, 0},
-        {-1e-30f, 1e-38f, true, -128, 127, 1e-6, 0}, /* floor */
+        {-1e-30f, 1e-38f, true, -128, 127, 2e-30 / 255.0, 0},
+        {-1e-37f, 0.0f, true, -128, 127, 1.17549435e-38, 0}, /* the least normal number */
         {-3.4e38f, 3.4e38f, false, 0, 255, 6.8e38 / 255.0, 128},
         {0.0f, 6.0f, false, 0, 65535, 6.0 / 65535.0, 0},
         {0.0f, 1.0f, false, 0, 15, 1.0 / 15.0, 0},
@@ -88,10 +89,10 @@ TEST(qparams_properties)
                  error);
         const double lo = fmin((double)min, 0.0), hi = fmax((double)max, 0.0);
         const double step = (double)scale;
-        CHECK(scale >= 1e-6f && zp >= qmin && zp <= qmax);
+        CHECK(scale >= 1.17549435e-38f && zp >= qmin && zp <= qmax);
         CHECK(hi <= ((double)(qmax - zp) + (symmetric ? 1.0 : 0.5001)) * step * 1.000001);
         CHECK(lo >= ((double)(qmin - zp) - 0.5001) * step * 1.000001);
-        if (scale > 1.1e-6f && !symmetric) { /* and no wider than needed */
+        if (!symmetric) { /* and no wider than needed */
             CHECK_NEAR(step * (double)(qmax - qmin), hi - lo, (hi - lo) * 1e-6);
         }
     }
@@ -154,7 +155,7 @@ static bool quant_feed(build *b, sbit_quant *quant, int batches)
         const sbit_tensor x = build_tensor(SBIT_F32, "4,3,8,8", data);
         build_do(b, sbit_quant_forward(quant, NULL, &x, 1, &b->error), "forward");
     }
-    return !b->failed && build_do(b, sbit_quant_calc_qparams(quant, &b->error), "calc");
+    return !b->failed && build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
 }
 
 static bool quant_site(sbit_quant *quant, const char *tensor, sbit_site *out)
@@ -214,7 +215,7 @@ static double quant_error(build *b, sbit_quant *quant)
 static sbit_graph *quant_built(build *b, sbit_quant *quant)
 {
     sbit_graph *q = NULL;
-    build_do(b, sbit_quant_build(quant, true, true, &q, &b->error), "build");
+    build_do(b, sbit_quant_build(quant, NULL, &q, &b->error), "build");
     if (!b->failed) {
         build_do(b, sbit_graph_validate(q, &b->error), "validate");
     }
@@ -339,7 +340,7 @@ TEST(tiny_weights_do_not_overflow_the_bias)
     if (quant != NULL) {
         build_do(&b, sbit_quant_prepare_calibration(quant, &b.error), "prepare");
         build_do(&b, sbit_quant_forward(quant, NULL, &t, 1, &b.error), "forward");
-        build_do(&b, sbit_quant_calc_qparams(quant, &b.error), "calc");
+        build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
         build_do(&b, sbit_quant_set_quant(quant, true, true, &b.error), "mode");
         build_do(&b, sbit_quant_forward(quant, NULL, &t, 1, &b.error), "forward");
         const float *y = (const float *)sbit_quant_output(quant, 0)->tensor.data;
@@ -541,11 +542,11 @@ TEST(steps_in_the_wrong_order_are_refused)
     sbit_quant *quant = quant_make(&b, "generic", NULL);
     sbit_graph *q = NULL;
     if (quant != NULL) {
-        CHECK_STATUS(sbit_quant_calc_qparams(quant, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK_STATUS(sbit_quant_calc_qparams(quant, false, false, false, &b.error), SBIT_ERR_STATE, b.error);
         CHECK_STATUS(sbit_quant_set_quant(quant, true, true, &b.error), SBIT_ERR_STATE, b.error);
-        CHECK_STATUS(sbit_quant_build(quant, true, true, &q, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK_STATUS(sbit_quant_build(quant, NULL, &q, &b.error), SBIT_ERR_STATE, b.error);
         CHECK_OK(sbit_quant_prepare_calibration(quant, &b.error), b.error);
-        CHECK_STATUS(sbit_quant_calc_qparams(quant, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK_STATUS(sbit_quant_calc_qparams(quant, false, false, false, &b.error), SBIT_ERR_STATE, b.error);
         CHECK_CONTAINS(b.error.message, "calibration set is empty");
         data[5] = (float)NAN;
         sbit_tensor t = build_tensor(SBIT_F32, "1,4,6,8", data);

@@ -162,22 +162,49 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
 static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
 {
     const int32_t bits = site->settings.grid.bits;
-    return bits != 8 && bits != 16 && !sbit__build_int4(quant, site) && site->axis == -1;
+    return bits != 8 && bits != 16 && !sbit__build_int4(quant, site);
 }
 
+/* The values of the lowest or the highest integer of each part, shaped to go with the tensor. */
+static sbit_status sbit__build_limit(sbit__build *b, const sbit__site *site, const char *name,
+                                     const sbit_type *type, int32_t q, sbit_value_id *out,
+                                     sbit_error *error)
+{
+    const bool lowest = q == site->settings.grid.qmin;
+    sbit_tensor limit;
+    int64_t dims[SBIT_MAX_RANK];
+    const int32_t rank = site->axis >= 0 ? type->rank - site->axis : 0;
+    for (int32_t i = 0; i < rank; i++) {
+        dims[i] = i == 0 ? sbit__site_parts(site) : 1;
+    }
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, type->dtype, rank, dims, &limit, error));
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        const float value = (float)(q - site->zero_point[c]) * site->scale[c];
+        sbit__tensor_set_f64(&limit, c, (double)value);
+    }
+    return sbit__build_constant(b, name, lowest ? "_lowest" : "_highest", &limit, out, error);
+}
+
+/* Clip knows scalars only: per channel it is Max and Min. */
 static sbit_status sbit__build_clip(sbit__build *b, const sbit__site *site, const char *name,
                                     sbit_node_id before, const sbit_type *type, sbit_value_id *x,
-                                    sbit_error *error)
+                                    sbit_node_id *first, sbit_error *error)
 {
-    const sbit__settings *s = &site->settings;
-    const float lo = (float)(s->grid.qmin - site->zero_point[0]) * site->scale[0];
-    const float hi = (float)(s->grid.qmax - site->zero_point[0]) * site->scale[0];
+    const sbit_grid *grid = &site->settings.grid;
     sbit_value_id inputs[3];
     sbit_node_id node;
     inputs[0] = *x;
-    SBIT__TRY(sbit__build_floats(b, name, "_lowest", type->dtype, 0, 1, &lo, &inputs[1], error));
-    SBIT__TRY(sbit__build_floats(b, name, "_highest", type->dtype, 0, 1, &hi, &inputs[2], error));
-    return sbit__build_node(b, "Clip", name, "_clipped", inputs, 3, -1, before, type, &node, x,
+    SBIT__TRY(sbit__build_limit(b, site, name, type, grid->qmin, &inputs[1], error));
+    SBIT__TRY(sbit__build_limit(b, site, name, type, grid->qmax, &inputs[2], error));
+    if (site->axis < 0) {
+        return sbit__build_node(b, "Clip", name, "_clipped", inputs, 3, -1, before, type, first, x,
+                                error);
+    }
+    SBIT__TRY(
+        sbit__build_node(b, "Max", name, "_raised", inputs, 2, -1, before, type, first, x, error));
+    inputs[0] = *x;
+    inputs[1] = inputs[2];
+    return sbit__build_node(b, "Min", name, "_clipped", inputs, 2, -1, before, type, &node, x,
                             error);
 }
 
@@ -219,8 +246,7 @@ static sbit_status sbit__build_activation(sbit__build *b, const sbit__site *site
     sbit_node_id first = {0}, node;
     SBIT__TRY(sbit__build_qparams(b, site, value->name, &q_inputs[1], &q_inputs[2], error));
     if (sbit__build_needs_clip(b->quant, site)) {
-        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, error));
-        first = sbit_graph_value(b->graph, x)->producer;
+        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, &first, error));
     }
     q_inputs[0] = x;
     type.dtype = sbit__build_dtype(b->quant, site);
@@ -282,7 +308,12 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     const sbit_quantizer_row *row = site->settings.quantizer;
     const size_t bytes = sbit_tensor_bytes(weight);
     sbit_observation x = sbit__site_observation(site, weight, (const float *)weight->data);
-    if (row->finish == NULL) {
+    if (site->rounded != NULL) { /* a step put the values on the grid */
+        x.data = site->rounded;
+        sbit__build_quantize(kernels, site, &x, out);
+        return SBIT_OK;
+    }
+    if (row->finish == NULL || site->change.scale != NULL) {
         sbit__build_quantize(kernels, site, &x, out);
         return SBIT_OK;
     }
@@ -317,20 +348,66 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
     return sbit__build_constant(b, value->name, "_quantized", &integers, out, error);
 }
 
-/* The int32 bias of one layer: scale_x * scale_w[c], zero point 0. */
+/* The integers of a bias and their scales, scale_x * scale_w[c]; *fits false where one would not
+ * fit in 31 bits. One element for each scale of the weight, or one scale for all. */
+static void sbit__build_bias_values(const sbit_tensor *bias, float x_scale,
+                                    const sbit__site *weight, int64_t count, float *scale,
+                                    int32_t *q, bool *fits)
+{
+    const int64_t parts = sbit__site_parts(weight), given = sbit_tensor_count(bias);
+    const float *values = (const float *)bias->data;
+    *fits = true;
+    for (int64_t i = 0; i < count; i++) {
+        scale[i] = x_scale * weight->scale[i % parts];
+        const double exact = (double)values[i % given] / (double)scale[i];
+        *fits = *fits && fabs(exact) < 2147483647.5;
+        q[i] = sbit__build_round(exact, 0, -2147483647, 2147483647);
+    }
+}
+
+static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit_value_info *bias,
+                                          sbit_node_id layer, int64_t count, bool per_channel,
+                                          const float *scale, const int32_t *q, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(b->graph, layer);
+    const sbit_op_row *row = sbit_operator_find(b->quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(b->graph, node->domain));
+    sbit_type type = bias->type;
+    sbit_value_id inputs[2], y;
+    sbit_node_id added;
+    SBIT__TRY(sbit__build_integers(
+        b, bias->name, "_quantized", SBIT_I32, per_channel ? 1 : bias->constant.rank,
+        per_channel ? &count : bias->constant.dims, q, &inputs[0], error));
+    SBIT__TRY(sbit__build_floats(b, bias->name, "_scale", SBIT_F32, per_channel ? 1 : 0,
+                                 per_channel ? count : 1, scale, &inputs[1], error));
+    if (per_channel) {
+        memset(&type, 0, sizeof type);
+        type.dtype = SBIT_F32;
+        type.rank = 1;
+        type.dims[0].value = count;
+    }
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
+                               per_channel ? 0 : -1, layer, &type, &added, &y, error));
+    return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
+}
+
+/* The int32 bias of one layer, where the profile wants it. */
 static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sbit_node_id layer,
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
     const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->graph, layer);
     const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
-    if (bias == NULL || x == NULL || x->axis != -1) {
+    const int64_t parts = sbit__site_parts(weight);
+    if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
+        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1) {
         return SBIT_OK;
     }
-    const int64_t count = sbit_tensor_count(&bias->constant);
-    const int32_t rank = weight->axis >= 0 && count > 1 ? 1 : 0;
-    if (rank == 1 && bias->constant.rank != 1) {
-        return SBIT_OK; /* [1,N] would need an axis of its own; stays float */
+    const int64_t given = sbit_tensor_count(&bias->constant);
+    const int64_t count = given > parts ? given : parts;
+    const bool per_channel = weight->axis >= 0 && count > 1;
+    if (parts != 1 && given != 1 && given != parts) {
+        return SBIT_OK;
     }
     const size_t bytes = (size_t)count * (sizeof(float) + sizeof(int32_t));
     float *scale = (float *)sbit__alloc(a, bytes);
@@ -338,28 +415,18 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
         return sbit__fail_oom(error, bytes);
     }
     int32_t *q = (int32_t *)(void *)(scale + count);
-    const float *values = (const float *)bias->constant.data;
-    for (int64_t i = 0; i < count; i++) {
-        scale[i] = x->scale[0] * weight->scale[i % sbit__site_parts(weight)];
-        q[i] = sbit__build_round((double)values[i] / (double)scale[i], 0, -2147483647, 2147483647);
-    }
-    sbit_value_id inputs[2], y;
-    sbit_node_id node;
-    const sbit_node *before = sbit_graph_node(b->graph, layer);
-    const sbit_op_row *row = sbit_operator_find(b->quant->ctx, before->domain, before->op_type,
-                                                sbit_graph_opset(b->graph, before->domain));
-    sbit_status status =
-        sbit__build_integers(b, bias->name, "_quantized", SBIT_I32, bias->constant.rank,
-                             bias->constant.dims, q, &inputs[0], error);
-    if (status == SBIT_OK) {
-        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank, rank == 1 ? count : 1,
-                                    scale, &inputs[1], error);
+    bool fits = true;
+    sbit_status status = SBIT_OK;
+    sbit__build_bias_values(&bias->constant, x->scale[0], weight, count, scale, q, &fits);
+    if (fits) {
+        status = sbit__build_bias_nodes(b, bias, layer, count, per_channel, scale, q, error);
+    } else {
+        sbit__log(b->quant->ctx, SBIT_LOG_WARNING,
+                  "bias '%s' stays float: it does not fit in 31 bits with the scales of its layer",
+                  bias->name);
     }
     sbit__free(a, scale, bytes);
-    SBIT__TRY(status);
-    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
-                               rank == 1 ? 0 : -1, layer, &bias->type, &node, &y, error));
-    return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
+    return status;
 }
 
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
@@ -447,29 +514,38 @@ static sbit_status sbit__build_finish(sbit__build *b, sbit_error *error)
         const sbit_quantizer_row *row = site->settings.quantizer;
         const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
         if (site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range &&
-            row->finish != NULL) {
+            site->change.scale == NULL && row->finish != NULL) {
             SBIT__TRY(row->finish(site->quantizer_state, &call, NULL, NULL, error));
         }
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activations,
+/* The sites that a build is to quantize. */
+static bool sbit__build_wants(const sbit__build *b, const sbit_quant_build_desc *desc, size_t index)
+{
+    const sbit__site *site = &b->quant->sites[index];
+    const bool weight = site->target == SBIT_TARGET_WEIGHT;
+    return site->enabled && !(weight ? desc->float_weights : desc->float_activations) &&
+           (desc->sites == NULL || desc->sites[index]);
+}
+
+static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc *desc,
                                     sbit_error *error)
 {
     SBIT__TRY(sbit__build_finish(b, error));
-    for (size_t i = 0; activations && i < b->quant->site_count; i++) {
+    for (size_t i = 0; i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
-        if (site->enabled && site->target == SBIT_TARGET_ACTIVATION) {
+        if (site->target == SBIT_TARGET_ACTIVATION && sbit__build_wants(b, desc, i)) {
             b->graph = sbit__quant_body(b->root, site->body);
             SBIT__TRY(sbit__build_activation(b, site, error));
         }
     }
-    for (size_t i = 0; weights && i < b->quant->site_count; i++) {
+    for (size_t i = 0; i < b->quant->site_count; i++) {
         sbit__site *site = &b->quant->sites[i];
-        if (site->enabled && site->target == SBIT_TARGET_WEIGHT) {
+        if (site->target == SBIT_TARGET_WEIGHT && sbit__build_wants(b, desc, i)) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_weight(b, site, activations, error));
+            SBIT__TRY(sbit__build_weight(b, site, !desc->float_activations, error));
         }
     }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
@@ -477,24 +553,30 @@ static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activatio
         SBIT__TRY(sbit__build_drop_notes(b->graph, error));
         SBIT__TRY(sbit_graph_sort(b->graph, error));
     }
+    const int64_t opset = sbit__quant_opset(b->quant); /* wishes may need a later one */
+    if (sbit_graph_opset(b->root, "") < opset) {
+        SBIT__TRY(sbit_graph_lift_opset(b->root, opset, error));
+    }
     return sbit__build_describe(b, error);
 }
 
-SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error)
 {
+    sbit_quant_build_desc all;
     sbit__build b;
+    memset(&all, 0, sizeof all);
     if (quant == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or out is NULL");
     }
-    if (!quant->calibrated && (weights || activations)) {
+    if (!quant->calibrated) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
     }
     b.quant = quant;
     b.root = NULL;
     SBIT__TRY(sbit_graph_clone(quant->graph, &b.root, error));
     b.graph = b.root;
-    const sbit_status status = sbit__build_into(&b, weights, activations, error);
+    const sbit_status status = sbit__build_into(&b, desc != NULL ? desc : &all, error);
     if (status != SBIT_OK) {
         sbit_graph_destroy(b.root);
         return status;

@@ -195,24 +195,14 @@ static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *n
 /* >>place sites */
 static bool sbit__place_same_settings(const sbit__settings *a, const sbit__settings *b)
 {
-    if (a->options.count != b->options.count) {
-        return false;
-    }
-    for (size_t i = 0; i < a->options.count; i++) {
-        const sbit_option *x = &a->options.items[i];
-        const sbit_option *y = &b->options.items[i];
-        if (x->key->type != SBIT_KEY_YAML && (x->b != y->b || x->i != y->i || x->f < y->f ||
-                                              x->f > y->f || !sbit__streq(x->s, y->s))) {
-            return false;
-        }
-    }
-    return true;
+    return sbit__same_options(&a->options, &b->options, "");
 }
 
-static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_value_info *value,
-                                        uint32_t target, sbit_node_id layer,
-                                        const sbit__settings *settings, uint32_t *index,
-                                        sbit_error *error)
+/* A site on a value of `graph`: that of the placement, or the root where a body captures. */
+static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_graph *graph,
+                                        const sbit_value_info *value, uint32_t target,
+                                        sbit_node_id layer, const sbit__settings *settings,
+                                        uint32_t *index, sbit_error *error)
 {
     void *sites = p->quant->sites;
     char name[256];
@@ -226,8 +216,8 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     p->quant->sites = (sbit__site *)sites;
     sbit__site *site = &p->quant->sites[p->quant->site_count];
     memset(site, 0, sizeof *site);
-    site->body = p->body;
-    site->graph = p->graph;
+    site->body = graph == p->graph ? p->body : 0;
+    site->graph = graph;
     site->value = value->id;
     site->dtype = value->type.dtype;
     site->target = target;
@@ -238,8 +228,9 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     site->settings.grid.parts.count = 1;
     site->enabled = !settings->disabled;
     site->reason = settings->disabled ? "disabled by the configuration" : "";
-    site->group = (uint32_t)p->quant->site_count;
+    site->plan_group = (uint32_t)p->quant->site_count;
     *index = (uint32_t)p->quant->site_count++;
+    sbit__site_link(p->quant, *index);
     return SBIT_OK;
 }
 
@@ -263,8 +254,9 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     const sbit_node_id producer = sbit_graph_value(p->graph, site->value)->producer;
     const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
     const sbit_op_row *row = node != NULL ? sbit__place_row(p, node) : NULL;
-    if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
-        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || sbit__site_parts(site) != 1) {
+    if (sbit__profile_is(p->quant->profile, SBIT_PROFILE_CLASSIC) || row == NULL ||
+        row->quant == NULL || (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 ||
+        sbit__site_parts(site) != 1) {
         return;
     }
     site->fixed_range = true;
@@ -280,16 +272,15 @@ static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_i
     sbit__settings settings;
     SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_ACTIVATION, p->graph, layer,
                                     &p->quant->arena, &settings, error));
-    for (size_t i = 0; i < p->quant->site_count; i++) {
-        const sbit__site *site = &p->quant->sites[i];
-        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_ACTIVATION) &&
-            (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
-            *index = (uint32_t)i;
+    for (const sbit__site *site = sbit__site_on(p->quant, p->graph, value, SBIT_TARGET_ACTIVATION);
+         site != NULL; site = sbit__site_after(p->quant, site)) {
+        if (one_per_value || sbit__place_same_settings(&site->settings, &settings)) {
+            *index = (uint32_t)(site - p->quant->sites);
             return SBIT_OK;
         }
     }
-    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_ACTIVATION,
-                                   layer, &settings, index, error));
+    SBIT__TRY(sbit__place_new_site(p, p->graph, sbit_graph_value(p->graph, value),
+                                   SBIT_TARGET_ACTIVATION, layer, &settings, index, error));
     sbit__site *site = &p->quant->sites[*index];
     const sbit_type *type = &sbit_graph_value(p->graph, value)->type;
     const int32_t axis = settings.activation_axis;
@@ -419,20 +410,17 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     const bool per_channel = settings.per_channel && axis >= 0 && axis < rank &&
                              !(stack && sbit__place_stays_float(p, node));
     axis = per_channel ? axis : -1;
-    bool found = false;
-    for (size_t i = 0; i < p->quant->site_count && !found; i++) {
-        const sbit__site *site = &p->quant->sites[i];
-        found = sbit__site_is(site, w.graph, w.value->id, SBIT_TARGET_WEIGHT) &&
-                (w.captured ||
-                 (site->axis == axis && sbit__place_same_settings(&site->settings, &settings)));
-        index = found ? (uint32_t)i : index;
+    const sbit__site *same = sbit__site_on(quant, w.graph, w.value->id, SBIT_TARGET_WEIGHT);
+    while (same != NULL && !w.captured &&
+           !(same->axis == axis && sbit__place_same_settings(&same->settings, &settings))) {
+        same = sbit__site_after(quant, same);
     }
-    if (!found) {
-        SBIT__TRY(sbit__place_new_site(p, w.value, SBIT_TARGET_WEIGHT, node->id, &settings, &index,
-                                       error));
-        sbit__site *site = &p->quant->sites[index];
-        site->body = w.captured ? 0 : p->body;
-        site->graph = w.graph;
+    if (same != NULL) {
+        index = (uint32_t)(same - quant->sites);
+    } else {
+        SBIT__TRY(sbit__place_new_site(p, w.graph, w.value, SBIT_TARGET_WEIGHT, node->id, &settings,
+                                       &index, error));
+        sbit__site *site = &quant->sites[index];
         site->captured = w.captured;
         site->axis = axis;
         sbit__place_parts(site);
@@ -445,7 +433,8 @@ static sbit_status sbit__place_weights(const sbit__placement *p, const sbit_node
                                        const sbit_op_quant *row, sbit_error *error)
 {
     const int32_t inputs[2] = {row->weight, row->weight2};
-    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 && !p->quant->profile->recurrent_weights) {
+    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 &&
+        !sbit__profile_is(p->quant->profile, SBIT_PROFILE_RECURRENT_WEIGHTS)) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < SBIT__COUNT_OF(inputs); i++) {
@@ -548,7 +537,7 @@ static bool sbit__place_continued(const sbit__placement *p, const sbit_value_inf
 static sbit_node_id sbit__place_layer_of(const sbit__placement *p, const sbit_value_info *value,
                                          sbit_node_id reader)
 {
-    if (value->producer.idx == 0 || !p->quant->profile->outputs) {
+    if (value->producer.idx == 0 || !sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS)) {
         return reader;
     }
     const sbit_node *producer = sbit_graph_node(p->graph, value->producer);
@@ -586,7 +575,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
         if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i)) {
             continue;
         }
-        if (p->quant->profile->residual_inputs && elementwise &&
+        if (sbit__profile_is(p->quant->profile, SBIT_PROFILE_RESIDUAL_INPUTS) && elementwise &&
             !sbit__place_residual(p, node, i)) {
             continue;
         }
@@ -601,8 +590,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
 static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
-    if (!p->quant->profile->outputs || !sbit__place_float(value) || value->is_output ||
-        value->is_constant) {
+    if (!sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS) || !sbit__place_float(value) ||
+        value->is_output || value->is_constant) {
         return false;
     }
     const bool clamp = sbit__place_in_list(sbit__place_clamps, node->op_type);
@@ -641,28 +630,23 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 
 static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
-    for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_ACTIVATION)) {
-            return &p->quant->sites[i];
-        }
-    }
-    return NULL;
+    return sbit__site_on(p->quant, p->graph, value, SBIT_TARGET_ACTIVATION);
 }
 
 /* Joins the groups of two sites when they can have one scale. */
 static void sbit__place_join(const sbit__placement *p, const sbit__site *a, const sbit__site *b)
 {
-    const uint32_t from = b->group;
+    const uint32_t from = b->plan_group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
         a->settings.grid.qmin != b->settings.grid.qmin ||
         a->settings.grid.qmax != b->settings.grid.qmax ||
         a->settings.grid.symmetric != b->settings.grid.symmetric) {
         return;
     }
-    const uint32_t to = a->group;
+    const uint32_t to = a->plan_group;
     for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (p->quant->sites[i].group == from) {
-            p->quant->sites[i].group = to;
+        if (p->quant->sites[i].plan_group == from) {
+            p->quant->sites[i].plan_group = to;
         }
     }
 }
@@ -672,7 +656,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
                                     const sbit_op_quant *q, sbit_error *error)
 {
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) == 0 ||
-        !p->quant->profile->outputs || node->input_count == 0 ||
+        !sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS) || node->input_count == 0 ||
         sbit__place_site_of(p, node->inputs[0]) == NULL) {
         return SBIT_OK;
     }
@@ -712,7 +696,7 @@ static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *err
 /* >>place driver */
 static sbit_status sbit__place_ordered(const sbit__placement *p, sbit_error *error)
 {
-    if (!p->quant->profile->classic) {
+    if (!sbit__profile_is(p->quant->profile, SBIT_PROFILE_CLASSIC)) {
         return sbit__place_generic(p, error);
     }
     for (size_t n = 0; n < p->count; n++) {
@@ -757,8 +741,8 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
     char nearest[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
-        const sbit_graph *graph;
-        for (uint32_t b = 0; (graph = sbit__quant_body(quant->graph, b)) != NULL; b++) {
+        for (size_t b = 0; b < quant->graph_count; b++) {
+            const sbit_graph *graph = quant->graphs[b].graph;
             for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && !matched;
                  id = sbit_graph_next(graph, id)) {
                 matched = sbit_layer_matches(graph, id, skip->list[i]);
@@ -773,40 +757,11 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
     }
 }
 
-/* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
-static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
-{
-    if (*index == 0) {
-        return graph;
-    }
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
-            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
-            for (size_t k = 0; k < count; k++) {
-                --*index;
-                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
-                if (found != NULL) {
-                    return found;
-                }
-            }
-        }
-    }
-    return NULL;
-}
-
-SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index)
-{
-    return sbit__place_body(root, &index);
-}
-
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
-    const sbit_graph *graph;
-    for (uint32_t body = 0; (graph = sbit__quant_body(quant->graph, body)) != NULL; body++) {
-        SBIT__TRY(sbit__place_graph(quant, body, graph, error));
+    SBIT__TRY(sbit__sites_begin(quant, error));
+    for (uint32_t body = 0; body < quant->graph_count; body++) {
+        SBIT__TRY(sbit__place_graph(quant, body, quant->graphs[body].graph, error));
     }
     for (size_t i = 0; i < quant->config->tree.section_count; i++) {
         sbit__section_warn_unmatched(&quant->config->tree.sections[i], quant->graph,
@@ -814,31 +769,4 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     }
     sbit__place_warn_skipped(quant);
     return SBIT_OK;
-}
-
-SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
-                            uint32_t target)
-{
-    return site->graph == graph && site->value.idx == value.idx && site->target == target;
-}
-
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
-                                            sbit_node_id node, uint32_t input)
-{
-    const sbit_value_id value = sbit_graph_node(graph, node)->inputs[input];
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        if (!sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) || !site->enabled) {
-            continue;
-        }
-        if (site->all_uses) {
-            return site;
-        }
-        for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
-            if (use->node.idx == node.idx && use->input == input) {
-                return site;
-            }
-        }
-    }
-    return NULL;
 }

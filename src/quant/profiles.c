@@ -5,73 +5,31 @@
 #include "quant_private.h"
 
 static const sbit_profile_row sbit__profiles[] = {
-    /* head, classic, outputs, residual_inputs, int32_bias, recurrent_weights, symmetric_only,
-     * signed_affine, weight_affine, activation_scheme, weight_scheme */
     {{"sparsebit", "inputs of Sparsebit's operators, float bias", 0, NULL, 0},
-     true,
-     false,
-     false,
-     false,
-     false,
-     false,
-     false,
-     true,
+     SBIT_PROFILE_CLASSIC | SBIT_PROFILE_WEIGHT_AFFINE | SBIT_PROFILE_SCALE_FLOOR,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"generic", "inputs and outputs, int32 bias: integers from the first layer to the last", 0,
       NULL, 0},
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     false,
-     true,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+         SBIT_PROFILE_WEIGHT_AFFINE,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"onnxruntime", "generic with uint8 activations and int8 weights", 0, NULL, 0},
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     false,
-     false,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"openvino", "generic with symmetric weights and float bias", 0, NULL, 0},
-     false,
-     true,
-     false,
-     false,
-     true,
-     false,
-     false,
-     false,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"tensorrt", "inputs and residual branches, symmetric, float bias", 0, NULL, 0},
-     false,
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     false,
+     SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS | SBIT_PROFILE_SYMMETRIC_ONLY,
      SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"mcu", "generic with int8 activations", 0, NULL, 0},
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     true,
-     false,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+         SBIT_PROFILE_SIGNED_AFFINE,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
 };
@@ -112,4 +70,9 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
                                                 sbit_error *error)
 {
     return sbit__row_register(ctx, &sbit__profile_kind, (const sbit_head *)row, true, error);
+}
+
+SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag)
+{
+    return (profile->flags & flag) != 0;
 }

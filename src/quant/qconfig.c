@@ -366,11 +366,11 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
         return sbit__fail(error, SBIT_ERR_CONFIG, "SCHEDULE.BN_TUNING",
                           "SCHEDULE.BN_TUNING needs a per-channel W.QSCHEME");
     }
-    if (profile->symmetric_only && sbit__qconfig_has(a, "affine")) {
+    if (sbit__profile_is(profile, SBIT_PROFILE_SYMMETRIC_ONLY) && sbit__qconfig_has(a, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "A.QSCHEME",
                           "A.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
-    if (!profile->weight_affine && sbit__qconfig_has(w, "affine")) {
+    if (!sbit__profile_is(profile, SBIT_PROFILE_WEIGHT_AFFINE) && sbit__qconfig_has(w, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "W.QSCHEME",
                           "W.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
@@ -401,7 +401,6 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
 {
     const bool weight = target == SBIT_TARGET_WEIGHT;
     sbit__section *side = &config->tree.sections[weight ? SBIT__QCONFIG_W : SBIT__QCONFIG_A];
-    const sbit_profile_row *profile = sbit_qconfig_profile(config);
     sbit__settings s;
     memset(&s, 0, sizeof s);
     SBIT__TRY(sbit__section_resolve(side, graph, node, arena, &s.options, error));
@@ -409,7 +408,6 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
-    s.grid.bits = s.grid.bits == 0 ? 8 : s.grid.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
@@ -430,10 +428,36 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
         s.observer = s.quantizer->statistics(target);
     }
-    sbit__settings_range(&s.grid, profile->signed_affine && !weight,
-                         sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
+    sbit__settings_bits(config, target, s.grid.bits, &s);
     *out = s;
     return SBIT_OK;
+}
+
+SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, int32_t bits,
+                                  sbit__settings *settings)
+{
+    const sbit_profile_row *profile = sbit_qconfig_profile(config);
+    settings->grid.bits = bits != 0 ? bits : 8; /* 0: Sparsebit's old way to disable */
+    sbit__settings_range(&settings->grid,
+                         sbit__profile_is(profile, SBIT_PROFILE_SIGNED_AFFINE) &&
+                             target == SBIT_TARGET_ACTIVATION,
+                         sbit_options_bool(&settings->options, "QUANTIZER.NARROW_RANGE"));
+}
+
+SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix)
+{
+    if (a->count != b->count) {
+        return false;
+    }
+    for (size_t i = 0; i < a->count; i++) {
+        const sbit_option *x = &a->items[i], *y = &b->items[i];
+        if (x->key->type != SBIT_KEY_YAML && strncmp(x->key->path, prefix, strlen(prefix)) == 0 &&
+            (x->b != y->b || x->i != y->i || x->f < y->f || x->f > y->f ||
+             !sbit__streq(x->s, y->s))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* >>qconfig printing */

@@ -23,16 +23,21 @@ typedef enum sbit_qscheme {
 } sbit_qscheme;
 
 /* >>profiles: where quantizers stand, for a kind of runtime (contracts.md section 5). */
+enum {
+    SBIT_PROFILE_CLASSIC = 1,            /* Sparsebit's operator list, inputs only */
+    SBIT_PROFILE_OUTPUTS = 2,            /* quantize outputs too */
+    SBIT_PROFILE_RESIDUAL_INPUTS = 4,    /* TensorRT: of a sum only what no layer makes straight */
+    SBIT_PROFILE_INT32_BIAS = 8,         /* bias through DequantizeLinear; else float */
+    SBIT_PROFILE_RECURRENT_WEIGHTS = 16, /* LSTM, GRU, RNN weights as int8 */
+    SBIT_PROFILE_SYMMETRIC_ONLY = 32,    /* no zero points: affine schemes are refused */
+    SBIT_PROFILE_SIGNED_AFFINE = 64,     /* affine activations as int8 -128..127, not uint8 */
+    SBIT_PROFILE_WEIGHT_AFFINE = 128,    /* allows affine weights */
+    SBIT_PROFILE_SCALE_FLOOR = 256       /* Sparsebit's smallest scale, 1e-6; else no floor */
+};
+
 typedef struct sbit_profile_row {
     sbit_head head;
-    bool classic;           /* Sparsebit's operator list, inputs only */
-    bool outputs;           /* quantize outputs too */
-    bool residual_inputs;   /* TensorRT: the residual input of Add, no output before Add */
-    bool int32_bias;        /* bias through DequantizeLinear; else float */
-    bool recurrent_weights; /* LSTM, GRU, RNN weights as int8 */
-    bool symmetric_only;    /* no zero points: affine schemes are refused */
-    bool signed_affine;     /* affine activations as int8 -128..127 instead of uint8 */
-    bool weight_affine;     /* allows affine weights */
+    uint32_t flags;                                /* SBIT_PROFILE_* */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
 } sbit_profile_row;
 SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,

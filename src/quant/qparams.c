@@ -5,7 +5,8 @@
  */
 #include "quant_private.h"
 
-#define SBIT__QPARAMS_MIN_SCALE 1e-6f
+/* The smallest normal number whose reciprocal is one too. */
+#define SBIT__QPARAMS_MIN_SCALE 1.17549435e-38f
 
 static int32_t sbit__qparams_round_clamp(double value, int32_t qmin, int32_t qmax)
 {

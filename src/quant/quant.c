@@ -6,21 +6,6 @@
 #include "quant_private.h"
 
 /* >>quant create */
-/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage 21. */
-static int64_t sbit__quant_opset(const sbit_quant *quant)
-{
-    int64_t opset = 13;
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const int32_t bits = quant->sites[i].settings.grid.bits;
-        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
-        if (quant->sites[i].enabled && (bits > 8 || int4)) {
-            return 21;
-        }
-        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
-    }
-    return opset;
-}
-
 static void sbit__quant_release_sites(sbit_quant *quant)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
@@ -29,18 +14,18 @@ static void sbit__quant_release_sites(sbit_quant *quant)
     quant->site_count = 0;
 }
 
-static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
-                                    const sbit_qconfig *config, sbit_error *error)
+static bool sbit__quant_keeps_bn(const sbit_quant *quant)
+{
+    return !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
+           sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+}
+
+/* Finds the sites; lifts the graph to the opset that they need. */
+static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
 {
     sbit_simplify_desc simplify;
     memset(&simplify, 0, sizeof simplify);
-    SBIT__TRY(sbit__qconfig_clone(config, &quant->config, error));
-    SBIT__TRY(sbit_qconfig_validate(quant->config, error));
-    quant->profile = sbit_qconfig_profile(quant->config);
-    simplify.keep_batch_norm = !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
-                               sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
-    SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
-    SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit__quant_place(quant, error));
     const int64_t opset = sbit__quant_opset(quant);
     if (sbit_graph_opset(quant->graph, "") < opset) { /* lifting renumbers nodes: place again */
@@ -55,6 +40,28 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                           "constant weight was found for profile %s",
                           quant->profile->head.name);
     }
+    for (size_t i = 0; i < quant->site_count; i++) { /* outlives a change of the graph's names */
+        const char *name = sbit__site_value(&quant->sites[i])->name;
+        quant->sites[i].tensor = sbit__arena_strdup(&quant->arena, name, strlen(name));
+        if (quant->sites[i].tensor == NULL) {
+            return sbit__fail_oom(error, strlen(name));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
+                                    const sbit_qconfig *config, sbit_error *error)
+{
+    sbit_simplify_desc simplify;
+    memset(&simplify, 0, sizeof simplify);
+    SBIT__TRY(sbit__qconfig_clone(config, &quant->config, error));
+    SBIT__TRY(sbit_qconfig_validate(quant->config, error));
+    quant->profile = sbit_qconfig_profile(quant->config);
+    simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
+    SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
+    SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    SBIT__TRY(sbit__quant_sites(quant, error));
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
 
@@ -81,7 +88,7 @@ SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_
     return SBIT_OK;
 }
 
-static void sbit__quant_drop_session(sbit_quant *quant)
+SBIT__FN void sbit__quant_drop_session(sbit_quant *quant)
 {
     sbit_session_destroy(quant->session);
     sbit_graph_destroy(quant->simulated);
@@ -104,164 +111,41 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
     sbit__free(a, quant, sizeof *quant);
 }
 
-/* >>quant calibrate */
-static bool sbit__quant_observes(const sbit__site *site)
-{
-    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range;
-}
-
-SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
-{
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (sbit__quant_observes(&quant->sites[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The session's tap: hands a value to every site on it. */
-static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
-                                   const sbit_value *value, void *user, sbit_error *error)
-{
-    sbit_quant *quant = (sbit_quant *)user;
-    const bool root = sbit_graph_parent(graph) == NULL;
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        const bool here = root ? site->body == 0 : site->graph == graph;
-        if (here && site->value.idx == id.idx && sbit__quant_observes(site)) {
-            SBIT__TRY(sbit__site_observe(quant, site, &value->tensor, error));
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
-                                                   sbit_error *error)
-{
-    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    sbit_session_desc desc;
-    sbit_value_id *taps = (sbit_value_id *)sbit__calloc(a, quant->site_count, sizeof *taps);
-    if (taps == NULL) {
-        return sbit__fail_oom(error, quant->site_count * sizeof *taps);
-    }
-    memset(&desc, 0, sizeof desc);
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const sbit__site *site = &quant->sites[i];
-        bool listed = !sbit__quant_observes(site) || site->body != 0;
-        desc.tap_bodies = desc.tap_bodies || (sbit__quant_observes(site) && site->body != 0);
-        for (size_t j = 0; j < desc.tap_count && !listed; j++) {
-            listed = taps[j].idx == site->value.idx;
-        }
-        if (!listed) {
-            taps[desc.tap_count++] = site->value;
-        }
-    }
-    desc.tap_fn = sbit__quant_tap;
-    desc.tap_user = quant;
-    desc.taps = taps;
-    const sbit_status status = sbit_session_create(quant->graph, &desc, out, error);
-    sbit__free(a, taps, quant->site_count * sizeof *taps);
-    return status;
-}
-
-SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error)
-{
-    sbit_session *session = NULL;
-    if (quant == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
-    }
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].enabled) {
-            SBIT__TRY(sbit__site_prepare(quant, &quant->sites[i], error));
-        }
-    }
-    SBIT__TRY(sbit__quant_calibration_session(quant, &session, error));
-    sbit__quant_drop_session(quant);
-    quant->session = session;
-    quant->calibrating = true;
-    quant->calibrated = quant->use_weights = quant->use_activations = false;
-    quant->batches_seen = 0;
-    return SBIT_OK;
-}
-
-/* Runs a batch of which `samples` count (-1: all). */
-static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
-                                   const sbit_tensor *inputs, size_t input_count, int64_t samples,
-                                   sbit_error *error)
-{
-    if (quant->session == NULL) {
-        return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
-    }
-    if (names == NULL && (input_count != 1 || sbit_session_input_count(quant->session) != 1)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "the model has %u inputs: pass their names",
-                          (unsigned)sbit_session_input_count(quant->session));
-    }
-    quant->rows = 0;
-    for (size_t i = 0; i < input_count; i++) {
-        const char *name =
-            names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
-        SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
-        quant->rows = quant->rows == 0 && inputs[i].rank > 0 ? inputs[i].dims[0] : quant->rows;
-    }
-    quant->samples = samples >= 0 ? samples : quant->rows;
-    SBIT__TRY(sbit_session_run(quant->session, error));
-    quant->batches_seen += quant->calibrating && (quant->rows > 0 || input_count == 0) ? 1 : 0;
-    return SBIT_OK;
-}
-
-SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
-                                             const sbit_tensor *inputs, size_t input_count,
-                                             sbit_error *error)
-{
-    if (quant == NULL || (inputs == NULL && input_count > 0)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
-    }
-    return sbit__quant_run(quant, names, inputs, input_count, -1, error);
-}
-
-SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
-                                               sbit_error *error)
-{
-    if (quant == NULL || feed == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
-    }
-    SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
-    sbit_batch batch;
-    for (int64_t at = 0; at < feed->count && sbit_quant_needs_data(quant); at += batch.samples) {
-        SBIT__TRY(sbit__progress(quant->ctx, "calibrate", at, feed->count, error));
-        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
-        quant->index = batch.index;
-        const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
-                                                   batch.input_count, batch.samples, error);
-        quant->index = NULL;
-        SBIT__TRY(status);
-    }
-    return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
-}
-
-SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
-{
-    return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
-}
-
-SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error)
+/* >>quant modes */
+SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
+                                                  bool activations, sbit_error *error)
 {
     if (quant == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
     }
-    if (!quant->calibrating) {
+    if (!quant->prepared) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
-                          "call sbit_quant_prepare_calibration and feed data first");
+                          "call sbit_quant_calibrate first (or sbit_quant_prepare_calibration, and "
+                          "feed data)");
     }
-    if (quant->batches_seen == 0 && sbit_quant_needs_data(quant)) {
+    if (!quant->fed && sbit_quant_needs_data(quant)) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "the calibration set is empty: no batch was fed to sbit_quant_forward");
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        if (sbit__quant_observes(site) && site->observer_state == NULL) {
+            return sbit__fail(error, SBIT_ERR_STATE, site->tensor,
+                              "observer '%s' of tensor '%s' has seen no data with these settings; "
+                              "calibrate again",
+                              site->settings.observer->head.name, site->tensor);
+        }
+    }
+    if (quant->pass_open) { /* data that was pushed cannot be read again */
+        bool wanted;
+        SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
     SBIT__TRY(sbit__quant_calc(quant, error));
     quant->calibrating = false;
     quant->calibrated = true;
+    (void)asym;
+    (void)weights;
+    (void)activations;
     return sbit_quant_set_quant(quant, false, false, error);
 }
 
@@ -275,7 +159,11 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
                           "call sbit_quant_calc_qparams first");
     }
     if (weights || activations) {
-        SBIT__TRY(sbit_quant_build(quant, weights, activations, &graph, error));
+        sbit_quant_build_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.float_weights = !weights;
+        desc.float_activations = !activations;
+        SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
     }
     const sbit_status status =
         sbit_session_create(graph != NULL ? graph : quant->graph, NULL, &session, error);
@@ -297,7 +185,7 @@ SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *
                                                  sbit_error *error)
 {
     sbit_graph *graph = NULL;
-    SBIT__TRY(sbit_quant_build(quant, true, true, &graph, error));
+    SBIT__TRY(sbit_quant_build(quant, NULL, &graph, error));
     sbit_status status = sbit_graph_validate(graph, error);
     if (status == SBIT_OK) {
         status = sbit_graph_save(graph, path, desc, error);
@@ -344,4 +232,129 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
         }
     }
     return SBIT_OK;
+}
+
+static bool sbit__quant_change_ok(const sbit__site *site, const sbit_site_change *change)
+{
+    const bool both = (change->scale != NULL) == (change->zero_point != NULL);
+    bool ok = both && (change->bits == 0 || (change->bits >= 2 && change->bits <= 16));
+    for (int64_t i = 0; ok && change->scale != NULL && i < sbit__site_parts(site); i++) {
+        const float s = change->scale[i];
+        ok = s > 0.0f && s - s == 0.0f;
+    }
+    return ok;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
+                                              const sbit_site_change *change, sbit_error *error)
+{
+    if (quant == NULL || change == NULL || index >= quant->site_count ||
+        !sbit__quant_change_ok(&quant->sites[index], change)) {
+        return sbit__fail(
+            error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+            "a site below %u, 2 to 16 bits (or 0), and scales above 0 with their zero "
+            "points (or neither) are wanted",
+            (unsigned)(quant != NULL ? quant->site_count : 0));
+    }
+    sbit__site *site = &quant->sites[index];
+    const size_t parts = (size_t)sbit__site_parts(site);
+    sbit_site_change kept = *change;
+    if (change->scale != NULL) {
+        float *scale = (float *)sbit__arena_array(&quant->arena, parts, sizeof *scale);
+        int32_t *zero_point =
+            (int32_t *)sbit__arena_array(&quant->arena, parts, sizeof *zero_point);
+        if (scale == NULL || zero_point == NULL) {
+            return sbit__fail_oom(error, parts * 8);
+        }
+        memcpy(scale, change->scale, parts * sizeof *scale);
+        memcpy(zero_point, change->zero_point, parts * sizeof *zero_point);
+        kept.scale = scale;
+        kept.zero_point = zero_point;
+    }
+    site->change = kept;
+    sbit__settings_bits(quant->config, site->target,
+                        change->bits != 0
+                            ? change->bits
+                            : (int32_t)sbit_options_int(&site->settings.options, "QUANTIZER.BIT"),
+                        &site->settings);
+    quant->calibrated = false;
+    return SBIT_OK;
+}
+
+/* Takes over from `old` what belongs to the same tensor: wishes, and statistics if the same
+ * observer with the same options makes them. */
+static void sbit__quant_adopt(sbit_quant *quant, sbit__site *site, sbit__site *old)
+{
+    const bool same =
+        site->settings.observer == old->settings.observer &&
+        site->settings.quantizer == old->settings.quantizer && site->axis == old->axis &&
+        site->block == old->block && sbit__site_parts(site) == sbit__site_parts(old) &&
+        sbit__same_options(&site->settings.options, &old->settings.options, "OBSERVER.");
+    if (same && old->observer_state != NULL && site->observer_state == NULL) {
+        site->observer_state = old->observer_state;
+        site->quantizer_state = old->quantizer_state;
+        site->observer_bytes = old->observer_bytes;
+        site->quantizer_bytes = old->quantizer_bytes;
+        site->observed = old->observed;
+        old->observer_state = old->quantizer_state = NULL;
+    }
+    if (sbit__site_parts(site) == sbit__site_parts(old) || old->change.scale == NULL) {
+        site->change = old->change;
+        if (old->change.bits != 0) {
+            sbit__settings_bits(quant->config, site->target, old->change.bits, &site->settings);
+        }
+    }
+}
+
+/* Finds the sites anew and hands over what the old ones know. */
+static sbit_status sbit__quant_renew(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit__site *old = quant->sites;
+    const size_t count = quant->site_count, capacity = quant->site_capacity;
+    quant->sites = NULL;
+    quant->site_count = quant->site_capacity = 0;
+    quant->calibrated = false;
+    sbit_status status = sbit__quant_sites(quant, error);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; status == SBIT_OK && k < quant->site_count; k++) {
+            sbit__site *site = &quant->sites[k];
+            if (site->body == old[i].body && site->target == old[i].target &&
+                sbit__streq(sbit__site_value(site)->name, old[i].tensor)) {
+                sbit__quant_adopt(quant, site, &old[i]);
+            }
+        }
+        sbit__site_release(quant, &old[i]);
+    }
+    sbit__free(a, old, capacity * sizeof *old);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
+                                         sbit_error *error)
+{
+    sbit_qconfig *config = NULL;
+    if (quant == NULL || path == NULL || value == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant, path or value is NULL");
+    }
+    if (strncmp(path, "SCHEDULE.", 9) == 0 &&
+        !sbit__streq(path, "SCHEDULE.DISABLE_UNNECESSARY_QUANT")) {
+        return sbit__fail(error, SBIT_ERR_STATE, path,
+                          "%s changes the float graph: set it before sbit_quant_create", path);
+    }
+    SBIT__TRY(sbit__qconfig_clone(quant->config, &config, error));
+    sbit_status status = sbit_qconfig_set(config, path, value, error);
+    status = status == SBIT_OK ? sbit_qconfig_validate(config, error) : status;
+    if (status != SBIT_OK) {
+        sbit_qconfig_destroy(config);
+        return status;
+    }
+    sbit__quant_drop_session(quant);
+    sbit_qconfig *before = quant->config;
+    quant->config = config;
+    quant->profile = sbit_qconfig_profile(config);
+    status = sbit__quant_renew(quant, error);
+    sbit_qconfig_destroy(before); /* the old sites' options pointed to its keys */
+    SBIT__TRY(status);
+    return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }

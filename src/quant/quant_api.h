@@ -26,7 +26,8 @@ typedef struct sbit_quant sbit_quant;
  * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
  * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
  * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
- * min = max = 0 gives scale 1, zero point 0 (or the middle); otherwise scale >= 1e-6.
+ * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
+ * and its reciprocal are normal numbers.
  * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
 SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
                                                   bool symmetric, int32_t qmin, int32_t qmax,
@@ -60,18 +61,29 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                                              sbit_error *error);
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index);
 
-/* Scale and zero point of every site. Errors: STATE if data is needed and nothing was fed
- * ("calibration set is empty"). */
-SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error);
+/* Scale and zero point of every site: a pure function of the model, what observers saw and the
+ * settings. Called again it gives the same; after sbit_quant_set or sbit_quant_set_site it gives
+ * what a fresh start with these settings would, without new data where the statistics allow.
+ * asym: observers look again, layer after layer, at the model with what is quantized so far
+ * (`weights`, `activations`: which of the two); needs data from sbit_quant_calibrate, whose feed
+ * must still be readable. Errors: STATE if data is needed and nothing was fed ("calibration set is
+ * empty"), or a changed observer needs a pass. */
+SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
+                                                  bool activations, sbit_error *error);
 /* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
 SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
                                                sbit_error *error);
 
+/* What a build is to hold. {0}: everything. */
+typedef struct sbit_quant_build_desc {
+    bool float_weights, float_activations; /* leave them as they are */
+    const bool *sites;                     /* [site count] which sites to quantize; NULL: all */
+} sbit_quant_build_desc;
 /* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
- * pairs. Free with sbit_graph_destroy before the quant. */
-SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
+ * pairs. desc may be NULL. Free with sbit_graph_destroy before the quant. */
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error);
-/* sbit_quant_build(true, true) checked and saved; metadata says how it was made. */
+/* sbit_quant_build(NULL) checked and saved; metadata says how it was made. */
 SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
                                                  const sbit_onnx_write_desc *desc,
                                                  sbit_error *error);
@@ -93,6 +105,32 @@ typedef struct sbit_site {
 } sbit_site;
 SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
 SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
+
+/* Wishes for one site beyond the configuration; {0}: none. */
+typedef struct sbit_site_change {
+    int32_t enable;     /* 1: quantize although the configuration disables it; -1: leave float */
+    int32_t bits;       /* 2..16; 0: as configured */
+    const float *scale; /* fixed, [grid.parts.count], copied; NULL: computed */
+    const int32_t *zero_point; /* goes with scale */
+} sbit_site_change;
+/* Takes the place of what was asked for before; holds from the next calc_qparams on. Errors:
+ * INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
+                                              const sbit_site_change *change, sbit_error *error);
+/* One key of the configuration, as in sbit_qconfig_set: bits, schemes, observers, SPECIFIC,
+ * SKIP_TRACE_MODULES. Sites are found anew (their numbers may change); what observers saw is kept
+ * where tensor, observer and its options are the same, wishes for sites too. */
+SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
+                                         sbit_error *error);
+
+/* What observers saw, to and from a file of this machine: calibrating once, trying many settings.
+ * Loading finds sites by tensor and observer and takes the place of sbit_quant_calibrate. Errors:
+ * IO, PARSE; STATE if nothing was observed, or sites of this configuration are not in the file
+ * (named). */
+SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, const char *path,
+                                                     sbit_error *error);
+SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
+                                                     sbit_error *error);
 
 #ifdef __cplusplus
 }

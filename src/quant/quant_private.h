@@ -3,10 +3,12 @@
  * Called by: the files of quant/, train (QAT). Calls: qconfig, passes, exec.
  *
  *   qconfig.c    the configuration tree, settings of one layer
- *   place.c      which tensors get a quantizer: fills quant->sites
- *   calibrate.c  observers, ranges, scale and zero point
+ *   site.c       tensors with a quantizer: look-ups, weights, biases
+ *   place.c      which tensors get one: fills quant->sites
+ *   calibrate.c  what they observe
+ *   scales.c     scale and zero point of all of them
  *   build.c      the graph with QuantizeLinear and DequantizeLinear
- *   quant.c      the public steps
+ *   quant.c      the public functions
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -38,7 +40,7 @@ typedef struct sbit__settings {
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
     bool per_channel, disabled, power_of_two;
-    sbit_grid grid; /* of a site: with its parts */
+    sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
 
@@ -47,9 +49,15 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
                                            sbit_error *error);
+/* Another width: range and storage type follow. */
+SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, int32_t bits,
+                                  sbit__settings *settings);
+/* The same values for all keys that begin with `prefix` ("": all). */
+SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix);
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 
+SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag);
 /* "sparsebit, generic, ...": all profiles, for messages; returns text. */
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
 
@@ -62,9 +70,11 @@ typedef struct sbit__site_use {
 
 /* A tensor with a quantizer. */
 typedef struct sbit__site {
+    /* the plan */
     uint32_t body;           /* number of the graph that `value` belongs to: see sbit__quant_body */
     const sbit_graph *graph; /* that graph in quant->graph */
     sbit_value_id value;
+    uint32_t next;    /* number + 1 of the next site on the same value; 0: none */
     sbit_dtype dtype; /* of the tensor: float32, float16 or bfloat16 */
     uint32_t target;
     sbit_node_id layer; /* the node whose settings these are */
@@ -75,19 +85,31 @@ typedef struct sbit__site {
     bool all_uses; /* stands behind the producer: every use reads the quantized value */
     bool captured; /* a constant of the root that layers of bodies have as their weight too */
     sbit__site_use *uses; /* in the order added; not for all_uses */
-    bool enabled;
-    const char *reason; /* why not */
     bool fixed_range;
     float fixed_min, fixed_max;
-    uint32_t group; /* sites with one number share scale and zero point */
+    const char *tensor;      /* the value's name, the quant's own copy */
+    uint32_t plan_group;     /* sites with one number pass one scale on */
+    sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
+    /* statistics */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
-    bool observed;
-    float *weight;            /* weights: the values as float32; see sbit__site_weight */
-    float *piece;             /* [2 * parts]: min and max of one piece of data */
+    bool observed, waiting; /* saw something; wants to see the data of this pass */
+    float *weight;          /* weights: the values as float32; see sbit__site_weight */
+    float *piece;           /* [2 * parts]: min and max of one piece of data */
+    /* what sbit__quant_calc made of them */
+    bool enabled;
+    const char *reason;       /* why not */
+    uint32_t group;           /* sites with one number share scale and zero point */
     float *min, *max, *scale; /* [parts] */
     int32_t *zero_point;
+    float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
 } sbit__site;
+
+/* One graph of the model, and the sites on its values. */
+typedef struct sbit__site_graph {
+    const sbit_graph *graph;
+    uint32_t *first; /* by value: number + 1 of its first site; 0: none */
+} sbit__site_graph;
 
 struct sbit_quant {
     sbit_ctx *ctx;
@@ -97,10 +119,16 @@ struct sbit_quant {
     sbit__arena arena; /* sites' arrays and options */
     sbit__site *sites;
     size_t site_count, site_capacity;
+    sbit__site_graph *graphs; /* in the order of sbit__quant_body */
+    size_t graph_count;
     sbit_session *session; /* of the current mode */
     sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
-    bool calibrating, calibrated, use_weights, use_activations;
-    int64_t batches_seen;
+    bool prepared;         /* observers have states */
+    bool calibrating;      /* forward feeds them */
+    bool fed, pass_open;   /* some data came; the pass over it has not ended */
+    bool calibrated;       /* sites have scales */
+    bool use_weights, use_activations;
+    sbit_feed feed;        /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
 };
@@ -109,9 +137,13 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
 /* Graph number `index` of a model: 0 the root, then the bodies depth first in node and attribute
  * order; the same in every clone. NULL past the last. */
 SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
-/* True for a site of that value of `graph` and that target. */
-SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
-                            uint32_t target);
+/* Empty tables for the graphs of quant->graph; then each new site is put into its chain. */
+SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error);
+SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index);
+/* The first site of a target on a value, and the one after it; NULL: none (more). */
+SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
+                                   uint32_t target);
+SBIT__FN sbit__site *sbit__site_after(sbit_quant *quant, const sbit__site *site);
 /* The value of a site in its own graph. */
 SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site);
 /* The constant of a weight site as a float32 tensor, converted once if need be. */
@@ -125,6 +157,11 @@ SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
 /* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
 SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
                                                  const float *data);
+/* The arrays of ranges and scales, once. */
+SBIT__FN sbit_status sbit__site_arrays(sbit_quant *quant, sbit__site *site, sbit_error *error);
+/* Fresh states: of the quantizer alone; of quantizer and observer. */
+SBIT__FN sbit_status sbit__site_fresh_quantizer(sbit_quant *quant, sbit__site *site,
+                                                sbit_error *error);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
 /* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
@@ -134,9 +171,18 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
 SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
-/* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
+/* True if configuration and wishes want the site quantized. */
+SBIT__FN bool sbit__site_wanted(const sbit__site *site);
+/* True if calibration data decides about the site. */
+SBIT__FN bool sbit__quant_observes(const sbit__site *site);
+/* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
+SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
+SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* The constant that is the node's bias, one row of numbers; NULL: none. */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id node);
+/* The opset that the Q/DQ nodes of the sites need. */
+SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 /* The zero point that goes with a range and a scale already chosen. */
 SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
                                           int32_t qmax);

@@ -149,7 +149,7 @@ static int cli_calibrate(cli_job *job)
         status = sbit_quant_prepare_calibration(job->quant, &error);
     }
     if (status == SBIT_OK) {
-        status = sbit_quant_calc_qparams(job->quant, &error);
+        status = sbit_quant_calc_qparams(job->quant, false, false, false, &error);
     }
     if (status != SBIT_OK) {
         return source.failed ? CLI_BAD
@@ -195,7 +195,7 @@ static int cli_export(cli_job *job)
 {
     sbit_error error;
     memset(&error, 0, sizeof error);
-    if (sbit_quant_build(job->quant, true, true, &job->built, &error) != SBIT_OK) {
+    if (sbit_quant_build(job->quant, NULL, &job->built, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
     }
     error.status = cli_describe(job, &error);

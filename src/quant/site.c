@@ -1,0 +1,237 @@
+/* site.c: tensors with a quantizer: the graphs they lie in, look-ups, weights, biases. >>site
+ *
+ * Sites on one value are chained; each graph of the model has a table from values to the first.
+ */
+#include "quant_private.h"
+
+/* >>site graphs */
+/* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
+static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
+{
+    if (*index == 0) {
+        return graph;
+    }
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        for (size_t i = 0; i < node->attr_count; i++) {
+            const sbit_attr *attr = &node->attrs[i];
+            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
+            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
+            for (size_t k = 0; k < count; k++) {
+                --*index;
+                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
+                if (found != NULL) {
+                    return found;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index)
+{
+    return sbit__place_body(root, &index);
+}
+
+static size_t sbit__site_graph_number(const sbit_quant *quant, const sbit_graph *graph)
+{
+    size_t i = 0;
+    while (i < quant->graph_count && quant->graphs[i].graph != graph) {
+        i++;
+    }
+    return i;
+}
+
+SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
+{
+    size_t count = 0;
+    while (sbit__quant_body(quant->graph, (uint32_t)count) != NULL) {
+        count++;
+    }
+    quant->graph_count = 0;
+    quant->graphs =
+        (sbit__site_graph *)sbit__arena_array(&quant->arena, count, sizeof *quant->graphs);
+    if (quant->graphs == NULL) {
+        return sbit__fail_oom(error, count * sizeof *quant->graphs);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sbit_graph *graph = sbit__quant_body(quant->graph, (uint32_t)i);
+        const size_t values = sbit_graph_value_limit(graph);
+        uint32_t *first = (uint32_t *)sbit__arena_array(&quant->arena, values + 1, sizeof *first);
+        if (first == NULL) {
+            return sbit__fail_oom(error, values * sizeof *first);
+        }
+        memset(first, 0, (values + 1) * sizeof *first);
+        quant->graphs[i].graph = graph;
+        quant->graphs[i].first = first;
+        quant->graph_count = i + 1;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index)
+{
+    sbit__site *site = &quant->sites[index];
+    uint32_t *at =
+        &quant->graphs[sbit__site_graph_number(quant, site->graph)].first[site->value.idx];
+    while (*at != 0) {
+        at = &quant->sites[*at - 1].next;
+    }
+    *at = index + 1;
+}
+
+/* >>site look-ups */
+static sbit__site *sbit__site_chain(sbit_quant *quant, uint32_t number, uint32_t target)
+{
+    while (number != 0 && quant->sites[number - 1].target != target) {
+        number = quant->sites[number - 1].next;
+    }
+    return number != 0 ? &quant->sites[number - 1] : NULL;
+}
+
+SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
+                                   uint32_t target)
+{
+    const size_t number = sbit__site_graph_number(quant, graph);
+    return value.idx != 0 && number < quant->graph_count
+               ? sbit__site_chain(quant, quant->graphs[number].first[value.idx], target)
+               : NULL;
+}
+
+SBIT__FN sbit__site *sbit__site_after(sbit_quant *quant, const sbit__site *site)
+{
+    return sbit__site_chain(quant, site->next, site->target);
+}
+
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
+                                            sbit_node_id node, uint32_t input)
+{
+    const sbit_node *info = sbit_graph_node(graph, node);
+    const sbit_value_id none = {0};
+    sbit__site *site =
+        sbit__site_on(quant, graph, input < info->input_count ? info->inputs[input] : none,
+                      SBIT_TARGET_ACTIVATION);
+    for (; site != NULL; site = sbit__site_after(quant, site)) {
+        if (site->enabled && site->all_uses) {
+            return site;
+        }
+        for (const sbit__site_use *use = site->uses; site->enabled && use != NULL;
+             use = use->next) {
+            if (use->node.idx == node.idx && use->input == input) {
+                return site;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* >>site contents */
+SBIT__FN bool sbit__site_wanted(const sbit__site *site)
+{
+    return site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled;
+}
+
+SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
+{
+    return site->settings.grid.parts.count;
+}
+
+SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
+                                                 const float *data)
+{
+    sbit_observation x;
+    memset(&x, 0, sizeof x);
+    x.data = data;
+    x.parts = sbit_parts_of(shape, site->axis, site->block);
+    x.samples = site->axis != 0 && shape->rank > 0 ? shape->dims[0] : 1;
+    return x;
+}
+
+SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
+{
+    sbit_observer_call s;
+    s.ctx = quant->ctx;
+    s.name = sbit__site_value(site)->name;
+    s.target = site->target;
+    s.grid = &site->settings.grid;
+    s.options = &site->settings.options;
+    return s;
+}
+
+SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
+{
+    const sbit_quantizer_row *row = site->settings.quantizer;
+    sbit_quantizer_call s;
+    s.ctx = quant->ctx;
+    s.name = sbit__site_value(site)->name;
+    s.target = site->target;
+    s.grid = &site->settings.grid;
+    s.options = &site->settings.options;
+    s.statistics = row->statistics != NULL && row->statistics(site->target) != NULL
+                       ? site->observer_state
+                       : NULL;
+    s.scale = site->scale;
+    s.zero_point = site->zero_point;
+    return s;
+}
+
+SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site)
+{
+    return sbit_graph_value(site->graph, site->value);
+}
+
+SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
+                                       sbit_error *error)
+{
+    const sbit_tensor *constant = &sbit__site_value(site)->constant;
+    *out = *constant;
+    if (constant->dtype == SBIT_F32) {
+        return SBIT_OK;
+    }
+    const size_t count = (size_t)sbit_tensor_count(constant);
+    if (site->weight == NULL) {
+        site->weight = (float *)sbit__arena_array(&quant->arena, count + 1, sizeof(float));
+        if (site->weight == NULL) {
+            return sbit__fail_oom(error, count * sizeof(float));
+        }
+        sbit__convert(constant->dtype, constant->data, SBIT_F32, site->weight, (int64_t)count);
+    }
+    out->dtype = SBIT_F32;
+    out->data = site->weight;
+    return SBIT_OK;
+}
+
+/* >>site bias */
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
+                                                 sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(quant->graph, node->domain));
+    const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
+    if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
+        return NULL;
+    }
+    const sbit_value_info *bias = sbit_graph_value(graph, node->inputs[input]);
+    const sbit_tensor *b = &bias->constant;
+    const bool row_vector = bias->is_constant && sbit_tensor_count(b) > 0 &&
+                            (b->rank == 0 || b->dims[b->rank - 1] == sbit_tensor_count(b));
+    return row_vector ? bias : NULL;
+}
+
+/* >>site opset */
+/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage 21. */
+SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
+{
+    int64_t opset = 13;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const int32_t bits = quant->sites[i].settings.grid.bits;
+        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
+        if (sbit__site_wanted(&quant->sites[i]) && (bits > 8 || int4)) {
+            return 21;
+        }
+        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
+    }
+    return opset;
+}
