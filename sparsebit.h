@@ -34,7 +34,7 @@ EXAMPLE: quantize a model with one input, data as float32 [256,3,32,32]
             if (s == SBIT_OK) { s = sbit_quant_create(graph, config, &quant, error); }
             if (s == SBIT_OK) { s = sbit_quant_prepare_calibration(quant, error); }
             if (s == SBIT_OK) { s = sbit_quant_forward(quant, NULL, &x, 1, error); }
-            if (s == SBIT_OK) { s = sbit_quant_calc_qparams(quant, error); }
+            if (s == SBIT_OK) { s = sbit_quant_calc_qparams(quant, false, false, false, error); }
             if (s == SBIT_OK) { s = sbit_quant_export_onnx(quant, out, NULL, error); }
             sbit_quant_destroy(quant);
             sbit_qconfig_destroy(config);
@@ -1537,16 +1537,21 @@ typedef enum sbit_qscheme {
 } sbit_qscheme;
 
 /* >>profiles: where quantizers stand, for a kind of runtime (contracts.md section 5). */
+enum {
+    SBIT_PROFILE_CLASSIC = 1,            /* Sparsebit's operator list, inputs only */
+    SBIT_PROFILE_OUTPUTS = 2,            /* quantize outputs too */
+    SBIT_PROFILE_RESIDUAL_INPUTS = 4,    /* TensorRT: of a sum only what no layer makes straight */
+    SBIT_PROFILE_INT32_BIAS = 8,         /* bias through DequantizeLinear; else float */
+    SBIT_PROFILE_RECURRENT_WEIGHTS = 16, /* LSTM, GRU, RNN weights as int8 */
+    SBIT_PROFILE_SYMMETRIC_ONLY = 32,    /* no zero points: affine schemes are refused */
+    SBIT_PROFILE_SIGNED_AFFINE = 64,     /* affine activations as int8 -128..127, not uint8 */
+    SBIT_PROFILE_WEIGHT_AFFINE = 128,    /* allows affine weights */
+    SBIT_PROFILE_SCALE_FLOOR = 256       /* Sparsebit's smallest scale, 1e-6; else no floor */
+};
+
 typedef struct sbit_profile_row {
     sbit_head head;
-    bool classic;           /* Sparsebit's operator list, inputs only */
-    bool outputs;           /* quantize outputs too */
-    bool residual_inputs;   /* TensorRT: the residual input of Add, no output before Add */
-    bool int32_bias;        /* bias through DequantizeLinear; else float */
-    bool recurrent_weights; /* LSTM, GRU, RNN weights as int8 */
-    bool symmetric_only;    /* no zero points: affine schemes are refused */
-    bool signed_affine;     /* affine activations as int8 -128..127 instead of uint8 */
-    bool weight_affine;     /* allows affine weights */
+    uint32_t flags;                                /* SBIT_PROFILE_* */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
 } sbit_profile_row;
 SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
@@ -1613,7 +1618,8 @@ typedef struct sbit_quant sbit_quant;
  * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
  * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
  * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
- * min = max = 0 gives scale 1, zero point 0 (or the middle); otherwise scale >= 1e-6.
+ * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
+ * and its reciprocal are normal numbers.
  * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
 SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
                                                   bool symmetric, int32_t qmin, int32_t qmax,
@@ -1647,18 +1653,29 @@ SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *cons
                                              sbit_error *error);
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index);
 
-/* Scale and zero point of every site. Errors: STATE if data is needed and nothing was fed
- * ("calibration set is empty"). */
-SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error);
+/* Scale and zero point of every site: a pure function of the model, what observers saw and the
+ * settings. Called again it gives the same; after sbit_quant_set or sbit_quant_set_site it gives
+ * what a fresh start with these settings would, without new data where the statistics allow.
+ * asym: observers look again, layer after layer, at the model with what is quantized so far
+ * (`weights`, `activations`: which of the two); needs data from sbit_quant_calibrate, whose feed
+ * must still be readable. Errors: STATE if data is needed and nothing was fed ("calibration set is
+ * empty"), or a changed observer needs a pass. */
+SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
+                                                  bool activations, sbit_error *error);
 /* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
 SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
                                                sbit_error *error);
 
+/* What a build is to hold. {0}: everything. */
+typedef struct sbit_quant_build_desc {
+    bool float_weights, float_activations; /* leave them as they are */
+    const bool *sites;                     /* [site count] which sites to quantize; NULL: all */
+} sbit_quant_build_desc;
 /* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
- * pairs. Free with sbit_graph_destroy before the quant. */
-SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
+ * pairs. desc may be NULL. Free with sbit_graph_destroy before the quant. */
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error);
-/* sbit_quant_build(true, true) checked and saved; metadata says how it was made. */
+/* sbit_quant_build(NULL) checked and saved; metadata says how it was made. */
 SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
                                                  const sbit_onnx_write_desc *desc,
                                                  sbit_error *error);
@@ -1680,6 +1697,32 @@ typedef struct sbit_site {
 } sbit_site;
 SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
 SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
+
+/* Wishes for one site beyond the configuration; {0}: none. */
+typedef struct sbit_site_change {
+    int32_t enable;     /* 1: quantize although the configuration disables it; -1: leave float */
+    int32_t bits;       /* 2..16; 0: as configured */
+    const float *scale; /* fixed, [grid.parts.count], copied; NULL: computed */
+    const int32_t *zero_point; /* goes with scale */
+} sbit_site_change;
+/* Takes the place of what was asked for before; holds from the next calc_qparams on. Errors:
+ * INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
+                                              const sbit_site_change *change, sbit_error *error);
+/* One key of the configuration, as in sbit_qconfig_set: bits, schemes, observers, SPECIFIC,
+ * SKIP_TRACE_MODULES. Sites are found anew (their numbers may change); what observers saw is kept
+ * where tensor, observer and its options are the same, wishes for sites too. */
+SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
+                                         sbit_error *error);
+
+/* What observers saw, to and from a file of this machine: calibrating once, trying many settings.
+ * Loading finds sites by tensor and observer and takes the place of sbit_quant_calibrate. Errors:
+ * IO, PARSE; STATE if nothing was observed, or sites of this configuration are not in the file
+ * (named). */
+SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, const char *path,
+                                                     sbit_error *error);
+SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
+                                                     sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -50409,10 +50452,12 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  * Called by: the files of quant/, train (QAT). Calls: qconfig, passes, exec.
  *
  *   qconfig.c    the configuration tree, settings of one layer
- *   place.c      which tensors get a quantizer: fills quant->sites
- *   calibrate.c  observers, ranges, scale and zero point
+ *   site.c       tensors with a quantizer: look-ups, weights, biases
+ *   place.c      which tensors get one: fills quant->sites
+ *   calibrate.c  what they observe
+ *   scales.c     scale and zero point of all of them
  *   build.c      the graph with QuantizeLinear and DequantizeLinear
- *   quant.c      the public steps
+ *   quant.c      the public functions
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -50437,7 +50482,7 @@ typedef struct sbit__settings {
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
     bool per_channel, disabled, power_of_two;
-    sbit_grid grid; /* of a site: with its parts */
+    sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
 
@@ -50446,9 +50491,15 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
                                            const sbit_graph *graph, sbit_node_id node,
                                            sbit__arena *arena, sbit__settings *out,
                                            sbit_error *error);
+/* Another width: range and storage type follow. */
+SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, int32_t bits,
+                                  sbit__settings *settings);
+/* The same values for all keys that begin with `prefix` ("": all). */
+SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix);
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 
+SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag);
 /* "sparsebit, generic, ...": all profiles, for messages; returns text. */
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
 
@@ -50461,9 +50512,11 @@ typedef struct sbit__site_use {
 
 /* A tensor with a quantizer. */
 typedef struct sbit__site {
+    /* the plan */
     uint32_t body;           /* number of the graph that `value` belongs to: see sbit__quant_body */
     const sbit_graph *graph; /* that graph in quant->graph */
     sbit_value_id value;
+    uint32_t next;    /* number + 1 of the next site on the same value; 0: none */
     sbit_dtype dtype; /* of the tensor: float32, float16 or bfloat16 */
     uint32_t target;
     sbit_node_id layer; /* the node whose settings these are */
@@ -50474,19 +50527,31 @@ typedef struct sbit__site {
     bool all_uses; /* stands behind the producer: every use reads the quantized value */
     bool captured; /* a constant of the root that layers of bodies have as their weight too */
     sbit__site_use *uses; /* in the order added; not for all_uses */
-    bool enabled;
-    const char *reason; /* why not */
     bool fixed_range;
     float fixed_min, fixed_max;
-    uint32_t group; /* sites with one number share scale and zero point */
+    const char *tensor;      /* the value's name, the quant's own copy */
+    uint32_t plan_group;     /* sites with one number pass one scale on */
+    sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
+    /* statistics */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
-    bool observed;
-    float *weight;            /* weights: the values as float32; see sbit__site_weight */
-    float *piece;             /* [2 * parts]: min and max of one piece of data */
+    bool observed, waiting; /* saw something; wants to see the data of this pass */
+    float *weight;          /* weights: the values as float32; see sbit__site_weight */
+    float *piece;           /* [2 * parts]: min and max of one piece of data */
+    /* what sbit__quant_calc made of them */
+    bool enabled;
+    const char *reason;       /* why not */
+    uint32_t group;           /* sites with one number share scale and zero point */
     float *min, *max, *scale; /* [parts] */
     int32_t *zero_point;
+    float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
 } sbit__site;
+
+/* One graph of the model, and the sites on its values. */
+typedef struct sbit__site_graph {
+    const sbit_graph *graph;
+    uint32_t *first; /* by value: number + 1 of its first site; 0: none */
+} sbit__site_graph;
 
 struct sbit_quant {
     sbit_ctx *ctx;
@@ -50496,10 +50561,16 @@ struct sbit_quant {
     sbit__arena arena; /* sites' arrays and options */
     sbit__site *sites;
     size_t site_count, site_capacity;
+    sbit__site_graph *graphs; /* in the order of sbit__quant_body */
+    size_t graph_count;
     sbit_session *session; /* of the current mode */
     sbit_graph *simulated; /* the graph of the current mode, NULL: `graph` itself */
-    bool calibrating, calibrated, use_weights, use_activations;
-    int64_t batches_seen;
+    bool prepared;         /* observers have states */
+    bool calibrating;      /* forward feeds them */
+    bool fed, pass_open;   /* some data came; the pass over it has not ended */
+    bool calibrated;       /* sites have scales */
+    bool use_weights, use_activations;
+    sbit_feed feed;        /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
 };
@@ -50508,9 +50579,13 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error);
 /* Graph number `index` of a model: 0 the root, then the bodies depth first in node and attribute
  * order; the same in every clone. NULL past the last. */
 SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
-/* True for a site of that value of `graph` and that target. */
-SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
-                            uint32_t target);
+/* Empty tables for the graphs of quant->graph; then each new site is put into its chain. */
+SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error);
+SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index);
+/* The first site of a target on a value, and the one after it; NULL: none (more). */
+SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
+                                   uint32_t target);
+SBIT__FN sbit__site *sbit__site_after(sbit_quant *quant, const sbit__site *site);
 /* The value of a site in its own graph. */
 SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site);
 /* The constant of a weight site as a float32 tensor, converted once if need be. */
@@ -50524,6 +50599,11 @@ SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
 /* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
 SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
                                                  const float *data);
+/* The arrays of ranges and scales, once. */
+SBIT__FN sbit_status sbit__site_arrays(sbit_quant *quant, sbit__site *site, sbit_error *error);
+/* Fresh states: of the quantizer alone; of quantizer and observer. */
+SBIT__FN sbit_status sbit__site_fresh_quantizer(sbit_quant *quant, sbit__site *site,
+                                                sbit_error *error);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
 /* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
@@ -50533,9 +50613,18 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
 SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
-/* The constant that is the node's bias and is to be stored as int32; NULL: none, or float. */
+/* True if configuration and wishes want the site quantized. */
+SBIT__FN bool sbit__site_wanted(const sbit__site *site);
+/* True if calibration data decides about the site. */
+SBIT__FN bool sbit__quant_observes(const sbit__site *site);
+/* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
+SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
+SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* The constant that is the node's bias, one row of numbers; NULL: none. */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id node);
+/* The opset that the Q/DQ nodes of the sites need. */
+SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 /* The zero point that goes with a range and a scale already chosen. */
 SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
                                           int32_t qmax);
@@ -50557,7 +50646,8 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
  * order of Sparsebit, so that its numbers come out again.
  */
 
-#define SBIT__QPARAMS_MIN_SCALE 1e-6f
+/* The smallest normal number whose reciprocal is one too. */
+#define SBIT__QPARAMS_MIN_SCALE 1.17549435e-38f
 
 static int32_t sbit__qparams_round_clamp(double value, int32_t qmin, int32_t qmax)
 {
@@ -50635,73 +50725,31 @@ SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, f
  */
 
 static const sbit_profile_row sbit__profiles[] = {
-    /* head, classic, outputs, residual_inputs, int32_bias, recurrent_weights, symmetric_only,
-     * signed_affine, weight_affine, activation_scheme, weight_scheme */
     {{"sparsebit", "inputs of Sparsebit's operators, float bias", 0, NULL, 0},
-     true,
-     false,
-     false,
-     false,
-     false,
-     false,
-     false,
-     true,
+     SBIT_PROFILE_CLASSIC | SBIT_PROFILE_WEIGHT_AFFINE | SBIT_PROFILE_SCALE_FLOOR,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"generic", "inputs and outputs, int32 bias: integers from the first layer to the last", 0,
       NULL, 0},
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     false,
-     true,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+         SBIT_PROFILE_WEIGHT_AFFINE,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"onnxruntime", "generic with uint8 activations and int8 weights", 0, NULL, 0},
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     false,
-     false,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"openvino", "generic with symmetric weights and float bias", 0, NULL, 0},
-     false,
-     true,
-     false,
-     false,
-     true,
-     false,
-     false,
-     false,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"tensorrt", "inputs and residual branches, symmetric, float bias", 0, NULL, 0},
-     false,
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     false,
+     SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS | SBIT_PROFILE_SYMMETRIC_ONLY,
      SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
     {{"mcu", "generic with int8 activations", 0, NULL, 0},
-     false,
-     true,
-     false,
-     true,
-     true,
-     false,
-     true,
-     false,
+     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+         SBIT_PROFILE_SIGNED_AFFINE,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
      SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
 };
@@ -50742,6 +50790,11 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
                                                 sbit_error *error)
 {
     return sbit__row_register(ctx, &sbit__profile_kind, (const sbit_head *)row, true, error);
+}
+
+SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag)
+{
+    return (profile->flags & flag) != 0;
 }
 /* ---- end src/quant/profiles.c ---- */
 
@@ -51113,11 +51166,11 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
         return sbit__fail(error, SBIT_ERR_CONFIG, "SCHEDULE.BN_TUNING",
                           "SCHEDULE.BN_TUNING needs a per-channel W.QSCHEME");
     }
-    if (profile->symmetric_only && sbit__qconfig_has(a, "affine")) {
+    if (sbit__profile_is(profile, SBIT_PROFILE_SYMMETRIC_ONLY) && sbit__qconfig_has(a, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "A.QSCHEME",
                           "A.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
-    if (!profile->weight_affine && sbit__qconfig_has(w, "affine")) {
+    if (!sbit__profile_is(profile, SBIT_PROFILE_WEIGHT_AFFINE) && sbit__qconfig_has(w, "affine")) {
         return sbit__fail(error, SBIT_ERR_CONFIG, "W.QSCHEME",
                           "W.QSCHEME must be symmetric for PLACEMENT %s", profile->head.name);
     }
@@ -51148,7 +51201,6 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
 {
     const bool weight = target == SBIT_TARGET_WEIGHT;
     sbit__section *side = &config->tree.sections[weight ? SBIT__QCONFIG_W : SBIT__QCONFIG_A];
-    const sbit_profile_row *profile = sbit_qconfig_profile(config);
     sbit__settings s;
     memset(&s, 0, sizeof s);
     SBIT__TRY(sbit__section_resolve(side, graph, node, arena, &s.options, error));
@@ -51156,7 +51208,6 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
-    s.grid.bits = s.grid.bits == 0 ? 8 : s.grid.bits; /* Sparsebit's old way to disable */
     s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
@@ -51177,10 +51228,36 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
         s.observer = s.quantizer->statistics(target);
     }
-    sbit__settings_range(&s.grid, profile->signed_affine && !weight,
-                         sbit_options_bool(&s.options, "QUANTIZER.NARROW_RANGE"));
+    sbit__settings_bits(config, target, s.grid.bits, &s);
     *out = s;
     return SBIT_OK;
+}
+
+SBIT__FN void sbit__settings_bits(const sbit_qconfig *config, uint32_t target, int32_t bits,
+                                  sbit__settings *settings)
+{
+    const sbit_profile_row *profile = sbit_qconfig_profile(config);
+    settings->grid.bits = bits != 0 ? bits : 8; /* 0: Sparsebit's old way to disable */
+    sbit__settings_range(&settings->grid,
+                         sbit__profile_is(profile, SBIT_PROFILE_SIGNED_AFFINE) &&
+                             target == SBIT_TARGET_ACTIVATION,
+                         sbit_options_bool(&settings->options, "QUANTIZER.NARROW_RANGE"));
+}
+
+SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, const char *prefix)
+{
+    if (a->count != b->count) {
+        return false;
+    }
+    for (size_t i = 0; i < a->count; i++) {
+        const sbit_option *x = &a->items[i], *y = &b->items[i];
+        if (x->key->type != SBIT_KEY_YAML && strncmp(x->key->path, prefix, strlen(prefix)) == 0 &&
+            (x->b != y->b || x->i != y->i || x->f < y->f || x->f > y->f ||
+             !sbit__streq(x->s, y->s))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* >>qconfig printing */
@@ -51209,6 +51286,245 @@ SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfi
     return status;
 }
 /* ---- end src/quant/qconfig.c ---- */
+
+/* ---- begin src/quant/site.c ---- */
+/* site.c: tensors with a quantizer: the graphs they lie in, look-ups, weights, biases. >>site
+ *
+ * Sites on one value are chained; each graph of the model has a table from values to the first.
+ */
+
+/* >>site graphs */
+/* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
+static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
+{
+    if (*index == 0) {
+        return graph;
+    }
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        for (size_t i = 0; i < node->attr_count; i++) {
+            const sbit_attr *attr = &node->attrs[i];
+            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
+            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
+            for (size_t k = 0; k < count; k++) {
+                --*index;
+                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
+                if (found != NULL) {
+                    return found;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index)
+{
+    return sbit__place_body(root, &index);
+}
+
+static size_t sbit__site_graph_number(const sbit_quant *quant, const sbit_graph *graph)
+{
+    size_t i = 0;
+    while (i < quant->graph_count && quant->graphs[i].graph != graph) {
+        i++;
+    }
+    return i;
+}
+
+SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
+{
+    size_t count = 0;
+    while (sbit__quant_body(quant->graph, (uint32_t)count) != NULL) {
+        count++;
+    }
+    quant->graph_count = 0;
+    quant->graphs =
+        (sbit__site_graph *)sbit__arena_array(&quant->arena, count, sizeof *quant->graphs);
+    if (quant->graphs == NULL) {
+        return sbit__fail_oom(error, count * sizeof *quant->graphs);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sbit_graph *graph = sbit__quant_body(quant->graph, (uint32_t)i);
+        const size_t values = sbit_graph_value_limit(graph);
+        uint32_t *first = (uint32_t *)sbit__arena_array(&quant->arena, values + 1, sizeof *first);
+        if (first == NULL) {
+            return sbit__fail_oom(error, values * sizeof *first);
+        }
+        memset(first, 0, (values + 1) * sizeof *first);
+        quant->graphs[i].graph = graph;
+        quant->graphs[i].first = first;
+        quant->graph_count = i + 1;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index)
+{
+    sbit__site *site = &quant->sites[index];
+    uint32_t *at =
+        &quant->graphs[sbit__site_graph_number(quant, site->graph)].first[site->value.idx];
+    while (*at != 0) {
+        at = &quant->sites[*at - 1].next;
+    }
+    *at = index + 1;
+}
+
+/* >>site look-ups */
+static sbit__site *sbit__site_chain(sbit_quant *quant, uint32_t number, uint32_t target)
+{
+    while (number != 0 && quant->sites[number - 1].target != target) {
+        number = quant->sites[number - 1].next;
+    }
+    return number != 0 ? &quant->sites[number - 1] : NULL;
+}
+
+SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
+                                   uint32_t target)
+{
+    const size_t number = sbit__site_graph_number(quant, graph);
+    return value.idx != 0 && number < quant->graph_count
+               ? sbit__site_chain(quant, quant->graphs[number].first[value.idx], target)
+               : NULL;
+}
+
+SBIT__FN sbit__site *sbit__site_after(sbit_quant *quant, const sbit__site *site)
+{
+    return sbit__site_chain(quant, site->next, site->target);
+}
+
+SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
+                                            sbit_node_id node, uint32_t input)
+{
+    const sbit_node *info = sbit_graph_node(graph, node);
+    const sbit_value_id none = {0};
+    sbit__site *site =
+        sbit__site_on(quant, graph, input < info->input_count ? info->inputs[input] : none,
+                      SBIT_TARGET_ACTIVATION);
+    for (; site != NULL; site = sbit__site_after(quant, site)) {
+        if (site->enabled && site->all_uses) {
+            return site;
+        }
+        for (const sbit__site_use *use = site->uses; site->enabled && use != NULL;
+             use = use->next) {
+            if (use->node.idx == node.idx && use->input == input) {
+                return site;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* >>site contents */
+SBIT__FN bool sbit__site_wanted(const sbit__site *site)
+{
+    return site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled;
+}
+
+SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
+{
+    return site->settings.grid.parts.count;
+}
+
+SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
+                                                 const float *data)
+{
+    sbit_observation x;
+    memset(&x, 0, sizeof x);
+    x.data = data;
+    x.parts = sbit_parts_of(shape, site->axis, site->block);
+    x.samples = site->axis != 0 && shape->rank > 0 ? shape->dims[0] : 1;
+    return x;
+}
+
+SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
+{
+    sbit_observer_call s;
+    s.ctx = quant->ctx;
+    s.name = sbit__site_value(site)->name;
+    s.target = site->target;
+    s.grid = &site->settings.grid;
+    s.options = &site->settings.options;
+    return s;
+}
+
+SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
+{
+    const sbit_quantizer_row *row = site->settings.quantizer;
+    sbit_quantizer_call s;
+    s.ctx = quant->ctx;
+    s.name = sbit__site_value(site)->name;
+    s.target = site->target;
+    s.grid = &site->settings.grid;
+    s.options = &site->settings.options;
+    s.statistics = row->statistics != NULL && row->statistics(site->target) != NULL
+                       ? site->observer_state
+                       : NULL;
+    s.scale = site->scale;
+    s.zero_point = site->zero_point;
+    return s;
+}
+
+SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site)
+{
+    return sbit_graph_value(site->graph, site->value);
+}
+
+SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
+                                       sbit_error *error)
+{
+    const sbit_tensor *constant = &sbit__site_value(site)->constant;
+    *out = *constant;
+    if (constant->dtype == SBIT_F32) {
+        return SBIT_OK;
+    }
+    const size_t count = (size_t)sbit_tensor_count(constant);
+    if (site->weight == NULL) {
+        site->weight = (float *)sbit__arena_array(&quant->arena, count + 1, sizeof(float));
+        if (site->weight == NULL) {
+            return sbit__fail_oom(error, count * sizeof(float));
+        }
+        sbit__convert(constant->dtype, constant->data, SBIT_F32, site->weight, (int64_t)count);
+    }
+    out->dtype = SBIT_F32;
+    out->data = site->weight;
+    return SBIT_OK;
+}
+
+/* >>site bias */
+SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
+                                                 sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(quant->graph, node->domain));
+    const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
+    if (input < 0 || (size_t)input >= node->input_count || node->inputs[input].idx == 0) {
+        return NULL;
+    }
+    const sbit_value_info *bias = sbit_graph_value(graph, node->inputs[input]);
+    const sbit_tensor *b = &bias->constant;
+    const bool row_vector = bias->is_constant && sbit_tensor_count(b) > 0 &&
+                            (b->rank == 0 || b->dims[b->rank - 1] == sbit_tensor_count(b));
+    return row_vector ? bias : NULL;
+}
+
+/* >>site opset */
+/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage 21. */
+SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
+{
+    int64_t opset = 13;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const int32_t bits = quant->sites[i].settings.grid.bits;
+        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
+        if (sbit__site_wanted(&quant->sites[i]) && (bits > 8 || int4)) {
+            return 21;
+        }
+        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
+    }
+    return opset;
+}
+/* ---- end src/quant/site.c ---- */
 
 /* ---- begin src/quant/place.c ---- */
 /* place.c: which tensors get a quantizer. >>place
@@ -51407,24 +51723,14 @@ static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *n
 /* >>place sites */
 static bool sbit__place_same_settings(const sbit__settings *a, const sbit__settings *b)
 {
-    if (a->options.count != b->options.count) {
-        return false;
-    }
-    for (size_t i = 0; i < a->options.count; i++) {
-        const sbit_option *x = &a->options.items[i];
-        const sbit_option *y = &b->options.items[i];
-        if (x->key->type != SBIT_KEY_YAML && (x->b != y->b || x->i != y->i || x->f < y->f ||
-                                              x->f > y->f || !sbit__streq(x->s, y->s))) {
-            return false;
-        }
-    }
-    return true;
+    return sbit__same_options(&a->options, &b->options, "");
 }
 
-static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_value_info *value,
-                                        uint32_t target, sbit_node_id layer,
-                                        const sbit__settings *settings, uint32_t *index,
-                                        sbit_error *error)
+/* A site on a value of `graph`: that of the placement, or the root where a body captures. */
+static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_graph *graph,
+                                        const sbit_value_info *value, uint32_t target,
+                                        sbit_node_id layer, const sbit__settings *settings,
+                                        uint32_t *index, sbit_error *error)
 {
     void *sites = p->quant->sites;
     char name[256];
@@ -51438,8 +51744,8 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     p->quant->sites = (sbit__site *)sites;
     sbit__site *site = &p->quant->sites[p->quant->site_count];
     memset(site, 0, sizeof *site);
-    site->body = p->body;
-    site->graph = p->graph;
+    site->body = graph == p->graph ? p->body : 0;
+    site->graph = graph;
     site->value = value->id;
     site->dtype = value->type.dtype;
     site->target = target;
@@ -51450,8 +51756,9 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_val
     site->settings.grid.parts.count = 1;
     site->enabled = !settings->disabled;
     site->reason = settings->disabled ? "disabled by the configuration" : "";
-    site->group = (uint32_t)p->quant->site_count;
+    site->plan_group = (uint32_t)p->quant->site_count;
     *index = (uint32_t)p->quant->site_count++;
+    sbit__site_link(p->quant, *index);
     return SBIT_OK;
 }
 
@@ -51475,8 +51782,9 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     const sbit_node_id producer = sbit_graph_value(p->graph, site->value)->producer;
     const sbit_node *node = producer.idx != 0 ? sbit_graph_node(p->graph, producer) : NULL;
     const sbit_op_row *row = node != NULL ? sbit__place_row(p, node) : NULL;
-    if (p->quant->profile->classic || row == NULL || row->quant == NULL ||
-        (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 || sbit__site_parts(site) != 1) {
+    if (sbit__profile_is(p->quant->profile, SBIT_PROFILE_CLASSIC) || row == NULL ||
+        row->quant == NULL || (row->quant->flags & SBIT_QUANT_FIXED_RANGE) == 0 ||
+        sbit__site_parts(site) != 1) {
         return;
     }
     site->fixed_range = true;
@@ -51492,16 +51800,15 @@ static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_i
     sbit__settings settings;
     SBIT__TRY(sbit__qconfig_resolve(p->quant->config, SBIT_TARGET_ACTIVATION, p->graph, layer,
                                     &p->quant->arena, &settings, error));
-    for (size_t i = 0; i < p->quant->site_count; i++) {
-        const sbit__site *site = &p->quant->sites[i];
-        if (sbit__site_is(site, p->graph, value, SBIT_TARGET_ACTIVATION) &&
-            (one_per_value || sbit__place_same_settings(&site->settings, &settings))) {
-            *index = (uint32_t)i;
+    for (const sbit__site *site = sbit__site_on(p->quant, p->graph, value, SBIT_TARGET_ACTIVATION);
+         site != NULL; site = sbit__site_after(p->quant, site)) {
+        if (one_per_value || sbit__place_same_settings(&site->settings, &settings)) {
+            *index = (uint32_t)(site - p->quant->sites);
             return SBIT_OK;
         }
     }
-    SBIT__TRY(sbit__place_new_site(p, sbit_graph_value(p->graph, value), SBIT_TARGET_ACTIVATION,
-                                   layer, &settings, index, error));
+    SBIT__TRY(sbit__place_new_site(p, p->graph, sbit_graph_value(p->graph, value),
+                                   SBIT_TARGET_ACTIVATION, layer, &settings, index, error));
     sbit__site *site = &p->quant->sites[*index];
     const sbit_type *type = &sbit_graph_value(p->graph, value)->type;
     const int32_t axis = settings.activation_axis;
@@ -51631,20 +51938,17 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     const bool per_channel = settings.per_channel && axis >= 0 && axis < rank &&
                              !(stack && sbit__place_stays_float(p, node));
     axis = per_channel ? axis : -1;
-    bool found = false;
-    for (size_t i = 0; i < p->quant->site_count && !found; i++) {
-        const sbit__site *site = &p->quant->sites[i];
-        found = sbit__site_is(site, w.graph, w.value->id, SBIT_TARGET_WEIGHT) &&
-                (w.captured ||
-                 (site->axis == axis && sbit__place_same_settings(&site->settings, &settings)));
-        index = found ? (uint32_t)i : index;
+    const sbit__site *same = sbit__site_on(quant, w.graph, w.value->id, SBIT_TARGET_WEIGHT);
+    while (same != NULL && !w.captured &&
+           !(same->axis == axis && sbit__place_same_settings(&same->settings, &settings))) {
+        same = sbit__site_after(quant, same);
     }
-    if (!found) {
-        SBIT__TRY(sbit__place_new_site(p, w.value, SBIT_TARGET_WEIGHT, node->id, &settings, &index,
-                                       error));
-        sbit__site *site = &p->quant->sites[index];
-        site->body = w.captured ? 0 : p->body;
-        site->graph = w.graph;
+    if (same != NULL) {
+        index = (uint32_t)(same - quant->sites);
+    } else {
+        SBIT__TRY(sbit__place_new_site(p, w.graph, w.value, SBIT_TARGET_WEIGHT, node->id, &settings,
+                                       &index, error));
+        sbit__site *site = &quant->sites[index];
         site->captured = w.captured;
         site->axis = axis;
         sbit__place_parts(site);
@@ -51657,7 +51961,8 @@ static sbit_status sbit__place_weights(const sbit__placement *p, const sbit_node
                                        const sbit_op_quant *row, sbit_error *error)
 {
     const int32_t inputs[2] = {row->weight, row->weight2};
-    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 && !p->quant->profile->recurrent_weights) {
+    if ((row->flags & SBIT_QUANT_RECURRENT) != 0 &&
+        !sbit__profile_is(p->quant->profile, SBIT_PROFILE_RECURRENT_WEIGHTS)) {
         return SBIT_OK;
     }
     for (size_t i = 0; i < SBIT__COUNT_OF(inputs); i++) {
@@ -51760,7 +52065,7 @@ static bool sbit__place_continued(const sbit__placement *p, const sbit_value_inf
 static sbit_node_id sbit__place_layer_of(const sbit__placement *p, const sbit_value_info *value,
                                          sbit_node_id reader)
 {
-    if (value->producer.idx == 0 || !p->quant->profile->outputs) {
+    if (value->producer.idx == 0 || !sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS)) {
         return reader;
     }
     const sbit_node *producer = sbit_graph_node(p->graph, value->producer);
@@ -51798,7 +52103,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
         if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i)) {
             continue;
         }
-        if (p->quant->profile->residual_inputs && elementwise &&
+        if (sbit__profile_is(p->quant->profile, SBIT_PROFILE_RESIDUAL_INPUTS) && elementwise &&
             !sbit__place_residual(p, node, i)) {
             continue;
         }
@@ -51813,8 +52118,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
 static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
-    if (!p->quant->profile->outputs || !sbit__place_float(value) || value->is_output ||
-        value->is_constant) {
+    if (!sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS) || !sbit__place_float(value) ||
+        value->is_output || value->is_constant) {
         return false;
     }
     const bool clamp = sbit__place_in_list(sbit__place_clamps, node->op_type);
@@ -51853,28 +52158,23 @@ static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node 
 
 static sbit__site *sbit__place_site_of(const sbit__placement *p, sbit_value_id value)
 {
-    for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (sbit__site_is(&p->quant->sites[i], p->graph, value, SBIT_TARGET_ACTIVATION)) {
-            return &p->quant->sites[i];
-        }
-    }
-    return NULL;
+    return sbit__site_on(p->quant, p->graph, value, SBIT_TARGET_ACTIVATION);
 }
 
 /* Joins the groups of two sites when they can have one scale. */
 static void sbit__place_join(const sbit__placement *p, const sbit__site *a, const sbit__site *b)
 {
-    const uint32_t from = b->group;
+    const uint32_t from = b->plan_group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
         a->settings.grid.qmin != b->settings.grid.qmin ||
         a->settings.grid.qmax != b->settings.grid.qmax ||
         a->settings.grid.symmetric != b->settings.grid.symmetric) {
         return;
     }
-    const uint32_t to = a->group;
+    const uint32_t to = a->plan_group;
     for (size_t i = 0; i < p->quant->site_count; i++) {
-        if (p->quant->sites[i].group == from) {
-            p->quant->sites[i].group = to;
+        if (p->quant->sites[i].plan_group == from) {
+            p->quant->sites[i].plan_group = to;
         }
     }
 }
@@ -51884,7 +52184,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
                                     const sbit_op_quant *q, sbit_error *error)
 {
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) == 0 ||
-        !p->quant->profile->outputs || node->input_count == 0 ||
+        !sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS) || node->input_count == 0 ||
         sbit__place_site_of(p, node->inputs[0]) == NULL) {
         return SBIT_OK;
     }
@@ -51924,7 +52224,7 @@ static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *err
 /* >>place driver */
 static sbit_status sbit__place_ordered(const sbit__placement *p, sbit_error *error)
 {
-    if (!p->quant->profile->classic) {
+    if (!sbit__profile_is(p->quant->profile, SBIT_PROFILE_CLASSIC)) {
         return sbit__place_generic(p, error);
     }
     for (size_t n = 0; n < p->count; n++) {
@@ -51969,8 +52269,8 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
     char nearest[256];
     for (size_t i = 0; i < skip->list_count; i++) {
         bool matched = false;
-        const sbit_graph *graph;
-        for (uint32_t b = 0; (graph = sbit__quant_body(quant->graph, b)) != NULL; b++) {
+        for (size_t b = 0; b < quant->graph_count; b++) {
+            const sbit_graph *graph = quant->graphs[b].graph;
             for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && !matched;
                  id = sbit_graph_next(graph, id)) {
                 matched = sbit_layer_matches(graph, id, skip->list[i]);
@@ -51985,40 +52285,11 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
     }
 }
 
-/* Counts graphs depth first: *index falls to 0 at the one that is looked for. */
-static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
-{
-    if (*index == 0) {
-        return graph;
-    }
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
-            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
-            for (size_t k = 0; k < count; k++) {
-                --*index;
-                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
-                if (found != NULL) {
-                    return found;
-                }
-            }
-        }
-    }
-    return NULL;
-}
-
-SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index)
-{
-    return sbit__place_body(root, &index);
-}
-
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
-    const sbit_graph *graph;
-    for (uint32_t body = 0; (graph = sbit__quant_body(quant->graph, body)) != NULL; body++) {
-        SBIT__TRY(sbit__place_graph(quant, body, graph, error));
+    SBIT__TRY(sbit__sites_begin(quant, error));
+    for (uint32_t body = 0; body < quant->graph_count; body++) {
+        SBIT__TRY(sbit__place_graph(quant, body, quant->graphs[body].graph, error));
     }
     for (size_t i = 0; i < quant->config->tree.section_count; i++) {
         sbit__section_warn_unmatched(&quant->config->tree.sections[i], quant->graph,
@@ -52027,112 +52298,57 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
     sbit__place_warn_skipped(quant);
     return SBIT_OK;
 }
-
-SBIT__FN bool sbit__site_is(const sbit__site *site, const sbit_graph *graph, sbit_value_id value,
-                            uint32_t target)
-{
-    return site->graph == graph && site->value.idx == value.idx && site->target == target;
-}
-
-SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
-                                            sbit_node_id node, uint32_t input)
-{
-    const sbit_value_id value = sbit_graph_node(graph, node)->inputs[input];
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        if (!sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) || !site->enabled) {
-            continue;
-        }
-        if (site->all_uses) {
-            return site;
-        }
-        for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
-            if (use->node.idx == node.idx && use->input == input) {
-                return site;
-            }
-        }
-    }
-    return NULL;
-}
 /* ---- end src/quant/place.c ---- */
 
 /* ---- begin src/quant/calibrate.c ---- */
-/* calibrate.c: what sites observe, and what follows from it. >>calibrate
- *
- * Ranges -> groups that share a scale -> scale and zero point -> weight scales raised where the
- * int32 bias would not fit.
+/* calibrate.c: what sites observe: states, pieces of data without their padding. >>calibrate
  */
 
-SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
+SBIT__FN sbit_status sbit__site_arrays(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
-    return site->settings.grid.parts.count;
+    const size_t parts = (size_t)sbit__site_parts(site);
+    if (site->piece != NULL) {
+        return SBIT_OK;
+    }
+    site->piece = (float *)sbit__arena_array(&quant->arena, 5 * parts + 1, sizeof(float));
+    site->zero_point = (int32_t *)sbit__arena_array(&quant->arena, parts + 1, sizeof(int32_t));
+    if (site->piece == NULL || site->zero_point == NULL) {
+        site->piece = NULL;
+        return sbit__fail_oom(error, parts * 24);
+    }
+    site->min = site->piece + 2 * parts;
+    site->max = site->min + parts;
+    site->scale = site->max + parts;
+    return SBIT_OK;
 }
 
-SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
-                                                 const float *data)
+SBIT__FN sbit_status sbit__site_fresh_quantizer(sbit_quant *quant, sbit__site *site,
+                                                sbit_error *error)
 {
-    sbit_observation x;
-    memset(&x, 0, sizeof x);
-    x.data = data;
-    x.parts = sbit_parts_of(shape, site->axis, site->block);
-    x.samples = site->axis != 0 && shape->rank > 0 ? shape->dims[0] : 1;
-    return x;
-}
-
-SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const sbit__site *site)
-{
-    sbit_observer_call s;
-    s.ctx = quant->ctx;
-    s.name = sbit__site_value(site)->name;
-    s.target = site->target;
-    s.grid = &site->settings.grid;
-    s.options = &site->settings.options;
-    return s;
-}
-
-SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site)
-{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
     const sbit_quantizer_row *row = site->settings.quantizer;
-    sbit_quantizer_call s;
-    s.ctx = quant->ctx;
-    s.name = sbit__site_value(site)->name;
-    s.target = site->target;
-    s.grid = &site->settings.grid;
-    s.options = &site->settings.options;
-    s.statistics = row->statistics != NULL && row->statistics(site->target) != NULL
-                       ? site->observer_state
-                       : NULL;
-    s.scale = site->scale;
-    s.zero_point = site->zero_point;
-    return s;
+    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+    if (site->quantizer_state != NULL && row->deinit != NULL) {
+        row->deinit(site->quantizer_state, &call);
+    }
+    sbit__free(a, site->quantizer_state, site->quantizer_bytes);
+    site->quantizer_bytes = row->state_bytes(&call) + 1;
+    site->quantizer_state = sbit__calloc(a, 1, site->quantizer_bytes);
+    return site->quantizer_state != NULL ? SBIT_OK : sbit__fail_oom(error, site->quantizer_bytes);
 }
 
-/* Arrays and fresh states. */
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    const size_t parts = (size_t)sbit__site_parts(site);
     const sbit_observer_call observer = sbit__site_observer(quant, site);
     sbit__site_release(quant, site);
-    if (site->min == NULL) {
-        site->piece = (float *)sbit__arena_array(&quant->arena, 5 * parts + 1, sizeof(float));
-        site->zero_point = (int32_t *)sbit__arena_array(&quant->arena, parts + 1, sizeof(int32_t));
-        if (site->piece == NULL || site->zero_point == NULL) {
-            return sbit__fail_oom(error, parts * 24);
-        }
-        site->min = site->piece + 2 * parts;
-        site->max = site->min + parts;
-        site->scale = site->max + parts;
-    }
-    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
+    SBIT__TRY(sbit__site_arrays(quant, site, error));
+    SBIT__TRY(sbit__site_fresh_quantizer(quant, site, error));
     site->observer_bytes = site->settings.observer->state_bytes(&observer) + 1;
-    site->quantizer_bytes = site->settings.quantizer->state_bytes(&quantizer) + 1;
     site->observer_state = sbit__calloc(a, 1, site->observer_bytes);
-    site->quantizer_state = sbit__calloc(a, 1, site->quantizer_bytes);
-    if (site->observer_state == NULL || site->quantizer_state == NULL) {
-        return sbit__fail_oom(error, site->observer_bytes + site->quantizer_bytes);
+    if (site->observer_state == NULL) {
+        return sbit__fail_oom(error, site->observer_bytes);
     }
-    site->observed = false;
     return site->settings.observer->init(site->observer_state, &observer, error);
 }
 
@@ -52150,6 +52366,7 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__free(a, site->observer_state, site->observer_bytes);
     sbit__free(a, site->quantizer_state, site->quantizer_bytes);
     site->observer_state = site->quantizer_state = NULL;
+    site->observed = false;
 }
 
 /* The axis on which a tensor has the samples of the batch: the first, if whole rows fit on it, else
@@ -52313,33 +52530,219 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
     return status;
 }
 
-SBIT__FN const sbit_value_info *sbit__site_value(const sbit__site *site)
+/* >>calibrate sessions */
+SBIT__FN bool sbit__quant_observes(const sbit__site *site)
 {
-    return sbit_graph_value(site->graph, site->value);
+    return sbit__site_wanted(site) && site->target == SBIT_TARGET_ACTIVATION &&
+           !site->fixed_range && site->change.scale == NULL;
 }
 
-SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit_tensor *out,
-                                       sbit_error *error)
+SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
 {
-    const sbit_tensor *constant = &sbit__site_value(site)->constant;
-    *out = *constant;
-    if (constant->dtype == SBIT_F32) {
-        return SBIT_OK;
-    }
-    const size_t count = (size_t)sbit_tensor_count(constant);
-    if (site->weight == NULL) {
-        site->weight = (float *)sbit__arena_array(&quant->arena, count + 1, sizeof(float));
-        if (site->weight == NULL) {
-            return sbit__fail_oom(error, count * sizeof(float));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (sbit__quant_observes(&quant->sites[i])) {
+            return true;
         }
-        sbit__convert(constant->dtype, constant->data, SBIT_F32, site->weight, (int64_t)count);
     }
-    out->dtype = SBIT_F32;
-    out->data = site->weight;
+    return false;
+}
+
+/* The session's tap: hands a value to every site on it. */
+static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
+                                   const sbit_value *value, void *user, sbit_error *error)
+{
+    sbit_quant *quant = (sbit_quant *)user;
+    const bool root = sbit_graph_parent(graph) == NULL;
+    sbit__site *site =
+        sbit__site_on(quant, root ? quant->graph : graph, id, SBIT_TARGET_ACTIVATION);
+    for (; site != NULL; site = sbit__site_after(quant, site)) {
+        if (sbit__quant_observes(site) && site->waiting) {
+            SBIT__TRY(sbit__site_observe(quant, site, &value->tensor, error));
+        }
+    }
     return SBIT_OK;
 }
 
-/* >>calibrate ranges */
+static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
+                                                   sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit_session_desc desc;
+    sbit_value_id *taps = (sbit_value_id *)sbit__calloc(a, quant->site_count, sizeof *taps);
+    if (taps == NULL) {
+        return sbit__fail_oom(error, quant->site_count * sizeof *taps);
+    }
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        bool listed = !sbit__quant_observes(site) || site->body != 0;
+        desc.tap_bodies = desc.tap_bodies || (sbit__quant_observes(site) && site->body != 0);
+        for (size_t j = 0; j < desc.tap_count && !listed; j++) {
+            listed = taps[j].idx == site->value.idx;
+        }
+        if (!listed) {
+            taps[desc.tap_count++] = site->value;
+        }
+    }
+    desc.tap_fn = sbit__quant_tap;
+    desc.tap_user = quant;
+    desc.taps = taps;
+    const sbit_status status = sbit_session_create(quant->graph, &desc, out, error);
+    sbit__free(a, taps, quant->site_count * sizeof *taps);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error)
+{
+    sbit_session *session = NULL;
+    if (quant == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (sbit__quant_observes(site)) {
+            SBIT__TRY(sbit__site_prepare(quant, site, error));
+            site->waiting = true;
+        }
+    }
+    SBIT__TRY(sbit__quant_calibration_session(quant, &session, error));
+    sbit__quant_drop_session(quant);
+    quant->session = session;
+    quant->prepared = quant->calibrating = quant->pass_open = true;
+    quant->calibrated = quant->use_weights = quant->use_activations = false;
+    quant->fed = false;
+    memset(&quant->feed, 0, sizeof quant->feed);
+    return SBIT_OK;
+}
+
+/* Runs a batch of which `samples` count (-1: all). */
+static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
+                                   const sbit_tensor *inputs, size_t input_count, int64_t samples,
+                                   sbit_error *error)
+{
+    if (quant->session == NULL) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
+    }
+    if (names == NULL && (input_count != 1 || sbit_session_input_count(quant->session) != 1)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the model has %u inputs: pass their names",
+                          (unsigned)sbit_session_input_count(quant->session));
+    }
+    bool empty = false;
+    quant->rows = 0;
+    for (size_t i = 0; i < input_count; i++) {
+        const char *name =
+            names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
+        SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
+        quant->rows = quant->rows == 0 && inputs[i].rank > 0 ? inputs[i].dims[0] : quant->rows;
+        empty = empty || (inputs[i].rank > 0 && inputs[i].dims[0] == 0);
+    }
+    quant->samples = samples >= 0 ? samples : quant->rows;
+    SBIT__TRY(sbit_session_run(quant->session, error));
+    quant->fed = quant->fed || (quant->calibrating && !empty);
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
+                                             const sbit_tensor *inputs, size_t input_count,
+                                             sbit_error *error)
+{
+    if (quant == NULL || (inputs == NULL && input_count > 0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
+    }
+    return sbit__quant_run(quant, names, inputs, input_count, -1, error);
+}
+
+static sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed, sbit_error *error)
+{
+    sbit_batch batch;
+    quant->pass_open = true;
+    for (int64_t at = 0; at < feed->count; at += batch.samples) {
+        SBIT__TRY(sbit__progress(quant->ctx, "calibrate", at, feed->count, error));
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        quant->index = batch.index;
+        const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
+                                                   batch.input_count, batch.samples, error);
+        quant->index = NULL;
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error)
+{
+    *wanted = false;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (site->waiting && site->observed) {
+            SBIT__TRY(sbit__site_again(quant, site, &site->waiting, error));
+        }
+        *wanted = *wanted || (site->waiting && site->observed);
+    }
+    quant->pass_open = false;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error)
+{
+    if (quant == NULL || feed == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
+    }
+    SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    for (bool wanted = sbit_quant_needs_data(quant); wanted;) {
+        SBIT__TRY(sbit__calibrate_pass(quant, feed, error));
+        SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
+    }
+    quant->feed = *feed;
+    return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
+}
+
+SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
+{
+    return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
+}
+/* ---- end src/quant/calibrate.c ---- */
+
+/* ---- begin src/quant/scales.c ---- */
+/* scales.c: scale and zero point of every site. >>scales
+ *
+ * A pure function of the plan (sites), what observers saw and the settings: computing it twice
+ * changes nothing. Ranges -> groups that share one -> scale and zero point -> weight scales raised
+ * where an int32 bias would not fit -> the quantizers' own start.
+ */
+
+/* Sparsebit's smallest scale. */
+#define SBIT__CLASSIC_FLOOR 1e-6f
+
+/* >>scales ranges */
+static sbit_status sbit__calc_weight(sbit_quant *quant, sbit__site *site, sbit_error *error)
+{
+    sbit_tensor weight;
+    SBIT__TRY(sbit__site_prepare(quant, site, error));
+    SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+    for (bool wanted = true; wanted;) {
+        SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
+        SBIT__TRY(sbit__site_again(quant, site, &wanted, error));
+    }
+    return SBIT_OK;
+}
+
+/* What is quantized, before groups and scales: everything that earlier calculations decided is
+ * forgotten. */
+static void sbit__calc_reset(sbit_quant *quant)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        site->enabled = sbit__site_wanted(site);
+        site->reason = site->enabled             ? ""
+                       : site->change.enable < 0 ? "left float by sbit_quant_set_site"
+                                                 : "disabled by the configuration";
+        site->group = site->plan_group;
+        site->rounded = NULL;
+    }
+}
+
 static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_observer_call observer = sbit__site_observer(quant, site);
@@ -52349,23 +52752,18 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         return SBIT_OK;
     }
     if (site->target == SBIT_TARGET_WEIGHT) {
-        sbit_tensor weight;
-        SBIT__TRY(sbit__site_prepare(quant, site, error));
-        SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
-        for (bool wanted = true; wanted;) {
-            SBIT__TRY(sbit__site_observe(quant, site, &weight, error));
-            SBIT__TRY(sbit__site_again(quant, site, &wanted, error));
-        }
+        SBIT__TRY(sbit__calc_weight(quant, site, error));
     }
     if (!site->observed) {
         site->enabled = site->target == SBIT_TARGET_WEIGHT;
-        site->reason = "no data reached it during calibration";
+        site->reason = site->enabled ? "" : "no data reached it during calibration";
         return SBIT_OK;
     }
     return site->settings.observer->range(site->observer_state, &observer, site->min, site->max,
                                           error);
 }
 
+/* >>scales groups */
 static float sbit__calc_width(const sbit__site *site)
 {
     const float lo = site->min[0] < 0.0f ? -site->min[0] : site->min[0];
@@ -52373,44 +52771,48 @@ static float sbit__calc_width(const sbit__site *site)
     return lo > hi ? lo : hi;
 }
 
-/* Joins the ranges of all per-tensor activation sites of one group. */
-static void sbit__calc_join_groups(sbit_quant *quant)
+static bool sbit__calc_groupable(const sbit__site *site)
 {
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const sbit__site *first = &quant->sites[i];
-        float min = 0.0f, max = 0.0f;
-        for (int pass = 0; pass < 2; pass++) { /* gather, then give to all */
-            for (size_t j = 0; first->target == SBIT_TARGET_ACTIVATION && j < quant->site_count;
-                 j++) {
-                sbit__site *site = &quant->sites[j];
-                if (!site->enabled || site->group != first->group || site->axis != -1 ||
-                    site->target != SBIT_TARGET_ACTIVATION) {
-                    continue;
-                }
-                if (pass == 0) { /* every range is widened to contain 0 in the end */
-                    min = site->min[0] < min ? site->min[0] : min;
-                    max = site->max[0] > max ? site->max[0] : max;
-                } else {
-                    site->min[0] = min;
-                    site->max[0] = max;
-                }
+    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 &&
+           site->change.scale == NULL;
+}
+
+/* Joins the ranges of all per-tensor activation sites of one group: gathered at the site whose
+ * number the group bears, then given to all. */
+static sbit_status sbit__calc_join_groups(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t bytes = (quant->site_count + 1) * 2 * sizeof(float);
+    float *range = (float *)sbit__calloc(a, 1, bytes);
+    if (range == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < quant->site_count; i++) {
+            sbit__site *site = &quant->sites[i];
+            float *min = &range[2 * site->group], *max = min + 1;
+            if (sbit__calc_groupable(site) && pass == 0) { /* 0 is in every range in the end */
+                *min = site->min[0] < *min ? site->min[0] : *min;
+                *max = site->max[0] > *max ? site->max[0] : *max;
+            } else if (sbit__calc_groupable(site)) {
+                site->min[0] = *min;
+                site->max[0] = *max;
             }
         }
     }
+    sbit__free(a, range, bytes);
+    return SBIT_OK;
 }
 
 /* The enabled per-tensor activation site of a value, for sharing. */
 static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *graph,
                                           sbit_value_id value)
 {
-    for (size_t i = 0; value.idx != 0 && i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        if (sbit__site_is(site, graph, value, SBIT_TARGET_ACTIVATION) && site->enabled &&
-            site->axis == -1) {
-            return site;
-        }
+    sbit__site *site = sbit__site_on(quant, graph, value, SBIT_TARGET_ACTIVATION);
+    while (site != NULL && !sbit__calc_groupable(site)) {
+        site = sbit__site_after(quant, site);
     }
-    return NULL;
+    return site;
 }
 
 /* Value i of those that a node joins: its inputs, then its output. */
@@ -52479,7 +52881,8 @@ static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, b
 static void sbit__calc_share(sbit_quant *quant)
 {
     const char *which = sbit_options_string(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
-    const bool concat = quant->profile->outputs && !sbit__streq(which, "none");
+    const bool concat =
+        sbit__profile_is(quant->profile, SBIT_PROFILE_OUTPUTS) && !sbit__streq(which, "none");
     const bool add = concat && sbit__streq(which, "concat_add");
     const sbit_graph *graph;
     for (uint32_t body = 0; concat && (graph = sbit__quant_body(quant->graph, body)) != NULL;
@@ -52488,110 +52891,159 @@ static void sbit__calc_share(sbit_quant *quant)
     }
 }
 
-/* >>calibrate scales */
-/* Scales of float16 and bfloat16 tensors are stored in that type: what is computed with must be
- * what is stored, and must not vanish (2^-24 is the smallest float16). */
-static void sbit__calc_fit_scale(sbit__site *site, int64_t c)
+/* >>scales numbers */
+/* The smallest scale that is a normal number, as its reciprocal is, in the type it is stored in. */
+static float sbit__calc_least(const sbit__site *site)
 {
-    float scale = site->scale[c];
-    if (site->dtype == SBIT_F32) {
-        return;
+    return site->dtype == SBIT_F16 ? 6.103515625e-5f : 1.17549435e-38f;
+}
+
+/* A scale as it is stored: a power of two if that is asked for, in the tensor's own type. */
+static float sbit__calc_store(const sbit__site *site, float scale)
+{
+    const float least = sbit__calc_least(site);
+    scale = scale > least ? scale : least;
+    if (site->settings.power_of_two) {
+        scale = (float)exp2(ceil(log2((double)scale)));
     }
     if (site->dtype == SBIT_F16) {
-        scale = scale > 5.9604645e-8f ? scale : 5.9604645e-8f;
-        scale = sbit_f16_to_f32(sbit_f32_to_f16(scale));
-    } else {
-        scale = sbit_bf16_to_f32(sbit_f32_to_bf16(scale));
+        return sbit_f16_to_f32(sbit_f32_to_f16(scale));
     }
-    site->scale[c] = scale;
-    site->zero_point[c] =
-        sbit__qparams_zero_point(site->min[c], scale, site->settings.grid.symmetric,
-                                 site->settings.grid.qmin, site->settings.grid.qmax);
+    return site->dtype == SBIT_BF16 ? sbit_bf16_to_f32(sbit_f32_to_bf16(scale)) : scale;
 }
 
-static sbit_status sbit__calc_site_qparams(sbit_quant *quant, sbit__site *site, sbit_error *error)
+static float sbit__calc_size(const sbit__site *site, int64_t c)
 {
-    const sbit__settings *s = &site->settings;
-    const char *name = sbit__site_value(site)->name;
-    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
-        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], s->grid.symmetric,
-                                          s->grid.qmin, s->grid.qmax, &site->scale[c],
-                                          &site->zero_point[c], error));
-        sbit__calc_fit_scale(site, c);
-        if (s->power_of_two) {
-            site->scale[c] = (float)exp2(ceil(log2((double)site->scale[c])));
-            site->zero_point[c] = sbit__qparams_zero_point(
-                site->min[c], site->scale[c], s->grid.symmetric, s->grid.qmin, s->grid.qmax);
+    const float lo = -site->min[c], hi = site->max[c];
+    const float most = lo > hi ? lo : hi;
+    return most > 0.0f ? most : 0.0f;
+}
+
+static int sbit__calc_compare(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return x < y ? -1 : x > y ? 1 : 0;
+}
+
+/* Dead channels - all zero, or below 2^-24 of the largest - take the median scale of the live ones:
+ * their integers stay 0 and their bias keeps its precision. */
+static sbit_status sbit__calc_dead(sbit_quant *quant, sbit__site *site, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const int64_t parts = sbit__site_parts(site);
+    float largest = 0.0f;
+    int64_t live = 0;
+    for (int64_t c = 0; c < parts; c++) {
+        largest = sbit__calc_size(site, c) > largest ? sbit__calc_size(site, c) : largest;
+    }
+    const float least = largest * 5.9604645e-8f; /* 2^-24 */
+    for (int64_t c = 0; c < parts; c++) {
+        live += sbit__calc_size(site, c) > least ? 1 : 0;
+    }
+    if (parts == 1 || live == 0 || live == parts) {
+        return SBIT_OK;
+    }
+    const size_t bytes = (size_t)live * sizeof(float);
+    float *scales = (float *)sbit__alloc(a, bytes);
+    if (scales == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    int64_t n = 0;
+    for (int64_t c = 0; c < parts; c++) {
+        if (sbit__calc_size(site, c) > least) {
+            scales[n++] = site->scale[c];
         }
     }
-    if (site->quantizer_state == NULL) {
-        return SBIT_OK; /* a fixed range has no data to learn from */
+    qsort(scales, (size_t)live, sizeof *scales, sbit__calc_compare);
+    for (int64_t c = 0; c < parts; c++) {
+        if (!(sbit__calc_size(site, c) > least)) {
+            site->scale[c] = scales[(live - 1) / 2];
+        }
     }
-    const sbit_quantizer_call quantizer = sbit__site_quantizer(quant, site);
-    if (site->target != SBIT_TARGET_WEIGHT) {
-        return s->quantizer->init(site->quantizer_state, &quantizer, NULL, error);
-    }
-    sbit_tensor weight;
-    SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
-    const sbit_observation x = sbit__site_observation(site, &weight, (const float *)weight.data);
-    return s->quantizer->init(site->quantizer_state, &quantizer, &x, error);
+    sbit__free(a, scales, bytes);
+    return SBIT_OK;
 }
 
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
-                                                 sbit_node_id id)
+/* Sparsebit's floor, in its own profile; said where it changes something. */
+static void sbit__calc_floor(sbit_quant *quant, sbit__site *site)
 {
-    const sbit_node *node = sbit_graph_node(graph, id);
-    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
-                                                sbit_graph_opset(quant->graph, node->domain));
-    const int32_t input = row != NULL && row->quant != NULL ? row->quant->bias : -1;
-    if (!quant->profile->int32_bias || input < 0 || (size_t)input >= node->input_count ||
-        node->inputs[input].idx == 0) {
-        return NULL;
+    int64_t bound = 0;
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        const bool zero = !(sbit__calc_size(site, c) > 0.0f);
+        if (zero || site->scale[c] < SBIT__CLASSIC_FLOOR) {
+            site->scale[c] = SBIT__CLASSIC_FLOOR;
+            bound += zero ? 0 : 1;
+        }
     }
-    const sbit_value_info *bias = sbit_graph_value(graph, node->inputs[input]);
-    const bool row_vector =
-        bias->is_constant && bias->constant.dtype == SBIT_F32 && bias->constant.rank >= 1 &&
-        bias->constant.dims[bias->constant.rank - 1] == sbit_tensor_count(&bias->constant);
-    return row_vector ? bias : NULL;
+    if (bound > 0) {
+        sbit__log(
+            quant->ctx, SBIT_LOG_WARNING,
+            "tensor '%s': %lld of %lld scales are raised to 1e-6, the smallest that Sparsebit "
+            "knows; other profiles keep such small values precise",
+            sbit__site_value(site)->name, (long long)bound, (long long)sbit__site_parts(site));
+    }
 }
 
-/* |bias| / (scale_x * scale_w) must stay below 2^31: raises scale_w[c] just enough. The weights of
- * such a channel are next to zero anyway (field-reports A4.3). */
+static sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
+{
+    const sbit_grid *grid = &site->settings.grid;
+    const char *name = sbit__site_value(site)->name;
+    const int64_t parts = sbit__site_parts(site);
+    if (site->change.scale != NULL) {
+        memcpy(site->scale, site->change.scale, (size_t)parts * sizeof(float));
+        memcpy(site->zero_point, site->change.zero_point, (size_t)parts * sizeof(int32_t));
+        return SBIT_OK;
+    }
+    for (int64_t c = 0; c < parts; c++) {
+        SBIT__TRY(sbit_qparams_from_range(name, site->min[c], site->max[c], grid->symmetric,
+                                          grid->qmin, grid->qmax, &site->scale[c],
+                                          &site->zero_point[c], error));
+    }
+    if (sbit__profile_is(quant->profile, SBIT_PROFILE_SCALE_FLOOR)) {
+        sbit__calc_floor(quant, site);
+    } else if (site->target == SBIT_TARGET_WEIGHT) {
+        SBIT__TRY(sbit__calc_dead(quant, site, error));
+    }
+    for (int64_t c = 0; c < parts; c++) {
+        const float stored = sbit__calc_store(site, site->scale[c]);
+        if (sbit__calc_size(site, c) > 0.0f) {
+            site->scale[c] = stored;
+            site->zero_point[c] = sbit__qparams_zero_point(site->min[c], stored, grid->symmetric,
+                                                           grid->qmin, grid->qmax);
+        } else {
+            site->scale[c] = stored;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>scales bias: |bias| / (scale_x scale_w) must stay below 2^31, whoever makes it an integer, this
+ * library or the runtime: raises scale_w just enough. Weights of such a channel are next to zero
+ * beside the bias (field-reports A4.3). */
 static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
 {
     const sbit_value_info *bias = sbit__quant_bias(quant, weight->graph, node);
     const sbit__site *x = sbit__quant_input_site(quant, weight->graph, node, 0);
-    if (bias == NULL || x == NULL || x->axis != -1) {
+    const int64_t parts = sbit__site_parts(weight);
+    if (bias == NULL || x == NULL || x->axis != -1 || weight->change.scale != NULL) {
         return;
     }
-    const float *b = (const float *)bias->constant.data;
     const int64_t count = sbit_tensor_count(&bias->constant);
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t c = i % sbit__site_parts(weight);
-        const double least = fabs((double)b[i]) / ((double)x->scale[0] * 2147483000.0);
-        if ((double)weight->scale[c] < least) {
-            weight->scale[c] = (float)(least * (1.0 + 1e-6));
+    if (parts != 1 && count != 1 && count != parts) {
+        return; /* blocks: no integer bias goes with them */
+    }
+    for (int64_t i = 0; i < (count > parts ? count : parts); i++) {
+        const double b = fabs(sbit__tensor_f64_at(&bias->constant, i % count));
+        const double least = b / ((double)x->scale[0] * 2147483000.0);
+        float *scale = &weight->scale[i % parts];
+        if ((double)*scale < least) {
+            *scale = sbit__calc_store(weight, (float)(least * (1.0 + 1e-6)));
         }
     }
 }
 
-SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+static void sbit__calc_fit_biases(sbit_quant *quant)
 {
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        SBIT__TRY(
-            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
-        if (site->enabled) {
-            SBIT__TRY(sbit__calc_range(quant, site, error));
-        }
-    }
-    sbit__calc_share(quant);
-    sbit__calc_join_groups(quant);
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].enabled) {
-            SBIT__TRY(sbit__calc_site_qparams(quant, &quant->sites[i], error));
-        }
-    }
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         for (const sbit__site_use *use = site->uses;
@@ -52600,9 +53052,284 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
             sbit__calc_fit_bias(quant, site, use->node);
         }
     }
+}
+
+/* >>scales quantizers */
+static sbit_status sbit__calc_start(sbit_quant *quant, uint32_t target, sbit_error *error)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (!site->enabled || site->target != target || site->fixed_range ||
+            site->change.scale != NULL) {
+            continue;
+        }
+        sbit_tensor weight;
+        sbit_observation x;
+        const bool is_weight = target == SBIT_TARGET_WEIGHT;
+        SBIT__TRY(sbit__site_fresh_quantizer(quant, site, error));
+        const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+        if (is_weight) {
+            SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+            x = sbit__site_observation(site, &weight, (const float *)weight.data);
+        }
+        SBIT__TRY(site->settings.quantizer->init(site->quantizer_state, &call,
+                                                 is_weight ? &x : NULL, error));
+    }
     return SBIT_OK;
 }
-/* ---- end src/quant/calibrate.c ---- */
+
+SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+{
+    sbit__calc_reset(quant);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        SBIT__TRY(
+            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
+        if (site->enabled) {
+            SBIT__TRY(sbit__site_arrays(quant, site, error));
+            SBIT__TRY(sbit__calc_range(quant, site, error));
+        }
+    }
+    sbit__calc_share(quant);
+    SBIT__TRY(sbit__calc_join_groups(quant, error));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (quant->sites[i].enabled) {
+            SBIT__TRY(sbit__calc_site(quant, &quant->sites[i], error));
+        }
+    }
+    SBIT__TRY(sbit__calc_start(quant, SBIT_TARGET_ACTIVATION, error));
+    sbit__calc_fit_biases(quant); /* before any weight is rounded */
+    return sbit__calc_start(quant, SBIT_TARGET_WEIGHT, error);
+}
+/* ---- end src/quant/scales.c ---- */
+
+/* ---- begin src/quant/statistics.c ---- */
+/* statistics.c: what observers saw, to and from a file. >>statistics
+ *
+ * For the machine that wrote it (numbers are as in memory; another byte order is refused):
+ *     "SBITSTAT", u32 0x01020304, u32 version 1, u64 records
+ *     record: u32 body, i32 axis, i64 block, i64 parts, u64 bytes, u32 size and text of the
+ * tensor's name, u32 size and text of the observer's, bytes of its row's save
+ */
+
+#define SBIT__STATS_MAGIC "SBITSTAT"
+
+typedef struct sbit__stats_head {
+    uint32_t order, version;
+    uint64_t records;
+} sbit__stats_head;
+
+typedef struct sbit__stats_record {
+    uint32_t body;
+    int32_t axis;
+    int64_t block, parts;
+    uint64_t bytes;
+    uint32_t tensor_size, observer_size;
+} sbit__stats_record;
+
+/* >>statistics save */
+static bool sbit__stats_has(const sbit__site *site)
+{
+    return site->target == SBIT_TARGET_ACTIVATION && site->observed &&
+           site->settings.observer->save != NULL;
+}
+
+static sbit_status sbit__stats_put_site(const sbit_quant *quant, const sbit__site *site,
+                                        sbit__writer *writer, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const sbit_observer_row *row = site->settings.observer;
+    const sbit_observer_call call = sbit__site_observer(quant, site);
+    const size_t bytes = row->save(site->observer_state, &call, NULL, 0);
+    sbit__stats_record record;
+    memset(&record, 0, sizeof record);
+    record.body = site->body;
+    record.axis = site->axis;
+    record.block = site->block;
+    record.parts = sbit__site_parts(site);
+    record.bytes = bytes;
+    record.tensor_size = (uint32_t)strlen(site->tensor);
+    record.observer_size = (uint32_t)strlen(row->head.name);
+    void *data = sbit__alloc(a, bytes + 1);
+    if (data == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    row->save(site->observer_state, &call, data, bytes);
+    sbit_status status = sbit__writer_put(writer, &record, sizeof record, error);
+    if (status == SBIT_OK) {
+        status = sbit__writer_put(writer, site->tensor, record.tensor_size, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__writer_put(writer, row->head.name, record.observer_size, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__writer_put(writer, data, bytes, error);
+    }
+    sbit__free(a, data, bytes + 1);
+    return status;
+}
+
+static sbit_status sbit__stats_put(const sbit_quant *quant, sbit__writer *writer, sbit_error *error)
+{
+    sbit__stats_head head;
+    memset(&head, 0, sizeof head);
+    head.order = 0x01020304;
+    head.version = 1;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        head.records += sbit__stats_has(&quant->sites[i]) ? 1u : 0u;
+    }
+    SBIT__TRY(sbit__writer_put(writer, SBIT__STATS_MAGIC, 8, error));
+    SBIT__TRY(sbit__writer_put(writer, &head, sizeof head, error));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        if (sbit__stats_has(&quant->sites[i])) {
+            SBIT__TRY(sbit__stats_put_site(quant, &quant->sites[i], writer, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, const char *path,
+                                                     sbit_error *error)
+{
+    sbit__writer writer;
+    if (quant == NULL || path == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or path is NULL");
+    }
+    if (!quant->fed) {
+        return sbit__fail(error, SBIT_ERR_STATE, path,
+                          "there are no statistics to save: call sbit_quant_calibrate first");
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        if (site->observed && site->target == SBIT_TARGET_ACTIVATION && !sbit__stats_has(site)) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, site->tensor,
+                              "observer '%s' of tensor '%s' cannot be saved",
+                              site->settings.observer->head.name, site->tensor);
+        }
+    }
+    SBIT__TRY(sbit__writer_open(sbit_ctx_allocator(quant->ctx), path, &writer, error));
+    const sbit_status status = sbit__stats_put(quant, &writer, error);
+    if (status != SBIT_OK) {
+        sbit__writer_abort(&writer);
+        return status;
+    }
+    return sbit__writer_commit(&writer, error);
+}
+
+/* >>statistics load */
+typedef struct sbit__stats_reader {
+    const unsigned char *data;
+    size_t size, at;
+} sbit__stats_reader;
+
+/* NULL: the file ends before. */
+static const void *sbit__stats_take(sbit__stats_reader *r, uint64_t size)
+{
+    if (size > r->size - r->at) {
+        return NULL;
+    }
+    const void *data = r->data + r->at;
+    r->at += (size_t)size;
+    return data;
+}
+
+static bool sbit__stats_same(const char *text, const void *bytes, uint32_t size)
+{
+    return strlen(text) == size && memcmp(text, bytes, size) == 0;
+}
+
+static sbit_status sbit__stats_get_site(sbit_quant *quant, sbit__site *site, const void *data,
+                                        uint64_t bytes, sbit_error *error)
+{
+    const sbit_observer_row *row = site->settings.observer;
+    SBIT__TRY(sbit__site_prepare(quant, site, error));
+    const sbit_observer_call call = sbit__site_observer(quant, site);
+    SBIT__TRY(row->load(site->observer_state, &call, data, (size_t)bytes, error));
+    site->observed = true;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__stats_get_record(sbit_quant *quant, sbit__stats_reader *r, bool *cut,
+                                          sbit_error *error)
+{
+    sbit__stats_record record;
+    const void *head = sbit__stats_take(r, sizeof record);
+    *cut = head == NULL;
+    if (head == NULL) {
+        return SBIT_OK;
+    }
+    memcpy(&record, head, sizeof record);
+    const void *tensor = sbit__stats_take(r, record.tensor_size);
+    const void *observer = sbit__stats_take(r, record.observer_size);
+    const void *data = sbit__stats_take(r, record.bytes);
+    *cut = tensor == NULL || observer == NULL || data == NULL;
+    for (size_t i = 0; !*cut && i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (site->target == SBIT_TARGET_ACTIVATION && site->body == record.body &&
+            site->axis == record.axis && site->block == record.block &&
+            sbit__site_parts(site) == record.parts && site->settings.observer->load != NULL &&
+            sbit__stats_same(site->tensor, tensor, record.tensor_size) &&
+            sbit__stats_same(site->settings.observer->head.name, observer, record.observer_size)) {
+            SBIT__TRY(sbit__stats_get_site(quant, site, data, record.bytes, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__stats_get(sbit_quant *quant, sbit__stats_reader *r, const char *path,
+                                   sbit_error *error)
+{
+    sbit__stats_head head;
+    bool cut = false;
+    const void *magic = sbit__stats_take(r, 8), *start = sbit__stats_take(r, sizeof head);
+    memset(&head, 0, sizeof head);
+    if (start != NULL) {
+        memcpy(&head, start, sizeof head);
+    }
+    if (magic == NULL || memcmp(magic, SBIT__STATS_MAGIC, 8) != 0 || head.order != 0x01020304 ||
+        head.version != 1) {
+        return sbit__fail(error, SBIT_ERR_PARSE, path,
+                          "'%s' holds no statistics that this machine and version can read", path);
+    }
+    for (uint64_t i = 0; i < head.records && !cut; i++) {
+        SBIT__TRY(sbit__stats_get_record(quant, r, &cut, error));
+    }
+    if (cut || r->at != r->size) {
+        return sbit__fail(error, SBIT_ERR_PARSE, path, "'%s' is cut off or damaged", path);
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
+                                                     sbit_error *error)
+{
+    sbit__file file;
+    sbit__stats_reader r;
+    if (quant == NULL || path == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or path is NULL");
+    }
+    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(quant->ctx), path, &file, error));
+    SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    r.data = (const unsigned char *)file.data;
+    r.size = file.size;
+    r.at = 0;
+    const sbit_status status = sbit__stats_get(quant, &r, path, error);
+    sbit__file_close(&file);
+    SBIT__TRY(status);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        if (sbit__quant_observes(site) && !site->observed) {
+            return sbit__fail(error, SBIT_ERR_STATE, site->tensor,
+                              "'%s' has no statistics of observer '%s' for tensor '%s'; calibrate "
+                              "again with this configuration",
+                              path, site->settings.observer->head.name, site->tensor);
+        }
+    }
+    quant->fed = true;
+    quant->calibrating = quant->pass_open = false;
+    return SBIT_OK;
+}
+/* ---- end src/quant/statistics.c ---- */
 
 /* ---- begin src/quant/build.c ---- */
 /* build.c: the graph with QuantizeLinear and DequantizeLinear. >>build
@@ -52768,22 +53495,49 @@ static sbit_status sbit__build_mark_bits(sbit__build *b, const sbit__site *site,
 static bool sbit__build_needs_clip(const sbit_quant *quant, const sbit__site *site)
 {
     const int32_t bits = site->settings.grid.bits;
-    return bits != 8 && bits != 16 && !sbit__build_int4(quant, site) && site->axis == -1;
+    return bits != 8 && bits != 16 && !sbit__build_int4(quant, site);
 }
 
+/* The values of the lowest or the highest integer of each part, shaped to go with the tensor. */
+static sbit_status sbit__build_limit(sbit__build *b, const sbit__site *site, const char *name,
+                                     const sbit_type *type, int32_t q, sbit_value_id *out,
+                                     sbit_error *error)
+{
+    const bool lowest = q == site->settings.grid.qmin;
+    sbit_tensor limit;
+    int64_t dims[SBIT_MAX_RANK];
+    const int32_t rank = site->axis >= 0 ? type->rank - site->axis : 0;
+    for (int32_t i = 0; i < rank; i++) {
+        dims[i] = i == 0 ? sbit__site_parts(site) : 1;
+    }
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, type->dtype, rank, dims, &limit, error));
+    for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+        const float value = (float)(q - site->zero_point[c]) * site->scale[c];
+        sbit__tensor_set_f64(&limit, c, (double)value);
+    }
+    return sbit__build_constant(b, name, lowest ? "_lowest" : "_highest", &limit, out, error);
+}
+
+/* Clip knows scalars only: per channel it is Max and Min. */
 static sbit_status sbit__build_clip(sbit__build *b, const sbit__site *site, const char *name,
                                     sbit_node_id before, const sbit_type *type, sbit_value_id *x,
-                                    sbit_error *error)
+                                    sbit_node_id *first, sbit_error *error)
 {
-    const sbit__settings *s = &site->settings;
-    const float lo = (float)(s->grid.qmin - site->zero_point[0]) * site->scale[0];
-    const float hi = (float)(s->grid.qmax - site->zero_point[0]) * site->scale[0];
+    const sbit_grid *grid = &site->settings.grid;
     sbit_value_id inputs[3];
     sbit_node_id node;
     inputs[0] = *x;
-    SBIT__TRY(sbit__build_floats(b, name, "_lowest", type->dtype, 0, 1, &lo, &inputs[1], error));
-    SBIT__TRY(sbit__build_floats(b, name, "_highest", type->dtype, 0, 1, &hi, &inputs[2], error));
-    return sbit__build_node(b, "Clip", name, "_clipped", inputs, 3, -1, before, type, &node, x,
+    SBIT__TRY(sbit__build_limit(b, site, name, type, grid->qmin, &inputs[1], error));
+    SBIT__TRY(sbit__build_limit(b, site, name, type, grid->qmax, &inputs[2], error));
+    if (site->axis < 0) {
+        return sbit__build_node(b, "Clip", name, "_clipped", inputs, 3, -1, before, type, first, x,
+                                error);
+    }
+    SBIT__TRY(
+        sbit__build_node(b, "Max", name, "_raised", inputs, 2, -1, before, type, first, x, error));
+    inputs[0] = *x;
+    inputs[1] = inputs[2];
+    return sbit__build_node(b, "Min", name, "_clipped", inputs, 2, -1, before, type, &node, x,
                             error);
 }
 
@@ -52825,8 +53579,7 @@ static sbit_status sbit__build_activation(sbit__build *b, const sbit__site *site
     sbit_node_id first = {0}, node;
     SBIT__TRY(sbit__build_qparams(b, site, value->name, &q_inputs[1], &q_inputs[2], error));
     if (sbit__build_needs_clip(b->quant, site)) {
-        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, error));
-        first = sbit_graph_value(b->graph, x)->producer;
+        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, &first, error));
     }
     q_inputs[0] = x;
     type.dtype = sbit__build_dtype(b->quant, site);
@@ -52888,7 +53641,12 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     const sbit_quantizer_row *row = site->settings.quantizer;
     const size_t bytes = sbit_tensor_bytes(weight);
     sbit_observation x = sbit__site_observation(site, weight, (const float *)weight->data);
-    if (row->finish == NULL) {
+    if (site->rounded != NULL) { /* a step put the values on the grid */
+        x.data = site->rounded;
+        sbit__build_quantize(kernels, site, &x, out);
+        return SBIT_OK;
+    }
+    if (row->finish == NULL || site->change.scale != NULL) {
         sbit__build_quantize(kernels, site, &x, out);
         return SBIT_OK;
     }
@@ -52923,20 +53681,66 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
     return sbit__build_constant(b, value->name, "_quantized", &integers, out, error);
 }
 
-/* The int32 bias of one layer: scale_x * scale_w[c], zero point 0. */
+/* The integers of a bias and their scales, scale_x * scale_w[c]; *fits false where one would not
+ * fit in 31 bits. One element for each scale of the weight, or one scale for all. */
+static void sbit__build_bias_values(const sbit_tensor *bias, float x_scale,
+                                    const sbit__site *weight, int64_t count, float *scale,
+                                    int32_t *q, bool *fits)
+{
+    const int64_t parts = sbit__site_parts(weight), given = sbit_tensor_count(bias);
+    const float *values = (const float *)bias->data;
+    *fits = true;
+    for (int64_t i = 0; i < count; i++) {
+        scale[i] = x_scale * weight->scale[i % parts];
+        const double exact = (double)values[i % given] / (double)scale[i];
+        *fits = *fits && fabs(exact) < 2147483647.5;
+        q[i] = sbit__build_round(exact, 0, -2147483647, 2147483647);
+    }
+}
+
+static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit_value_info *bias,
+                                          sbit_node_id layer, int64_t count, bool per_channel,
+                                          const float *scale, const int32_t *q, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(b->graph, layer);
+    const sbit_op_row *row = sbit_operator_find(b->quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(b->graph, node->domain));
+    sbit_type type = bias->type;
+    sbit_value_id inputs[2], y;
+    sbit_node_id added;
+    SBIT__TRY(sbit__build_integers(
+        b, bias->name, "_quantized", SBIT_I32, per_channel ? 1 : bias->constant.rank,
+        per_channel ? &count : bias->constant.dims, q, &inputs[0], error));
+    SBIT__TRY(sbit__build_floats(b, bias->name, "_scale", SBIT_F32, per_channel ? 1 : 0,
+                                 per_channel ? count : 1, scale, &inputs[1], error));
+    if (per_channel) {
+        memset(&type, 0, sizeof type);
+        type.dtype = SBIT_F32;
+        type.rank = 1;
+        type.dims[0].value = count;
+    }
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
+                               per_channel ? 0 : -1, layer, &type, &added, &y, error));
+    return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
+}
+
+/* The int32 bias of one layer, where the profile wants it. */
 static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sbit_node_id layer,
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
     const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->graph, layer);
     const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
-    if (bias == NULL || x == NULL || x->axis != -1) {
+    const int64_t parts = sbit__site_parts(weight);
+    if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
+        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1) {
         return SBIT_OK;
     }
-    const int64_t count = sbit_tensor_count(&bias->constant);
-    const int32_t rank = weight->axis >= 0 && count > 1 ? 1 : 0;
-    if (rank == 1 && bias->constant.rank != 1) {
-        return SBIT_OK; /* [1,N] would need an axis of its own; stays float */
+    const int64_t given = sbit_tensor_count(&bias->constant);
+    const int64_t count = given > parts ? given : parts;
+    const bool per_channel = weight->axis >= 0 && count > 1;
+    if (parts != 1 && given != 1 && given != parts) {
+        return SBIT_OK;
     }
     const size_t bytes = (size_t)count * (sizeof(float) + sizeof(int32_t));
     float *scale = (float *)sbit__alloc(a, bytes);
@@ -52944,28 +53748,18 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
         return sbit__fail_oom(error, bytes);
     }
     int32_t *q = (int32_t *)(void *)(scale + count);
-    const float *values = (const float *)bias->constant.data;
-    for (int64_t i = 0; i < count; i++) {
-        scale[i] = x->scale[0] * weight->scale[i % sbit__site_parts(weight)];
-        q[i] = sbit__build_round((double)values[i] / (double)scale[i], 0, -2147483647, 2147483647);
-    }
-    sbit_value_id inputs[2], y;
-    sbit_node_id node;
-    const sbit_node *before = sbit_graph_node(b->graph, layer);
-    const sbit_op_row *row = sbit_operator_find(b->quant->ctx, before->domain, before->op_type,
-                                                sbit_graph_opset(b->graph, before->domain));
-    sbit_status status =
-        sbit__build_integers(b, bias->name, "_quantized", SBIT_I32, bias->constant.rank,
-                             bias->constant.dims, q, &inputs[0], error);
-    if (status == SBIT_OK) {
-        status = sbit__build_floats(b, bias->name, "_scale", SBIT_F32, rank, rank == 1 ? count : 1,
-                                    scale, &inputs[1], error);
+    bool fits = true;
+    sbit_status status = SBIT_OK;
+    sbit__build_bias_values(&bias->constant, x->scale[0], weight, count, scale, q, &fits);
+    if (fits) {
+        status = sbit__build_bias_nodes(b, bias, layer, count, per_channel, scale, q, error);
+    } else {
+        sbit__log(b->quant->ctx, SBIT_LOG_WARNING,
+                  "bias '%s' stays float: it does not fit in 31 bits with the scales of its layer",
+                  bias->name);
     }
     sbit__free(a, scale, bytes);
-    SBIT__TRY(status);
-    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
-                               rank == 1 ? 0 : -1, layer, &bias->type, &node, &y, error));
-    return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
+    return status;
 }
 
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
@@ -53053,29 +53847,38 @@ static sbit_status sbit__build_finish(sbit__build *b, sbit_error *error)
         const sbit_quantizer_row *row = site->settings.quantizer;
         const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
         if (site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range &&
-            row->finish != NULL) {
+            site->change.scale == NULL && row->finish != NULL) {
             SBIT__TRY(row->finish(site->quantizer_state, &call, NULL, NULL, error));
         }
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activations,
+/* The sites that a build is to quantize. */
+static bool sbit__build_wants(const sbit__build *b, const sbit_quant_build_desc *desc, size_t index)
+{
+    const sbit__site *site = &b->quant->sites[index];
+    const bool weight = site->target == SBIT_TARGET_WEIGHT;
+    return site->enabled && !(weight ? desc->float_weights : desc->float_activations) &&
+           (desc->sites == NULL || desc->sites[index]);
+}
+
+static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc *desc,
                                     sbit_error *error)
 {
     SBIT__TRY(sbit__build_finish(b, error));
-    for (size_t i = 0; activations && i < b->quant->site_count; i++) {
+    for (size_t i = 0; i < b->quant->site_count; i++) {
         const sbit__site *site = &b->quant->sites[i];
-        if (site->enabled && site->target == SBIT_TARGET_ACTIVATION) {
+        if (site->target == SBIT_TARGET_ACTIVATION && sbit__build_wants(b, desc, i)) {
             b->graph = sbit__quant_body(b->root, site->body);
             SBIT__TRY(sbit__build_activation(b, site, error));
         }
     }
-    for (size_t i = 0; weights && i < b->quant->site_count; i++) {
+    for (size_t i = 0; i < b->quant->site_count; i++) {
         sbit__site *site = &b->quant->sites[i];
-        if (site->enabled && site->target == SBIT_TARGET_WEIGHT) {
+        if (site->target == SBIT_TARGET_WEIGHT && sbit__build_wants(b, desc, i)) {
             b->graph = sbit__quant_body(b->root, site->body);
-            SBIT__TRY(sbit__build_weight(b, site, activations, error));
+            SBIT__TRY(sbit__build_weight(b, site, !desc->float_activations, error));
         }
     }
     for (uint32_t body = 0; (b->graph = sbit__quant_body(b->root, body)) != NULL; body++) {
@@ -53083,24 +53886,30 @@ static sbit_status sbit__build_into(sbit__build *b, bool weights, bool activatio
         SBIT__TRY(sbit__build_drop_notes(b->graph, error));
         SBIT__TRY(sbit_graph_sort(b->graph, error));
     }
+    const int64_t opset = sbit__quant_opset(b->quant); /* wishes may need a later one */
+    if (sbit_graph_opset(b->root, "") < opset) {
+        SBIT__TRY(sbit_graph_lift_opset(b->root, opset, error));
+    }
     return sbit__build_describe(b, error);
 }
 
-SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool activations,
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error)
 {
+    sbit_quant_build_desc all;
     sbit__build b;
+    memset(&all, 0, sizeof all);
     if (quant == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or out is NULL");
     }
-    if (!quant->calibrated && (weights || activations)) {
+    if (!quant->calibrated) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
     }
     b.quant = quant;
     b.root = NULL;
     SBIT__TRY(sbit_graph_clone(quant->graph, &b.root, error));
     b.graph = b.root;
-    const sbit_status status = sbit__build_into(&b, weights, activations, error);
+    const sbit_status status = sbit__build_into(&b, desc != NULL ? desc : &all, error);
     if (status != SBIT_OK) {
         sbit_graph_destroy(b.root);
         return status;
@@ -53118,21 +53927,6 @@ SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, bool weights, bool
  */
 
 /* >>quant create */
-/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage 21. */
-static int64_t sbit__quant_opset(const sbit_quant *quant)
-{
-    int64_t opset = 13;
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const int32_t bits = quant->sites[i].settings.grid.bits;
-        const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
-        if (quant->sites[i].enabled && (bits > 8 || int4)) {
-            return 21;
-        }
-        opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
-    }
-    return opset;
-}
-
 static void sbit__quant_release_sites(sbit_quant *quant)
 {
     for (size_t i = 0; i < quant->site_count; i++) {
@@ -53141,18 +53935,18 @@ static void sbit__quant_release_sites(sbit_quant *quant)
     quant->site_count = 0;
 }
 
-static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
-                                    const sbit_qconfig *config, sbit_error *error)
+static bool sbit__quant_keeps_bn(const sbit_quant *quant)
+{
+    return !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
+           sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+}
+
+/* Finds the sites; lifts the graph to the opset that they need. */
+static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
 {
     sbit_simplify_desc simplify;
     memset(&simplify, 0, sizeof simplify);
-    SBIT__TRY(sbit__qconfig_clone(config, &quant->config, error));
-    SBIT__TRY(sbit_qconfig_validate(quant->config, error));
-    quant->profile = sbit_qconfig_profile(quant->config);
-    simplify.keep_batch_norm = !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
-                               sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
-    SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
-    SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit__quant_place(quant, error));
     const int64_t opset = sbit__quant_opset(quant);
     if (sbit_graph_opset(quant->graph, "") < opset) { /* lifting renumbers nodes: place again */
@@ -53167,6 +53961,28 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                           "constant weight was found for profile %s",
                           quant->profile->head.name);
     }
+    for (size_t i = 0; i < quant->site_count; i++) { /* outlives a change of the graph's names */
+        const char *name = sbit__site_value(&quant->sites[i])->name;
+        quant->sites[i].tensor = sbit__arena_strdup(&quant->arena, name, strlen(name));
+        if (quant->sites[i].tensor == NULL) {
+            return sbit__fail_oom(error, strlen(name));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
+                                    const sbit_qconfig *config, sbit_error *error)
+{
+    sbit_simplify_desc simplify;
+    memset(&simplify, 0, sizeof simplify);
+    SBIT__TRY(sbit__qconfig_clone(config, &quant->config, error));
+    SBIT__TRY(sbit_qconfig_validate(quant->config, error));
+    quant->profile = sbit_qconfig_profile(quant->config);
+    simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
+    SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
+    SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    SBIT__TRY(sbit__quant_sites(quant, error));
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
 
@@ -53193,7 +54009,7 @@ SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_
     return SBIT_OK;
 }
 
-static void sbit__quant_drop_session(sbit_quant *quant)
+SBIT__FN void sbit__quant_drop_session(sbit_quant *quant)
 {
     sbit_session_destroy(quant->session);
     sbit_graph_destroy(quant->simulated);
@@ -53216,164 +54032,41 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
     sbit__free(a, quant, sizeof *quant);
 }
 
-/* >>quant calibrate */
-static bool sbit__quant_observes(const sbit__site *site)
-{
-    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range;
-}
-
-SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
-{
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (sbit__quant_observes(&quant->sites[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The session's tap: hands a value to every site on it. */
-static sbit_status sbit__quant_tap(const sbit_graph *graph, sbit_value_id id,
-                                   const sbit_value *value, void *user, sbit_error *error)
-{
-    sbit_quant *quant = (sbit_quant *)user;
-    const bool root = sbit_graph_parent(graph) == NULL;
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        const bool here = root ? site->body == 0 : site->graph == graph;
-        if (here && site->value.idx == id.idx && sbit__quant_observes(site)) {
-            SBIT__TRY(sbit__site_observe(quant, site, &value->tensor, error));
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_session **out,
-                                                   sbit_error *error)
-{
-    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
-    sbit_session_desc desc;
-    sbit_value_id *taps = (sbit_value_id *)sbit__calloc(a, quant->site_count, sizeof *taps);
-    if (taps == NULL) {
-        return sbit__fail_oom(error, quant->site_count * sizeof *taps);
-    }
-    memset(&desc, 0, sizeof desc);
-    for (size_t i = 0; i < quant->site_count; i++) {
-        const sbit__site *site = &quant->sites[i];
-        bool listed = !sbit__quant_observes(site) || site->body != 0;
-        desc.tap_bodies = desc.tap_bodies || (sbit__quant_observes(site) && site->body != 0);
-        for (size_t j = 0; j < desc.tap_count && !listed; j++) {
-            listed = taps[j].idx == site->value.idx;
-        }
-        if (!listed) {
-            taps[desc.tap_count++] = site->value;
-        }
-    }
-    desc.tap_fn = sbit__quant_tap;
-    desc.tap_user = quant;
-    desc.taps = taps;
-    const sbit_status status = sbit_session_create(quant->graph, &desc, out, error);
-    sbit__free(a, taps, quant->site_count * sizeof *taps);
-    return status;
-}
-
-SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error)
-{
-    sbit_session *session = NULL;
-    if (quant == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
-    }
-    for (size_t i = 0; i < quant->site_count; i++) {
-        if (quant->sites[i].enabled) {
-            SBIT__TRY(sbit__site_prepare(quant, &quant->sites[i], error));
-        }
-    }
-    SBIT__TRY(sbit__quant_calibration_session(quant, &session, error));
-    sbit__quant_drop_session(quant);
-    quant->session = session;
-    quant->calibrating = true;
-    quant->calibrated = quant->use_weights = quant->use_activations = false;
-    quant->batches_seen = 0;
-    return SBIT_OK;
-}
-
-/* Runs a batch of which `samples` count (-1: all). */
-static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
-                                   const sbit_tensor *inputs, size_t input_count, int64_t samples,
-                                   sbit_error *error)
-{
-    if (quant->session == NULL) {
-        return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
-    }
-    if (names == NULL && (input_count != 1 || sbit_session_input_count(quant->session) != 1)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "the model has %u inputs: pass their names",
-                          (unsigned)sbit_session_input_count(quant->session));
-    }
-    quant->rows = 0;
-    for (size_t i = 0; i < input_count; i++) {
-        const char *name =
-            names != NULL ? names[i] : sbit_session_input_info(quant->session, 0)->name;
-        SBIT__TRY(sbit_session_set_input(quant->session, name, &inputs[i], error));
-        quant->rows = quant->rows == 0 && inputs[i].rank > 0 ? inputs[i].dims[0] : quant->rows;
-    }
-    quant->samples = samples >= 0 ? samples : quant->rows;
-    SBIT__TRY(sbit_session_run(quant->session, error));
-    quant->batches_seen += quant->calibrating && (quant->rows > 0 || input_count == 0) ? 1 : 0;
-    return SBIT_OK;
-}
-
-SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
-                                             const sbit_tensor *inputs, size_t input_count,
-                                             sbit_error *error)
-{
-    if (quant == NULL || (inputs == NULL && input_count > 0)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or inputs is NULL");
-    }
-    return sbit__quant_run(quant, names, inputs, input_count, -1, error);
-}
-
-SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
-                                               sbit_error *error)
-{
-    if (quant == NULL || feed == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
-    }
-    SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
-    sbit_batch batch;
-    for (int64_t at = 0; at < feed->count && sbit_quant_needs_data(quant); at += batch.samples) {
-        SBIT__TRY(sbit__progress(quant->ctx, "calibrate", at, feed->count, error));
-        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
-        quant->index = batch.index;
-        const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
-                                                   batch.input_count, batch.samples, error);
-        quant->index = NULL;
-        SBIT__TRY(status);
-    }
-    return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
-}
-
-SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
-{
-    return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
-}
-
-SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, sbit_error *error)
+/* >>quant modes */
+SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
+                                                  bool activations, sbit_error *error)
 {
     if (quant == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
     }
-    if (!quant->calibrating) {
+    if (!quant->prepared) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
-                          "call sbit_quant_prepare_calibration and feed data first");
+                          "call sbit_quant_calibrate first (or sbit_quant_prepare_calibration, and "
+                          "feed data)");
     }
-    if (quant->batches_seen == 0 && sbit_quant_needs_data(quant)) {
+    if (!quant->fed && sbit_quant_needs_data(quant)) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL,
                           "the calibration set is empty: no batch was fed to sbit_quant_forward");
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        const sbit__site *site = &quant->sites[i];
+        if (sbit__quant_observes(site) && site->observer_state == NULL) {
+            return sbit__fail(error, SBIT_ERR_STATE, site->tensor,
+                              "observer '%s' of tensor '%s' has seen no data with these settings; "
+                              "calibrate again",
+                              site->settings.observer->head.name, site->tensor);
+        }
+    }
+    if (quant->pass_open) { /* data that was pushed cannot be read again */
+        bool wanted;
+        SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
     SBIT__TRY(sbit__quant_calc(quant, error));
     quant->calibrating = false;
     quant->calibrated = true;
+    (void)asym;
+    (void)weights;
+    (void)activations;
     return sbit_quant_set_quant(quant, false, false, error);
 }
 
@@ -53387,7 +54080,11 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
                           "call sbit_quant_calc_qparams first");
     }
     if (weights || activations) {
-        SBIT__TRY(sbit_quant_build(quant, weights, activations, &graph, error));
+        sbit_quant_build_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.float_weights = !weights;
+        desc.float_activations = !activations;
+        SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
     }
     const sbit_status status =
         sbit_session_create(graph != NULL ? graph : quant->graph, NULL, &session, error);
@@ -53409,7 +54106,7 @@ SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *
                                                  sbit_error *error)
 {
     sbit_graph *graph = NULL;
-    SBIT__TRY(sbit_quant_build(quant, true, true, &graph, error));
+    SBIT__TRY(sbit_quant_build(quant, NULL, &graph, error));
     sbit_status status = sbit_graph_validate(graph, error);
     if (status == SBIT_OK) {
         status = sbit_graph_save(graph, path, desc, error);
@@ -53456,6 +54153,131 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
         }
     }
     return SBIT_OK;
+}
+
+static bool sbit__quant_change_ok(const sbit__site *site, const sbit_site_change *change)
+{
+    const bool both = (change->scale != NULL) == (change->zero_point != NULL);
+    bool ok = both && (change->bits == 0 || (change->bits >= 2 && change->bits <= 16));
+    for (int64_t i = 0; ok && change->scale != NULL && i < sbit__site_parts(site); i++) {
+        const float s = change->scale[i];
+        ok = s > 0.0f && s - s == 0.0f;
+    }
+    return ok;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
+                                              const sbit_site_change *change, sbit_error *error)
+{
+    if (quant == NULL || change == NULL || index >= quant->site_count ||
+        !sbit__quant_change_ok(&quant->sites[index], change)) {
+        return sbit__fail(
+            error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+            "a site below %u, 2 to 16 bits (or 0), and scales above 0 with their zero "
+            "points (or neither) are wanted",
+            (unsigned)(quant != NULL ? quant->site_count : 0));
+    }
+    sbit__site *site = &quant->sites[index];
+    const size_t parts = (size_t)sbit__site_parts(site);
+    sbit_site_change kept = *change;
+    if (change->scale != NULL) {
+        float *scale = (float *)sbit__arena_array(&quant->arena, parts, sizeof *scale);
+        int32_t *zero_point =
+            (int32_t *)sbit__arena_array(&quant->arena, parts, sizeof *zero_point);
+        if (scale == NULL || zero_point == NULL) {
+            return sbit__fail_oom(error, parts * 8);
+        }
+        memcpy(scale, change->scale, parts * sizeof *scale);
+        memcpy(zero_point, change->zero_point, parts * sizeof *zero_point);
+        kept.scale = scale;
+        kept.zero_point = zero_point;
+    }
+    site->change = kept;
+    sbit__settings_bits(quant->config, site->target,
+                        change->bits != 0
+                            ? change->bits
+                            : (int32_t)sbit_options_int(&site->settings.options, "QUANTIZER.BIT"),
+                        &site->settings);
+    quant->calibrated = false;
+    return SBIT_OK;
+}
+
+/* Takes over from `old` what belongs to the same tensor: wishes, and statistics if the same
+ * observer with the same options makes them. */
+static void sbit__quant_adopt(sbit_quant *quant, sbit__site *site, sbit__site *old)
+{
+    const bool same =
+        site->settings.observer == old->settings.observer &&
+        site->settings.quantizer == old->settings.quantizer && site->axis == old->axis &&
+        site->block == old->block && sbit__site_parts(site) == sbit__site_parts(old) &&
+        sbit__same_options(&site->settings.options, &old->settings.options, "OBSERVER.");
+    if (same && old->observer_state != NULL && site->observer_state == NULL) {
+        site->observer_state = old->observer_state;
+        site->quantizer_state = old->quantizer_state;
+        site->observer_bytes = old->observer_bytes;
+        site->quantizer_bytes = old->quantizer_bytes;
+        site->observed = old->observed;
+        old->observer_state = old->quantizer_state = NULL;
+    }
+    if (sbit__site_parts(site) == sbit__site_parts(old) || old->change.scale == NULL) {
+        site->change = old->change;
+        if (old->change.bits != 0) {
+            sbit__settings_bits(quant->config, site->target, old->change.bits, &site->settings);
+        }
+    }
+}
+
+/* Finds the sites anew and hands over what the old ones know. */
+static sbit_status sbit__quant_renew(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit__site *old = quant->sites;
+    const size_t count = quant->site_count, capacity = quant->site_capacity;
+    quant->sites = NULL;
+    quant->site_count = quant->site_capacity = 0;
+    quant->calibrated = false;
+    sbit_status status = sbit__quant_sites(quant, error);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; status == SBIT_OK && k < quant->site_count; k++) {
+            sbit__site *site = &quant->sites[k];
+            if (site->body == old[i].body && site->target == old[i].target &&
+                sbit__streq(sbit__site_value(site)->name, old[i].tensor)) {
+                sbit__quant_adopt(quant, site, &old[i]);
+            }
+        }
+        sbit__site_release(quant, &old[i]);
+    }
+    sbit__free(a, old, capacity * sizeof *old);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
+                                         sbit_error *error)
+{
+    sbit_qconfig *config = NULL;
+    if (quant == NULL || path == NULL || value == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant, path or value is NULL");
+    }
+    if (strncmp(path, "SCHEDULE.", 9) == 0 &&
+        !sbit__streq(path, "SCHEDULE.DISABLE_UNNECESSARY_QUANT")) {
+        return sbit__fail(error, SBIT_ERR_STATE, path,
+                          "%s changes the float graph: set it before sbit_quant_create", path);
+    }
+    SBIT__TRY(sbit__qconfig_clone(quant->config, &config, error));
+    sbit_status status = sbit_qconfig_set(config, path, value, error);
+    status = status == SBIT_OK ? sbit_qconfig_validate(config, error) : status;
+    if (status != SBIT_OK) {
+        sbit_qconfig_destroy(config);
+        return status;
+    }
+    sbit__quant_drop_session(quant);
+    sbit_qconfig *before = quant->config;
+    quant->config = config;
+    quant->profile = sbit_qconfig_profile(config);
+    status = sbit__quant_renew(quant, error);
+    sbit_qconfig_destroy(before); /* the old sites' options pointed to its keys */
+    SBIT__TRY(status);
+    return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
 /* ---- end src/quant/quant.c ---- */
 

@@ -71,7 +71,7 @@ static sbit_status sbit__stats_put(const sbit_quant *quant, sbit__writer *writer
     head.order = 0x01020304;
     head.version = 1;
     for (size_t i = 0; i < quant->site_count; i++) {
-        head.records += sbit__stats_has(&quant->sites[i]) ? 1 : 0;
+        head.records += sbit__stats_has(&quant->sites[i]) ? 1u : 0u;
     }
     SBIT__TRY(sbit__writer_put(writer, SBIT__STATS_MAGIC, 8, error));
     SBIT__TRY(sbit__writer_put(writer, &head, sizeof head, error));
