@@ -744,12 +744,6 @@ typedef struct sbit_op_channel {
                        sbit_error *error); /* MAP only */
 } sbit_op_channel;
 
-/* What the executor may join to an operator whose kernel can store through an epilogue. */
-enum {
-    SBIT_FUSE_ACTIVATION = 1, /* Relu, Clip, HardSwish, ... behind it, alone */
-    SBIT_FUSE_RESIDUAL = 2    /* Add of a tensor of the output's shape behind it */
-};
-
 /* Row flags. */
 enum {
     SBIT_OP_VIEW = 1,        /* output 0 is input 0 with another shape: no copy if in place */
@@ -803,7 +797,6 @@ struct sbit_op_call {
     void (*release_input)(const sbit_op_call *call, int32_t input);
     size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
     void *scratch;         /* run: 64-byte aligned */
-    const void *epilogue;  /* run: const sbit__epilogue*, only if row->fuse allows; or NULL */
 
     /* run: storage for an output of a DYNAMIC row (tensor, or sequence of `count` tensors to be
      * allocated one by one with item >= 0), owned by the session */
@@ -824,11 +817,6 @@ struct sbit_op_call {
     sbit_status (*run_body)(const sbit_op_call *call, const sbit_graph *body,
                             const sbit_value *const *inputs, size_t input_count,
                             sbit_value *outputs, size_t output_count, sbit_error *error);
-
-    /* integer execution: how inputs and outputs are quantized, when the session runs the node on
-     * integers (row->run sees integer tensors then); NULL otherwise */
-    const sbit_qparams *const *in_qparams;
-    const sbit_qparams *const *out_qparams;
 
     void *session; /* the caller's own, for the function pointers above */
 };
@@ -868,7 +856,7 @@ struct sbit_op_row {
     int32_t since_version;
     uint32_t types;  /* element types of input 0 (of output 0 if there are no inputs) */
     uint32_t flags;
-    uint32_t fuse;
+    uint32_t reserved; /* 0 */
     sbit_status (*infer)(const sbit_op_call *call, sbit_error *error);
     /* optional: called when a session is made and whenever input shapes change, with constants;
      * *call->state from last time is still there: keep what still holds (packed weights) */
@@ -877,7 +865,8 @@ struct sbit_op_row {
     /* optional: adds the nodes that compute the gradients of the inputs from those of the outputs;
      * NULL: not differentiable, reported by name before anything is built */
     void (*gradient)(sbit_gradient *g);
-    /* optional: replaces the node by other operators, for operators defined by a function */
+    /* optional, for operators defined by a function: replaces the node by other operators in the
+     * session's own graph */
     sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
     const sbit_op_quant *quant;     /* optional: not a place for quantizers */
     const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_NONE */
@@ -1006,7 +995,7 @@ typedef struct sbit_session_desc {
     size_t state_count;
     bool keep_values;           /* nothing shares memory, nothing is fused: see
                                    sbit_session_value */
-    bool disable_fusion;        /* every operator by itself, as ONNX defines it */
+    bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
     bool profile;               /* measure each node */
     size_t max_bytes;           /* 0: no limit on the planned memory */
 } sbit_session_desc;
@@ -1061,12 +1050,17 @@ SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *sessio
  * NULL: not computed. */
 SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id);
 
-/* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
- * when the session plans (made of constants or of shapes) has no runs. Returns how many. */
+/* What became of each node of the root graph that the results need, in order; returns how many
+ * there are. With desc.profile, nanoseconds and runs are counted since creation; a node whose
+ * outputs are known when the session plans (made of constants or of shapes) has no runs. */
 typedef struct sbit_node_profile {
-    sbit_node_id node;
+    sbit_node_id node;        /* of the caller's graph */
     uint64_t nanoseconds, runs;
-    sbit_node_id fused_into; /* none: ran by itself */
+    sbit_node_id fused_into;  /* the node of the caller's graph that its time is counted at; none:
+                                 it is counted here */
+    const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
+                                 from it; internal operators have domain "sbit" */
+    const char *reason;       /* why it was left as it is, where something better exists; or NULL */
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
                                           size_t capacity);
@@ -4002,6 +3996,11 @@ SBIT__FN sbit_graph *sbit__graph_attr_body(const sbit_attr *attr, size_t index);
 SBIT__FN void sbit__graph_commit_node(sbit_graph *graph, sbit__graph_node *node, uint32_t before);
 SBIT__FN sbit_status sbit__graph_copy_attr(sbit_graph *graph, const sbit_attr *attr, sbit_attr *out,
                                            sbit_error *error);
+/* Attributes to make nodes with; names and arrays are borrowed. */
+SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value);
+SBIT__FN sbit_attr sbit__attr_float(const char *name, float value);
+SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count);
+SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
 /* Keeps a tensor's block until the family goes. */
 SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tensor *tensor,
                                              sbit_error *error);
@@ -4018,12 +4017,15 @@ SBIT__FN sbit_status sbit__graph_type_to_onnx(const sbit_graph *graph, sbit_onnx
                                               const sbit_type *type, sbit_onnx_type **out,
                                               sbit_error *error);
 
+/* >>outputs (edit.c) */
+/* The graph gives these values and no others. */
+SBIT__FN sbit_status sbit__graph_set_outputs(sbit_graph *graph, const sbit_value_id *ids,
+                                             size_t count, sbit_error *error);
+
 /* >>clones (clone.c) */
 /* As sbit_graph_clone, but all constants stay the original's: for what only computes. */
 SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
                                                  sbit_error *error);
-/* The graph of the original's family that `copy` was made from; `copy` if there is none. */
-SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy);
 
 /* >>import (import.c, functions.c) */
 struct sbit__import_call;
@@ -4916,8 +4918,10 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
         const sbit_value_info *output = sbit_graph_value(graph, node->outputs[i]);
         name = output != NULL ? output->name : "";
     }
-    snprintf(text, size, "%s%s%s '%s'", node->domain, node->domain[0] != '\0' ? "::" : "",
-             node->op_type, name);
+    /* internal operators are known by the operator that they stand for */
+    const bool plain = node->domain[0] == '\0' || strcmp(node->domain, "sbit") == 0;
+    snprintf(text, size, "%s%s%s '%s'", plain ? "" : node->domain, plain ? "" : "::", node->op_type,
+             name);
 }
 
 /* Before IR 4 every initializer had to be an input too, so there that says nothing; since IR 4 such
@@ -5296,6 +5300,46 @@ SBIT__FN sbit_status sbit__graph_copy_attr(sbit_graph *graph, const sbit_attr *a
     return SBIT_OK;
 }
 
+/* >>attributes to make nodes with */
+
+static sbit_attr sbit__attr_named(const char *name, sbit_onnx_attribute_type type)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = type;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INT);
+    attr.i = value;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_float(const char *name, float value)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_FLOAT);
+    attr.f = value;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INTS);
+    attr.ints = values;
+    attr.count = count;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_STRING);
+    attr.s = sbit__str(value);
+    return attr;
+}
+
 /* >>bodies */
 static sbit_status sbit__edit_check_bodies(const sbit_graph *graph, const sbit_attr *attr,
                                            sbit_error *error)
@@ -5548,6 +5592,20 @@ SPARSEBIT_API void sbit_graph_erase_value(sbit_graph *graph, sbit_value_id id)
     }
     sbit__graph_drop_constant(graph, id);
     value->alive = false;
+}
+
+SBIT__FN sbit_status sbit__graph_set_outputs(sbit_graph *graph, const sbit_value_id *ids,
+                                             size_t count, sbit_error *error)
+{
+    const sbit_node_id none = {0};
+    for (size_t i = graph->output_count; i-- > 0;) {
+        sbit__graph_take_use(graph, graph->outputs[i], none, (uint32_t)i, NULL);
+    }
+    graph->output_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit_graph_add_output(graph, ids[i], error));
+    }
+    return SBIT_OK;
 }
 
 /* >>nodes */
@@ -8478,15 +8536,6 @@ SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_g
                                                  sbit_error *error)
 {
     return sbit__clone_family(graph, true, out, error);
-}
-
-SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy)
-{
-    const sbit_graph *graph = root->family->graphs;
-    while (graph != NULL && graph->index != copy->index) {
-        graph = graph->next_graph;
-    }
-    return graph != NULL ? graph : copy;
 }
 /* ---- end src/graph/clone.c ---- */
 
@@ -15017,6 +15066,13 @@ SBIT__OP_FAMILIES(SBIT__OP_FAMILY_DECLARE)
  * that the graph does not import counts as version 1. */
 SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_node *node,
                                          int32_t *opset);
+/* False: a user registered it. */
+SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *row);
+
+/* Integers that internal FakeQuantize rounds to. */
+#define SBIT__T_FAKE_QUANTIZE                                                                      \
+    (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_U4) |   \
+     SBIT_T(SBIT_I4))
 
 /* >>helpers, in ops/common.c and ops/convert.c */
 /* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */
@@ -16725,6 +16781,15 @@ SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b);
  * the input of a transposed one). Unknown dims count as 1. */
 SBIT__FN int64_t sbit__window_macs(const sbit_type *at, const sbit_type *weight);
 SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end);
+/* Internal rows (domain "sbit"): an input after those of the operator is added to the result, then
+ * an activation follows (attributes activation, lo, hi). */
+SBIT__FN bool sbit__op_is_internal(const sbit_op_call *call);
+/* infer: the type of what is added must be that of output 0. */
+SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t residual,
+                                          sbit_error *error);
+/* run: what is done to the result; NULL: nothing. `residual`: the input that is added. */
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
+                                                 sbit__epilogue *out);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */
 SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
@@ -16925,6 +16990,46 @@ SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int
         count *= tensor->dims[i];
     }
     return count;
+}
+
+SBIT__FN bool sbit__op_is_internal(const sbit_op_call *call)
+{
+    return strcmp(call->node->domain, "sbit") == 0;
+}
+
+SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t residual,
+                                          sbit_error *error)
+{
+    const sbit_type *out = call->out_type[0];
+    if (!sbit__op_is_internal(call)) {
+        return SBIT_OK;
+    }
+    const int64_t activation = sbit_node_int(call->node, "activation", 0);
+    if (activation < SBIT__ACT_NONE || activation > SBIT__ACT_LEAKY) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "activation is %lld",
+                            (long long)activation);
+    }
+    if (sbit__op_has(call, residual) && out != NULL && sbit__type_static(out) &&
+        sbit__type_static(call->in_type[residual]) &&
+        !sbit__graph_type_equal(out, call->in_type[residual])) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "what is added must have the result's shape");
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
+                                                 sbit__epilogue *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!sbit__op_is_internal(call)) {
+        return NULL;
+    }
+    out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
+    out->lo = sbit_node_float(call->node, "lo", 0.0f);
+    out->hi = sbit_node_float(call->node, "hi", 0.0f);
+    out->residual = sbit__op_has(call, residual) ? (const float *)call->in[residual]->data : NULL;
+    return out;
 }
 
 SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
@@ -17943,8 +18048,8 @@ static sbit_status sbit__conv_check(const sbit_op_call *call, bool transposed, i
                                     sbit_error *error)
 {
     int32_t w_rank = -1, b_rank = -1;
-    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
-    SBIT__TRY(sbit__op_dtypes(call, 6, 0, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, sbit__op_is_internal(call) ? 4 : 3, error));
+    SBIT__TRY(sbit__op_dtypes(call, 14, 0, error));
     SBIT__TRY(sbit__op_rank(call, 0, rank, error));
     SBIT__TRY(sbit__op_rank(call, 1, &w_rank, error));
     SBIT__TRY(sbit__op_rank(call, 2, &b_rank, error));
@@ -18038,7 +18143,8 @@ static sbit_status sbit__conv_infer(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     out->dims[0] = call->in_type[0]->dims[0];
-    return sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error);
+    SBIT__TRY(sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error));
+    return sbit__epilogue_check(call, 3, error);
 }
 
 /* The driver multiplies terms of a sum with pixels, padding included, and with outputs. */
@@ -18122,7 +18228,7 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
 }
 
 /* An input without elements gives what zeros would give. */
-static void sbit__conv_fill(const sbit_op_call *call)
+static void sbit__conv_fill(const sbit_op_call *call, const sbit__epilogue *epilogue)
 {
     sbit_tensor *y = call->out[0];
     const float *bias =
@@ -18134,8 +18240,7 @@ static void sbit__conv_fill(const sbit_op_call *call)
         for (int64_t j = 0; j < plane; j++) {
             row[j] = bias != NULL ? bias[i % channels] : 0.0f;
         }
-        sbit__epilogue_apply(call->kernels, (const sbit__epilogue *)call->epilogue, i * plane,
-                             plane, row);
+        sbit__epilogue_apply(call->kernels, epilogue, i * plane, plane, row);
     }
 }
 
@@ -18143,14 +18248,16 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_state *state = (sbit__conv_state *)*call->state;
     const sbit_tensor *x = call->in[0];
+    sbit__epilogue memory;
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
+    const sbit__epilogue *epilogue = sbit__epilogue_of(call, 3, &memory);
     if (sbit_tensor_count(x) == 0) {
-        sbit__conv_fill(call);
+        sbit__conv_fill(call, epilogue);
         return SBIT_OK;
     }
     bool fresh = false;
@@ -18167,8 +18274,8 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
     }
     const float *bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
-    sbit__conv_run(call->ctx, &state->plan, (const float *)x->data, packed, bias,
-                   (const sbit__epilogue *)call->epilogue, (float *)call->out[0]->data, scratch);
+    sbit__conv_run(call->ctx, &state->plan, (const float *)x->data, packed, bias, epilogue,
+                   (float *)call->out[0]->data, scratch);
     return SBIT_OK;
 }
 
@@ -18262,7 +18369,8 @@ static sbit_status sbit__convt_infer(const sbit_op_call *call, sbit_error *error
         return SBIT_OK;
     }
     out->dims[0] = call->in_type[0]->dims[0];
-    return sbit__convt_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error);
+    SBIT__TRY(sbit__convt_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error));
+    return sbit__epilogue_check(call, 3, error);
 }
 
 typedef struct sbit__convt_plan {
@@ -18517,6 +18625,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     SBIT__TRY(sbit__convt_pack(call, state, error));
     const sbit__convt_plan *plan = &state->plan;
     const int64_t planes = plan->batch * plan->groups * plan->out_channels;
+    sbit__epilogue epilogue;
     sbit__convt_task task;
     memset(&task, 0, sizeof task);
     task.plan = plan;
@@ -18524,7 +18633,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     task.bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
     task.kernels = call->kernels;
-    task.epilogue = (const sbit__epilogue *)call->epilogue;
+    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
     sbit__parallel_range(call->ctx, planes, 1, sbit__convt_begin, &task);
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
         sbit__convt_group(call, state,
@@ -18555,28 +18664,27 @@ static const sbit_op_quant sbit__convt_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
 
-#define SBIT__CONV_FUSE (SBIT_FUSE_ACTIVATION | SBIT_FUSE_RESIDUAL)
-#define SBIT__CONV_ROW(version, types)                                                             \
+#define SBIT__CONV_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        "", "Conv", version, types, 0, SBIT__CONV_FUSE, sbit__conv_infer, sbit__conv_prepare,      \
+        domain, "Conv", version, types, 0, 0, sbit__conv_infer, sbit__conv_prepare,                \
             sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant, &sbit__conv_channel,      \
             sbit__conv_macs                                                                        \
     }
-#define SBIT__CONVT_ROW(version, types)                                                            \
+#define SBIT__CONVT_ROW(domain, version, types)                                                    \
     {                                                                                              \
-        "", "ConvTranspose", version, types, 0, SBIT__CONV_FUSE, sbit__convt_infer,                \
-            sbit__convt_prepare, sbit__convt_run, sbit__grad_conv_transpose, NULL,                 \
-            &sbit__convt_quant, &sbit__conv_channel, sbit__convt_macs                              \
+        domain, "ConvTranspose", version, types, 0, 0, sbit__convt_infer, sbit__convt_prepare,     \
+            sbit__convt_run, sbit__grad_conv_transpose, NULL, &sbit__convt_quant,                  \
+            &sbit__conv_channel, sbit__convt_macs                                                  \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {
-    SBIT__CONV_ROW(1, SBIT__T_FLOATS1),   SBIT__CONV_ROW(11, SBIT__T_FLOATS1),
-    SBIT__CONV_ROW(22, SBIT_T_FLOATS),    SBIT__CONVT_ROW(1, SBIT__T_FLOATS1),
-    SBIT__CONVT_ROW(11, SBIT__T_FLOATS1), SBIT__CONVT_ROW(22, SBIT_T_FLOATS),
+    SBIT__CONV_ROW("", 1, SBIT__T_FLOATS1),       SBIT__CONV_ROW("", 11, SBIT__T_FLOATS1),
+    SBIT__CONV_ROW("", 22, SBIT_T_FLOATS),        SBIT__CONVT_ROW("", 1, SBIT__T_FLOATS1),
+    SBIT__CONVT_ROW("", 11, SBIT__T_FLOATS1),     SBIT__CONVT_ROW("", 22, SBIT_T_FLOATS),
+    SBIT__CONV_ROW("sbit", 1, SBIT_T(SBIT_F32)), SBIT__CONVT_ROW("sbit", 1, SBIT_T(SBIT_F32)),
 };
 
 #undef SBIT__CONV_COLUMN_FLOATS
-#undef SBIT__CONV_FUSE
 #undef SBIT__CONV_ROW
 #undef SBIT__CONVT_ROW
 
@@ -18993,8 +19101,8 @@ typedef struct sbit__matmul_state {
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
                                       sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    SBIT__TRY(sbit__op_dtypes(call, 2, 0, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, sbit__op_is_internal(call) ? 4 : 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 10, 0, error));
     SBIT__TRY(sbit__op_rank(call, 0, a, error));
     SBIT__TRY(sbit__op_rank(call, 1, b, error));
     if (*a == 0 || *b == 0) {
@@ -19060,7 +19168,7 @@ static sbit_status sbit__matmul_infer(const sbit_op_call *call, sbit_error *erro
     if (rb >= 2) {
         out->dims[rank] = b->dims[rb - 1];
     }
-    return SBIT_OK;
+    return sbit__epilogue_check(call, 3, error);
 }
 
 /* Numbers of the product; the types of both operands are static. */
@@ -19167,13 +19275,19 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     return SBIT_OK;
 }
 
+typedef struct sbit__matmul_task {
+    const sbit_op_call *call;
+    const sbit__epilogue *epilogue;
+} sbit__matmul_task;
+
 /* Products begin..end. */
-static void sbit__matmul_batches(void *task, int64_t begin, int64_t end, int32_t worker)
+static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t worker)
 {
-    const sbit_op_call *call = (const sbit_op_call *)task;
+    const sbit__matmul_task *task = (const sbit__matmul_task *)user;
+    const sbit_op_call *call = task->call;
     const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
     const sbit__matmul_plan *plan = &state->plan;
-    const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
+    const sbit__epilogue *given = task->epilogue;
     float *y = (float *)call->out[0]->data;
     for (int64_t i = begin; i < end; i++) {
         int64_t a = 0, b = 0;
@@ -19202,7 +19316,8 @@ static void sbit__matmul_batches(void *task, int64_t begin, int64_t end, int32_t
 static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
-    sbit_op_call task = *call;
+    sbit__epilogue epilogue;
+    sbit__matmul_task task;
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
@@ -19211,10 +19326,12 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
     if (count == 0) {
         return SBIT_OK;
     }
+    task.call = call;
+    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
     if (plan->k == 0) {
         float *y = (float *)call->out[0]->data;
         memset(y, 0, (size_t)count * sizeof *y);
-        sbit__epilogue_apply(call->kernels, (const sbit__epilogue *)call->epilogue, 0, count, y);
+        sbit__epilogue_apply(call->kernels, task.epilogue, 0, count, y);
         return SBIT_OK;
     }
     SBIT__TRY(sbit__matmul_pack(call, state, error));
@@ -19341,8 +19458,8 @@ static sbit_status sbit__gemm_check_c(const sbit_op_call *call, sbit_dim m, sbit
 static sbit_status sbit__gemm_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit_dim m, k, n;
-    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
-    SBIT__TRY(sbit__op_dtypes(call, 6, 0, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, sbit__op_is_internal(call) ? 4 : 3, error));
+    SBIT__TRY(sbit__op_dtypes(call, 14, 0, error));
     SBIT__TRY(sbit__gemm_sides(call, &m, &k, &n, error));
     SBIT__TRY(sbit__gemm_check_c(call, m, n, error));
     sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, 2);
@@ -19350,7 +19467,7 @@ static sbit_status sbit__gemm_infer(const sbit_op_call *call, sbit_error *error)
         out->dims[0] = m;
         out->dims[1] = n;
     }
-    return SBIT_OK;
+    return sbit__epilogue_check(call, 3, error);
 }
 
 /* m, n, k, strides and alpha for the node. */
@@ -19482,10 +19599,7 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     SBIT__TRY(sbit__gemm_of(call, &gemm, error));
-    memset(&epilogue, 0, sizeof epilogue);
-    if (call->epilogue != NULL) {
-        epilogue = *(const sbit__epilogue *)call->epilogue;
-    }
+    (void)sbit__epilogue_of(call, 3, &epilogue); /* nothing, if there is none */
     gemm.a = (const float *)call->in[0]->data;
     gemm.c = (float *)call->out[0]->data;
     SBIT__TRY(sbit__gemm_right(call, state, &gemm, error));
@@ -19565,34 +19679,34 @@ static const sbit_op_quant sbit__matmul_quant = {
 static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
 
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
-#define SBIT__MATMUL_FUSE (SBIT_FUSE_ACTIVATION | SBIT_FUSE_RESIDUAL)
-#define SBIT__MATMUL_ROW(version, types)                                                           \
+#define SBIT__MATMUL_ROW(domain, version, types)                                                   \
     {                                                                                              \
-        "", "MatMul", version, types, 0, SBIT__MATMUL_FUSE, sbit__matmul_infer,                    \
-            sbit__matmul_prepare, sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,  \
+        domain, "MatMul", version, types, 0, 0, sbit__matmul_infer, sbit__matmul_prepare,          \
+            sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,                        \
             &sbit__matmul_channel, sbit__matmul_macs                                               \
     }
-#define SBIT__GEMM_ROW(version, types)                                                             \
+#define SBIT__GEMM_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        "", "Gemm", version, types, 0, SBIT__MATMUL_FUSE, sbit__gemm_infer, sbit__gemm_prepare,    \
+        domain, "Gemm", version, types, 0, 0, sbit__gemm_infer, sbit__gemm_prepare,                \
             sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__matmul_channel,    \
             sbit__gemm_macs                                                                        \
     }
 
 static const sbit_op_row sbit__matmul_rows[] = {
-    SBIT__MATMUL_ROW(1, SBIT__T_FLOATS1),
-    SBIT__MATMUL_ROW(9, SBIT__MATMUL_T9),
-    SBIT__MATMUL_ROW(13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
-    SBIT__GEMM_ROW(1, SBIT__T_FLOATS1),
-    SBIT__GEMM_ROW(6, SBIT__T_FLOATS1),
-    SBIT__GEMM_ROW(7, SBIT__T_FLOATS1),
-    SBIT__GEMM_ROW(9, SBIT__MATMUL_T9),
-    SBIT__GEMM_ROW(11, SBIT__MATMUL_T9),
-    SBIT__GEMM_ROW(13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
+    SBIT__MATMUL_ROW("", 1, SBIT__T_FLOATS1),
+    SBIT__MATMUL_ROW("", 9, SBIT__MATMUL_T9),
+    SBIT__MATMUL_ROW("", 13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
+    SBIT__GEMM_ROW("", 1, SBIT__T_FLOATS1),
+    SBIT__GEMM_ROW("", 6, SBIT__T_FLOATS1),
+    SBIT__GEMM_ROW("", 7, SBIT__T_FLOATS1),
+    SBIT__GEMM_ROW("", 9, SBIT__MATMUL_T9),
+    SBIT__GEMM_ROW("", 11, SBIT__MATMUL_T9),
+    SBIT__GEMM_ROW("", 13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
+    SBIT__MATMUL_ROW("sbit", 1, SBIT_T(SBIT_F32)),
+    SBIT__GEMM_ROW("sbit", 1, SBIT_T(SBIT_F32)),
 };
 
 #undef SBIT__MATMUL_T9
-#undef SBIT__MATMUL_FUSE
 #undef SBIT__MATMUL_ROW
 #undef SBIT__GEMM_ROW
 
@@ -34487,7 +34601,8 @@ SBIT__FN const sbit_op_row *sbit__op_rows_control(size_t *count)
 /* ---- end src/ops/control.c ---- */
 
 /* ---- begin src/ops/quantize.c ---- */
-/* quantize.c: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear. >>qdq
+/* quantize.c: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear; internal: FakeQuantize, the
+ * first two at once with one scale. >>qdq
  *
  * Called by: exec through the rows. Calls: kernels (f32_quantize_*, f32_dequantize_*), convert.
  * Does: 2- to 16-bit integers, float8 and float4 targets; one scale per tensor, per index of an
@@ -34743,6 +34858,16 @@ static bool sbit__qdq_is_int(sbit_dtype dtype)
                              SBIT_T(SBIT_U2))) != 0;
 }
 
+/* Integers of a type. */
+static void sbit__qdq_bounds(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
+{
+    const int bits = sbit_dtype_bits((int32_t)dtype);
+    const bool is_signed =
+        dtype == SBIT_I4 || dtype == SBIT_I2 || (SBIT_T(dtype) & SBIT_T_SIGNED) != 0;
+    *qmin = is_signed ? -(1 << (bits - 1)) : 0;
+    *qmax = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
+}
+
 /* >>QuantizeLinear */
 
 #define SBIT__QDQ_TARGETS                                                                          \
@@ -34799,11 +34924,7 @@ static sbit_status sbit__quantize_run_op(const sbit_op_call *call, sbit_error *e
     task.half = sbit_node_int(call->node, "precision", 0) == (int64_t)SBIT_F16;
     task.saturate = sbit_node_int(call->node, "saturate", 1) != 0;
     if (task.to_ints) {
-        const int bits = sbit_dtype_bits((int32_t)task.y->dtype);
-        const bool is_signed = task.y->dtype == SBIT_I4 || task.y->dtype == SBIT_I2 ||
-                               (SBIT_T(task.y->dtype) & SBIT_T_SIGNED) != 0;
-        task.qmin = is_signed ? -(1 << (bits - 1)) : 0;
-        task.qmax = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
+        sbit__qdq_bounds(task.y->dtype, &task.qmin, &task.qmax);
     }
     SBIT__TRY(sbit__qdq_layout_of(call, task.x, task.scale, task.zero_point, &task.layout, error));
     sbit__qdq_all(call, &task, sbit__quantize_run);
@@ -34918,6 +35039,56 @@ static sbit_status sbit__dynamic_quantize_run(const sbit_op_call *call, sbit_err
     return SBIT_OK;
 }
 
+/* >>FakeQuantize */
+
+static sbit_status sbit__fake_quantize_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t to = sbit_node_int(call->node, "to", 0);
+    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
+    if (to <= 0 || to >= (int64_t)SBIT_DTYPE_COUNT ||
+        (SBIT_T(to) & SBIT__T_FAKE_QUANTIZE) == 0) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "quantizing to type %lld",
+                            (long long)to);
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+typedef struct sbit__fake_task {
+    const sbit_kernels *kernels;
+    const float *x;
+    float *y, scale;
+    int32_t zero_point, qmin, qmax;
+} sbit__fake_task;
+
+static void sbit__fake_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__fake_task *task = (const sbit__fake_task *)user;
+    (void)worker;
+    task->kernels->f32_fake_quantize(end - begin, task->x + begin, task->scale, task->zero_point,
+                                     task->qmin, task->qmax, task->y + begin);
+}
+
+static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *scale = call->in[1], *zero_point = sbit__in(call, 2);
+    sbit__fake_task task;
+    if (scale->dtype != SBIT_F32 || sbit_tensor_count(scale) != 1 ||
+        (zero_point != NULL && sbit_tensor_count(zero_point) != 1)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "one float32 scale and zero point");
+    }
+    memset(&task, 0, sizeof task);
+    task.kernels = call->kernels;
+    task.x = (const float *)call->in[0]->data;
+    task.y = (float *)call->out[0]->data;
+    task.scale = ((const float *)scale->data)[0];
+    task.zero_point = zero_point != NULL ? (int32_t)sbit__tensor_i64_at(zero_point, 0) : 0;
+    sbit__qdq_bounds((sbit_dtype)sbit_node_int(call->node, "to", 0), &task.qmin, &task.qmax);
+    sbit__parallel_range(call->ctx, sbit_tensor_count(call->in[0]), SBIT__BLOCK, sbit__fake_range,
+                         &task);
+    return SBIT_OK;
+}
+
 /* >>rows */
 
 #define SBIT__QDQ_Q(version, types)                                                                \
@@ -34956,6 +35127,8 @@ static const sbit_op_row sbit__qdq_rows[] = {
     SBIT__QDQ_DQ(25, SBIT__QDQ_TO25),
     {"", "DynamicQuantizeLinear", 11, SBIT_T(SBIT_F32), 0, 0, sbit__dynamic_quantize_infer, NULL,
      sbit__dynamic_quantize_run, NULL, NULL, NULL, NULL, NULL},
+    {"sbit", "FakeQuantize", 1, SBIT_T(SBIT_F32), SBIT_OP_IN_PLACE, 0, sbit__fake_quantize_infer,
+     NULL, sbit__fake_quantize_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__QDQ_TARGETS
@@ -38520,6 +38693,17 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const c
     return best;
 }
 
+SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *row)
+{
+    const void *user = NULL;
+    for (size_t i = 0; (user = sbit__registry_at(ctx, sbit__op_kind, i)) != NULL; i++) {
+        if (user == row) {
+            return false;
+        }
+    }
+    return true;
+}
+
 SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index)
 {
     for (size_t f = 0; f < SBIT__COUNT_OF(sbit__op_families); f++) {
@@ -38598,6 +38782,26 @@ SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id 
 /* True if the executor has no way to run the node; why is written to `reason`. */
 SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
                                      size_t size);
+
+/* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
+ * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
+ * one symbol for several, so these must not decide a rewrite. */
+typedef struct sbit__facts {
+    sbit__arena arena;
+    sbit__infer *state;
+    uint32_t limit; /* values made later are unknown */
+    sbit_type unknown;
+} sbit__facts;
+
+SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
+                                      sbit_error *error);
+SBIT__FN void sbit__facts_deinit(sbit__facts *facts);
+SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id);
+/* Elements of a small integer tensor, some of them symbols; NULL: not followed. */
+SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
+                                           int64_t *count);
+/* Both ranks are known and all dims equal: numbers or symbols. */
+SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
 
 #ifdef __cplusplus
 }
@@ -39159,6 +39363,81 @@ SPARSEBIT_API sbit_status sbit_infer(sbit_graph *graph, sbit_error *error)
 }
 /* ---- end src/infer/infer.c ---- */
 
+/* ---- begin src/infer/facts.c ---- */
+/* facts.c: what is certain of a graph's values. >>facts
+ *
+ * Called by: passes, exec (lowering). Calls: infer.
+ */
+
+static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
+                                   sbit_error *error)
+{
+    sbit__infer *outer = NULL, *state = NULL;
+    if (sbit_graph_parent(graph) != NULL) {
+        SBIT__TRY(sbit__facts_run(facts, sbit_graph_parent(graph), &outer, error));
+    }
+    state = (sbit__infer *)sbit__arena_alloc(&facts->arena, sizeof *state);
+    if (state == NULL) {
+        return sbit__fail_oom(error, sizeof *state);
+    }
+    SBIT__TRY(sbit__infer_init(state, graph, outer, &facts->arena, error));
+    SBIT__TRY(sbit__infer_run(state, error));
+    *out = state;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
+                                      sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    memset(facts, 0, sizeof *facts);
+    sbit__arena_init(&facts->arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    facts->unknown = sbit__type_unknown();
+    facts->limit = sbit_graph_value_limit(graph);
+    status = sbit__facts_run(facts, graph, &facts->state, error);
+    if (status != SBIT_OK) {
+        sbit__facts_deinit(facts);
+    }
+    return status;
+}
+
+SBIT__FN void sbit__facts_deinit(sbit__facts *facts)
+{
+    sbit__arena_deinit(&facts->arena);
+    facts->state = NULL;
+}
+
+SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id)
+{
+    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : &facts->state->types[id.idx];
+}
+
+SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
+                                           int64_t *count)
+{
+    *count = 0;
+    if (id.idx == 0 || id.idx >= facts->limit || facts->state->elems[id.idx] == NULL) {
+        return NULL;
+    }
+    *count = facts->state->elem_counts[id.idx];
+    return facts->state->elems[id.idx];
+}
+
+SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b)
+{
+    if (a->kind != SBIT_KIND_TENSOR || b->kind != SBIT_KIND_TENSOR || a->rank < 0 ||
+        a->rank != b->rank) {
+        return false;
+    }
+    for (int32_t i = 0; i < a->rank; i++) {
+        if (!sbit__dim_equal(a->dims[i], b->dims[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+/* ---- end src/infer/facts.c ---- */
+
 /* ---- begin src/infer/cost.c ---- */
 /* cost.c: multiply-accumulates and parameters of a graph. >>cost
  *
@@ -39370,6 +39649,138 @@ SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
 }
 /* ---- end src/infer/unsupported.c ---- */
 
+/* ---- begin src/exec/lower_private.h ---- */
+/* lower_private.h: lowering: a session's graph becomes what its kernels do best. >>lower
+ *
+ * Called by: the files of exec. Calls: graph, infer.
+ *
+ * Lowering rewrites the program's private clone, in which values and nodes have the caller's ids
+ * and constants are borrowed. It has phases (SBIT__LOWER_PHASES), and each is a table of entries,
+ * one file each. An entry is called for every node of its operator, again and again until a phase
+ * changes nothing more; it looks around, and if its pattern is there it calls sbit__lower_replace,
+ * which puts one internal row (domain "sbit") in place of the nodes and keeps account of where it
+ * came from. Nothing has been folded yet, so DequantizeLinear of a weight is still a node.
+ *
+ * What an entry may rely on: types are those that infer is sure of; a value that somebody else
+ * looks at - a tap, a result, a state - or that has another use is never taken for an inner one if
+ * sbit__lower_user is asked; rows that a user registered in place of built-in ones are left alone
+ * if sbit__lower_is is asked.
+ */
+#ifndef SBIT_LOWER_PRIVATE_H
+#define SBIT_LOWER_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In the order of running. */
+#define SBIT__LOWER_PHASES(X)                                                                      \
+    X(float) /* sums with bias, residual and activation; fake quantization */
+
+/* The nodes of the caller's graph that a node of the program does the work of. */
+typedef struct sbit__origin {
+    const sbit_node_id *nodes; /* the first is what messages name */
+    size_t count;              /* 0: the node with the same id */
+} sbit__origin;
+
+/* What lowering says of one graph of the program. */
+typedef struct sbit__lowered {
+    const sbit_graph *source; /* the caller's */
+    sbit__origin *origin;     /* by node of the program's graph */
+    uint32_t origin_limit;
+    const char **reason; /* by node of the caller's graph: why it was left as it is; may be NULL */
+    uint32_t reason_limit;
+    sbit_node_id *into; /* by node of the caller's graph: the program's first that does its work */
+} sbit__lowered;
+
+typedef struct sbit__lowering {
+    sbit_ctx *ctx;
+    sbit_graph *graph; /* to rewrite */
+    const bool *kept;  /* by value: somebody outside looks at it; NULL: none */
+    uint32_t kept_limit;
+    sbit__facts facts;
+    sbit__lowered *result;
+    sbit__arena *arena; /* as long as the program */
+    size_t changes;
+} sbit__lowering;
+
+typedef struct sbit__lower_entry {
+    const char *op_type; /* of ai.onnx; NULL: every node */
+    sbit_status (*apply)(sbit__lowering *lower, const sbit_node *node, sbit_error *error);
+} sbit__lower_entry;
+
+#define SBIT__LOWER_DECLARE(name)                                                                  \
+    SBIT__FN const sbit__lower_entry *sbit__lower_entries_##name(size_t *count);
+SBIT__LOWER_PHASES(SBIT__LOWER_DECLARE)
+#undef SBIT__LOWER_DECLARE
+
+/* >>looking */
+/* The node is that operator of ai.onnx and runs on a built-in row. */
+SBIT__FN bool sbit__lower_is(const sbit__lowering *lower, const sbit_node *node,
+                             const char *op_type);
+SBIT__FN const sbit_type *sbit__lower_type(const sbit__lowering *lower, sbit_value_id id);
+/* The data of a value that nobody can change; NULL if there is none. */
+SBIT__FN const sbit_tensor *sbit__lower_constant(const sbit__lowering *lower, sbit_value_id id);
+/* A float32 constant of one element. */
+SBIT__FN bool sbit__lower_scalar(const sbit__lowering *lower, sbit_value_id id, float *out);
+/* Nobody but `uses` inputs of nodes looks at the value. */
+SBIT__FN bool sbit__lower_inner(const sbit__lowering *lower, sbit_value_id id, size_t uses);
+/* The node whose input is the only thing that looks at the value; NULL if there is more or none. */
+SBIT__FN const sbit_node *sbit__lower_user(const sbit__lowering *lower, sbit_value_id id);
+/* The node that makes the value; NULL: none. */
+SBIT__FN const sbit_node *sbit__lower_producer(const sbit__lowering *lower, sbit_value_id id);
+/* Input `index` of the node; none if it is not there. */
+SBIT__FN sbit_value_id sbit__lower_in(const sbit_node *node, size_t index);
+/* a stands before b. */
+SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a,
+                                 const sbit_node *b);
+
+/* >>changing */
+typedef struct sbit__lower_desc {
+    const char *op_type; /* in domain "sbit" */
+    const sbit_value_id *inputs;
+    size_t input_count;
+    const sbit_value_id *outputs; /* values that listed nodes make */
+    size_t output_count;
+    const sbit_attr *attrs;
+    size_t attr_count;
+    /* What the new node does the work of. The first is what messages name, so that the new node has
+     * its name. It stands behind the maker of outputs[0], or before `at`. The makers of outputs go,
+     * and of the others those that nobody needs any more (DequantizeLinear of a shared value
+     * stays).
+     */
+    const sbit_node_id *nodes;
+    size_t node_count;
+    sbit_node_id at;
+} sbit__lower_desc;
+
+SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                         sbit_node_id *out, sbit_error *error);
+/* Why a node of the program is left as it is; the text is copied. The last word counts. */
+SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node,
+                                        const char *reason, sbit_error *error);
+
+/* >>driver. Runs all phases over `graph`, a graph of the program. A graph whose types cannot be
+ * inferred is left as it is: planning says what is wrong with it. */
+SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
+                                       sbit__lowered *result, sbit__arena *arena,
+                                       sbit_error *error);
+/* Replaces operators that are defined by others (row->expand), which may be such, too. */
+SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,
+                                        sbit__arena *arena, sbit_error *error);
+/* Fills `into`, once lowering is done. */
+SBIT__FN sbit_status sbit__lower_finish(const sbit_graph *graph, sbit__lowered *result,
+                                        sbit__arena *arena, sbit_error *error);
+/* Where a node of the program came from: the first of the caller's nodes. */
+SBIT__FN sbit_node_id sbit__lowered_origin(const sbit__lowered *lowered, sbit_node_id node);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_LOWER_PRIVATE_H */
+/* ---- end src/exec/lower_private.h ---- */
+
 /* ---- begin src/exec/exec_private.h ---- */
 /* exec_private.h: the insides of a session, shared by the files of the executor.
  *
@@ -39461,25 +39872,17 @@ typedef struct sbit__exec_node {
     sbit__body_result *results; /* newest first */
     uint64_t body_calls;
     uint64_t nanoseconds, runs;
-    sbit_node_id fused_into; /* of the current plan */
-    bool skipped;            /* likewise: outputs are known, or fused into another */
+    bool skipped; /* in the current plan: the outputs are known */
 } sbit__exec_node;
 
-/* One action of a plan: a node with what was fused behind it. */
+/* One action of a plan. */
 typedef struct sbit__step {
     sbit_session *session;
     const sbit_node *node;
     sbit__exec_node *data;
     sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
     const sbit_tensor **constant_in; /* call.in for prepare */
-    sbit_value_id output;            /* output 0, or what the last fused node gives */
-    uint32_t residual;               /* value that is added; 0: none */
     uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
-    sbit__epilogue epilogue;
-    bool has_epilogue;
-    bool fake_quantize; /* QuantizeLinear and DequantizeLinear at once */
-    float scale;
-    int32_t zero_point, qmin, qmax;
     bool copies;       /* a view of something that is no tensor: copied by the executor */
     bool resolve;      /* output shapes are found while running */
     bool late;         /* prepare is called while running */
@@ -39487,6 +39890,18 @@ typedef struct sbit__step {
     uint32_t released; /* inputs (bits) that the node will not read again */
     bool tapped;
 } sbit__step;
+
+/* What is run; nothing changes it. */
+struct sbit_program {
+    sbit_ctx *ctx;
+    sbit__arena arena;
+    sbit_graph *graph;     /* a clone of the caller's, lowered */
+    sbit__lowered *graphs; /* by index in the family */
+    size_t graph_count;
+    bool *kept; /* by value of the root: looked at from outside */
+    uint32_t kept_limit;
+};
+typedef struct sbit_program sbit_program;
 
 /* A state: its input is fed from `memory`. */
 typedef struct sbit__exec_state {
@@ -39499,15 +39914,16 @@ typedef struct sbit__exec_state {
 
 struct sbit_session {
     sbit_ctx *ctx;
-    const sbit_graph *source; /* the caller's graph, or a body of it: what taps are told */
-    sbit_graph *graph;        /* what is run: `source`, or a clone of it with the same ids */
-    sbit_graph *owned;        /* `graph`, if it is a clone that this session made; else NULL */
+    const sbit_program *program;
+    sbit_program *owned;      /* `program`, if nobody else has it; else NULL */
+    const sbit_graph *graph;  /* what is run: the program's, or a body of it */
+    const sbit_graph *source; /* what the caller knows it as */
     sbit_session *parent;
     sbit__exec_node *parent_node;
 
     sbit_tap_fn tap_fn;
     void *tap_user;
-    bool has_taps, tap_bodies, fuse, keep_values, profile;
+    bool has_taps, tap_bodies, keep_values, profile;
     size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */
@@ -39569,7 +39985,7 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
 /* >>steps (step.c, run.c) */
-/* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */
+/* Completes a step whose `node` is set. */
 SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
@@ -39578,7 +39994,15 @@ SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node
 /* Runs the plan's steps on the values as they are set. */
 SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 
-/* >>plan (plan.c, fuse.c, memory.c) */
+/* >>program (program.c) */
+SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
+                                        sbit_program **out, sbit_error *error);
+SBIT__FN void sbit__program_free(sbit_program *program); /* NULL is fine */
+/* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
+SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
+                                                    const sbit_graph *graph);
+
+/* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
 /* The data of a constant with a maker: made now, if it is not there. */
@@ -39590,9 +40014,6 @@ SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_cou
                                       sbit__exec_value **lives, size_t count, size_t steps,
                                       sbit__arena *arena, size_t *bytes, sbit_error *error);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
-/* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
- * them; the last of them (step->node itself if there are none) is where the step runs. */
-SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step);
 
 /* >>states (states.c) */
 SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input);
@@ -39606,9 +40027,10 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
 /* >>sessions (session.c, body.c) */
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
-SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
-                                        sbit_session *parent, sbit__exec_node *parent_node,
-                                        sbit_session **out, sbit_error *error);
+SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
+                                        const sbit_session_desc *desc, sbit_session *parent,
+                                        sbit__exec_node *parent_node, sbit_session **out,
+                                        sbit_error *error);
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
                                          const sbit_value *const *inputs, size_t input_count,
                                          sbit_value *outputs, size_t output_count,
@@ -39621,6 +40043,923 @@ SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *no
 
 #endif /* SBIT_EXEC_PRIVATE_H */
 /* ---- end src/exec/exec_private.h ---- */
+
+/* ---- begin src/exec/lower.c ---- */
+/* lower.c: the driver of lowering, and what its entries look and change with. >>lower
+ *
+ * Called by: program. Calls: graph, infer.
+ */
+
+/* >>account of where nodes came from */
+
+/* The nodes of the caller that the program's nodes came from, one after the other. */
+static sbit_status sbit__lower_origins(sbit__lowered *result, sbit__arena *arena,
+                                       const sbit_node_id *nodes, size_t count, sbit__origin *out,
+                                       sbit_error *error)
+{
+    size_t total = 0;
+    sbit_node_id *list = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t idx = nodes[i].idx;
+        total += idx < result->origin_limit && result->origin[idx].count > 0
+                     ? result->origin[idx].count
+                     : 1;
+    }
+    list = (sbit_node_id *)sbit__arena_array(arena, total, sizeof *list);
+    if (list == NULL) {
+        return sbit__fail_oom(error, total * sizeof *list);
+    }
+    out->nodes = list;
+    out->count = total;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t idx = nodes[i].idx;
+        const sbit__origin *from = idx < result->origin_limit && result->origin[idx].count > 0
+                                       ? &result->origin[idx]
+                                       : NULL;
+        for (size_t k = 0; k < (from != NULL ? from->count : 1); k++) {
+            *list++ = from != NULL ? from->nodes[k] : nodes[i];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lower_set_origin(sbit__lowered *result, sbit__arena *arena,
+                                          sbit_node_id node, const sbit__origin *origin,
+                                          sbit_error *error)
+{
+    if (node.idx >= result->origin_limit) {
+        const uint32_t limit = node.idx < UINT32_MAX / 2 ? 2 * node.idx + 16 : node.idx + 1;
+        sbit__origin *grown = (sbit__origin *)sbit__arena_array(arena, limit, sizeof *grown);
+        if (grown == NULL) {
+            return sbit__fail_oom(error, limit * sizeof *grown);
+        }
+        if (result->origin_limit > 0) {
+            memcpy(grown, result->origin, result->origin_limit * sizeof *grown);
+        }
+        result->origin = grown;
+        result->origin_limit = limit;
+    }
+    result->origin[node.idx] = *origin;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_node_id sbit__lowered_origin(const sbit__lowered *lowered, sbit_node_id node)
+{
+    return node.idx < lowered->origin_limit && lowered->origin[node.idx].count > 0
+               ? lowered->origin[node.idx].nodes[0]
+               : node;
+}
+
+SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node,
+                                        const char *reason, sbit_error *error)
+{
+    sbit__lowered *result = lower->result;
+    const uint32_t idx = sbit__lowered_origin(result, node).idx;
+    if (result->reason == NULL) {
+        result->reason_limit = sbit_graph_node_limit(result->source);
+        result->reason = (const char **)sbit__arena_array(lower->arena, result->reason_limit,
+                                                          sizeof *result->reason);
+        if (result->reason == NULL) {
+            return sbit__fail_oom(error, result->reason_limit * sizeof *result->reason);
+        }
+    }
+    if (idx >= result->reason_limit ||
+        (result->reason[idx] != NULL && strcmp(result->reason[idx], reason) == 0)) {
+        return SBIT_OK;
+    }
+    result->reason[idx] = sbit__arena_strdup(lower->arena, reason, strlen(reason));
+    return result->reason[idx] != NULL ? SBIT_OK : sbit__fail_oom(error, strlen(reason));
+}
+
+/* >>looking */
+
+SBIT__FN bool sbit__lower_is(const sbit__lowering *lower, const sbit_node *node,
+                             const char *op_type)
+{
+    int32_t opset = 0;
+    const sbit_op_row *row = NULL;
+    if (node == NULL || node->domain[0] != '\0' || strcmp(node->op_type, op_type) != 0) {
+        return false;
+    }
+    row = sbit__op_row(lower->graph, node, &opset);
+    return row != NULL && sbit__op_row_is_built_in(lower->ctx, row);
+}
+
+SBIT__FN const sbit_type *sbit__lower_type(const sbit__lowering *lower, sbit_value_id id)
+{
+    return id.idx == 0 || id.idx < lower->facts.limit ? sbit__facts_type(&lower->facts, id)
+                                                      : &sbit_graph_value(lower->graph, id)->type;
+}
+
+SBIT__FN const sbit_tensor *sbit__lower_constant(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_graph *graph = lower->graph;
+    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
+    while (info != NULL && info->outer.idx != 0) {
+        graph = sbit_graph_parent(graph);
+        info = sbit_graph_value(graph, info->outer);
+    }
+    return info != NULL && info->is_constant && !info->is_input ? &info->constant : NULL;
+}
+
+SBIT__FN bool sbit__lower_scalar(const sbit__lowering *lower, sbit_value_id id, float *out)
+{
+    const sbit_tensor *tensor = sbit__lower_constant(lower, id);
+    if (tensor == NULL || tensor->dtype != SBIT_F32 || sbit_tensor_count(tensor) != 1) {
+        return false;
+    }
+    memcpy(out, tensor->data, sizeof *out);
+    return true;
+}
+
+SBIT__FN bool sbit__lower_inner(const sbit__lowering *lower, sbit_value_id id, size_t uses)
+{
+    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(lower->graph, id) : NULL;
+    return info != NULL && info->use_count == uses && !info->is_output && info->producer.idx != 0 &&
+           (lower->kept == NULL || id.idx >= lower->kept_limit || !lower->kept[id.idx]);
+}
+
+SBIT__FN const sbit_node *sbit__lower_user(const sbit__lowering *lower, sbit_value_id id)
+{
+    sbit_use use;
+    if (!sbit__lower_inner(lower, id, 1) || sbit_graph_uses(lower->graph, id, &use, 1) != 1 ||
+        use.body != NULL || use.node.idx == 0) {
+        return NULL;
+    }
+    return sbit_graph_node(lower->graph, use.node);
+}
+
+SBIT__FN const sbit_node *sbit__lower_producer(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(lower->graph, id) : NULL;
+    return info != NULL && info->producer.idx != 0 ? sbit_graph_node(lower->graph, info->producer)
+                                                   : NULL;
+}
+
+SBIT__FN sbit_value_id sbit__lower_in(const sbit_node *node, size_t index)
+{
+    static const sbit_value_id none = {0};
+    return index < node->input_count ? node->inputs[index] : none;
+}
+
+SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a,
+                                 const sbit_node *b)
+{
+    return sbit__graph_node_at(lower->graph, a->id)->order <
+           sbit__graph_node_at(lower->graph, b->id)->order;
+}
+
+/* >>changing */
+
+static bool sbit__lower_needed(const sbit__lowering *lower, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        if (node->outputs[i].idx != 0 && !sbit__lower_inner(lower, node->outputs[i], 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Erases what nobody needs, and what then nobody needs. */
+static void sbit__lower_sweep(sbit__lowering *lower, const sbit_node_id *nodes, size_t count)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (size_t i = 0; i < count; i++) {
+            if (sbit_graph_node_alive(lower->graph, nodes[i]) &&
+                !sbit__lower_needed(lower, sbit_graph_node(lower->graph, nodes[i]))) {
+                sbit_graph_erase_node(lower->graph, nodes[i]);
+                again = true;
+            }
+        }
+    }
+}
+
+static bool sbit__lower_listed(const sbit__lower_desc *desc, sbit_node_id id)
+{
+    for (size_t i = 0; id.idx != 0 && i < desc->node_count; i++) {
+        if (desc->nodes[i].idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                         sbit_node_id *out, sbit_error *error)
+{
+    sbit_graph *graph = lower->graph;
+    const char *name = sbit_graph_node(graph, desc->nodes[0])->name;
+    const bool unnamed = name[0] == '\0';
+    sbit_node_desc node;
+    sbit_node_id made;
+    sbit__origin origin;
+    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
+                                  &origin, error));
+    memset(&node, 0, sizeof node);
+    node.op_type = desc->op_type;
+    node.domain = "sbit";
+    node.name = unnamed ? NULL : name;
+    node.inputs = desc->inputs;
+    node.input_count = desc->input_count;
+    node.outputs = desc->outputs;
+    node.output_count = desc->output_count;
+    node.attrs = desc->attrs;
+    node.attr_count = desc->attr_count;
+    node.before =
+        desc->at.idx != 0 ? desc->at : sbit_graph_value(graph, desc->outputs[0])->producer;
+    while (sbit__lower_listed(desc, node.before)) {
+        node.before = sbit_graph_next(graph, node.before);
+    }
+    for (size_t i = 0; i < desc->output_count; i++) {
+        sbit_graph_erase_node(graph, sbit_graph_value(graph, desc->outputs[i])->producer);
+    }
+    sbit__lower_sweep(lower, desc->nodes, desc->node_count);
+    SBIT__TRY(sbit_graph_add_node(graph, &node, &made, error));
+    if (unnamed) { /* messages then name the output, as they do of the caller's node */
+        sbit__graph_node *entry = sbit__graph_node_at(graph, made);
+        sbit__graph_release_name(graph, true, entry->info.name, made.idx);
+        entry->info.name = "";
+    }
+    lower->changes++;
+    if (out != NULL) {
+        *out = made;
+    }
+    return sbit__lower_set_origin(lower->result, lower->arena, made, &origin, error);
+}
+
+/* >>driver */
+
+typedef const sbit__lower_entry *(*sbit__lower_entries_fn)(size_t *count);
+#define SBIT__LOWER_LIST(name) sbit__lower_entries_##name,
+static const sbit__lower_entries_fn sbit__lower_phases[] = {SBIT__LOWER_PHASES(SBIT__LOWER_LIST)};
+#undef SBIT__LOWER_LIST
+
+static sbit_status sbit__lower_node(sbit__lowering *lower, sbit_node_id id,
+                                    const sbit__lower_entry *entries, size_t count,
+                                    sbit_error *error)
+{
+    for (size_t e = 0; e < count && sbit_graph_node_alive(lower->graph, id); e++) {
+        const sbit_node *node = sbit_graph_node(lower->graph, id);
+        if (entries[e].op_type == NULL || sbit__lower_is(lower, node, entries[e].op_type)) {
+            SBIT__TRY(entries[e].apply(lower, node, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Once over all nodes in order; nodes that are made on the way come next time. */
+static sbit_status sbit__lower_round(sbit__lowering *lower, const sbit__lower_entry *entries,
+                                     size_t count, sbit_error *error)
+{
+    const sbit_allocator *a = &lower->ctx->allocator;
+    const uint32_t limit = sbit_graph_node_limit(lower->graph);
+    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
+    sbit_status status = SBIT_OK;
+    size_t n = 0;
+    if (ids == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *ids);
+    }
+    for (sbit_node_id id = sbit_graph_first(lower->graph); id.idx != 0;
+         id = sbit_graph_next(lower->graph, id)) {
+        ids[n++] = id;
+    }
+    for (size_t i = 0; status == SBIT_OK && i < n; i++) {
+        status = sbit__lower_node(lower, ids[i], entries, count, error);
+    }
+    sbit__free(a, ids, limit * sizeof *ids);
+    return status;
+}
+
+static sbit_status sbit__lower_run(sbit__lowering *lower, sbit_error *error)
+{
+    for (size_t p = 0; p < SBIT__COUNT_OF(sbit__lower_phases); p++) {
+        size_t count = 0;
+        const sbit__lower_entry *entries = sbit__lower_phases[p](&count);
+        do {
+            lower->changes = 0;
+            SBIT__TRY(sbit__lower_round(lower, entries, count, error));
+        } while (lower->changes > 0);
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
+                                       sbit__lowered *result, sbit__arena *arena, sbit_error *error)
+{
+    sbit__lowering lower;
+    sbit_status status = SBIT_OK;
+    memset(&lower, 0, sizeof lower);
+    lower.ctx = sbit_graph_ctx(graph);
+    lower.graph = graph;
+    lower.kept = kept;
+    lower.kept_limit = kept_limit;
+    lower.result = result;
+    lower.arena = arena;
+    status = sbit__facts_init(&lower.facts, graph, NULL);
+    if (status != SBIT_OK) {
+        return status == SBIT_ERR_OUT_OF_MEMORY ? sbit__fail_oom(error, 0) : SBIT_OK;
+    }
+    status = sbit__lower_run(&lower, error);
+    sbit__facts_deinit(&lower.facts);
+    return status;
+}
+
+/* >>operators defined by others */
+
+SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,
+                                        sbit__arena *arena, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, sbit_graph_node(graph, id), &opset);
+        if (row == NULL || row->run != NULL || row->expand == NULL) {
+            id = sbit_graph_next(graph, id);
+            continue;
+        }
+        const uint32_t before = sbit_graph_node_limit(graph);
+        sbit__origin origin;
+        SBIT__TRY(sbit__lower_origins(result, arena, &id, 1, &origin, error));
+        SBIT__TRY(row->expand(graph, id, error));
+        for (uint32_t made = before; made < sbit_graph_node_limit(graph); made++) {
+            sbit_node_id node;
+            node.idx = made;
+            SBIT__TRY(sbit__lower_set_origin(result, arena, node, &origin, error));
+        }
+        id = sbit_graph_first(graph);
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__lower_finish(const sbit_graph *graph, sbit__lowered *result,
+                                        sbit__arena *arena, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(result->source);
+    result->into = (sbit_node_id *)sbit__arena_array(arena, limit, sizeof *result->into);
+    if (result->into == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *result->into);
+    }
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const bool listed = id.idx < result->origin_limit && result->origin[id.idx].count > 0;
+        for (size_t i = 0; i < (listed ? result->origin[id.idx].count : 1); i++) {
+            const sbit_node_id from = listed ? result->origin[id.idx].nodes[i] : id;
+            if (from.idx < limit && result->into[from.idx].idx == 0) {
+                result->into[from.idx] = id;
+            }
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/exec/lower.c ---- */
+
+/* ---- begin src/exec/lower_float.c ---- */
+/* lower_float.c: float operators whose kernel does more than one of them. >>lower-float
+ *
+ * Called by: lower. Calls: graph.
+ *   - Conv, ConvTranspose, Gemm, MatMul with an Add of a tensor of the same shape behind it, then
+ * one activation: Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x), x * HardSigmoid(x)
+ * with HardSwish's constants. The internal row has the operator's name; its inputs are those of the
+ *     operator, input 3 is what is added; attributes activation, lo and hi (sbit__epilogue) come
+ *     behind the operator's own.
+ *   - QuantizeLinear with DequantizeLinear of the same constant scale and zero point per tensor
+ *     behind it: FakeQuantize, inputs x, scale and zero point, attribute to (the integers' type).
+ * Only float32.
+ */
+
+#define SBIT__LOWER_NODES 5  /* sum, Add, gate, activation */
+#define SBIT__LOWER_ATTRS 16 /* of a node with what is added; a Conv has at most 6 */
+
+/* What is found behind a sum. */
+typedef struct sbit__lower_tail {
+    sbit_node_id nodes[SBIT__LOWER_NODES];
+    size_t count;
+    sbit_value_id output, residual;
+    sbit__activation activation;
+    float lo, hi;
+} sbit__lower_tail;
+
+static void sbit__lower_join(sbit__lower_tail *tail, const sbit_node *node)
+{
+    tail->nodes[tail->count++] = node->id;
+    tail->output = node->outputs[0];
+}
+
+static bool sbit__lower_is_f32(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_type *type = sbit__lower_type(lower, id);
+    return type->kind == SBIT_KIND_TENSOR && type->dtype == SBIT_F32;
+}
+
+/* The node that alone uses `id` and has one output. */
+static const sbit_node *sbit__lower_follower(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_node *node = sbit__lower_user(lower, id);
+    return node != NULL && node->output_count == 1 && node->outputs[0].idx != 0 ? node : NULL;
+}
+
+/* >>residual */
+
+static bool sbit__lower_is_sum(const sbit__lowering *lower, const sbit_node *node)
+{
+    return sbit__lower_is(lower, node, "Conv") || sbit__lower_is(lower, node, "ConvTranspose") ||
+           sbit__lower_is(lower, node, "Gemm") || sbit__lower_is(lower, node, "MatMul");
+}
+
+/* What loops say of shapes holds for the rounds that infer has seen. */
+static bool sbit__lower_in_loop(const sbit_graph *graph)
+{
+    while (sbit_graph_parent(graph) != NULL) {
+        if (sbit_graph_input_count(graph) > 0) {
+            return true;
+        }
+        graph = sbit_graph_parent(graph);
+    }
+    return false;
+}
+
+/* The other operand of an Add, if it surely has the same type. */
+static sbit_value_id sbit__lower_other(const sbit__lowering *lower, const sbit_node *add,
+                                       sbit_value_id id)
+{
+    static const sbit_value_id none = {0};
+    sbit_value_id other;
+    if (!sbit__lower_is(lower, add, "Add") || add->input_count != 2 ||
+        sbit__lower_in_loop(lower->graph)) {
+        return none;
+    }
+    other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
+    if (other.idx == id.idx || other.idx == 0 || !sbit__lower_is_f32(lower, other) ||
+        !sbit__same_dims(sbit__lower_type(lower, other), sbit__lower_type(lower, id))) {
+        return none;
+    }
+    return other;
+}
+
+static void sbit__lower_residual(const sbit__lowering *lower, const sbit_node *node,
+                                 sbit__lower_tail *tail)
+{
+    const sbit_node *add = sbit__lower_follower(lower, tail->output);
+    const sbit_node *maker = NULL;
+    sbit_value_id other;
+    if (add == NULL) {
+        return;
+    }
+    other = sbit__lower_other(lower, add, tail->output);
+    if (other.idx == 0) {
+        return;
+    }
+    /* Of two branches that an Add joins, the one that is computed last takes the Add. */
+    maker = sbit__lower_producer(lower, other);
+    if (maker != NULL && sbit__lower_is_sum(lower, maker) && sbit__lower_inner(lower, other, 1) &&
+        sbit__lower_before(lower, node, maker)) {
+        return;
+    }
+    tail->residual = other;
+    sbit__lower_join(tail, add);
+}
+
+/* >>activations */
+
+static bool sbit__lower_clip(const sbit__lowering *lower, const sbit_node *node,
+                             sbit__lower_tail *tail)
+{
+    tail->lo = sbit_node_float(node, "min", -INFINITY);
+    tail->hi = sbit_node_float(node, "max", INFINITY);
+    if (sbit__lower_in(node, 1).idx != 0 &&
+        !sbit__lower_scalar(lower, sbit__lower_in(node, 1), &tail->lo)) {
+        return false;
+    }
+    return sbit__lower_in(node, 2).idx == 0 ||
+           sbit__lower_scalar(lower, sbit__lower_in(node, 2), &tail->hi);
+}
+
+static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node *node,
+                                   sbit__lower_tail *tail)
+{
+    sbit__activation activation = SBIT__ACT_NONE;
+    if (sbit__lower_is(lower, node, "Relu")) {
+        activation = SBIT__ACT_CLAMP;
+        tail->lo = 0.0f;
+        tail->hi = INFINITY;
+    } else if (sbit__lower_is(lower, node, "LeakyRelu")) {
+        activation = SBIT__ACT_LEAKY;
+        tail->lo = sbit_node_float(node, "alpha", 0.01f);
+    } else if (sbit__lower_is(lower, node, "HardSwish")) {
+        activation = SBIT__ACT_HARDSWISH;
+    } else if (sbit__lower_is(lower, node, "Sigmoid")) {
+        activation = SBIT__ACT_SIGMOID;
+    } else if (sbit__lower_is(lower, node, "Clip") && node->inputs[0].idx == tail->output.idx &&
+               sbit__lower_clip(lower, node, tail)) {
+        activation = SBIT__ACT_CLAMP;
+    }
+    tail->activation = activation;
+    return activation != SBIT__ACT_NONE;
+}
+
+static bool sbit__lower_is_sixth(const sbit__lowering *lower, const sbit_node *node)
+{
+    return sbit__lower_is(lower, node, "HardSigmoid") &&
+           fabsf(sbit_node_float(node, "alpha", 0.2f) - 1.0f / 6.0f) < 1e-7f &&
+           sbit_node_float(node, "beta", 0.5f) == 0.5f;
+}
+
+/* x * g(x), where g is Sigmoid or HardSigmoid: x has exactly the two uses. */
+static bool sbit__lower_gate(const sbit__lowering *lower, sbit__lower_tail *tail)
+{
+    sbit_use uses[3];
+    const sbit_node *gate = NULL, *product = NULL;
+    if (!sbit__lower_inner(lower, tail->output, 2) ||
+        sbit_graph_uses(lower->graph, tail->output, uses, 3) != 2 || uses[0].body != NULL ||
+        uses[1].body != NULL || uses[0].node.idx == 0 || uses[1].node.idx == 0) {
+        return false;
+    }
+    gate = sbit_graph_node(lower->graph, uses[0].node); /* uses come in execution order */
+    product = sbit_graph_node(lower->graph, uses[1].node);
+    if (sbit__lower_is(lower, gate, "Sigmoid")) {
+        tail->activation = SBIT__ACT_SILU;
+    } else if (sbit__lower_is_sixth(lower, gate)) {
+        tail->activation = SBIT__ACT_HARDSWISH;
+    } else {
+        return false;
+    }
+    if (!sbit__lower_is(lower, product, "Mul") || product->input_count != 2 ||
+        sbit__lower_follower(lower, gate->outputs[0]) != product) {
+        tail->activation = SBIT__ACT_NONE;
+        return false;
+    }
+    sbit__lower_join(tail, gate);
+    sbit__lower_join(tail, product);
+    return true;
+}
+
+/* >>sums */
+
+static sbit_status sbit__lower_make_sum(sbit__lowering *lower, const sbit_node *node,
+                                        const sbit__lower_tail *tail, sbit_error *error)
+{
+    sbit_value_id inputs[4];
+    sbit_attr attrs[SBIT__LOWER_ATTRS];
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < 3; i++) {
+        inputs[i] = sbit__lower_in(node, i);
+    }
+    inputs[3] = tail->residual;
+    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
+    desc.attr_count = node->attr_count;
+    attrs[desc.attr_count++] = sbit__attr_int("activation", (int64_t)tail->activation);
+    attrs[desc.attr_count++] = sbit__attr_float("lo", tail->lo);
+    attrs[desc.attr_count++] = sbit__attr_float("hi", tail->hi);
+    desc.op_type = node->op_type;
+    desc.inputs = inputs;
+    desc.input_count = tail->residual.idx != 0 ? 4 : 3;
+    desc.outputs = &tail->output;
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.nodes = tail->nodes;
+    desc.node_count = tail->count;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+static sbit_status sbit__lower_sum(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__lower_tail tail;
+    const sbit_node *next = NULL;
+    memset(&tail, 0, sizeof tail);
+    if (node->output_count != 1 || node->input_count < 2 || node->input_count > 3 ||
+        node->attr_count + 3 > SBIT__LOWER_ATTRS || !sbit__lower_is_f32(lower, node->outputs[0])) {
+        return SBIT_OK;
+    }
+    sbit__lower_join(&tail, node);
+    sbit__lower_residual(lower, node, &tail);
+    next = sbit__lower_follower(lower, tail.output);
+    if (next != NULL && sbit__lower_activation(lower, next, &tail)) {
+        sbit__lower_join(&tail, next);
+    } else {
+        tail.lo = tail.hi = 0.0f;
+        (void)sbit__lower_gate(lower, &tail);
+    }
+    return tail.count > 1 ? sbit__lower_make_sum(lower, node, &tail, error) : SBIT_OK;
+}
+
+/* >>fake quantization */
+
+/* Input `i` of both nodes is the same constant, or missing in both. */
+static bool sbit__lower_same_constant(const sbit__lowering *lower, const sbit_node *a,
+                                      const sbit_node *b, size_t i)
+{
+    const sbit_value_id x = sbit__lower_in(a, i), y = sbit__lower_in(b, i);
+    const sbit_tensor *s = sbit__lower_constant(lower, x), *t = sbit__lower_constant(lower, y);
+    if (x.idx == 0 || y.idx == 0) {
+        return x.idx == y.idx;
+    }
+    return s != NULL && t != NULL && s->dtype == t->dtype && sbit_tensor_count(s) == 1 &&
+           sbit_tensor_count(t) == 1 && memcmp(s->data, t->data, sbit_tensor_bytes(s)) == 0;
+}
+
+static sbit_status sbit__lower_fake_quantize(sbit__lowering *lower, const sbit_node *q,
+                                             sbit_error *error)
+{
+    const sbit_node *dq = q->output_count == 1 ? sbit__lower_follower(lower, q->outputs[0]) : NULL;
+    const sbit_dtype dtype =
+        dq != NULL ? sbit__lower_type(lower, q->outputs[0])->dtype : SBIT_UNDEFINED;
+    sbit_node_id nodes[2];
+    sbit__lower_desc desc;
+    sbit_attr to;
+    float scale = 0.0f;
+    if (dq == NULL || !sbit__lower_is(lower, dq, "DequantizeLinear") || q->input_count < 2 ||
+        dq->inputs[0].idx != q->outputs[0].idx || !sbit__lower_is_f32(lower, q->inputs[0]) ||
+        !sbit__lower_is_f32(lower, dq->outputs[0]) || sbit_node_attr(q, "precision") != NULL ||
+        (SBIT_T(dtype) & SBIT__T_FAKE_QUANTIZE) == 0 ||
+        !sbit__lower_scalar(lower, q->inputs[1], &scale) ||
+        !sbit__lower_same_constant(lower, q, dq, 1) ||
+        !sbit__lower_same_constant(lower, q, dq, 2)) {
+        return SBIT_OK;
+    }
+    memset(&desc, 0, sizeof desc);
+    nodes[0] = q->id;
+    nodes[1] = dq->id;
+    to = sbit__attr_int("to", (int64_t)dtype);
+    desc.op_type = "FakeQuantize";
+    desc.inputs = q->inputs;
+    desc.input_count = q->input_count;
+    desc.outputs = dq->outputs;
+    desc.output_count = 1;
+    desc.attrs = &to;
+    desc.attr_count = 1;
+    desc.nodes = nodes;
+    desc.node_count = 2;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* >>table */
+
+static const sbit__lower_entry sbit__lower_float_table[] = {
+    {"Conv", sbit__lower_sum},
+    {"ConvTranspose", sbit__lower_sum},
+    {"Gemm", sbit__lower_sum},
+    {"MatMul", sbit__lower_sum},
+    {"QuantizeLinear", sbit__lower_fake_quantize},
+};
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_float(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_float_table);
+    return sbit__lower_float_table;
+}
+/* ---- end src/exec/lower_float.c ---- */
+
+/* ---- begin src/exec/program.c ---- */
+/* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
+ * and lowered. >>program
+ *
+ * Called by: session. Calls: lower, graph, infer.
+ * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
+ */
+
+/* >>what is not supported */
+
+typedef struct sbit__program_problems {
+    char text[400];
+    size_t used, count;
+} sbit__program_problems;
+
+static void sbit__program_problem(const sbit_unsupported *item, void *user)
+{
+    sbit__program_problems *problems = (sbit__program_problems *)user;
+    char node[128];
+    int n = 0;
+    problems->count++;
+    if (problems->used + 1 >= sizeof problems->text) {
+        return;
+    }
+    sbit_graph_describe(item->graph, item->node, node, sizeof node);
+    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
+                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
+    problems->used += n > 0 ? (size_t)n : 0;
+}
+
+static sbit_status sbit__program_check_supported(const sbit_graph *graph, sbit_error *error)
+{
+    sbit__program_problems problems;
+    memset(&problems, 0, sizeof problems);
+    (void)sbit_graph_unsupported(graph, sbit__program_problem, &problems);
+    return problems.count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
+                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
+                            problems.text);
+}
+
+/* >>cutting */
+
+static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
+{
+    return id.idx > 0 && id.idx < sbit_graph_value_limit(graph) &&
+           sbit_graph_value_alive(graph, id);
+}
+
+static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *what,
+                                           const sbit_value_id *ids, size_t count,
+                                           sbit_error *error)
+{
+    for (size_t i = 0; ids != NULL && i < count; i++) {
+        if (!sbit__program_is_live(graph, ids[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "%s %lu of the session is no value of the graph", what,
+                              (unsigned long)i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
+                                            sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
+    SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
+    if (desc->tap_fn != NULL) {
+        SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
+    }
+    return SBIT_OK;
+}
+
+/* A value that is fed is an input: whoever computes it gives that to nobody. */
+static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(graph, id);
+    if (info->is_constant) {
+        sbit__graph_drop_constant(graph, id);
+    }
+    if (info->producer.idx != 0) {
+        const sbit_node_id producer = info->producer;
+        const uint32_t index = info->producer_output;
+        sbit_type type = info->type;
+        sbit_value_id nobody;
+        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
+        type.rank = -1; /* declared shapes of inner values are hints */
+        sbit_graph_set_type(graph, id, &type);
+    }
+    return sbit_graph_set_input(graph, id, true, error);
+}
+
+static bool sbit__program_needs(const sbit_program *program, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && (sbit_graph_value(program->graph, node->outputs[i])->use_count > 0 ||
+                         (idx < program->kept_limit && program->kept[idx]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Drops the nodes that no result needs, from the last to the first. */
+static sbit_status sbit__program_drop(sbit_program *program, sbit_error *error)
+{
+    const sbit_allocator *a = &program->ctx->allocator;
+    const uint32_t limit = sbit_graph_node_limit(program->graph);
+    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
+    size_t count = 0;
+    if (ids == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *ids);
+    }
+    for (sbit_node_id id = sbit_graph_first(program->graph); id.idx != 0;
+         id = sbit_graph_next(program->graph, id)) {
+        ids[count++] = id;
+    }
+    while (count-- > 0) {
+        if (!sbit__program_needs(program, sbit_graph_node(program->graph, ids[count]))) {
+            sbit_graph_erase_node(program->graph, ids[count]);
+        }
+    }
+    sbit__free(a, ids, limit * sizeof *ids);
+    return SBIT_OK;
+}
+
+/* The clone's inputs, outputs and nodes as the desc asks; `kept` as well. */
+static sbit_status sbit__program_shape(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    program->kept_limit = sbit_graph_value_limit(program->graph);
+    program->kept = (bool *)sbit__arena_array(&program->arena, program->kept_limit, sizeof(bool));
+    if (program->kept == NULL) {
+        return sbit__fail_oom(error, program->kept_limit);
+    }
+    for (uint32_t idx = 0; desc->tap_fn != NULL && idx < program->kept_limit; idx++) {
+        program->kept[idx] = desc->tap_all;
+    }
+    for (size_t i = 0; desc->tap_fn != NULL && i < desc->tap_count; i++) {
+        program->kept[desc->taps[i].idx] = true;
+    }
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->inputs[i], error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->states[i].input, error));
+        program->kept[desc->states[i].output.idx] = true;
+    }
+    if (desc->outputs != NULL) {
+        SBIT__TRY(
+            sbit__graph_set_outputs(program->graph, desc->outputs, desc->output_count, error));
+    }
+    return sbit__program_drop(program, error);
+}
+
+/* >>making */
+
+static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    const bool tapped = desc->tap_fn != NULL;
+    const bool lower = !desc->disable_fusion && !desc->keep_values && !(desc->tap_all && tapped);
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        const bool root = graph == program->graph;
+        sbit__lowered *result = &program->graphs[graph->index];
+        if (graph->index >= program->graph_count || !graph->alive) {
+            continue;
+        }
+        if (lower && (root || !(desc->tap_bodies && tapped))) {
+            SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
+                                        root ? program->kept_limit : 0, result, &program->arena,
+                                        error));
+        }
+        SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
+                                      const sbit_session_desc *desc, sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_desc(source, desc, error));
+    program->graph_count = source->family->graph_count;
+    program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
+                                                         sizeof(sbit__lowered));
+    if (program->graphs == NULL) {
+        return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
+    }
+    for (const sbit_graph *graph = source->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        program->graphs[graph->index].source = graph;
+    }
+    SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
+    SBIT__TRY(sbit__program_shape(program, desc, error));
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        if (graph->index < program->graph_count && graph->alive) {
+            SBIT__TRY(
+                sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
+        }
+    }
+    SBIT__TRY(sbit__program_check_supported(program->graph, error));
+    return sbit__program_lower(program, desc, error);
+}
+
+SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
+                                        sbit_program **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(source);
+    sbit_program *program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
+    sbit_status status = SBIT_OK;
+    if (program == NULL) {
+        return sbit__fail_oom(error, sizeof *program);
+    }
+    program->ctx = ctx;
+    sbit__arena_init(&program->arena, &ctx->allocator);
+    status = sbit__program_fill(program, source, desc, error);
+    if (status != SBIT_OK) {
+        sbit__program_free(program);
+        return status;
+    }
+    *out = program;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__program_free(sbit_program *program)
+{
+    if (program != NULL) {
+        sbit_graph_destroy(program->graph);
+        sbit__arena_deinit(&program->arena);
+        sbit__free(&program->ctx->allocator, program, sizeof *program);
+    }
+}
+
+SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
+                                                    const sbit_graph *graph)
+{
+    return graph->index < program->graph_count ? &program->graphs[graph->index] : NULL;
+}
+/* ---- end src/exec/program.c ---- */
 
 /* ---- begin src/exec/storage.c ---- */
 /* storage.c: the memory of values: blocks, values whose shape depends on data, copies. >>storage
@@ -39911,7 +41250,7 @@ static sbit_value *sbit__call_output(const sbit_op_call *call, int32_t output, s
     if (output < 0 || (size_t)output >= step->node->output_count) {
         return NULL;
     }
-    *id = output == 0 ? step->output : step->node->outputs[output];
+    *id = step->node->outputs[output];
     return id->idx == 0 ? NULL : &step->session->values[id->idx];
 }
 
@@ -40050,7 +41389,7 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
         }
     }
     for (size_t i = 0; i < outs; i++) {
-        const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+        const uint32_t idx = step->node->outputs[i].idx;
         if (idx != 0) {
             out_type[i] = &session->infer.types[idx];
             out[i] = &session->values[idx].tensor;
@@ -40072,9 +41411,6 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     sbit_op_call *call = &step->call;
     step->session = session;
     step->data = &session->nodes[step->node->id.idx];
-    if (step->output.idx == 0 && step->node->output_count > 0) {
-        step->output = step->node->outputs[0];
-    }
     if (!sbit__step_arrays(session, step)) {
         return sbit__fail_oom(error, sizeof *step);
     }
@@ -40095,7 +41431,6 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->copy_output = sbit__call_copy_output;
     call->run_body = sbit__exec_run_body;
     call->session = step;
-    call->epilogue = step->has_epilogue ? &step->epilogue : NULL;
     return SBIT_OK;
 }
 
@@ -40103,7 +41438,7 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
 {
     sbit_op_call call = step->call;
     size_t scratch_bytes = 0;
-    if (call.row->prepare == NULL || step->fake_quantize || step->copies) {
+    if (call.row->prepare == NULL || step->copies) {
         return SBIT_OK;
     }
     call.in = step->constant_in;
@@ -40254,9 +41589,7 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
         SBIT__TRY(sbit__step_resolve(step, error));
     }
     for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->call.out_type[i] == NULL ? 0
-                             : i == 0                       ? step->output.idx
-                                                            : step->node->outputs[i].idx;
+        const uint32_t idx = step->node->outputs[i].idx;
         if (idx == 0 || session->plan[idx].place != SBIT__PLACE_DYNAMIC) {
             continue;
         }
@@ -40280,7 +41613,7 @@ static sbit_status sbit__step_constants(sbit__step *step, sbit_error *error)
             SBIT__TRY(sbit__plan_constant(session, step->node->inputs[i].idx, error));
         }
     }
-    return step->residual != 0 ? sbit__plan_constant(session, step->residual, error) : SBIT_OK;
+    return SBIT_OK;
 }
 
 /* After a DYNAMIC row: outputs must be there and, where a plan relied on a shape, have it. */
@@ -40313,45 +41646,17 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
     return SBIT_OK;
 }
 
-/* QuantizeLinear and DequantizeLinear at once. */
-typedef struct sbit__fake_task {
-    const sbit__step *step;
-    const float *x;
-    float *y;
-} sbit__fake_task;
-
-static void sbit__fake_range(void *task, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__fake_task *fake = (const sbit__fake_task *)task;
-    const sbit__step *step = fake->step;
-    (void)worker;
-    step->call.kernels->f32_fake_quantize(end - begin, fake->x + begin, step->scale,
-                                          step->zero_point, step->qmin, step->qmax,
-                                          fake->y + begin);
-}
-
 static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
     if (step->alias != 0) {
-        session->values[step->output.idx].tensor.data = session->values[step->alias].tensor.data;
-    }
-    if (step->fake_quantize) {
-        sbit__fake_task task;
-        task.step = step;
-        task.x = (const float *)step->call.in[0]->data;
-        task.y = (float *)step->call.out[0]->data;
-        sbit__parallel_range(session->ctx, sbit_tensor_count(step->call.in[0]), 16384,
-                             sbit__fake_range, &task);
-        return SBIT_OK;
+        session->values[step->node->outputs[0].idx].tensor.data =
+            session->values[step->alias].tensor.data;
     }
     if (step->copies) {
         return sbit__call_copy_output(&step->call, 0, -1, step->call.in_value[0], error);
     }
     step->call.scratch = session->scratch;
-    if (step->residual != 0) {
-        step->epilogue.residual = (const float *)session->values[step->residual].tensor.data;
-    }
     return step->data->row->run(&step->call, error);
 }
 
@@ -40436,7 +41741,7 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
             step->data->runs++;
         }
         for (size_t i = 0; step->tapped && i < step->node->output_count; i++) {
-            const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+            const uint32_t idx = step->node->outputs[i].idx;
             if (idx != 0 && session->tapped[idx]) {
                 SBIT__TRY(sbit__exec_tap(session, idx, error));
             }
@@ -40445,327 +41750,6 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
     return SBIT_OK;
 }
 /* ---- end src/exec/run.c ---- */
-
-/* ---- begin src/exec/fuse.c ---- */
-/* fuse.c: which nodes are done by the kernel of the node before them. >>fuse
- *
- * Called by: plan. Calls: nothing.
- *   - an Add of a tensor of the same shape, then one activation, behind a row that stores through
- *     an epilogue (row->fuse): Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x),
- *     x * HardSigmoid(x) with HardSwish's constants;
- *   - DequantizeLinear behind QuantizeLinear with the same constant scale and zero point per
- *     tensor: one kernel that gives the same bits.
- * Only float32, and only where nobody else looks at what lies between: a single use, no result, no
- * tap, known and equal shapes.
- */
-
-static bool sbit__fuse_is(const sbit_node *node, const char *op_type)
-{
-    return node->domain[0] == '\0' && strcmp(node->op_type, op_type) == 0;
-}
-
-/* The data of a float32 scalar that the plan knows. */
-static bool sbit__fuse_scalar(const sbit_session *session, sbit_value_id id, float *out)
-{
-    const sbit_tensor *tensor = &session->values[id.idx].tensor;
-    if (id.idx == 0 || session->plan[id.idx].place != SBIT__PLACE_CONSTANT ||
-        tensor->dtype != SBIT_F32 || sbit_tensor_count(tensor) != 1) {
-        return false;
-    }
-    memcpy(out, tensor->data, sizeof *out);
-    return true;
-}
-
-/* A value that may vanish: a float32 tensor of known shape that only `uses` node inputs read. */
-static bool sbit__fuse_may_vanish(const sbit_session *session, sbit_value_id id, uint32_t uses)
-{
-    return session->plan[id.idx].uses == uses && !session->tapped[id.idx] &&
-           !session->wanted[id.idx] && sbit__type_static(&session->infer.types[id.idx]) &&
-           session->infer.types[id.idx].dtype == SBIT_F32;
-}
-
-/* The node that alone uses `id` and gives a tensor of the same type; NULL if there is none. */
-static const sbit_node *sbit__fuse_follower(const sbit_session *session, sbit_value_id id)
-{
-    sbit_node_id user;
-    const sbit_node *node = NULL;
-    user.idx = session->plan[id.idx].user;
-    if (!sbit__fuse_may_vanish(session, id, 1)) {
-        return NULL;
-    }
-    node = sbit_graph_node(session->graph, user);
-    if (session->nodes[user.idx].skipped || node->output_count != 1 || node->outputs[0].idx == 0 ||
-        session->nodes[user.idx].capture_count > 0 ||
-        !sbit__graph_type_equal(&session->infer.types[node->outputs[0].idx],
-                                &session->infer.types[id.idx])) {
-        return NULL;
-    }
-    return node;
-}
-
-static void sbit__fuse_join(sbit_session *session, sbit__step *step, const sbit_node *node,
-                            sbit_node_id *last)
-{
-    session->nodes[node->id.idx].skipped = true;
-    session->nodes[node->id.idx].fused_into = step->node->id;
-    session->plan[step->output.idx].place = SBIT__PLACE_NONE;
-    step->output = node->outputs[0];
-    *last = node->id;
-}
-
-/* >>residual */
-
-/* The other operand of an Add, if it is another value of the same type. */
-static uint32_t sbit__fuse_other(const sbit_session *session, const sbit_node *add,
-                                 sbit_value_id id)
-{
-    sbit_value_id other;
-    if (!sbit__fuse_is(add, "Add") || add->input_count != 2) {
-        return 0;
-    }
-    other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
-    if (other.idx == id.idx || other.idx == 0 ||
-        !sbit__graph_type_equal(&session->infer.types[other.idx], &session->infer.types[id.idx])) {
-        return 0;
-    }
-    return other.idx;
-}
-
-/* Of two branches that an Add joins, the one that is computed last takes the Add. */
-static bool sbit__fuse_leave_to_other(const sbit_session *session, const sbit_node *node,
-                                      uint32_t other)
-{
-    sbit_value_id id;
-    const sbit_value_info *info = NULL;
-    const sbit__exec_node *data = NULL;
-    id.idx = other;
-    info = sbit_graph_value(session->graph, id);
-    if (info->producer.idx == 0) {
-        return false;
-    }
-    data = &session->nodes[info->producer.idx];
-    if (data->skipped || data->row == NULL || (data->row->fuse & SBIT_FUSE_RESIDUAL) == 0 ||
-        !sbit__fuse_may_vanish(session, id, 1)) {
-        return false;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        if (session->order[o].idx == node->id.idx) {
-            return true;
-        }
-        if (session->order[o].idx == info->producer.idx) {
-            return false;
-        }
-    }
-    return false;
-}
-
-/* >>activations */
-
-static bool sbit__fuse_clip(const sbit_session *session, const sbit_node *node,
-                            sbit__epilogue *epilogue)
-{
-    epilogue->activation = SBIT__ACT_CLAMP;
-    epilogue->lo = sbit_node_float(node, "min", -INFINITY);
-    epilogue->hi = sbit_node_float(node, "max", INFINITY);
-    if (node->input_count > 1 && node->inputs[1].idx != 0 &&
-        !sbit__fuse_scalar(session, node->inputs[1], &epilogue->lo)) {
-        return false;
-    }
-    return node->input_count < 3 || node->inputs[2].idx == 0 ||
-           sbit__fuse_scalar(session, node->inputs[2], &epilogue->hi);
-}
-
-static bool sbit__fuse_is_hard_sigmoid_sixth(const sbit_node *node)
-{
-    return sbit__fuse_is(node, "HardSigmoid") &&
-           fabsf(sbit_node_float(node, "alpha", 0.2f) - 1.0f / 6.0f) < 1e-7f &&
-           sbit_node_float(node, "beta", 0.5f) == 0.5f;
-}
-
-static bool sbit__fuse_activation(const sbit_session *session, const sbit_node *node,
-                                  sbit__epilogue *epilogue)
-{
-    if (sbit__fuse_is(node, "Relu")) {
-        epilogue->activation = SBIT__ACT_CLAMP;
-        epilogue->lo = 0.0f;
-        epilogue->hi = INFINITY;
-        return true;
-    }
-    if (sbit__fuse_is(node, "LeakyRelu")) {
-        epilogue->activation = SBIT__ACT_LEAKY;
-        epilogue->lo = sbit_node_float(node, "alpha", 0.01f);
-        return true;
-    }
-    if (sbit__fuse_is(node, "HardSwish")) {
-        epilogue->activation = SBIT__ACT_HARDSWISH;
-        return true;
-    }
-    if (sbit__fuse_is(node, "Sigmoid")) {
-        epilogue->activation = SBIT__ACT_SIGMOID;
-        return true;
-    }
-    return sbit__fuse_is(node, "Clip") && sbit__fuse_clip(session, node, epilogue);
-}
-
-/* x * g(x), where g is Sigmoid or HardSigmoid: x has exactly the two uses. Gives the Mul. */
-static const sbit_node *sbit__fuse_gate(const sbit_session *session, sbit_value_id id,
-                                        const sbit_node **gate, sbit__epilogue *epilogue)
-{
-    sbit_use uses[3];
-    const sbit_node *nodes[2];
-    if (!sbit__fuse_may_vanish(session, id, 2) ||
-        sbit_graph_uses(session->graph, id, uses, 3) != 2) {
-        return NULL;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
-            return NULL;
-        }
-        nodes[i] = sbit_graph_node(session->graph, uses[i].node);
-    }
-    /* Uses come in execution order, so the gate is first. */
-    if (sbit__fuse_is(nodes[0], "Sigmoid")) {
-        epilogue->activation = SBIT__ACT_SILU;
-    } else if (sbit__fuse_is_hard_sigmoid_sixth(nodes[0])) {
-        epilogue->activation = SBIT__ACT_HARDSWISH;
-    } else {
-        return NULL;
-    }
-    if (!sbit__fuse_is(nodes[1], "Mul") || nodes[1]->input_count != 2 ||
-        sbit__fuse_follower(session, nodes[0]->outputs[0]) != nodes[1]) {
-        return NULL;
-    }
-    *gate = nodes[0];
-    return nodes[1];
-}
-
-/* >>fake quantization */
-
-static bool sbit__fuse_q_range(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
-{
-    switch ((int)dtype) {
-    case SBIT_U8:
-        *qmin = 0;
-        *qmax = 255;
-        return true;
-    case SBIT_I8:
-        *qmin = -128;
-        *qmax = 127;
-        return true;
-    case SBIT_U16:
-        *qmin = 0;
-        *qmax = 65535;
-        return true;
-    case SBIT_I16:
-        *qmin = -32768;
-        *qmax = 32767;
-        return true;
-    case SBIT_U4:
-        *qmin = 0;
-        *qmax = 15;
-        return true;
-    case SBIT_I4:
-        *qmin = -8;
-        *qmax = 7;
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Input `i` of both nodes is the same constant, or missing in both. */
-static bool sbit__fuse_same_constant(const sbit_session *session, const sbit_node *a,
-                                     const sbit_node *b, size_t i)
-{
-    const uint32_t x = i < a->input_count ? a->inputs[i].idx : 0;
-    const uint32_t y = i < b->input_count ? b->inputs[i].idx : 0;
-    const sbit_tensor *s = &session->values[x].tensor, *t = &session->values[y].tensor;
-    if (x == y) {
-        return x == 0 || session->plan[x].place == SBIT__PLACE_CONSTANT;
-    }
-    return x != 0 && y != 0 && session->plan[x].place == SBIT__PLACE_CONSTANT &&
-           session->plan[y].place == SBIT__PLACE_CONSTANT && s->dtype == t->dtype &&
-           sbit_tensor_count(s) == 1 && sbit_tensor_count(t) == 1 &&
-           memcmp(s->data, t->data, sbit_tensor_bytes(s)) == 0;
-}
-
-static bool sbit__fuse_fake_quantize(sbit_session *session, sbit__step *step, sbit_node_id *last)
-{
-    const sbit_node *q = step->node, *dq = NULL;
-    const sbit_value_id mid = q->outputs[0];
-    const sbit_type *types = session->infer.types;
-    const sbit_op_row *row = session->nodes[q->id.idx].row;
-    sbit_node_id user;
-    user.idx = session->plan[mid.idx].user;
-    if (!sbit__fuse_is(q, "QuantizeLinear") || q->input_count < 2 ||
-        session->plan[mid.idx].uses != 1 || session->tapped[mid.idx] || session->wanted[mid.idx] ||
-        types[q->inputs[0].idx].dtype != SBIT_F32 || sbit_node_attr(q, "precision") != NULL ||
-        (row->flags & SBIT_OP_DYNAMIC) != 0) {
-        return false;
-    }
-    dq = sbit_graph_node(session->graph, user);
-    if (!sbit__fuse_is(dq, "DequantizeLinear") || session->nodes[user.idx].skipped ||
-        dq->inputs[0].idx != mid.idx || types[dq->outputs[0].idx].dtype != SBIT_F32 ||
-        !sbit__type_static(&types[mid.idx]) ||
-        !sbit__fuse_q_range(types[mid.idx].dtype, &step->qmin, &step->qmax) ||
-        !sbit__fuse_scalar(session, q->inputs[1], &step->scale) ||
-        !sbit__fuse_same_constant(session, q, dq, 1) ||
-        !sbit__fuse_same_constant(session, q, dq, 2)) {
-        return false;
-    }
-    step->zero_point = 0;
-    if (q->input_count > 2 && q->inputs[2].idx != 0) {
-        const sbit_tensor *zero_point = &session->values[q->inputs[2].idx].tensor;
-        step->zero_point = (int32_t)sbit__tensor_i64_at(zero_point, 0);
-    }
-    step->output = mid;
-    step->fake_quantize = true;
-    sbit__fuse_join(session, step, dq, last);
-    return true;
-}
-
-/* >>all */
-
-SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step)
-{
-    const uint32_t fuse = session->nodes[step->node->id.idx].row->fuse;
-    sbit_node_id last = step->node->id;
-    const sbit_node *next = NULL, *gate = NULL;
-    sbit__epilogue epilogue;
-    if (step->node->output_count == 0 || step->node->outputs[0].idx == 0 ||
-        sbit__fuse_fake_quantize(session, step, &last)) {
-        return last;
-    }
-    memset(&epilogue, 0, sizeof epilogue);
-    step->output = step->node->outputs[0];
-    if ((fuse & SBIT_FUSE_RESIDUAL) != 0) {
-        next = sbit__fuse_follower(session, step->output);
-        const uint32_t other = next != NULL ? sbit__fuse_other(session, next, step->output) : 0;
-        if (other != 0 && !sbit__fuse_leave_to_other(session, step->node, other)) {
-            step->residual = other;
-            sbit__fuse_join(session, step, next, &last);
-        }
-    }
-    if ((fuse & SBIT_FUSE_ACTIVATION) != 0) {
-        next = sbit__fuse_follower(session, step->output);
-        if (next != NULL && sbit__fuse_activation(session, next, &epilogue)) {
-            sbit__fuse_join(session, step, next, &last);
-        } else {
-            memset(&epilogue, 0, sizeof epilogue);
-            next = sbit__fuse_gate(session, step->output, &gate, &epilogue);
-            if (next != NULL) {
-                sbit__fuse_join(session, step, gate, &last);
-                sbit__fuse_join(session, step, next, &last);
-            } else {
-                memset(&epilogue, 0, sizeof epilogue);
-            }
-        }
-    }
-    step->has_epilogue = step->residual != 0 || epilogue.activation != SBIT__ACT_NONE;
-    step->epilogue = epilogue;
-    return last;
-}
-/* ---- end src/exec/fuse.c ---- */
 
 /* ---- begin src/exec/memory_fit.c ---- */
 /* memory_fit.c: lowest free offsets for values that live for a while. >>memory
@@ -40985,9 +41969,10 @@ static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
     return idx;
 }
 
-static uint32_t sbit__memory_output(const sbit__step *step, size_t i)
+/* Output 0; 0: there is none. */
+static uint32_t sbit__memory_output(const sbit__step *step)
 {
-    return i == 0 ? step->output.idx : step->node->outputs[i].idx;
+    return step->node->output_count > 0 ? step->node->outputs[0].idx : 0;
 }
 
 static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
@@ -41009,9 +41994,8 @@ static void sbit__memory_lives(sbit_session *session)
         for (size_t i = 0; i < step->data->capture_count; i++) {
             sbit__memory_read(session, step->data->captures[i].idx, at);
         }
-        sbit__memory_read(session, step->residual, at);
         for (size_t i = 0; i < step->node->output_count; i++) {
-            const uint32_t idx = sbit__memory_output(step, i);
+            const uint32_t idx = step->node->outputs[i].idx;
             session->plan[idx].first = at;
             sbit__memory_read(session, idx, at);
         }
@@ -41031,7 +42015,7 @@ static void sbit__memory_lives(sbit_session *session)
 static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
 {
     sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
-    sbit__exec_value *output = &session->plan[step->output.idx];
+    sbit__exec_value *output = &session->plan[sbit__memory_output(step)];
     output->root = sbit__memory_root(session, input);
     root->last = output->last > root->last ? output->last : root->last;
     step->alias = input;
@@ -41043,8 +42027,8 @@ static bool sbit__memory_can_view(const sbit_session *session, const sbit__step 
 {
     const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
     const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
-    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 && !step->fake_quantize &&
-           session->plan[step->output.idx].place == SBIT__PLACE_BLOCK &&
+    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 &&
+           session->plan[sbit__memory_output(step)].place == SBIT__PLACE_BLOCK &&
            step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
            place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
 }
@@ -41072,23 +42056,22 @@ static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__
             return false;
         }
     }
-    return step->residual == 0 || sbit__memory_root(session, step->residual) != root;
+    return true;
 }
 
 static void sbit__memory_share(sbit_session *session)
 {
     for (size_t s = 0; s < session->step_count; s++) {
         sbit__step *step = &session->steps[s];
-        const bool in_place =
-            (step->data->row->flags & SBIT_OP_IN_PLACE) != 0 || step->fake_quantize;
-        if (step->output.idx == 0) {
+        const bool in_place = (step->data->row->flags & SBIT_OP_IN_PLACE) != 0;
+        if (sbit__memory_output(step) == 0) {
             continue;
         }
         if (sbit__memory_can_view(session, step)) {
             sbit__memory_join(session, step, step->node->inputs[0].idx);
             continue;
         }
-        if (!in_place || session->plan[step->output.idx].place != SBIT__PLACE_BLOCK) {
+        if (!in_place || session->plan[sbit__memory_output(step)].place != SBIT__PLACE_BLOCK) {
             continue;
         }
         for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {
@@ -41212,7 +42195,6 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
         session->nodes[i].skipped = false;
         session->nodes[i].prepared_holds = false;
-        session->nodes[i].fused_into.idx = 0;
     }
     sbit__free_aligned(a, session->block, session->block_bytes);
     session->block = NULL;
@@ -41599,43 +42581,21 @@ static void sbit__plan_count_uses(sbit_session *session)
     }
 }
 
-/* Which nodes become steps, and in which order: a step with fused nodes runs where the last of
- * them stands, so that everything it reads is there. */
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
-    sbit__arena *arena = &session->plan_arena;
-    sbit__step *sorted =
-        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *sorted);
-    uint32_t *position =
-        (uint32_t *)sbit__arena_array(arena, session->node_limit + 1, sizeof *position);
-    if (sorted == NULL || position == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof *sorted);
+    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena,
+                                                     session->order_count + 1, sizeof(sbit__step));
+    if (session->steps == NULL) {
+        return sbit__fail_oom(error, session->order_count * sizeof(sbit__step));
     }
     sbit__plan_count_uses(session);
-    for (size_t o = 0; o < session->order_count; o++) {
-        position[session->order[o].idx] = (uint32_t)o;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node_id id = session->order[o];
-        sbit__step step;
-        sbit_node_id last = id;
-        if (session->nodes[id.idx].skipped) {
-            continue;
-        }
-        memset(&step, 0, sizeof step);
-        step.node = sbit_graph_node(session->graph, id);
-        if (session->fuse) {
-            last = sbit__plan_fuse(session, &step);
-        }
-        sorted[position[last.idx]] = step;
-    }
     session->step_count = 0;
     for (size_t o = 0; o < session->order_count; o++) {
-        if (sorted[o].node != NULL) {
-            sorted[session->step_count++] = sorted[o];
+        const sbit_node_id id = session->order[o];
+        if (!session->nodes[id.idx].skipped) {
+            session->steps[session->step_count++].node = sbit_graph_node(session->graph, id);
         }
     }
-    session->steps = sorted;
     return SBIT_OK;
 }
 
@@ -41660,7 +42620,7 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
     for (int32_t i = 0; i < call->output_count; i++) {
-        const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+        const uint32_t idx = step->node->outputs[i].idx;
         const sbit_type *type = call->out_type[i];
         sbit_value *value = &session->values[idx];
         if (idx == 0) {
@@ -41804,10 +42764,8 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         node->bodies = body;
     }
     if (body->session == NULL) {
-        /* Sessions read the graph only, but their public face takes it writable. */
-        sbit_graph *writable = NULL;
-        memcpy(&writable, &graph, sizeof writable);
-        SBIT__TRY(sbit__session_make(writable, NULL, session, node, &body->session, error));
+        SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, &body->session,
+                                     error));
     }
     *out = body->session;
     return SBIT_OK;
@@ -42036,100 +42994,6 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
  * Called by: users, calibration, verification. Calls: plan, run.
  */
 
-/* >>what is executed */
-
-/* Whether a needed node, or one in a body, is only written with other operators. */
-static bool sbit__session_must_expand(const sbit_graph *graph)
-{
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        int32_t opset = 0;
-        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
-        if (row != NULL && row->run == NULL && row->expand != NULL) {
-            return true;
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_graph *body = NULL;
-            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
-                if (sbit__session_must_expand(body)) {
-                    return true;
-                }
-            }
-        }
-    }
-    return false;
-}
-
-/* Replaces function operators by the operators they are written with; those may be functions too.
- */
-static sbit_status sbit__session_expand(sbit_graph *graph, sbit_error *error)
-{
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        int32_t opset = 0;
-        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
-        if (row != NULL && row->run == NULL && row->expand != NULL) {
-            SBIT__TRY(row->expand(graph, id, error));
-            id = sbit_graph_first(graph);
-            continue;
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            sbit_graph *body = NULL;
-            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
-                SBIT__TRY(sbit__session_expand(body, error));
-            }
-        }
-        id = sbit_graph_next(graph, id);
-    }
-    return SBIT_OK;
-}
-
-/* A value that is fed is an input of the clone: whoever computes it gives his output to nobody. */
-static sbit_status sbit__session_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
-{
-    const sbit_value_info *info = NULL;
-    sbit_type type;
-    if (id.idx == 0 || id.idx >= sbit_graph_value_limit(graph) ||
-        !sbit_graph_value_alive(graph, id)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "an input or state of the session is no value of the graph");
-    }
-    info = sbit_graph_value(graph, id);
-    if (info->is_constant) {
-        sbit__graph_drop_constant(graph, id);
-    }
-    if (info->producer.idx != 0) {
-        const sbit_node_id producer = info->producer;
-        const uint32_t index = info->producer_output;
-        sbit_value_id nobody;
-        type = info->type;
-        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
-        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
-        type.rank = -1; /* declared shapes of inner values are hints */
-        sbit_graph_set_type(graph, id, &type);
-    }
-    return sbit_graph_set_input(graph, id, true, error);
-}
-
-/* The graph to run: a clone if operators have to be expanded or values are fed from outside. */
-static sbit_status sbit__session_clone(sbit_session *s, const sbit_session_desc *desc,
-                                       sbit_error *error)
-{
-    const bool expand = sbit__session_must_expand(s->graph);
-    if (!expand && desc->inputs == NULL && desc->state_count == 0) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__graph_clone_borrowing(s->graph, &s->owned, error));
-    s->graph = s->owned;
-    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
-        SBIT__TRY(sbit__session_cut(s->graph, desc->inputs[i], error));
-    }
-    for (size_t i = 0; i < desc->state_count; i++) {
-        SBIT__TRY(sbit__session_cut(s->graph, desc->states[i].input, error));
-    }
-    return expand ? sbit__session_expand(s->graph, error) : SBIT_OK;
-}
-
 static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
 {
     void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
@@ -42167,47 +43031,27 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(sbit_value));
 }
 
-static bool sbit__session_is_live(const sbit_session *session, sbit_value_id id)
+/* What is looked at from outside. */
+static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc)
 {
-    return id.idx > 0 && id.idx < session->value_limit &&
-           sbit_graph_value_alive(session->graph, id);
-}
-
-static sbit_status sbit__session_targets(sbit_session *s, const sbit_session_desc *desc,
-                                         sbit_error *error)
-{
+    const bool tapped = desc->tap_fn != NULL;
+    const uint32_t limit = sbit_graph_value_limit(s->source);
     for (size_t i = 0; i < s->output_count; i++) {
-        s->outputs[i] = desc->outputs != NULL ? desc->outputs[i] : sbit_graph_output(s->graph, i);
-        if (!sbit__session_is_live(s, s->outputs[i])) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "output %lu of the session is no value of the graph",
-                              (unsigned long)i);
-        }
+        s->outputs[i] = sbit_graph_output(s->graph, i);
         s->wanted[s->outputs[i].idx] = true;
     }
     for (size_t i = 0; i < s->state_count; i++) {
         s->states[i].output = desc->states[i].output;
         s->states[i].input = desc->states[i].input;
-        if (!sbit__session_is_live(s, s->states[i].output)) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "state %lu of the session is no value of the graph",
-                              (unsigned long)i);
-        }
         s->wanted[s->states[i].output.idx] = true;
     }
-    for (size_t i = 0; i < desc->tap_count && desc->tap_fn != NULL; i++) {
-        if (!sbit__session_is_live(s, desc->taps[i])) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "tap %lu of the session is no value of the graph", (unsigned long)i);
-        }
+    for (size_t i = 0; i < desc->tap_count && tapped; i++) {
         s->tapped[desc->taps[i].idx] = true;
-        s->has_taps = true;
     }
-    for (uint32_t idx = 1; desc->tap_all && desc->tap_fn != NULL && idx < s->value_limit; idx++) {
+    for (uint32_t idx = 1; desc->tap_all && tapped && idx < limit; idx++) {
         s->tapped[idx] = true;
-        s->has_taps = true;
     }
-    return SBIT_OK;
+    s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
 }
 
 /* The values of this graph that a node's bodies capture. */
@@ -42306,56 +43150,6 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
     }
 }
 
-/* >>what is not supported */
-
-typedef struct sbit__session_problems {
-    char text[400];
-    size_t used, count;
-} sbit__session_problems;
-
-static void sbit__session_problem(const sbit_unsupported *item, void *user)
-{
-    sbit__session_problems *problems = (sbit__session_problems *)user;
-    char node[128];
-    int n = 0;
-    problems->count++;
-    if (problems->used + 1 >= sizeof problems->text) {
-        return;
-    }
-    sbit_graph_describe(item->graph, item->node, node, sizeof node);
-    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
-                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
-    problems->used += n > 0 ? (size_t)n : 0;
-}
-
-static sbit_status sbit__session_check_supported(const sbit_session *s, sbit_error *error)
-{
-    sbit__session_problems problems;
-    memset(&problems, 0, sizeof problems);
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
-        char reason[64];
-        if (sbit__node_unsupported(s->graph, node, reason, sizeof reason)) {
-            sbit_unsupported item;
-            item.graph = s->graph;
-            item.node = node->id;
-            item.reason = reason;
-            sbit__session_problem(&item, &problems);
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_graph *body = NULL;
-            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
-                sbit_graph_unsupported(body, sbit__session_problem, &problems);
-            }
-        }
-    }
-    return problems.count == 0
-               ? SBIT_OK
-               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
-                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
-                            problems.text);
-}
-
 /* >>making */
 
 static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
@@ -42363,29 +43157,27 @@ static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *
 {
     bool ok = true;
     bool *needed = NULL;
-    if (s->parent == NULL) {
-        SBIT__TRY(sbit__session_clone(s, desc, error));
-    }
+    const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    s->source = lowered != NULL ? lowered->source : s->graph;
     s->state_count = desc->state_count;
-    s->output_count =
-        desc->outputs != NULL ? desc->output_count : sbit_graph_output_count(s->graph);
+    s->output_count = sbit_graph_output_count(s->graph);
     SBIT__TRY(sbit__session_arrays(s, error));
     needed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     if (!ok) {
         return sbit__fail_oom(error, s->value_limit);
     }
-    SBIT__TRY(sbit__session_targets(s, desc, error));
+    sbit__session_targets(s, desc);
     SBIT__TRY(sbit__session_order(s, needed, error));
     sbit__session_sources(s, desc, needed);
-    SBIT__TRY(sbit__state_begin_all(s, error));
-    return s->parent == NULL ? sbit__session_check_supported(s, error) : SBIT_OK;
+    return sbit__state_begin_all(s, error);
 }
 
-SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
-                                        sbit_session *parent, sbit__exec_node *parent_node,
-                                        sbit_session **out, sbit_error *error)
+SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
+                                        const sbit_session_desc *desc, sbit_session *parent,
+                                        sbit__exec_node *parent_node, sbit_session **out,
+                                        sbit_error *error)
 {
-    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    sbit_ctx *ctx = program->ctx;
     sbit_session *s = (sbit_session *)sbit__calloc(&ctx->allocator, 1, sizeof *s);
     sbit_session_desc defaults;
     sbit_status status = SBIT_OK;
@@ -42400,19 +43192,17 @@ SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_de
     }
     desc = desc != NULL ? desc : &defaults;
     s->ctx = ctx;
-    s->source = parent != NULL ? sbit__graph_original(parent->source, graph) : graph;
+    s->program = program;
     s->graph = graph;
     s->parent = parent;
     s->parent_node = parent_node;
     s->tap_fn = desc->tap_fn;
     s->tap_user = desc->tap_user;
     s->keep_values = desc->keep_values;
-    s->fuse = !desc->disable_fusion && !s->keep_values && !(desc->tap_all && desc->tap_fn != NULL);
     s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
     s->max_bytes = desc->max_bytes;
     if (parent != NULL) {
-        s->fuse = s->fuse && parent->fuse;
         s->max_bytes = parent->max_bytes;
     }
     sbit__arena_init(&s->arena, &ctx->allocator);
@@ -42456,11 +43246,23 @@ static void sbit__session_forget(sbit_session *s)
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error)
 {
+    sbit_session_desc defaults;
+    sbit_program *program = NULL;
+    sbit_status status = SBIT_OK;
     if (sbit_graph_parent(graph) != NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(graph),
                           "the body of a node cannot be run by itself");
     }
-    return sbit__session_make(graph, desc, NULL, NULL, out, error);
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc != NULL ? desc : &defaults;
+    SBIT__TRY(sbit__program_make(graph, desc, &program, error));
+    status = sbit__session_make(program, program->graph, desc, NULL, NULL, out, error);
+    if (status != SBIT_OK) {
+        sbit__program_free(program);
+        return status;
+    }
+    (*out)->owned = program;
+    return SBIT_OK;
 }
 
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
@@ -42485,7 +43287,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_deinit(&session->arena);
-    sbit_graph_destroy(session->owned);
+    sbit__program_free(session->owned);
     sbit__free(&allocator, session, sizeof *session);
 }
 
@@ -42759,17 +43561,43 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
     }
 }
 
+/* One of the caller's nodes. What was expanded from it counts together, in the nodes that stand one
+ * behind the other. */
+static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, sbit_node_id into,
+                                       sbit_node_profile *out)
+{
+    const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    const sbit_node_id first = sbit__lowered_origin(lowered, into);
+    memset(out, 0, sizeof *out);
+    out->node = id;
+    out->lowered = sbit_graph_node(s->graph, into);
+    out->reason = lowered->reason != NULL && id.idx < lowered->reason_limit
+                      ? lowered->reason[id.idx]
+                      : NULL;
+    if (first.idx != id.idx) {
+        out->fused_into = first;
+        return;
+    }
+    while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
+        out->nanoseconds += s->nodes[into.idx].nanoseconds;
+        out->runs += s->nodes[into.idx].runs;
+        into = sbit_graph_next(s->graph, into);
+    }
+}
+
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
                                           size_t capacity)
 {
-    for (size_t o = 0; o < session->order_count && o < capacity; o++) {
-        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        nodes[o].node = session->order[o];
-        nodes[o].nanoseconds = data->nanoseconds;
-        nodes[o].runs = data->runs;
-        nodes[o].fused_into = data->fused_into;
+    const sbit__lowered *lowered = sbit__program_lowered(session->program, session->graph);
+    size_t count = 0;
+    for (sbit_node_id id = sbit_graph_first(session->source); id.idx != 0;
+         id = sbit_graph_next(session->source, id)) {
+        const sbit_node_id into = lowered->into[id.idx];
+        if (into.idx != 0 && count++ < capacity) {
+            sbit__session_profile_node(session, id, into, &nodes[count - 1]);
+        }
     }
-    return session->profile ? session->order_count : 0;
+    return count;
 }
 /* ---- end src/exec/session.c ---- */
 
@@ -44787,25 +45615,6 @@ SBIT__PASSES(SBIT__PASS_DECLARE)
 
 SBIT__FN const sbit__kind *sbit__kind_pass(void);
 
-/* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
- * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
- * one symbol for several, so these must not decide a rewrite. */
-typedef struct sbit__facts {
-    sbit__arena arena;
-    sbit__infer *state;
-    uint32_t limit; /* values made later are unknown */
-    sbit_type unknown;
-} sbit__facts;
-
-SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
-                                      sbit_error *error);
-SBIT__FN void sbit__facts_deinit(sbit__facts *facts);
-SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id);
-/* Elements of a small integer tensor, some of them symbols; NULL: not followed. */
-SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
-                                           int64_t *count);
-/* Both ranks are known and all dims equal: numbers or symbols. */
-SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
 /* Product of dims[from..to) if all are numbers, else -1. */
 SBIT__FN int64_t sbit__known_product(const sbit_type *type, int32_t from, int32_t to);
 
@@ -44856,10 +45665,6 @@ SBIT__FN bool sbit__node_ints(const sbit_graph *graph, const sbit_node *node, co
                               size_t input, int64_t *values, int64_t capacity, int64_t *count);
 
 /* >>making. Names are made unique. */
-SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value);
-SBIT__FN sbit_attr sbit__attr_float(const char *name, float value);
-SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count);
-SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
 /* One number of a type; rank 0, or 1 with one element. */
 SBIT__FN sbit_status sbit__add_scalar(sbit_graph *graph, const char *name, sbit_dtype dtype,
                                       int32_t rank, double value, sbit_value_id *out,
@@ -44938,80 +45743,10 @@ SBIT__FN bool sbit__match_layer_norm(const sbit_graph *graph, sbit_node_id node,
 /* ---- end src/passes/passes_private.h ---- */
 
 /* ---- begin src/passes/rewrite.c ---- */
-/* rewrite.c: what the passes share: facts, rules, looking at and making nodes. >>rewrite
+/* rewrite.c: what the passes share: rules, looking at and making nodes. >>rewrite
  *
  * Called by: the passes. Calls: graph, infer.
  */
-
-/* >>facts */
-
-static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
-                                   sbit_error *error)
-{
-    sbit__infer *outer = NULL, *state = NULL;
-    if (sbit_graph_parent(graph) != NULL) {
-        SBIT__TRY(sbit__facts_run(facts, sbit_graph_parent(graph), &outer, error));
-    }
-    state = (sbit__infer *)sbit__arena_alloc(&facts->arena, sizeof *state);
-    if (state == NULL) {
-        return sbit__fail_oom(error, sizeof *state);
-    }
-    SBIT__TRY(sbit__infer_init(state, graph, outer, &facts->arena, error));
-    SBIT__TRY(sbit__infer_run(state, error));
-    *out = state;
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
-                                      sbit_error *error)
-{
-    sbit_status status = SBIT_OK;
-    memset(facts, 0, sizeof *facts);
-    sbit__arena_init(&facts->arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    facts->unknown = sbit__type_unknown();
-    facts->limit = sbit_graph_value_limit(graph);
-    status = sbit__facts_run(facts, graph, &facts->state, error);
-    if (status != SBIT_OK) {
-        sbit__facts_deinit(facts);
-    }
-    return status;
-}
-
-SBIT__FN void sbit__facts_deinit(sbit__facts *facts)
-{
-    sbit__arena_deinit(&facts->arena);
-    facts->state = NULL;
-}
-
-SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id)
-{
-    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : &facts->state->types[id.idx];
-}
-
-SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
-                                           int64_t *count)
-{
-    *count = 0;
-    if (id.idx == 0 || id.idx >= facts->limit || facts->state->elems[id.idx] == NULL) {
-        return NULL;
-    }
-    *count = facts->state->elem_counts[id.idx];
-    return facts->state->elems[id.idx];
-}
-
-SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b)
-{
-    if (a->kind != SBIT_KIND_TENSOR || b->kind != SBIT_KIND_TENSOR || a->rank < 0 ||
-        a->rank != b->rank) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (!sbit__dim_equal(a->dims[i], b->dims[i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 SBIT__FN int64_t sbit__known_product(const sbit_type *type, int32_t from, int32_t to)
 {
@@ -45200,44 +45935,6 @@ SBIT__FN bool sbit__node_ints(const sbit_graph *graph, const sbit_node *node, co
 }
 
 /* >>making */
-
-static sbit_attr sbit__attr_named(const char *name, sbit_onnx_attribute_type type)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = type;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INT);
-    attr.i = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_float(const char *name, float value)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_FLOAT);
-    attr.f = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INTS);
-    attr.ints = values;
-    attr.count = count;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_STRING);
-    attr.s = sbit__str(value);
-    return attr;
-}
 
 SBIT__FN sbit_status sbit__add_scalar(sbit_graph *graph, const char *name, sbit_dtype dtype,
                                       int32_t rank, double value, sbit_value_id *out,

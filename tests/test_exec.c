@@ -730,6 +730,128 @@ TEST(taps_see_values_in_order_before_they_are_overwritten)
     build_end(&b);
 }
 
+/* ---- lowering */
+
+static sbit_status expand_twice(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_value_id in = node->inputs[0], out = node->outputs[0];
+    sbit_value_id neg, inputs[2];
+    sbit_node_desc desc;
+    sbit_type type = sbit_graph_value(graph, in)->type;
+    memset(&desc, 0, sizeof desc);
+    desc.before = sbit_graph_next(graph, id);
+    sbit_graph_erase_node(graph, id);
+    sbit_status status = sbit_graph_add_value(graph, "neg", &type, &neg, error);
+    desc.op_type = "Neg";
+    desc.inputs = &in;
+    desc.input_count = 1;
+    desc.outputs = &neg;
+    desc.output_count = 1;
+    if (status == SBIT_OK) {
+        status = sbit_graph_add_node(graph, &desc, NULL, error);
+    }
+    desc.op_type = "Sub";
+    inputs[0] = in;
+    inputs[1] = neg;
+    desc.inputs = inputs;
+    desc.input_count = 2;
+    desc.outputs = &out;
+    return status == SBIT_OK ? sbit_graph_add_node(graph, &desc, NULL, error) : status;
+}
+
+/* An operator that is defined by others: the profile speaks of the caller's node. */
+TEST(operators_defined_by_others_are_expanded)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[4];
+    static const float x[2] = {1, -2}, want[2] = {2, 0};
+    build_begin(&b, 17);
+    static sbit_op_row row;
+    row = plain_row("Twice", infer_same, NULL);
+    row.expand = expand_twice;
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
+    const sbit_value_id twice =
+        user_unary(&b, "Twice", "twice", build_input(&b, "x", SBIT_F32, "2"));
+    build_output(&b, build_unary(&b, "Relu", "relu", twice));
+    memset(&desc, 0, sizeof desc);
+    desc.profile = true;
+    sbit_session *session = session_of(&b, &desc);
+    if (session != NULL) {
+        set_floats(session, "x", "2", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        check_floats(floats_of(session, 0), want, 2, 0.0);
+        CHECK_EQ_I64(sbit_session_profile(session, nodes, 4), 2);
+        CHECK_STR(sbit_graph_node(b.graph, nodes[0].node)->name, "twice");
+        CHECK_EQ_I64(nodes[0].runs, 2);
+        CHECK_STR(nodes[0].lowered->op_type, "Neg");
+        CHECK_STR(nodes[1].lowered->op_type, "Relu");
+    }
+    sbit_session_destroy(session);
+    CHECK(strcmp(sbit_graph_node(b.graph, sbit_graph_first(b.graph))->op_type, "Twice") == 0);
+    build_end(&b);
+}
+
+/* A row that a user registered in place of a built-in one is run, not fused away. */
+TEST(rows_of_users_are_not_fused_away)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_node_profile nodes[4];
+    static const float x[4] = {1, -2, 3, -4};
+    build_begin(&b, 17);
+    static sbit_op_row row;
+    row = plain_row("Relu", infer_same, run_plus_one);
+    row.domain = "";
+    row.prepare = prepare_plus_one;
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
+    sbit_value_id in[2];
+    in[0] = build_input(&b, "x", SBIT_F32, "1,4");
+    in[1] = build_weights(&b, "w", "4,4", 1);
+    build_output(&b, build_unary(&b, "Relu", "relu", build_node(&b, "Gemm", "g", in, 2, NULL, 0)));
+    memset(&desc, 0, sizeof desc);
+    plus_one.runs = 0;
+    sbit_session *session = session_of(&b, &desc);
+    if (session != NULL) {
+        set_floats(session, "x", "1,4", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        CHECK_EQ_I64(plus_one.runs, 1);
+        CHECK_EQ_I64(sbit_session_profile(session, nodes, 4), 2);
+        CHECK_EQ_I64(nodes[1].fused_into.idx, 0);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+/* An internal row that a model brings along is checked: what is added has another shape. */
+TEST(internal_rows_are_checked)
+{
+    build b;
+    sbit_session *session = NULL;
+    sbit_error error;
+    sbit_value_id in[4] = {{0}, {0}, {0}, {0}}, y;
+    const sbit_attr activation = build_int("activation", 99);
+    static float x[8];
+    for (int wrong = 0; wrong < 2; wrong++) {
+        build_begin(&b, 17);
+        in[0] = build_input(&b, "x", SBIT_F32, "2,4");
+        in[1] = build_weights(&b, "w", "4,3", 1);
+        in[3] = wrong == 0 ? build_weights(&b, "r", "1", 1) : in[2];
+        build_node_outputs(&b, "sbit", "MatMul", "m", in, wrong == 0 ? 4 : 2, &activation,
+                           wrong == 0 ? 0 : 1, &y, 1);
+        build_output(&b, y);
+        if (CHECK_OK(sbit_session_create(b.graph, NULL, &session, &error), error)) {
+            set_floats(session, "x", "2,4", x);
+            CHECK(sbit_session_run(session, &error) != SBIT_OK);
+            CHECK(strstr(error.message, wrong == 0 ? "MatMul 'm': what is added"
+                                                   : "MatMul 'm': activation is 99") != NULL);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+}
+
 /* ---- cut sessions, kept values, states */
 
 /* resnet20, raw: each node by itself on the values that a whole run kept gives what it gave there,

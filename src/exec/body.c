@@ -42,10 +42,8 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         node->bodies = body;
     }
     if (body->session == NULL) {
-        /* Sessions read the graph only, but their public face takes it writable. */
-        sbit_graph *writable = NULL;
-        memcpy(&writable, &graph, sizeof writable);
-        SBIT__TRY(sbit__session_make(writable, NULL, session, node, &body->session, error));
+        SBIT__TRY(sbit__session_make(session->program, graph, NULL, session, node, &body->session,
+                                     error));
     }
     *out = body->session;
     return SBIT_OK;

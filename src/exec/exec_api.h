@@ -48,7 +48,7 @@ typedef struct sbit_session_desc {
     size_t state_count;
     bool keep_values;           /* nothing shares memory, nothing is fused: see
                                    sbit_session_value */
-    bool disable_fusion;        /* every operator by itself, as ONNX defines it */
+    bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
     bool profile;               /* measure each node */
     size_t max_bytes;           /* 0: no limit on the planned memory */
 } sbit_session_desc;
@@ -103,12 +103,17 @@ SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *sessio
  * NULL: not computed. */
 SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id);
 
-/* With desc.profile: nanoseconds and runs per node since creation; a node whose outputs are known
- * when the session plans (made of constants or of shapes) has no runs. Returns how many. */
+/* What became of each node of the root graph that the results need, in order; returns how many
+ * there are. With desc.profile, nanoseconds and runs are counted since creation; a node whose
+ * outputs are known when the session plans (made of constants or of shapes) has no runs. */
 typedef struct sbit_node_profile {
-    sbit_node_id node;
+    sbit_node_id node;        /* of the caller's graph */
     uint64_t nanoseconds, runs;
-    sbit_node_id fused_into; /* none: ran by itself */
+    sbit_node_id fused_into;  /* the node of the caller's graph that its time is counted at; none:
+                                 it is counted here */
+    const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
+                                 from it; internal operators have domain "sbit" */
+    const char *reason;       /* why it was left as it is, where something better exists; or NULL */
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
                                           size_t capacity);

@@ -10,8 +10,8 @@
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
 
-#include "../infer/infer_private.h"
 #include "exec_api.h"
+#include "lower_private.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -91,25 +91,17 @@ typedef struct sbit__exec_node {
     sbit__body_result *results; /* newest first */
     uint64_t body_calls;
     uint64_t nanoseconds, runs;
-    sbit_node_id fused_into; /* of the current plan */
-    bool skipped;            /* likewise: outputs are known, or fused into another */
+    bool skipped; /* in the current plan: the outputs are known */
 } sbit__exec_node;
 
-/* One action of a plan: a node with what was fused behind it. */
+/* One action of a plan. */
 typedef struct sbit__step {
     sbit_session *session;
     const sbit_node *node;
     sbit__exec_node *data;
     sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
     const sbit_tensor **constant_in; /* call.in for prepare */
-    sbit_value_id output;            /* output 0, or what the last fused node gives */
-    uint32_t residual;               /* value that is added; 0: none */
     uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
-    sbit__epilogue epilogue;
-    bool has_epilogue;
-    bool fake_quantize; /* QuantizeLinear and DequantizeLinear at once */
-    float scale;
-    int32_t zero_point, qmin, qmax;
     bool copies;       /* a view of something that is no tensor: copied by the executor */
     bool resolve;      /* output shapes are found while running */
     bool late;         /* prepare is called while running */
@@ -117,6 +109,18 @@ typedef struct sbit__step {
     uint32_t released; /* inputs (bits) that the node will not read again */
     bool tapped;
 } sbit__step;
+
+/* What is run; nothing changes it. */
+struct sbit_program {
+    sbit_ctx *ctx;
+    sbit__arena arena;
+    sbit_graph *graph;     /* a clone of the caller's, lowered */
+    sbit__lowered *graphs; /* by index in the family */
+    size_t graph_count;
+    bool *kept; /* by value of the root: looked at from outside */
+    uint32_t kept_limit;
+};
+typedef struct sbit_program sbit_program;
 
 /* A state: its input is fed from `memory`. */
 typedef struct sbit__exec_state {
@@ -129,15 +133,16 @@ typedef struct sbit__exec_state {
 
 struct sbit_session {
     sbit_ctx *ctx;
-    const sbit_graph *source; /* the caller's graph, or a body of it: what taps are told */
-    sbit_graph *graph;        /* what is run: `source`, or a clone of it with the same ids */
-    sbit_graph *owned;        /* `graph`, if it is a clone that this session made; else NULL */
+    const sbit_program *program;
+    sbit_program *owned;      /* `program`, if nobody else has it; else NULL */
+    const sbit_graph *graph;  /* what is run: the program's, or a body of it */
+    const sbit_graph *source; /* what the caller knows it as */
     sbit_session *parent;
     sbit__exec_node *parent_node;
 
     sbit_tap_fn tap_fn;
     void *tap_user;
-    bool has_taps, tap_bodies, fuse, keep_values, profile;
+    bool has_taps, tap_bodies, keep_values, profile;
     size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */
@@ -199,7 +204,7 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
 /* >>steps (step.c, run.c) */
-/* Completes a step whose `node` is set (and what sbit__plan_fuse sets). */
+/* Completes a step whose `node` is set. */
 SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
@@ -208,7 +213,15 @@ SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node
 /* Runs the plan's steps on the values as they are set. */
 SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 
-/* >>plan (plan.c, fuse.c, memory.c) */
+/* >>program (program.c) */
+SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
+                                        sbit_program **out, sbit_error *error);
+SBIT__FN void sbit__program_free(sbit_program *program); /* NULL is fine */
+/* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
+SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
+                                                    const sbit_graph *graph);
+
+/* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
 /* The data of a constant with a maker: made now, if it is not there. */
@@ -220,9 +233,6 @@ SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_cou
                                       sbit__exec_value **lives, size_t count, size_t steps,
                                       sbit__arena *arena, size_t *bytes, sbit_error *error);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
-/* Decides which nodes join step->node, marks them as skipped and fills in what the step does for
- * them; the last of them (step->node itself if there are none) is where the step runs. */
-SBIT__FN sbit_node_id sbit__plan_fuse(sbit_session *session, sbit__step *step);
 
 /* >>states (states.c) */
 SBIT__FN sbit__exec_state *sbit__state_find(const sbit_session *s, sbit_value_id input);
@@ -236,9 +246,10 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
 /* >>sessions (session.c, body.c) */
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
-SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
-                                        sbit_session *parent, sbit__exec_node *parent_node,
-                                        sbit_session **out, sbit_error *error);
+SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
+                                        const sbit_session_desc *desc, sbit_session *parent,
+                                        sbit__exec_node *parent_node, sbit_session **out,
+                                        sbit_error *error);
 SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_graph *body,
                                          const sbit_value *const *inputs, size_t input_count,
                                          sbit_value *outputs, size_t output_count,

@@ -19,9 +19,10 @@ static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
     return idx;
 }
 
-static uint32_t sbit__memory_output(const sbit__step *step, size_t i)
+/* Output 0; 0: there is none. */
+static uint32_t sbit__memory_output(const sbit__step *step)
 {
-    return i == 0 ? step->output.idx : step->node->outputs[i].idx;
+    return step->node->output_count > 0 ? step->node->outputs[0].idx : 0;
 }
 
 static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
@@ -43,9 +44,8 @@ static void sbit__memory_lives(sbit_session *session)
         for (size_t i = 0; i < step->data->capture_count; i++) {
             sbit__memory_read(session, step->data->captures[i].idx, at);
         }
-        sbit__memory_read(session, step->residual, at);
         for (size_t i = 0; i < step->node->output_count; i++) {
-            const uint32_t idx = sbit__memory_output(step, i);
+            const uint32_t idx = step->node->outputs[i].idx;
             session->plan[idx].first = at;
             sbit__memory_read(session, idx, at);
         }
@@ -65,7 +65,7 @@ static void sbit__memory_lives(sbit_session *session)
 static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
 {
     sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
-    sbit__exec_value *output = &session->plan[step->output.idx];
+    sbit__exec_value *output = &session->plan[sbit__memory_output(step)];
     output->root = sbit__memory_root(session, input);
     root->last = output->last > root->last ? output->last : root->last;
     step->alias = input;
@@ -77,8 +77,8 @@ static bool sbit__memory_can_view(const sbit_session *session, const sbit__step 
 {
     const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
     const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
-    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 && !step->fake_quantize &&
-           session->plan[step->output.idx].place == SBIT__PLACE_BLOCK &&
+    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 &&
+           session->plan[sbit__memory_output(step)].place == SBIT__PLACE_BLOCK &&
            step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
            place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
 }
@@ -106,23 +106,22 @@ static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__
             return false;
         }
     }
-    return step->residual == 0 || sbit__memory_root(session, step->residual) != root;
+    return true;
 }
 
 static void sbit__memory_share(sbit_session *session)
 {
     for (size_t s = 0; s < session->step_count; s++) {
         sbit__step *step = &session->steps[s];
-        const bool in_place =
-            (step->data->row->flags & SBIT_OP_IN_PLACE) != 0 || step->fake_quantize;
-        if (step->output.idx == 0) {
+        const bool in_place = (step->data->row->flags & SBIT_OP_IN_PLACE) != 0;
+        if (sbit__memory_output(step) == 0) {
             continue;
         }
         if (sbit__memory_can_view(session, step)) {
             sbit__memory_join(session, step, step->node->inputs[0].idx);
             continue;
         }
-        if (!in_place || session->plan[step->output.idx].place != SBIT__PLACE_BLOCK) {
+        if (!in_place || session->plan[sbit__memory_output(step)].place != SBIT__PLACE_BLOCK) {
             continue;
         }
         for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {

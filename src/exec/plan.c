@@ -21,7 +21,6 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
         session->nodes[i].skipped = false;
         session->nodes[i].prepared_holds = false;
-        session->nodes[i].fused_into.idx = 0;
     }
     sbit__free_aligned(a, session->block, session->block_bytes);
     session->block = NULL;
@@ -408,43 +407,21 @@ static void sbit__plan_count_uses(sbit_session *session)
     }
 }
 
-/* Which nodes become steps, and in which order: a step with fused nodes runs where the last of
- * them stands, so that everything it reads is there. */
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
-    sbit__arena *arena = &session->plan_arena;
-    sbit__step *sorted =
-        (sbit__step *)sbit__arena_array(arena, session->order_count + 1, sizeof *sorted);
-    uint32_t *position =
-        (uint32_t *)sbit__arena_array(arena, session->node_limit + 1, sizeof *position);
-    if (sorted == NULL || position == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof *sorted);
+    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena,
+                                                     session->order_count + 1, sizeof(sbit__step));
+    if (session->steps == NULL) {
+        return sbit__fail_oom(error, session->order_count * sizeof(sbit__step));
     }
     sbit__plan_count_uses(session);
-    for (size_t o = 0; o < session->order_count; o++) {
-        position[session->order[o].idx] = (uint32_t)o;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node_id id = session->order[o];
-        sbit__step step;
-        sbit_node_id last = id;
-        if (session->nodes[id.idx].skipped) {
-            continue;
-        }
-        memset(&step, 0, sizeof step);
-        step.node = sbit_graph_node(session->graph, id);
-        if (session->fuse) {
-            last = sbit__plan_fuse(session, &step);
-        }
-        sorted[position[last.idx]] = step;
-    }
     session->step_count = 0;
     for (size_t o = 0; o < session->order_count; o++) {
-        if (sorted[o].node != NULL) {
-            sorted[session->step_count++] = sorted[o];
+        const sbit_node_id id = session->order[o];
+        if (!session->nodes[id.idx].skipped) {
+            session->steps[session->step_count++].node = sbit_graph_node(session->graph, id);
         }
     }
-    session->steps = sorted;
     return SBIT_OK;
 }
 
@@ -469,7 +446,7 @@ static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
     step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
     for (int32_t i = 0; i < call->output_count; i++) {
-        const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+        const uint32_t idx = step->node->outputs[i].idx;
         const sbit_type *type = call->out_type[i];
         sbit_value *value = &session->values[idx];
         if (idx == 0) {

@@ -43,7 +43,7 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
             step->data->runs++;
         }
         for (size_t i = 0; step->tapped && i < step->node->output_count; i++) {
-            const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+            const uint32_t idx = step->node->outputs[i].idx;
             if (idx != 0 && session->tapped[idx]) {
                 SBIT__TRY(sbit__exec_tap(session, idx, error));
             }

@@ -6,100 +6,6 @@
 
 #include <stdio.h> /* snprintf */
 
-/* >>what is executed */
-
-/* Whether a needed node, or one in a body, is only written with other operators. */
-static bool sbit__session_must_expand(const sbit_graph *graph)
-{
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        int32_t opset = 0;
-        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
-        if (row != NULL && row->run == NULL && row->expand != NULL) {
-            return true;
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_graph *body = NULL;
-            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
-                if (sbit__session_must_expand(body)) {
-                    return true;
-                }
-            }
-        }
-    }
-    return false;
-}
-
-/* Replaces function operators by the operators they are written with; those may be functions too.
- */
-static sbit_status sbit__session_expand(sbit_graph *graph, sbit_error *error)
-{
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        int32_t opset = 0;
-        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
-        if (row != NULL && row->run == NULL && row->expand != NULL) {
-            SBIT__TRY(row->expand(graph, id, error));
-            id = sbit_graph_first(graph);
-            continue;
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            sbit_graph *body = NULL;
-            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
-                SBIT__TRY(sbit__session_expand(body, error));
-            }
-        }
-        id = sbit_graph_next(graph, id);
-    }
-    return SBIT_OK;
-}
-
-/* A value that is fed is an input of the clone: whoever computes it gives his output to nobody. */
-static sbit_status sbit__session_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
-{
-    const sbit_value_info *info = NULL;
-    sbit_type type;
-    if (id.idx == 0 || id.idx >= sbit_graph_value_limit(graph) ||
-        !sbit_graph_value_alive(graph, id)) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                          "an input or state of the session is no value of the graph");
-    }
-    info = sbit_graph_value(graph, id);
-    if (info->is_constant) {
-        sbit__graph_drop_constant(graph, id);
-    }
-    if (info->producer.idx != 0) {
-        const sbit_node_id producer = info->producer;
-        const uint32_t index = info->producer_output;
-        sbit_value_id nobody;
-        type = info->type;
-        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
-        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
-        type.rank = -1; /* declared shapes of inner values are hints */
-        sbit_graph_set_type(graph, id, &type);
-    }
-    return sbit_graph_set_input(graph, id, true, error);
-}
-
-/* The graph to run: a clone if operators have to be expanded or values are fed from outside. */
-static sbit_status sbit__session_clone(sbit_session *s, const sbit_session_desc *desc,
-                                       sbit_error *error)
-{
-    const bool expand = sbit__session_must_expand(s->graph);
-    if (!expand && desc->inputs == NULL && desc->state_count == 0) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__graph_clone_borrowing(s->graph, &s->owned, error));
-    s->graph = s->owned;
-    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
-        SBIT__TRY(sbit__session_cut(s->graph, desc->inputs[i], error));
-    }
-    for (size_t i = 0; i < desc->state_count; i++) {
-        SBIT__TRY(sbit__session_cut(s->graph, desc->states[i].input, error));
-    }
-    return expand ? sbit__session_expand(s->graph, error) : SBIT_OK;
-}
-
 static void *sbit__session_array(sbit_session *session, size_t count, size_t bytes_each, bool *ok)
 {
     void *array = sbit__arena_array(&session->arena, count + 1, bytes_each);
@@ -137,47 +43,27 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(sbit_value));
 }
 
-static bool sbit__session_is_live(const sbit_session *session, sbit_value_id id)
+/* What is looked at from outside. */
+static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc)
 {
-    return id.idx > 0 && id.idx < session->value_limit &&
-           sbit_graph_value_alive(session->graph, id);
-}
-
-static sbit_status sbit__session_targets(sbit_session *s, const sbit_session_desc *desc,
-                                         sbit_error *error)
-{
+    const bool tapped = desc->tap_fn != NULL;
+    const uint32_t limit = sbit_graph_value_limit(s->source);
     for (size_t i = 0; i < s->output_count; i++) {
-        s->outputs[i] = desc->outputs != NULL ? desc->outputs[i] : sbit_graph_output(s->graph, i);
-        if (!sbit__session_is_live(s, s->outputs[i])) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "output %lu of the session is no value of the graph",
-                              (unsigned long)i);
-        }
+        s->outputs[i] = sbit_graph_output(s->graph, i);
         s->wanted[s->outputs[i].idx] = true;
     }
     for (size_t i = 0; i < s->state_count; i++) {
         s->states[i].output = desc->states[i].output;
         s->states[i].input = desc->states[i].input;
-        if (!sbit__session_is_live(s, s->states[i].output)) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "state %lu of the session is no value of the graph",
-                              (unsigned long)i);
-        }
         s->wanted[s->states[i].output.idx] = true;
     }
-    for (size_t i = 0; i < desc->tap_count && desc->tap_fn != NULL; i++) {
-        if (!sbit__session_is_live(s, desc->taps[i])) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "tap %lu of the session is no value of the graph", (unsigned long)i);
-        }
+    for (size_t i = 0; i < desc->tap_count && tapped; i++) {
         s->tapped[desc->taps[i].idx] = true;
-        s->has_taps = true;
     }
-    for (uint32_t idx = 1; desc->tap_all && desc->tap_fn != NULL && idx < s->value_limit; idx++) {
+    for (uint32_t idx = 1; desc->tap_all && tapped && idx < limit; idx++) {
         s->tapped[idx] = true;
-        s->has_taps = true;
     }
-    return SBIT_OK;
+    s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
 }
 
 /* The values of this graph that a node's bodies capture. */
@@ -276,56 +162,6 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
     }
 }
 
-/* >>what is not supported */
-
-typedef struct sbit__session_problems {
-    char text[400];
-    size_t used, count;
-} sbit__session_problems;
-
-static void sbit__session_problem(const sbit_unsupported *item, void *user)
-{
-    sbit__session_problems *problems = (sbit__session_problems *)user;
-    char node[128];
-    int n = 0;
-    problems->count++;
-    if (problems->used + 1 >= sizeof problems->text) {
-        return;
-    }
-    sbit_graph_describe(item->graph, item->node, node, sizeof node);
-    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
-                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
-    problems->used += n > 0 ? (size_t)n : 0;
-}
-
-static sbit_status sbit__session_check_supported(const sbit_session *s, sbit_error *error)
-{
-    sbit__session_problems problems;
-    memset(&problems, 0, sizeof problems);
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
-        char reason[64];
-        if (sbit__node_unsupported(s->graph, node, reason, sizeof reason)) {
-            sbit_unsupported item;
-            item.graph = s->graph;
-            item.node = node->id;
-            item.reason = reason;
-            sbit__session_problem(&item, &problems);
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_graph *body = NULL;
-            for (size_t k = 0; (body = sbit__graph_attr_body(&node->attrs[i], k)) != NULL; k++) {
-                sbit_graph_unsupported(body, sbit__session_problem, &problems);
-            }
-        }
-    }
-    return problems.count == 0
-               ? SBIT_OK
-               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
-                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
-                            problems.text);
-}
-
 /* >>making */
 
 static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
@@ -333,29 +169,27 @@ static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *
 {
     bool ok = true;
     bool *needed = NULL;
-    if (s->parent == NULL) {
-        SBIT__TRY(sbit__session_clone(s, desc, error));
-    }
+    const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    s->source = lowered != NULL ? lowered->source : s->graph;
     s->state_count = desc->state_count;
-    s->output_count =
-        desc->outputs != NULL ? desc->output_count : sbit_graph_output_count(s->graph);
+    s->output_count = sbit_graph_output_count(s->graph);
     SBIT__TRY(sbit__session_arrays(s, error));
     needed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     if (!ok) {
         return sbit__fail_oom(error, s->value_limit);
     }
-    SBIT__TRY(sbit__session_targets(s, desc, error));
+    sbit__session_targets(s, desc);
     SBIT__TRY(sbit__session_order(s, needed, error));
     sbit__session_sources(s, desc, needed);
-    SBIT__TRY(sbit__state_begin_all(s, error));
-    return s->parent == NULL ? sbit__session_check_supported(s, error) : SBIT_OK;
+    return sbit__state_begin_all(s, error);
 }
 
-SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_desc *desc,
-                                        sbit_session *parent, sbit__exec_node *parent_node,
-                                        sbit_session **out, sbit_error *error)
+SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
+                                        const sbit_session_desc *desc, sbit_session *parent,
+                                        sbit__exec_node *parent_node, sbit_session **out,
+                                        sbit_error *error)
 {
-    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    sbit_ctx *ctx = program->ctx;
     sbit_session *s = (sbit_session *)sbit__calloc(&ctx->allocator, 1, sizeof *s);
     sbit_session_desc defaults;
     sbit_status status = SBIT_OK;
@@ -370,19 +204,17 @@ SBIT__FN sbit_status sbit__session_make(sbit_graph *graph, const sbit_session_de
     }
     desc = desc != NULL ? desc : &defaults;
     s->ctx = ctx;
-    s->source = parent != NULL ? sbit__graph_original(parent->source, graph) : graph;
+    s->program = program;
     s->graph = graph;
     s->parent = parent;
     s->parent_node = parent_node;
     s->tap_fn = desc->tap_fn;
     s->tap_user = desc->tap_user;
     s->keep_values = desc->keep_values;
-    s->fuse = !desc->disable_fusion && !s->keep_values && !(desc->tap_all && desc->tap_fn != NULL);
     s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
     s->max_bytes = desc->max_bytes;
     if (parent != NULL) {
-        s->fuse = s->fuse && parent->fuse;
         s->max_bytes = parent->max_bytes;
     }
     sbit__arena_init(&s->arena, &ctx->allocator);
@@ -426,11 +258,23 @@ static void sbit__session_forget(sbit_session *s)
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error)
 {
+    sbit_session_desc defaults;
+    sbit_program *program = NULL;
+    sbit_status status = SBIT_OK;
     if (sbit_graph_parent(graph) != NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(graph),
                           "the body of a node cannot be run by itself");
     }
-    return sbit__session_make(graph, desc, NULL, NULL, out, error);
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc != NULL ? desc : &defaults;
+    SBIT__TRY(sbit__program_make(graph, desc, &program, error));
+    status = sbit__session_make(program, program->graph, desc, NULL, NULL, out, error);
+    if (status != SBIT_OK) {
+        sbit__program_free(program);
+        return status;
+    }
+    (*out)->owned = program;
+    return SBIT_OK;
 }
 
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
@@ -455,7 +299,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_deinit(&session->arena);
-    sbit_graph_destroy(session->owned);
+    sbit__program_free(session->owned);
     sbit__free(&allocator, session, sizeof *session);
 }
 
@@ -729,15 +573,41 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
     }
 }
 
+/* One of the caller's nodes. What was expanded from it counts together, in the nodes that stand one
+ * behind the other. */
+static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, sbit_node_id into,
+                                       sbit_node_profile *out)
+{
+    const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    const sbit_node_id first = sbit__lowered_origin(lowered, into);
+    memset(out, 0, sizeof *out);
+    out->node = id;
+    out->lowered = sbit_graph_node(s->graph, into);
+    out->reason = lowered->reason != NULL && id.idx < lowered->reason_limit
+                      ? lowered->reason[id.idx]
+                      : NULL;
+    if (first.idx != id.idx) {
+        out->fused_into = first;
+        return;
+    }
+    while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
+        out->nanoseconds += s->nodes[into.idx].nanoseconds;
+        out->runs += s->nodes[into.idx].runs;
+        into = sbit_graph_next(s->graph, into);
+    }
+}
+
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
                                           size_t capacity)
 {
-    for (size_t o = 0; o < session->order_count && o < capacity; o++) {
-        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        nodes[o].node = session->order[o];
-        nodes[o].nanoseconds = data->nanoseconds;
-        nodes[o].runs = data->runs;
-        nodes[o].fused_into = data->fused_into;
+    const sbit__lowered *lowered = sbit__program_lowered(session->program, session->graph);
+    size_t count = 0;
+    for (sbit_node_id id = sbit_graph_first(session->source); id.idx != 0;
+         id = sbit_graph_next(session->source, id)) {
+        const sbit_node_id into = lowered->into[id.idx];
+        if (into.idx != 0 && count++ < capacity) {
+            sbit__session_profile_node(session, id, into, &nodes[count - 1]);
+        }
     }
-    return session->profile ? session->order_count : 0;
+    return count;
 }

@@ -49,7 +49,7 @@ static sbit_value *sbit__call_output(const sbit_op_call *call, int32_t output, s
     if (output < 0 || (size_t)output >= step->node->output_count) {
         return NULL;
     }
-    *id = output == 0 ? step->output : step->node->outputs[output];
+    *id = step->node->outputs[output];
     return id->idx == 0 ? NULL : &step->session->values[id->idx];
 }
 
@@ -188,7 +188,7 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
         }
     }
     for (size_t i = 0; i < outs; i++) {
-        const uint32_t idx = i == 0 ? step->output.idx : step->node->outputs[i].idx;
+        const uint32_t idx = step->node->outputs[i].idx;
         if (idx != 0) {
             out_type[i] = &session->infer.types[idx];
             out[i] = &session->values[idx].tensor;
@@ -210,9 +210,6 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     sbit_op_call *call = &step->call;
     step->session = session;
     step->data = &session->nodes[step->node->id.idx];
-    if (step->output.idx == 0 && step->node->output_count > 0) {
-        step->output = step->node->outputs[0];
-    }
     if (!sbit__step_arrays(session, step)) {
         return sbit__fail_oom(error, sizeof *step);
     }
@@ -233,7 +230,6 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->copy_output = sbit__call_copy_output;
     call->run_body = sbit__exec_run_body;
     call->session = step;
-    call->epilogue = step->has_epilogue ? &step->epilogue : NULL;
     return SBIT_OK;
 }
 
@@ -241,7 +237,7 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
 {
     sbit_op_call call = step->call;
     size_t scratch_bytes = 0;
-    if (call.row->prepare == NULL || step->fake_quantize || step->copies) {
+    if (call.row->prepare == NULL || step->copies) {
         return SBIT_OK;
     }
     call.in = step->constant_in;
@@ -392,9 +388,7 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
         SBIT__TRY(sbit__step_resolve(step, error));
     }
     for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->call.out_type[i] == NULL ? 0
-                             : i == 0                       ? step->output.idx
-                                                            : step->node->outputs[i].idx;
+        const uint32_t idx = step->node->outputs[i].idx;
         if (idx == 0 || session->plan[idx].place != SBIT__PLACE_DYNAMIC) {
             continue;
         }
@@ -418,7 +412,7 @@ static sbit_status sbit__step_constants(sbit__step *step, sbit_error *error)
             SBIT__TRY(sbit__plan_constant(session, step->node->inputs[i].idx, error));
         }
     }
-    return step->residual != 0 ? sbit__plan_constant(session, step->residual, error) : SBIT_OK;
+    return SBIT_OK;
 }
 
 /* After a DYNAMIC row: outputs must be there and, where a plan relied on a shape, have it. */
@@ -451,45 +445,17 @@ static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
     return SBIT_OK;
 }
 
-/* QuantizeLinear and DequantizeLinear at once. */
-typedef struct sbit__fake_task {
-    const sbit__step *step;
-    const float *x;
-    float *y;
-} sbit__fake_task;
-
-static void sbit__fake_range(void *task, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__fake_task *fake = (const sbit__fake_task *)task;
-    const sbit__step *step = fake->step;
-    (void)worker;
-    step->call.kernels->f32_fake_quantize(end - begin, fake->x + begin, step->scale,
-                                          step->zero_point, step->qmin, step->qmax,
-                                          fake->y + begin);
-}
-
 static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
 {
     sbit_session *session = step->session;
     if (step->alias != 0) {
-        session->values[step->output.idx].tensor.data = session->values[step->alias].tensor.data;
-    }
-    if (step->fake_quantize) {
-        sbit__fake_task task;
-        task.step = step;
-        task.x = (const float *)step->call.in[0]->data;
-        task.y = (float *)step->call.out[0]->data;
-        sbit__parallel_range(session->ctx, sbit_tensor_count(step->call.in[0]), 16384,
-                             sbit__fake_range, &task);
-        return SBIT_OK;
+        session->values[step->node->outputs[0].idx].tensor.data =
+            session->values[step->alias].tensor.data;
     }
     if (step->copies) {
         return sbit__call_copy_output(&step->call, 0, -1, step->call.in_value[0], error);
     }
     step->call.scratch = session->scratch;
-    if (step->residual != 0) {
-        step->epilogue.residual = (const float *)session->values[step->residual].tensor.data;
-    }
     return step->data->row->run(&step->call, error);
 }
 

@@ -263,12 +263,3 @@ SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_g
 {
     return sbit__clone_family(graph, true, out, error);
 }
-
-SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy)
-{
-    const sbit_graph *graph = root->family->graphs;
-    while (graph != NULL && graph->index != copy->index) {
-        graph = graph->next_graph;
-    }
-    return graph != NULL ? graph : copy;
-}

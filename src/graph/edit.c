@@ -151,6 +151,46 @@ SBIT__FN sbit_status sbit__graph_copy_attr(sbit_graph *graph, const sbit_attr *a
     return SBIT_OK;
 }
 
+/* >>attributes to make nodes with */
+
+static sbit_attr sbit__attr_named(const char *name, sbit_onnx_attribute_type type)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = type;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INT);
+    attr.i = value;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_float(const char *name, float value)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_FLOAT);
+    attr.f = value;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INTS);
+    attr.ints = values;
+    attr.count = count;
+    return attr;
+}
+
+SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value)
+{
+    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_STRING);
+    attr.s = sbit__str(value);
+    return attr;
+}
+
 /* >>bodies */
 static sbit_status sbit__edit_check_bodies(const sbit_graph *graph, const sbit_attr *attr,
                                            sbit_error *error)
@@ -403,6 +443,20 @@ SPARSEBIT_API void sbit_graph_erase_value(sbit_graph *graph, sbit_value_id id)
     }
     sbit__graph_drop_constant(graph, id);
     value->alive = false;
+}
+
+SBIT__FN sbit_status sbit__graph_set_outputs(sbit_graph *graph, const sbit_value_id *ids,
+                                             size_t count, sbit_error *error)
+{
+    const sbit_node_id none = {0};
+    for (size_t i = graph->output_count; i-- > 0;) {
+        sbit__graph_take_use(graph, graph->outputs[i], none, (uint32_t)i, NULL);
+    }
+    graph->output_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit_graph_add_output(graph, ids[i], error));
+    }
+    return SBIT_OK;
 }
 
 /* >>nodes */

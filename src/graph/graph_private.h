@@ -170,6 +170,11 @@ SBIT__FN sbit_graph *sbit__graph_attr_body(const sbit_attr *attr, size_t index);
 SBIT__FN void sbit__graph_commit_node(sbit_graph *graph, sbit__graph_node *node, uint32_t before);
 SBIT__FN sbit_status sbit__graph_copy_attr(sbit_graph *graph, const sbit_attr *attr, sbit_attr *out,
                                            sbit_error *error);
+/* Attributes to make nodes with; names and arrays are borrowed. */
+SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value);
+SBIT__FN sbit_attr sbit__attr_float(const char *name, float value);
+SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count);
+SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
 /* Keeps a tensor's block until the family goes. */
 SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tensor *tensor,
                                              sbit_error *error);
@@ -186,12 +191,15 @@ SBIT__FN sbit_status sbit__graph_type_to_onnx(const sbit_graph *graph, sbit_onnx
                                               const sbit_type *type, sbit_onnx_type **out,
                                               sbit_error *error);
 
+/* >>outputs (edit.c) */
+/* The graph gives these values and no others. */
+SBIT__FN sbit_status sbit__graph_set_outputs(sbit_graph *graph, const sbit_value_id *ids,
+                                             size_t count, sbit_error *error);
+
 /* >>clones (clone.c) */
 /* As sbit_graph_clone, but all constants stay the original's: for what only computes. */
 SBIT__FN sbit_status sbit__graph_clone_borrowing(const sbit_graph *graph, sbit_graph **out,
                                                  sbit_error *error);
-/* The graph of the original's family that `copy` was made from; `copy` if there is none. */
-SBIT__FN const sbit_graph *sbit__graph_original(const sbit_graph *root, const sbit_graph *copy);
 
 /* >>import (import.c, functions.c) */
 struct sbit__import_call;

@@ -813,8 +813,10 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
         const sbit_value_info *output = sbit_graph_value(graph, node->outputs[i]);
         name = output != NULL ? output->name : "";
     }
-    snprintf(text, size, "%s%s%s '%s'", node->domain, node->domain[0] != '\0' ? "::" : "",
-             node->op_type, name);
+    /* internal operators are known by the operator that they stand for */
+    const bool plain = node->domain[0] == '\0' || strcmp(node->domain, "sbit") == 0;
+    snprintf(text, size, "%s%s%s '%s'", plain ? "" : node->domain, plain ? "" : "::", node->op_type,
+             name);
 }
 
 /* Before IR 4 every initializer had to be an input too, so there that says nothing; since IR 4 such

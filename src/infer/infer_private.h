@@ -57,6 +57,26 @@ SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id 
 SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
                                      size_t size);
 
+/* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
+ * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
+ * one symbol for several, so these must not decide a rewrite. */
+typedef struct sbit__facts {
+    sbit__arena arena;
+    sbit__infer *state;
+    uint32_t limit; /* values made later are unknown */
+    sbit_type unknown;
+} sbit__facts;
+
+SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
+                                      sbit_error *error);
+SBIT__FN void sbit__facts_deinit(sbit__facts *facts);
+SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id);
+/* Elements of a small integer tensor, some of them symbols; NULL: not followed. */
+SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
+                                           int64_t *count);
+/* Both ranks are known and all dims equal: numbers or symbols. */
+SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
+
 #ifdef __cplusplus
 }
 #endif

@@ -28,8 +28,8 @@ static sbit_status sbit__conv_check(const sbit_op_call *call, bool transposed, i
                                     sbit_error *error)
 {
     int32_t w_rank = -1, b_rank = -1;
-    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
-    SBIT__TRY(sbit__op_dtypes(call, 6, 0, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, sbit__op_is_internal(call) ? 4 : 3, error));
+    SBIT__TRY(sbit__op_dtypes(call, 14, 0, error));
     SBIT__TRY(sbit__op_rank(call, 0, rank, error));
     SBIT__TRY(sbit__op_rank(call, 1, &w_rank, error));
     SBIT__TRY(sbit__op_rank(call, 2, &b_rank, error));
@@ -123,7 +123,8 @@ static sbit_status sbit__conv_infer(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     out->dims[0] = call->in_type[0]->dims[0];
-    return sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error);
+    SBIT__TRY(sbit__window_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error));
+    return sbit__epilogue_check(call, 3, error);
 }
 
 /* The driver multiplies terms of a sum with pixels, padding included, and with outputs. */
@@ -207,7 +208,7 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
 }
 
 /* An input without elements gives what zeros would give. */
-static void sbit__conv_fill(const sbit_op_call *call)
+static void sbit__conv_fill(const sbit_op_call *call, const sbit__epilogue *epilogue)
 {
     sbit_tensor *y = call->out[0];
     const float *bias =
@@ -219,8 +220,7 @@ static void sbit__conv_fill(const sbit_op_call *call)
         for (int64_t j = 0; j < plane; j++) {
             row[j] = bias != NULL ? bias[i % channels] : 0.0f;
         }
-        sbit__epilogue_apply(call->kernels, (const sbit__epilogue *)call->epilogue, i * plane,
-                             plane, row);
+        sbit__epilogue_apply(call->kernels, epilogue, i * plane, plane, row);
     }
 }
 
@@ -228,14 +228,16 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_state *state = (sbit__conv_state *)*call->state;
     const sbit_tensor *x = call->in[0];
+    sbit__epilogue memory;
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
+    const sbit__epilogue *epilogue = sbit__epilogue_of(call, 3, &memory);
     if (sbit_tensor_count(x) == 0) {
-        sbit__conv_fill(call);
+        sbit__conv_fill(call, epilogue);
         return SBIT_OK;
     }
     bool fresh = false;
@@ -252,8 +254,8 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
     }
     const float *bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
-    sbit__conv_run(call->ctx, &state->plan, (const float *)x->data, packed, bias,
-                   (const sbit__epilogue *)call->epilogue, (float *)call->out[0]->data, scratch);
+    sbit__conv_run(call->ctx, &state->plan, (const float *)x->data, packed, bias, epilogue,
+                   (float *)call->out[0]->data, scratch);
     return SBIT_OK;
 }
 
@@ -347,7 +349,8 @@ static sbit_status sbit__convt_infer(const sbit_op_call *call, sbit_error *error
         return SBIT_OK;
     }
     out->dims[0] = call->in_type[0]->dims[0];
-    return sbit__convt_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error);
+    SBIT__TRY(sbit__convt_dims(call, &window, call->in_type[0]->dims + 2, out->dims + 2, error));
+    return sbit__epilogue_check(call, 3, error);
 }
 
 typedef struct sbit__convt_plan {
@@ -602,6 +605,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     SBIT__TRY(sbit__convt_pack(call, state, error));
     const sbit__convt_plan *plan = &state->plan;
     const int64_t planes = plan->batch * plan->groups * plan->out_channels;
+    sbit__epilogue epilogue;
     sbit__convt_task task;
     memset(&task, 0, sizeof task);
     task.plan = plan;
@@ -609,7 +613,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     task.bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
     task.kernels = call->kernels;
-    task.epilogue = (const sbit__epilogue *)call->epilogue;
+    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
     sbit__parallel_range(call->ctx, planes, 1, sbit__convt_begin, &task);
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
         sbit__convt_group(call, state,
@@ -640,28 +644,27 @@ static const sbit_op_quant sbit__convt_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
 
-#define SBIT__CONV_FUSE (SBIT_FUSE_ACTIVATION | SBIT_FUSE_RESIDUAL)
-#define SBIT__CONV_ROW(version, types)                                                             \
+#define SBIT__CONV_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        "", "Conv", version, types, 0, SBIT__CONV_FUSE, sbit__conv_infer, sbit__conv_prepare,      \
+        domain, "Conv", version, types, 0, 0, sbit__conv_infer, sbit__conv_prepare,                \
             sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant, &sbit__conv_channel,      \
             sbit__conv_macs                                                                        \
     }
-#define SBIT__CONVT_ROW(version, types)                                                            \
+#define SBIT__CONVT_ROW(domain, version, types)                                                    \
     {                                                                                              \
-        "", "ConvTranspose", version, types, 0, SBIT__CONV_FUSE, sbit__convt_infer,                \
-            sbit__convt_prepare, sbit__convt_run, sbit__grad_conv_transpose, NULL,                 \
-            &sbit__convt_quant, &sbit__conv_channel, sbit__convt_macs                              \
+        domain, "ConvTranspose", version, types, 0, 0, sbit__convt_infer, sbit__convt_prepare,     \
+            sbit__convt_run, sbit__grad_conv_transpose, NULL, &sbit__convt_quant,                  \
+            &sbit__conv_channel, sbit__convt_macs                                                  \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {
-    SBIT__CONV_ROW(1, SBIT__T_FLOATS1),   SBIT__CONV_ROW(11, SBIT__T_FLOATS1),
-    SBIT__CONV_ROW(22, SBIT_T_FLOATS),    SBIT__CONVT_ROW(1, SBIT__T_FLOATS1),
-    SBIT__CONVT_ROW(11, SBIT__T_FLOATS1), SBIT__CONVT_ROW(22, SBIT_T_FLOATS),
+    SBIT__CONV_ROW("", 1, SBIT__T_FLOATS1),       SBIT__CONV_ROW("", 11, SBIT__T_FLOATS1),
+    SBIT__CONV_ROW("", 22, SBIT_T_FLOATS),        SBIT__CONVT_ROW("", 1, SBIT__T_FLOATS1),
+    SBIT__CONVT_ROW("", 11, SBIT__T_FLOATS1),     SBIT__CONVT_ROW("", 22, SBIT_T_FLOATS),
+    SBIT__CONV_ROW("sbit", 1, SBIT_T(SBIT_F32)), SBIT__CONVT_ROW("sbit", 1, SBIT_T(SBIT_F32)),
 };
 
 #undef SBIT__CONV_COLUMN_FLOATS
-#undef SBIT__CONV_FUSE
 #undef SBIT__CONV_ROW
 #undef SBIT__CONVT_ROW
 

@@ -85,8 +85,8 @@ typedef struct sbit__matmul_state {
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
                                       sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
-    SBIT__TRY(sbit__op_dtypes(call, 2, 0, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, sbit__op_is_internal(call) ? 4 : 2, error));
+    SBIT__TRY(sbit__op_dtypes(call, 10, 0, error));
     SBIT__TRY(sbit__op_rank(call, 0, a, error));
     SBIT__TRY(sbit__op_rank(call, 1, b, error));
     if (*a == 0 || *b == 0) {
@@ -152,7 +152,7 @@ static sbit_status sbit__matmul_infer(const sbit_op_call *call, sbit_error *erro
     if (rb >= 2) {
         out->dims[rank] = b->dims[rb - 1];
     }
-    return SBIT_OK;
+    return sbit__epilogue_check(call, 3, error);
 }
 
 /* Numbers of the product; the types of both operands are static. */
@@ -259,13 +259,19 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     return SBIT_OK;
 }
 
+typedef struct sbit__matmul_task {
+    const sbit_op_call *call;
+    const sbit__epilogue *epilogue;
+} sbit__matmul_task;
+
 /* Products begin..end. */
-static void sbit__matmul_batches(void *task, int64_t begin, int64_t end, int32_t worker)
+static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t worker)
 {
-    const sbit_op_call *call = (const sbit_op_call *)task;
+    const sbit__matmul_task *task = (const sbit__matmul_task *)user;
+    const sbit_op_call *call = task->call;
     const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
     const sbit__matmul_plan *plan = &state->plan;
-    const sbit__epilogue *given = (const sbit__epilogue *)call->epilogue;
+    const sbit__epilogue *given = task->epilogue;
     float *y = (float *)call->out[0]->data;
     for (int64_t i = begin; i < end; i++) {
         int64_t a = 0, b = 0;
@@ -294,7 +300,8 @@ static void sbit__matmul_batches(void *task, int64_t begin, int64_t end, int32_t
 static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
-    sbit_op_call task = *call;
+    sbit__epilogue epilogue;
+    sbit__matmul_task task;
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
@@ -303,10 +310,12 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
     if (count == 0) {
         return SBIT_OK;
     }
+    task.call = call;
+    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
     if (plan->k == 0) {
         float *y = (float *)call->out[0]->data;
         memset(y, 0, (size_t)count * sizeof *y);
-        sbit__epilogue_apply(call->kernels, (const sbit__epilogue *)call->epilogue, 0, count, y);
+        sbit__epilogue_apply(call->kernels, task.epilogue, 0, count, y);
         return SBIT_OK;
     }
     SBIT__TRY(sbit__matmul_pack(call, state, error));
@@ -433,8 +442,8 @@ static sbit_status sbit__gemm_check_c(const sbit_op_call *call, sbit_dim m, sbit
 static sbit_status sbit__gemm_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit_dim m, k, n;
-    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
-    SBIT__TRY(sbit__op_dtypes(call, 6, 0, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, sbit__op_is_internal(call) ? 4 : 3, error));
+    SBIT__TRY(sbit__op_dtypes(call, 14, 0, error));
     SBIT__TRY(sbit__gemm_sides(call, &m, &k, &n, error));
     SBIT__TRY(sbit__gemm_check_c(call, m, n, error));
     sbit_type *out = sbit__op_out(call, 0, call->in_type[0]->dtype, 2);
@@ -442,7 +451,7 @@ static sbit_status sbit__gemm_infer(const sbit_op_call *call, sbit_error *error)
         out->dims[0] = m;
         out->dims[1] = n;
     }
-    return SBIT_OK;
+    return sbit__epilogue_check(call, 3, error);
 }
 
 /* m, n, k, strides and alpha for the node. */
@@ -574,10 +583,7 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
         return SBIT_OK;
     }
     SBIT__TRY(sbit__gemm_of(call, &gemm, error));
-    memset(&epilogue, 0, sizeof epilogue);
-    if (call->epilogue != NULL) {
-        epilogue = *(const sbit__epilogue *)call->epilogue;
-    }
+    (void)sbit__epilogue_of(call, 3, &epilogue); /* nothing, if there is none */
     gemm.a = (const float *)call->in[0]->data;
     gemm.c = (float *)call->out[0]->data;
     SBIT__TRY(sbit__gemm_right(call, state, &gemm, error));
@@ -657,34 +663,34 @@ static const sbit_op_quant sbit__matmul_quant = {
 static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
 
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
-#define SBIT__MATMUL_FUSE (SBIT_FUSE_ACTIVATION | SBIT_FUSE_RESIDUAL)
-#define SBIT__MATMUL_ROW(version, types)                                                           \
+#define SBIT__MATMUL_ROW(domain, version, types)                                                   \
     {                                                                                              \
-        "", "MatMul", version, types, 0, SBIT__MATMUL_FUSE, sbit__matmul_infer,                    \
-            sbit__matmul_prepare, sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,  \
+        domain, "MatMul", version, types, 0, 0, sbit__matmul_infer, sbit__matmul_prepare,          \
+            sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,                        \
             &sbit__matmul_channel, sbit__matmul_macs                                               \
     }
-#define SBIT__GEMM_ROW(version, types)                                                             \
+#define SBIT__GEMM_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        "", "Gemm", version, types, 0, SBIT__MATMUL_FUSE, sbit__gemm_infer, sbit__gemm_prepare,    \
+        domain, "Gemm", version, types, 0, 0, sbit__gemm_infer, sbit__gemm_prepare,                \
             sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__matmul_channel,    \
             sbit__gemm_macs                                                                        \
     }
 
 static const sbit_op_row sbit__matmul_rows[] = {
-    SBIT__MATMUL_ROW(1, SBIT__T_FLOATS1),
-    SBIT__MATMUL_ROW(9, SBIT__MATMUL_T9),
-    SBIT__MATMUL_ROW(13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
-    SBIT__GEMM_ROW(1, SBIT__T_FLOATS1),
-    SBIT__GEMM_ROW(6, SBIT__T_FLOATS1),
-    SBIT__GEMM_ROW(7, SBIT__T_FLOATS1),
-    SBIT__GEMM_ROW(9, SBIT__MATMUL_T9),
-    SBIT__GEMM_ROW(11, SBIT__MATMUL_T9),
-    SBIT__GEMM_ROW(13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
+    SBIT__MATMUL_ROW("", 1, SBIT__T_FLOATS1),
+    SBIT__MATMUL_ROW("", 9, SBIT__MATMUL_T9),
+    SBIT__MATMUL_ROW("", 13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
+    SBIT__GEMM_ROW("", 1, SBIT__T_FLOATS1),
+    SBIT__GEMM_ROW("", 6, SBIT__T_FLOATS1),
+    SBIT__GEMM_ROW("", 7, SBIT__T_FLOATS1),
+    SBIT__GEMM_ROW("", 9, SBIT__MATMUL_T9),
+    SBIT__GEMM_ROW("", 11, SBIT__MATMUL_T9),
+    SBIT__GEMM_ROW("", 13, SBIT__MATMUL_T9 | SBIT_T(SBIT_BF16)),
+    SBIT__MATMUL_ROW("sbit", 1, SBIT_T(SBIT_F32)),
+    SBIT__GEMM_ROW("sbit", 1, SBIT_T(SBIT_F32)),
 };
 
 #undef SBIT__MATMUL_T9
-#undef SBIT__MATMUL_FUSE
 #undef SBIT__MATMUL_ROW
 #undef SBIT__GEMM_ROW
 

@@ -81,12 +81,6 @@ typedef struct sbit_op_channel {
                        sbit_error *error); /* MAP only */
 } sbit_op_channel;
 
-/* What the executor may join to an operator whose kernel can store through an epilogue. */
-enum {
-    SBIT_FUSE_ACTIVATION = 1, /* Relu, Clip, HardSwish, ... behind it, alone */
-    SBIT_FUSE_RESIDUAL = 2    /* Add of a tensor of the output's shape behind it */
-};
-
 /* Row flags. */
 enum {
     SBIT_OP_VIEW = 1,        /* output 0 is input 0 with another shape: no copy if in place */
@@ -140,7 +134,6 @@ struct sbit_op_call {
     void (*release_input)(const sbit_op_call *call, int32_t input);
     size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
     void *scratch;         /* run: 64-byte aligned */
-    const void *epilogue;  /* run: const sbit__epilogue*, only if row->fuse allows; or NULL */
 
     /* run: storage for an output of a DYNAMIC row (tensor, or sequence of `count` tensors to be
      * allocated one by one with item >= 0), owned by the session */
@@ -161,11 +154,6 @@ struct sbit_op_call {
     sbit_status (*run_body)(const sbit_op_call *call, const sbit_graph *body,
                             const sbit_value *const *inputs, size_t input_count,
                             sbit_value *outputs, size_t output_count, sbit_error *error);
-
-    /* integer execution: how inputs and outputs are quantized, when the session runs the node on
-     * integers (row->run sees integer tensors then); NULL otherwise */
-    const sbit_qparams *const *in_qparams;
-    const sbit_qparams *const *out_qparams;
 
     void *session; /* the caller's own, for the function pointers above */
 };
@@ -205,7 +193,7 @@ struct sbit_op_row {
     int32_t since_version;
     uint32_t types;  /* element types of input 0 (of output 0 if there are no inputs) */
     uint32_t flags;
-    uint32_t fuse;
+    uint32_t reserved; /* 0 */
     sbit_status (*infer)(const sbit_op_call *call, sbit_error *error);
     /* optional: called when a session is made and whenever input shapes change, with constants;
      * *call->state from last time is still there: keep what still holds (packed weights) */
@@ -214,7 +202,8 @@ struct sbit_op_row {
     /* optional: adds the nodes that compute the gradients of the inputs from those of the outputs;
      * NULL: not differentiable, reported by name before anything is built */
     void (*gradient)(sbit_gradient *g);
-    /* optional: replaces the node by other operators, for operators defined by a function */
+    /* optional, for operators defined by a function: replaces the node by other operators in the
+     * session's own graph */
     sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
     const sbit_op_quant *quant;     /* optional: not a place for quantizers */
     const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_NONE */

@@ -56,6 +56,13 @@ SBIT__OP_FAMILIES(SBIT__OP_FAMILY_DECLARE)
  * that the graph does not import counts as version 1. */
 SBIT__FN const sbit_op_row *sbit__op_row(const sbit_graph *graph, const sbit_node *node,
                                          int32_t *opset);
+/* False: a user registered it. */
+SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *row);
+
+/* Integers that internal FakeQuantize rounds to. */
+#define SBIT__T_FAKE_QUANTIZE                                                                      \
+    (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_U4) |   \
+     SBIT_T(SBIT_I4))
 
 /* >>helpers, in ops/common.c and ops/convert.c */
 /* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */

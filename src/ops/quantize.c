@@ -1,4 +1,5 @@
-/* quantize.c: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear. >>qdq
+/* quantize.c: QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear; internal: FakeQuantize, the
+ * first two at once with one scale. >>qdq
  *
  * Called by: exec through the rows. Calls: kernels (f32_quantize_*, f32_dequantize_*), convert.
  * Does: 2- to 16-bit integers, float8 and float4 targets; one scale per tensor, per index of an
@@ -257,6 +258,16 @@ static bool sbit__qdq_is_int(sbit_dtype dtype)
                              SBIT_T(SBIT_U2))) != 0;
 }
 
+/* Integers of a type. */
+static void sbit__qdq_bounds(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
+{
+    const int bits = sbit_dtype_bits((int32_t)dtype);
+    const bool is_signed =
+        dtype == SBIT_I4 || dtype == SBIT_I2 || (SBIT_T(dtype) & SBIT_T_SIGNED) != 0;
+    *qmin = is_signed ? -(1 << (bits - 1)) : 0;
+    *qmax = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
+}
+
 /* >>QuantizeLinear */
 
 #define SBIT__QDQ_TARGETS                                                                          \
@@ -313,11 +324,7 @@ static sbit_status sbit__quantize_run_op(const sbit_op_call *call, sbit_error *e
     task.half = sbit_node_int(call->node, "precision", 0) == (int64_t)SBIT_F16;
     task.saturate = sbit_node_int(call->node, "saturate", 1) != 0;
     if (task.to_ints) {
-        const int bits = sbit_dtype_bits((int32_t)task.y->dtype);
-        const bool is_signed = task.y->dtype == SBIT_I4 || task.y->dtype == SBIT_I2 ||
-                               (SBIT_T(task.y->dtype) & SBIT_T_SIGNED) != 0;
-        task.qmin = is_signed ? -(1 << (bits - 1)) : 0;
-        task.qmax = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
+        sbit__qdq_bounds(task.y->dtype, &task.qmin, &task.qmax);
     }
     SBIT__TRY(sbit__qdq_layout_of(call, task.x, task.scale, task.zero_point, &task.layout, error));
     sbit__qdq_all(call, &task, sbit__quantize_run);
@@ -432,6 +439,56 @@ static sbit_status sbit__dynamic_quantize_run(const sbit_op_call *call, sbit_err
     return SBIT_OK;
 }
 
+/* >>FakeQuantize */
+
+static sbit_status sbit__fake_quantize_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t to = sbit_node_int(call->node, "to", 0);
+    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
+    if (to <= 0 || to >= (int64_t)SBIT_DTYPE_COUNT ||
+        (SBIT_T(to) & SBIT__T_FAKE_QUANTIZE) == 0) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "quantizing to type %lld",
+                            (long long)to);
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+typedef struct sbit__fake_task {
+    const sbit_kernels *kernels;
+    const float *x;
+    float *y, scale;
+    int32_t zero_point, qmin, qmax;
+} sbit__fake_task;
+
+static void sbit__fake_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__fake_task *task = (const sbit__fake_task *)user;
+    (void)worker;
+    task->kernels->f32_fake_quantize(end - begin, task->x + begin, task->scale, task->zero_point,
+                                     task->qmin, task->qmax, task->y + begin);
+}
+
+static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *scale = call->in[1], *zero_point = sbit__in(call, 2);
+    sbit__fake_task task;
+    if (scale->dtype != SBIT_F32 || sbit_tensor_count(scale) != 1 ||
+        (zero_point != NULL && sbit_tensor_count(zero_point) != 1)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "one float32 scale and zero point");
+    }
+    memset(&task, 0, sizeof task);
+    task.kernels = call->kernels;
+    task.x = (const float *)call->in[0]->data;
+    task.y = (float *)call->out[0]->data;
+    task.scale = ((const float *)scale->data)[0];
+    task.zero_point = zero_point != NULL ? (int32_t)sbit__tensor_i64_at(zero_point, 0) : 0;
+    sbit__qdq_bounds((sbit_dtype)sbit_node_int(call->node, "to", 0), &task.qmin, &task.qmax);
+    sbit__parallel_range(call->ctx, sbit_tensor_count(call->in[0]), SBIT__BLOCK, sbit__fake_range,
+                         &task);
+    return SBIT_OK;
+}
+
 /* >>rows */
 
 #define SBIT__QDQ_Q(version, types)                                                                \
@@ -470,6 +527,8 @@ static const sbit_op_row sbit__qdq_rows[] = {
     SBIT__QDQ_DQ(25, SBIT__QDQ_TO25),
     {"", "DynamicQuantizeLinear", 11, SBIT_T(SBIT_F32), 0, 0, sbit__dynamic_quantize_infer, NULL,
      sbit__dynamic_quantize_run, NULL, NULL, NULL, NULL, NULL},
+    {"sbit", "FakeQuantize", 1, SBIT_T(SBIT_F32), SBIT_OP_IN_PLACE, 0, sbit__fake_quantize_infer,
+     NULL, sbit__fake_quantize_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__QDQ_TARGETS

@@ -78,6 +78,17 @@ SPARSEBIT_API const sbit_op_row *sbit_operator_find(const sbit_ctx *ctx, const c
     return best;
 }
 
+SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *row)
+{
+    const void *user = NULL;
+    for (size_t i = 0; (user = sbit__registry_at(ctx, sbit__op_kind, i)) != NULL; i++) {
+        if (user == row) {
+            return false;
+        }
+    }
+    return true;
+}
+
 SPARSEBIT_API const sbit_op_row *sbit_operator_at(size_t index)
 {
     for (size_t f = 0; f < SBIT__COUNT_OF(sbit__op_families); f++) {

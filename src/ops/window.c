@@ -188,6 +188,46 @@ SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int
     return count;
 }
 
+SBIT__FN bool sbit__op_is_internal(const sbit_op_call *call)
+{
+    return strcmp(call->node->domain, "sbit") == 0;
+}
+
+SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t residual,
+                                          sbit_error *error)
+{
+    const sbit_type *out = call->out_type[0];
+    if (!sbit__op_is_internal(call)) {
+        return SBIT_OK;
+    }
+    const int64_t activation = sbit_node_int(call->node, "activation", 0);
+    if (activation < SBIT__ACT_NONE || activation > SBIT__ACT_LEAKY) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "activation is %lld",
+                            (long long)activation);
+    }
+    if (sbit__op_has(call, residual) && out != NULL && sbit__type_static(out) &&
+        sbit__type_static(call->in_type[residual]) &&
+        !sbit__graph_type_equal(out, call->in_type[residual])) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "what is added must have the result's shape");
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
+                                                 sbit__epilogue *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!sbit__op_is_internal(call)) {
+        return NULL;
+    }
+    out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
+    out->lo = sbit_node_float(call->node, "lo", 0.0f);
+    out->hi = sbit_node_float(call->node, "hi", 0.0f);
+    out->residual = sbit__op_has(call, residual) ? (const float *)call->in[residual]->data : NULL;
+    return out;
+}
+
 SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
                                    int64_t offset, int64_t n, float *y)
 {

@@ -93,6 +93,15 @@ SBIT__FN int64_t sbit__saturating_mul(int64_t a, int64_t b);
  * the input of a transposed one). Unknown dims count as 1. */
 SBIT__FN int64_t sbit__window_macs(const sbit_type *at, const sbit_type *weight);
 SBIT__FN int64_t sbit__tensor_span(const sbit_tensor *tensor, int32_t begin, int32_t end);
+/* Internal rows (domain "sbit"): an input after those of the operator is added to the result, then
+ * an activation follows (attributes activation, lo, hi). */
+SBIT__FN bool sbit__op_is_internal(const sbit_op_call *call);
+/* infer: the type of what is added must be that of output 0. */
+SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t residual,
+                                          sbit_error *error);
+/* run: what is done to the result; NULL: nothing. `residual`: the input that is added. */
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
+                                                 sbit__epilogue *out);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */
 SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,

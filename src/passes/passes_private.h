@@ -41,25 +41,6 @@ SBIT__PASSES(SBIT__PASS_DECLARE)
 
 SBIT__FN const sbit__kind *sbit__kind_pass(void);
 
-/* >>facts: what is certain of a graph's values. Unlike the types that sbit_infer leaves in the
- * graph, nothing here comes from declarations of inner values: models declare wrong sizes, and use
- * one symbol for several, so these must not decide a rewrite. */
-typedef struct sbit__facts {
-    sbit__arena arena;
-    sbit__infer *state;
-    uint32_t limit; /* values made later are unknown */
-    sbit_type unknown;
-} sbit__facts;
-
-SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
-                                      sbit_error *error);
-SBIT__FN void sbit__facts_deinit(sbit__facts *facts);
-SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id);
-/* Elements of a small integer tensor, some of them symbols; NULL: not followed. */
-SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
-                                           int64_t *count);
-/* Both ranks are known and all dims equal: numbers or symbols. */
-SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
 /* Product of dims[from..to) if all are numbers, else -1. */
 SBIT__FN int64_t sbit__known_product(const sbit_type *type, int32_t from, int32_t to);
 
@@ -110,10 +91,6 @@ SBIT__FN bool sbit__node_ints(const sbit_graph *graph, const sbit_node *node, co
                               size_t input, int64_t *values, int64_t capacity, int64_t *count);
 
 /* >>making. Names are made unique. */
-SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value);
-SBIT__FN sbit_attr sbit__attr_float(const char *name, float value);
-SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count);
-SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
 /* One number of a type; rank 0, or 1 with one element. */
 SBIT__FN sbit_status sbit__add_scalar(sbit_graph *graph, const char *name, sbit_dtype dtype,
                                       int32_t rank, double value, sbit_value_id *out,

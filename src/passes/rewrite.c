@@ -1,78 +1,8 @@
-/* rewrite.c: what the passes share: facts, rules, looking at and making nodes. >>rewrite
+/* rewrite.c: what the passes share: rules, looking at and making nodes. >>rewrite
  *
  * Called by: the passes. Calls: graph, infer.
  */
 #include "passes_private.h"
-
-/* >>facts */
-
-static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
-                                   sbit_error *error)
-{
-    sbit__infer *outer = NULL, *state = NULL;
-    if (sbit_graph_parent(graph) != NULL) {
-        SBIT__TRY(sbit__facts_run(facts, sbit_graph_parent(graph), &outer, error));
-    }
-    state = (sbit__infer *)sbit__arena_alloc(&facts->arena, sizeof *state);
-    if (state == NULL) {
-        return sbit__fail_oom(error, sizeof *state);
-    }
-    SBIT__TRY(sbit__infer_init(state, graph, outer, &facts->arena, error));
-    SBIT__TRY(sbit__infer_run(state, error));
-    *out = state;
-    return SBIT_OK;
-}
-
-SBIT__FN sbit_status sbit__facts_init(sbit__facts *facts, const sbit_graph *graph,
-                                      sbit_error *error)
-{
-    sbit_status status = SBIT_OK;
-    memset(facts, 0, sizeof *facts);
-    sbit__arena_init(&facts->arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    facts->unknown = sbit__type_unknown();
-    facts->limit = sbit_graph_value_limit(graph);
-    status = sbit__facts_run(facts, graph, &facts->state, error);
-    if (status != SBIT_OK) {
-        sbit__facts_deinit(facts);
-    }
-    return status;
-}
-
-SBIT__FN void sbit__facts_deinit(sbit__facts *facts)
-{
-    sbit__arena_deinit(&facts->arena);
-    facts->state = NULL;
-}
-
-SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id)
-{
-    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : &facts->state->types[id.idx];
-}
-
-SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,
-                                           int64_t *count)
-{
-    *count = 0;
-    if (id.idx == 0 || id.idx >= facts->limit || facts->state->elems[id.idx] == NULL) {
-        return NULL;
-    }
-    *count = facts->state->elem_counts[id.idx];
-    return facts->state->elems[id.idx];
-}
-
-SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b)
-{
-    if (a->kind != SBIT_KIND_TENSOR || b->kind != SBIT_KIND_TENSOR || a->rank < 0 ||
-        a->rank != b->rank) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (!sbit__dim_equal(a->dims[i], b->dims[i])) {
-            return false;
-        }
-    }
-    return true;
-}
 
 SBIT__FN int64_t sbit__known_product(const sbit_type *type, int32_t from, int32_t to)
 {
@@ -261,44 +191,6 @@ SBIT__FN bool sbit__node_ints(const sbit_graph *graph, const sbit_node *node, co
 }
 
 /* >>making */
-
-static sbit_attr sbit__attr_named(const char *name, sbit_onnx_attribute_type type)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = type;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_int(const char *name, int64_t value)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INT);
-    attr.i = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_float(const char *name, float value)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_FLOAT);
-    attr.f = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_ints(const char *name, const int64_t *values, size_t count)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_INTS);
-    attr.ints = values;
-    attr.count = count;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value)
-{
-    sbit_attr attr = sbit__attr_named(name, SBIT_ONNX_ATTR_STRING);
-    attr.s = sbit__str(value);
-    return attr;
-}
 
 SBIT__FN sbit_status sbit__add_scalar(sbit_graph *graph, const char *name, sbit_dtype dtype,
                                       int32_t rank, double value, sbit_value_id *out,

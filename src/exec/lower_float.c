@@ -1,0 +1,297 @@
+/* lower_float.c: float operators whose kernel does more than one of them. >>lower-float
+ *
+ * Called by: lower. Calls: graph.
+ *   - Conv, ConvTranspose, Gemm, MatMul with an Add of a tensor of the same shape behind it, then
+ * one activation: Relu, Clip, HardSwish, LeakyRelu, Sigmoid, x * Sigmoid(x), x * HardSigmoid(x)
+ * with HardSwish's constants. The internal row has the operator's name; its inputs are those of the
+ *     operator, input 3 is what is added; attributes activation, lo and hi (sbit__epilogue) come
+ *     behind the operator's own.
+ *   - QuantizeLinear with DequantizeLinear of the same constant scale and zero point per tensor
+ *     behind it: FakeQuantize, inputs x, scale and zero point, attribute to (the integers' type).
+ * Only float32.
+ */
+#include "lower_private.h"
+
+#include <math.h> /* INFINITY, fabsf */
+
+#define SBIT__LOWER_NODES 5  /* sum, Add, gate, activation */
+#define SBIT__LOWER_ATTRS 16 /* of a node with what is added; a Conv has at most 6 */
+
+/* What is found behind a sum. */
+typedef struct sbit__lower_tail {
+    sbit_node_id nodes[SBIT__LOWER_NODES];
+    size_t count;
+    sbit_value_id output, residual;
+    sbit__activation activation;
+    float lo, hi;
+} sbit__lower_tail;
+
+static void sbit__lower_join(sbit__lower_tail *tail, const sbit_node *node)
+{
+    tail->nodes[tail->count++] = node->id;
+    tail->output = node->outputs[0];
+}
+
+static bool sbit__lower_is_f32(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_type *type = sbit__lower_type(lower, id);
+    return type->kind == SBIT_KIND_TENSOR && type->dtype == SBIT_F32;
+}
+
+/* The node that alone uses `id` and has one output. */
+static const sbit_node *sbit__lower_follower(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_node *node = sbit__lower_user(lower, id);
+    return node != NULL && node->output_count == 1 && node->outputs[0].idx != 0 ? node : NULL;
+}
+
+/* >>residual */
+
+static bool sbit__lower_is_sum(const sbit__lowering *lower, const sbit_node *node)
+{
+    return sbit__lower_is(lower, node, "Conv") || sbit__lower_is(lower, node, "ConvTranspose") ||
+           sbit__lower_is(lower, node, "Gemm") || sbit__lower_is(lower, node, "MatMul");
+}
+
+/* What loops say of shapes holds for the rounds that infer has seen. */
+static bool sbit__lower_in_loop(const sbit_graph *graph)
+{
+    while (sbit_graph_parent(graph) != NULL) {
+        if (sbit_graph_input_count(graph) > 0) {
+            return true;
+        }
+        graph = sbit_graph_parent(graph);
+    }
+    return false;
+}
+
+/* The other operand of an Add, if it surely has the same type. */
+static sbit_value_id sbit__lower_other(const sbit__lowering *lower, const sbit_node *add,
+                                       sbit_value_id id)
+{
+    static const sbit_value_id none = {0};
+    sbit_value_id other;
+    if (!sbit__lower_is(lower, add, "Add") || add->input_count != 2 ||
+        sbit__lower_in_loop(lower->graph)) {
+        return none;
+    }
+    other = add->inputs[add->inputs[0].idx == id.idx ? 1 : 0];
+    if (other.idx == id.idx || other.idx == 0 || !sbit__lower_is_f32(lower, other) ||
+        !sbit__same_dims(sbit__lower_type(lower, other), sbit__lower_type(lower, id))) {
+        return none;
+    }
+    return other;
+}
+
+static void sbit__lower_residual(const sbit__lowering *lower, const sbit_node *node,
+                                 sbit__lower_tail *tail)
+{
+    const sbit_node *add = sbit__lower_follower(lower, tail->output);
+    const sbit_node *maker = NULL;
+    sbit_value_id other;
+    if (add == NULL) {
+        return;
+    }
+    other = sbit__lower_other(lower, add, tail->output);
+    if (other.idx == 0) {
+        return;
+    }
+    /* Of two branches that an Add joins, the one that is computed last takes the Add. */
+    maker = sbit__lower_producer(lower, other);
+    if (maker != NULL && sbit__lower_is_sum(lower, maker) && sbit__lower_inner(lower, other, 1) &&
+        sbit__lower_before(lower, node, maker)) {
+        return;
+    }
+    tail->residual = other;
+    sbit__lower_join(tail, add);
+}
+
+/* >>activations */
+
+static bool sbit__lower_clip(const sbit__lowering *lower, const sbit_node *node,
+                             sbit__lower_tail *tail)
+{
+    tail->lo = sbit_node_float(node, "min", -INFINITY);
+    tail->hi = sbit_node_float(node, "max", INFINITY);
+    if (sbit__lower_in(node, 1).idx != 0 &&
+        !sbit__lower_scalar(lower, sbit__lower_in(node, 1), &tail->lo)) {
+        return false;
+    }
+    return sbit__lower_in(node, 2).idx == 0 ||
+           sbit__lower_scalar(lower, sbit__lower_in(node, 2), &tail->hi);
+}
+
+static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node *node,
+                                   sbit__lower_tail *tail)
+{
+    sbit__activation activation = SBIT__ACT_NONE;
+    if (sbit__lower_is(lower, node, "Relu")) {
+        activation = SBIT__ACT_CLAMP;
+        tail->lo = 0.0f;
+        tail->hi = INFINITY;
+    } else if (sbit__lower_is(lower, node, "LeakyRelu")) {
+        activation = SBIT__ACT_LEAKY;
+        tail->lo = sbit_node_float(node, "alpha", 0.01f);
+    } else if (sbit__lower_is(lower, node, "HardSwish")) {
+        activation = SBIT__ACT_HARDSWISH;
+    } else if (sbit__lower_is(lower, node, "Sigmoid")) {
+        activation = SBIT__ACT_SIGMOID;
+    } else if (sbit__lower_is(lower, node, "Clip") && node->inputs[0].idx == tail->output.idx &&
+               sbit__lower_clip(lower, node, tail)) {
+        activation = SBIT__ACT_CLAMP;
+    }
+    tail->activation = activation;
+    return activation != SBIT__ACT_NONE;
+}
+
+static bool sbit__lower_is_sixth(const sbit__lowering *lower, const sbit_node *node)
+{
+    return sbit__lower_is(lower, node, "HardSigmoid") &&
+           fabsf(sbit_node_float(node, "alpha", 0.2f) - 1.0f / 6.0f) < 1e-7f &&
+           sbit_node_float(node, "beta", 0.5f) == 0.5f;
+}
+
+/* x * g(x), where g is Sigmoid or HardSigmoid: x has exactly the two uses. */
+static bool sbit__lower_gate(const sbit__lowering *lower, sbit__lower_tail *tail)
+{
+    sbit_use uses[3];
+    const sbit_node *gate = NULL, *product = NULL;
+    if (!sbit__lower_inner(lower, tail->output, 2) ||
+        sbit_graph_uses(lower->graph, tail->output, uses, 3) != 2 || uses[0].body != NULL ||
+        uses[1].body != NULL || uses[0].node.idx == 0 || uses[1].node.idx == 0) {
+        return false;
+    }
+    gate = sbit_graph_node(lower->graph, uses[0].node); /* uses come in execution order */
+    product = sbit_graph_node(lower->graph, uses[1].node);
+    if (sbit__lower_is(lower, gate, "Sigmoid")) {
+        tail->activation = SBIT__ACT_SILU;
+    } else if (sbit__lower_is_sixth(lower, gate)) {
+        tail->activation = SBIT__ACT_HARDSWISH;
+    } else {
+        return false;
+    }
+    if (!sbit__lower_is(lower, product, "Mul") || product->input_count != 2 ||
+        sbit__lower_follower(lower, gate->outputs[0]) != product) {
+        tail->activation = SBIT__ACT_NONE;
+        return false;
+    }
+    sbit__lower_join(tail, gate);
+    sbit__lower_join(tail, product);
+    return true;
+}
+
+/* >>sums */
+
+static sbit_status sbit__lower_make_sum(sbit__lowering *lower, const sbit_node *node,
+                                        const sbit__lower_tail *tail, sbit_error *error)
+{
+    sbit_value_id inputs[4];
+    sbit_attr attrs[SBIT__LOWER_ATTRS];
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < 3; i++) {
+        inputs[i] = sbit__lower_in(node, i);
+    }
+    inputs[3] = tail->residual;
+    memcpy(attrs, node->attrs, node->attr_count * sizeof attrs[0]);
+    desc.attr_count = node->attr_count;
+    attrs[desc.attr_count++] = sbit__attr_int("activation", (int64_t)tail->activation);
+    attrs[desc.attr_count++] = sbit__attr_float("lo", tail->lo);
+    attrs[desc.attr_count++] = sbit__attr_float("hi", tail->hi);
+    desc.op_type = node->op_type;
+    desc.inputs = inputs;
+    desc.input_count = tail->residual.idx != 0 ? 4 : 3;
+    desc.outputs = &tail->output;
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.nodes = tail->nodes;
+    desc.node_count = tail->count;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+static sbit_status sbit__lower_sum(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__lower_tail tail;
+    const sbit_node *next = NULL;
+    memset(&tail, 0, sizeof tail);
+    if (node->output_count != 1 || node->input_count < 2 || node->input_count > 3 ||
+        node->attr_count + 3 > SBIT__LOWER_ATTRS || !sbit__lower_is_f32(lower, node->outputs[0])) {
+        return SBIT_OK;
+    }
+    sbit__lower_join(&tail, node);
+    sbit__lower_residual(lower, node, &tail);
+    next = sbit__lower_follower(lower, tail.output);
+    if (next != NULL && sbit__lower_activation(lower, next, &tail)) {
+        sbit__lower_join(&tail, next);
+    } else {
+        tail.lo = tail.hi = 0.0f;
+        (void)sbit__lower_gate(lower, &tail);
+    }
+    return tail.count > 1 ? sbit__lower_make_sum(lower, node, &tail, error) : SBIT_OK;
+}
+
+/* >>fake quantization */
+
+/* Input `i` of both nodes is the same constant, or missing in both. */
+static bool sbit__lower_same_constant(const sbit__lowering *lower, const sbit_node *a,
+                                      const sbit_node *b, size_t i)
+{
+    const sbit_value_id x = sbit__lower_in(a, i), y = sbit__lower_in(b, i);
+    const sbit_tensor *s = sbit__lower_constant(lower, x), *t = sbit__lower_constant(lower, y);
+    if (x.idx == 0 || y.idx == 0) {
+        return x.idx == y.idx;
+    }
+    return s != NULL && t != NULL && s->dtype == t->dtype && sbit_tensor_count(s) == 1 &&
+           sbit_tensor_count(t) == 1 && memcmp(s->data, t->data, sbit_tensor_bytes(s)) == 0;
+}
+
+static sbit_status sbit__lower_fake_quantize(sbit__lowering *lower, const sbit_node *q,
+                                             sbit_error *error)
+{
+    const sbit_node *dq = q->output_count == 1 ? sbit__lower_follower(lower, q->outputs[0]) : NULL;
+    const sbit_dtype dtype =
+        dq != NULL ? sbit__lower_type(lower, q->outputs[0])->dtype : SBIT_UNDEFINED;
+    sbit_node_id nodes[2];
+    sbit__lower_desc desc;
+    sbit_attr to;
+    float scale = 0.0f;
+    if (dq == NULL || !sbit__lower_is(lower, dq, "DequantizeLinear") || q->input_count < 2 ||
+        dq->inputs[0].idx != q->outputs[0].idx || !sbit__lower_is_f32(lower, q->inputs[0]) ||
+        !sbit__lower_is_f32(lower, dq->outputs[0]) || sbit_node_attr(q, "precision") != NULL ||
+        (SBIT_T(dtype) & SBIT__T_FAKE_QUANTIZE) == 0 ||
+        !sbit__lower_scalar(lower, q->inputs[1], &scale) ||
+        !sbit__lower_same_constant(lower, q, dq, 1) ||
+        !sbit__lower_same_constant(lower, q, dq, 2)) {
+        return SBIT_OK;
+    }
+    memset(&desc, 0, sizeof desc);
+    nodes[0] = q->id;
+    nodes[1] = dq->id;
+    to = sbit__attr_int("to", (int64_t)dtype);
+    desc.op_type = "FakeQuantize";
+    desc.inputs = q->inputs;
+    desc.input_count = q->input_count;
+    desc.outputs = dq->outputs;
+    desc.output_count = 1;
+    desc.attrs = &to;
+    desc.attr_count = 1;
+    desc.nodes = nodes;
+    desc.node_count = 2;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* >>table */
+
+static const sbit__lower_entry sbit__lower_float_table[] = {
+    {"Conv", sbit__lower_sum},
+    {"ConvTranspose", sbit__lower_sum},
+    {"Gemm", sbit__lower_sum},
+    {"MatMul", sbit__lower_sum},
+    {"QuantizeLinear", sbit__lower_fake_quantize},
+};
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_float(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_float_table);
+    return sbit__lower_float_table;
+}

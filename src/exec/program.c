@@ -1,0 +1,250 @@
+/* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
+ * and lowered. >>program
+ *
+ * Called by: session. Calls: lower, graph, infer.
+ * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
+ */
+#include "exec_private.h"
+
+#include <stdio.h> /* snprintf */
+
+/* >>what is not supported */
+
+typedef struct sbit__program_problems {
+    char text[400];
+    size_t used, count;
+} sbit__program_problems;
+
+static void sbit__program_problem(const sbit_unsupported *item, void *user)
+{
+    sbit__program_problems *problems = (sbit__program_problems *)user;
+    char node[128];
+    int n = 0;
+    problems->count++;
+    if (problems->used + 1 >= sizeof problems->text) {
+        return;
+    }
+    sbit_graph_describe(item->graph, item->node, node, sizeof node);
+    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
+                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
+    problems->used += n > 0 ? (size_t)n : 0;
+}
+
+static sbit_status sbit__program_check_supported(const sbit_graph *graph, sbit_error *error)
+{
+    sbit__program_problems problems;
+    memset(&problems, 0, sizeof problems);
+    (void)sbit_graph_unsupported(graph, sbit__program_problem, &problems);
+    return problems.count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
+                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
+                            problems.text);
+}
+
+/* >>cutting */
+
+static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
+{
+    return id.idx > 0 && id.idx < sbit_graph_value_limit(graph) &&
+           sbit_graph_value_alive(graph, id);
+}
+
+static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *what,
+                                           const sbit_value_id *ids, size_t count,
+                                           sbit_error *error)
+{
+    for (size_t i = 0; ids != NULL && i < count; i++) {
+        if (!sbit__program_is_live(graph, ids[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "%s %lu of the session is no value of the graph", what,
+                              (unsigned long)i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
+                                            sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
+    SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
+    if (desc->tap_fn != NULL) {
+        SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
+    }
+    return SBIT_OK;
+}
+
+/* A value that is fed is an input: whoever computes it gives that to nobody. */
+static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(graph, id);
+    if (info->is_constant) {
+        sbit__graph_drop_constant(graph, id);
+    }
+    if (info->producer.idx != 0) {
+        const sbit_node_id producer = info->producer;
+        const uint32_t index = info->producer_output;
+        sbit_type type = info->type;
+        sbit_value_id nobody;
+        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
+        type.rank = -1; /* declared shapes of inner values are hints */
+        sbit_graph_set_type(graph, id, &type);
+    }
+    return sbit_graph_set_input(graph, id, true, error);
+}
+
+static bool sbit__program_needs(const sbit_program *program, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && (sbit_graph_value(program->graph, node->outputs[i])->use_count > 0 ||
+                         (idx < program->kept_limit && program->kept[idx]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Drops the nodes that no result needs, from the last to the first. */
+static sbit_status sbit__program_drop(sbit_program *program, sbit_error *error)
+{
+    const sbit_allocator *a = &program->ctx->allocator;
+    const uint32_t limit = sbit_graph_node_limit(program->graph);
+    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
+    size_t count = 0;
+    if (ids == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *ids);
+    }
+    for (sbit_node_id id = sbit_graph_first(program->graph); id.idx != 0;
+         id = sbit_graph_next(program->graph, id)) {
+        ids[count++] = id;
+    }
+    while (count-- > 0) {
+        if (!sbit__program_needs(program, sbit_graph_node(program->graph, ids[count]))) {
+            sbit_graph_erase_node(program->graph, ids[count]);
+        }
+    }
+    sbit__free(a, ids, limit * sizeof *ids);
+    return SBIT_OK;
+}
+
+/* The clone's inputs, outputs and nodes as the desc asks; `kept` as well. */
+static sbit_status sbit__program_shape(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    program->kept_limit = sbit_graph_value_limit(program->graph);
+    program->kept = (bool *)sbit__arena_array(&program->arena, program->kept_limit, sizeof(bool));
+    if (program->kept == NULL) {
+        return sbit__fail_oom(error, program->kept_limit);
+    }
+    for (uint32_t idx = 0; desc->tap_fn != NULL && idx < program->kept_limit; idx++) {
+        program->kept[idx] = desc->tap_all;
+    }
+    for (size_t i = 0; desc->tap_fn != NULL && i < desc->tap_count; i++) {
+        program->kept[desc->taps[i].idx] = true;
+    }
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->inputs[i], error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->states[i].input, error));
+        program->kept[desc->states[i].output.idx] = true;
+    }
+    if (desc->outputs != NULL) {
+        SBIT__TRY(
+            sbit__graph_set_outputs(program->graph, desc->outputs, desc->output_count, error));
+    }
+    return sbit__program_drop(program, error);
+}
+
+/* >>making */
+
+static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    const bool tapped = desc->tap_fn != NULL;
+    const bool lower = !desc->disable_fusion && !desc->keep_values && !(desc->tap_all && tapped);
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        const bool root = graph == program->graph;
+        sbit__lowered *result = &program->graphs[graph->index];
+        if (graph->index >= program->graph_count || !graph->alive) {
+            continue;
+        }
+        if (lower && (root || !(desc->tap_bodies && tapped))) {
+            SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
+                                        root ? program->kept_limit : 0, result, &program->arena,
+                                        error));
+        }
+        SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
+                                      const sbit_session_desc *desc, sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_desc(source, desc, error));
+    program->graph_count = source->family->graph_count;
+    program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
+                                                         sizeof(sbit__lowered));
+    if (program->graphs == NULL) {
+        return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
+    }
+    for (const sbit_graph *graph = source->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        program->graphs[graph->index].source = graph;
+    }
+    SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
+    SBIT__TRY(sbit__program_shape(program, desc, error));
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        if (graph->index < program->graph_count && graph->alive) {
+            SBIT__TRY(
+                sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
+        }
+    }
+    SBIT__TRY(sbit__program_check_supported(program->graph, error));
+    return sbit__program_lower(program, desc, error);
+}
+
+SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
+                                        sbit_program **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(source);
+    sbit_program *program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
+    sbit_status status = SBIT_OK;
+    if (program == NULL) {
+        return sbit__fail_oom(error, sizeof *program);
+    }
+    program->ctx = ctx;
+    sbit__arena_init(&program->arena, &ctx->allocator);
+    status = sbit__program_fill(program, source, desc, error);
+    if (status != SBIT_OK) {
+        sbit__program_free(program);
+        return status;
+    }
+    *out = program;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__program_free(sbit_program *program)
+{
+    if (program != NULL) {
+        sbit_graph_destroy(program->graph);
+        sbit__arena_deinit(&program->arena);
+        sbit__free(&program->ctx->allocator, program, sizeof *program);
+    }
+}
+
+SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
+                                                    const sbit_graph *graph)
+{
+    return graph->index < program->graph_count ? &program->graphs[graph->index] : NULL;
+}
