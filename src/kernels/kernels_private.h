@@ -204,6 +204,24 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
                              const float *packed, const float *bias, /* NULL ok */
                              const sbit__epilogue *epilogue, float *y, void *scratch);
 
+/* >>float64: the same in double, by straight loops: c[m][n] = a[m][k] * b[k][n] with any strides,
+ * and convolutions; `transposed`: shape.pad_begin is that of ConvTranspose. */
+typedef struct sbit__f64_gemm {
+    int64_t m, n, k;
+    const double *a, *b;
+    int64_t a_row, a_col, b_row, b_col, ldc;
+    double *c;
+} sbit__f64_gemm;
+SBIT__FN void sbit__f64_gemm_run(sbit_ctx *ctx, const sbit__f64_gemm *gemm);
+
+typedef struct sbit__f64_conv {
+    sbit__conv_shape shape;
+    bool transposed; /* weights [in_channels][out_channels / groups][kernel...] */
+    const double *x, *w, *bias; /* bias: NULL ok */
+    double *y;
+} sbit__f64_conv;
+SBIT__FN void sbit__f64_conv_run(sbit_ctx *ctx, const sbit__f64_conv *conv);
+
 /* >>parallel: splits 0..n-1 into ranges of at least `grain` and runs fn(task, begin, end, worker)
  * on the context's threads; results must not depend on the split. */
 typedef void (*sbit__range_fn)(void *task, int64_t begin, int64_t end, int32_t worker);

@@ -353,64 +353,78 @@ SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SB
     }
 }
 
-/* >>float32 for the other float types. Scratch holds, each part 64-byte aligned: the pointer
- * arrays and tensors of the converted call, the converted elements, then what run32 asked for. */
+/* >>one float type for all operands. Scratch holds, each part 64-byte aligned: the pointer arrays
+ * and tensors of the converted call, the converted elements, then what the run asked for. */
 
-typedef struct sbit__as_f32 {
+typedef struct sbit__in_float {
     const sbit_tensor **in;
     sbit_tensor **out;
     const sbit_type **in_type;
     sbit_type **out_type;
     sbit_tensor *tensors;
     sbit_type *types;
-} sbit__as_f32;
+} sbit__in_float;
 
-static bool sbit__as_f32_converts(sbit_dtype dtype)
+/* float64 if anything is: nothing else holds it. */
+static sbit_dtype sbit__in_float_type(const sbit_op_call *call)
 {
-    return dtype == SBIT_F16 || dtype == SBIT_BF16 || dtype == SBIT_F64;
+    for (int32_t i = 0; i < call->input_count + call->output_count; i++) {
+        const sbit_type *type =
+            i < call->input_count ? call->in_type[i] : call->out_type[i - call->input_count];
+        if (type != NULL && type->dtype == SBIT_F64) {
+            return SBIT_F64;
+        }
+    }
+    return SBIT_F32;
 }
 
-static size_t sbit__as_f32_align(size_t bytes)
+static bool sbit__in_float_converts(sbit_dtype dtype, sbit_dtype to)
+{
+    return dtype != to && (SBIT_T(dtype) & SBIT_T_FLOATS) != 0;
+}
+
+static size_t sbit__in_float_align(size_t bytes)
 {
     return (bytes + 63u) & ~(size_t)63u;
 }
 
-static size_t sbit__as_f32_head(const sbit_op_call *call)
+static size_t sbit__in_float_head(const sbit_op_call *call)
 {
     const size_t count = (size_t)call->input_count + (size_t)call->output_count;
-    return sbit__as_f32_align(
+    return sbit__in_float_align(
         count * (2 * sizeof(void *) + sizeof(sbit_tensor) + sizeof(sbit_type)) + 64);
 }
 
-static size_t sbit__as_f32_bytes(const sbit_type *type)
+static size_t sbit__in_float_bytes(const sbit_type *type, sbit_dtype to)
 {
     int64_t count = 1;
-    if (type == NULL || !sbit__as_f32_converts(type->dtype) || type->rank < 0) {
+    if (type == NULL || !sbit__in_float_converts(type->dtype, to) || type->rank < 0) {
         return 0;
     }
     for (int32_t i = 0; i < type->rank; i++) {
         count *= type->dims[i].value;
     }
-    return sbit__as_f32_align((size_t)count * sizeof(float));
+    return sbit__in_float_align((size_t)count * (to == SBIT_F64 ? sizeof(double) : sizeof(float)));
 }
 
-SBIT__FN size_t sbit__op_as_f32_scratch(const sbit_op_call *call)
+SBIT__FN size_t sbit__op_in_float_scratch(const sbit_op_call *call)
 {
+    const sbit_dtype to = sbit__in_float_type(call);
     size_t bytes = 0;
     for (int32_t i = 0; i < call->input_count; i++) {
-        bytes += sbit__as_f32_bytes(call->in_type[i]);
+        bytes += sbit__in_float_bytes(call->in_type[i], to);
     }
     for (int32_t i = 0; i < call->output_count; i++) {
-        bytes += sbit__as_f32_bytes(call->out_type[i]);
+        bytes += sbit__in_float_bytes(call->out_type[i], to);
     }
-    return bytes == 0 ? 0 : bytes + sbit__as_f32_head(call);
+    return bytes == 0 ? 0 : bytes + sbit__in_float_head(call);
 }
 
 /* Cuts the head of the scratch memory into the arrays. */
-static sbit__as_f32 sbit__as_f32_place(const sbit_op_call *call, char *head)
+static sbit__in_float sbit__in_float_place(const sbit_op_call *call, char *head)
 {
     const size_t ins = (size_t)call->input_count, outs = (size_t)call->output_count;
-    sbit__as_f32 place;
+    sbit__in_float place;
     place.types = (sbit_type *)(void *)head;
     head += (ins + outs) * sizeof(sbit_type);
     place.tensors = (sbit_tensor *)(void *)head;
@@ -425,58 +439,68 @@ static sbit__as_f32 sbit__as_f32_place(const sbit_op_call *call, char *head)
     return place;
 }
 
-SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
-                                     sbit_status (*run32)(const sbit_op_call *, sbit_error *),
-                                     sbit_error *error)
+/* Operand i of the converted call (inputs, then outputs); its elements go to `data`. */
+static void sbit__in_float_operand(const sbit_op_call *call, const sbit__in_float *place, int32_t i,
+                                   sbit_dtype to, void *data)
 {
-    sbit_op_call call32 = *call;
-    sbit__as_f32 place;
-    char *next = (char *)call->scratch;
-    if (sbit__op_as_f32_scratch(call) == 0) {
-        return run32(call, error);
+    const bool is_in = i < call->input_count;
+    const int32_t k = is_in ? i : i - call->input_count;
+    const sbit_tensor *source = is_in ? call->in[k] : call->out[k];
+    const sbit_type *type = is_in ? call->in_type[k] : call->out_type[k];
+    sbit_tensor *tensor = source != NULL ? &place->tensors[i] : NULL;
+    sbit_type *float_type = type != NULL ? &place->types[i] : NULL;
+    if (float_type != NULL) {
+        *float_type = *type;
+        float_type->dtype = sbit__in_float_converts(type->dtype, to) ? to : type->dtype;
     }
-    place = sbit__as_f32_place(call, next);
-    next += sbit__as_f32_head(call);
+    if (tensor != NULL) {
+        *tensor = *source;
+    }
+    if (tensor != NULL && sbit__in_float_converts(source->dtype, to)) {
+        tensor->dtype = to;
+        tensor->data = data;
+        if (is_in) {
+            sbit__convert(source->dtype, source->data, to, data, sbit_tensor_count(source));
+        }
+    }
+    if (is_in) {
+        place->in[k] = tensor;
+        place->in_type[k] = float_type;
+    } else {
+        place->out[k] = tensor;
+        place->out_type[k] = float_type;
+    }
+}
+
+SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
+                                       sbit_status (*run32)(const sbit_op_call *, sbit_error *),
+                                       sbit_status (*run64)(const sbit_op_call *, sbit_error *),
+                                       sbit_error *error)
+{
+    const sbit_dtype to = sbit__in_float_type(call);
+    sbit_op_call converted = *call;
+    sbit__in_float place;
+    char *next = (char *)call->scratch;
+    if (sbit__op_in_float_scratch(call) == 0) {
+        return to == SBIT_F64 ? run64(call, error) : run32(call, error);
+    }
+    place = sbit__in_float_place(call, next);
+    next += sbit__in_float_head(call);
     for (int32_t i = 0; i < call->input_count + call->output_count; i++) {
         const bool is_in = i < call->input_count;
-        const int32_t k = is_in ? i : i - call->input_count;
-        const sbit_tensor *source = is_in ? call->in[k] : call->out[k];
-        const sbit_type *type = is_in ? call->in_type[k] : call->out_type[k];
-        sbit_tensor *tensor = source != NULL ? &place.tensors[i] : NULL;
-        sbit_type *type32 = type != NULL ? &place.types[i] : NULL;
-        if (type32 != NULL) {
-            *type32 = *type;
-            type32->dtype = sbit__as_f32_converts(type->dtype) ? SBIT_F32 : type->dtype;
-        }
-        if (tensor != NULL) {
-            *tensor = *source;
-        }
-        if (tensor != NULL && sbit__as_f32_converts(source->dtype)) {
-            tensor->dtype = SBIT_F32;
-            tensor->data = next;
-            if (is_in) {
-                sbit__convert(source->dtype, source->data, SBIT_F32, next,
-                              sbit_tensor_count(source));
-            }
-        }
-        next += sbit__as_f32_bytes(type);
-        if (is_in) {
-            place.in[k] = tensor;
-            place.in_type[k] = type32;
-        } else {
-            place.out[k] = tensor;
-            place.out_type[k] = type32;
-        }
+        sbit__in_float_operand(call, &place, i, to, next);
+        next += sbit__in_float_bytes(
+            is_in ? call->in_type[i] : call->out_type[i - call->input_count], to);
     }
-    call32.in = place.in;
-    call32.out = place.out;
-    call32.in_type = place.in_type;
-    call32.out_type = place.out_type;
-    call32.scratch = next;
-    SBIT__TRY(run32(&call32, error));
+    converted.in = place.in;
+    converted.out = place.out;
+    converted.in_type = place.in_type;
+    converted.out_type = place.out_type;
+    converted.scratch = next;
+    SBIT__TRY(to == SBIT_F64 ? run64(&converted, error) : run32(&converted, error));
     for (int32_t k = 0; k < call->output_count; k++) {
-        if (call->out[k] != NULL && sbit__as_f32_converts(call->out[k]->dtype)) {
-            sbit__convert(SBIT_F32, place.out[k]->data, call->out[k]->dtype, call->out[k]->data,
+        if (call->out[k] != NULL && sbit__in_float_converts(call->out[k]->dtype, to)) {
+            sbit__convert(to, place.out[k]->data, call->out[k]->dtype, call->out[k]->data,
                           sbit_tensor_count(call->out[k]));
         }
     }

@@ -202,7 +202,7 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
     }
     state->plan = plan;
     sbit__packed_plan(call, &state->weight, packed_bytes, 2);
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__align64(plan.scratch_bytes) +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan.scratch_bytes) +
                            (packed_bytes > 0 ? 0 : sbit__align64(plan.packed_bytes));
     return SBIT_OK;
 }
@@ -259,9 +259,29 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+/* The operands of a convolution in double. */
+static void sbit__conv_operands64(const sbit_op_call *call, sbit__f64_conv *conv)
+{
+    const sbit_tensor *bias = call->input_count > 2 ? call->in[2] : NULL;
+    conv->x = (const double *)call->in[0]->data;
+    conv->w = (const double *)call->in[1]->data;
+    conv->bias = bias != NULL ? (const double *)bias->data : NULL;
+    conv->y = (double *)call->out[0]->data;
+}
+
+static sbit_status sbit__conv_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__f64_conv conv;
+    memset(&conv, 0, sizeof conv);
+    SBIT__TRY(sbit__conv_shape_of(call, &conv.shape, error));
+    sbit__conv_operands64(call, &conv);
+    sbit__f64_conv_run(call->ctx, &conv);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__conv_op_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__conv_run32, error);
+    return sbit__op_in_float(call, sbit__conv_run32, sbit__conv_run64, error);
 }
 
 static int64_t sbit__conv_macs(const sbit_op_call *call)
@@ -467,7 +487,7 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
     gemm.packed_a = sbit__packed_mark(&state->weight);
     plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     state->plan = plan;
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + plan.column_bytes + plan.gemm_bytes;
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + plan.column_bytes + plan.gemm_bytes;
     return SBIT_OK;
 }
 
@@ -626,9 +646,34 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     return SBIT_OK;
 }
 
+static sbit_status sbit__convt_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__convt_plan plan;
+    sbit__f64_conv conv;
+    sbit__conv_shape *shape = &conv.shape;
+    memset(&conv, 0, sizeof conv);
+    SBIT__TRY(sbit__convt_plan_of(call, &plan, error));
+    conv.transposed = true;
+    shape->batch = plan.batch;
+    shape->groups = plan.groups;
+    shape->in_channels = plan.in_channels * plan.groups;
+    shape->out_channels = plan.out_channels * plan.groups;
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        shape->in[i] = plan.in[i];
+        shape->out[i] = plan.out[i];
+        shape->kernel[i] = plan.kernel[i];
+        shape->stride[i] = plan.stride[i];
+        shape->dilation[i] = plan.dilation[i];
+        shape->pad_begin[i] = plan.pad[i];
+    }
+    sbit__conv_operands64(call, &conv);
+    sbit__f64_conv_run(call->ctx, &conv);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__convt_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__convt_run32, error);
+    return sbit__op_in_float(call, sbit__convt_run32, sbit__convt_run64, error);
 }
 
 static int64_t sbit__convt_macs(const sbit_op_call *call)

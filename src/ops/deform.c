@@ -12,7 +12,7 @@
 #include "elements_private.h"
 #include "window_private.h"
 
-#include <math.h> /* floorf */
+#include <math.h> /* floor */
 
 typedef struct sbit__deform {
     sbit__window window;
@@ -174,9 +174,10 @@ static void sbit__deform_gemm(const sbit__deform *deform, sbit__gemm *gemm)
     gemm->bias_rows = true;
 }
 
-static size_t sbit__deform_column_bytes(const sbit__gemm *gemm)
+static size_t sbit__deform_column_bytes(const sbit_op_call *call, const sbit__gemm *gemm)
 {
-    return sbit__align64((size_t)(gemm->k * gemm->n) * sizeof(float));
+    const size_t each = call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
+    return sbit__align64((size_t)(gemm->k * gemm->n) * each);
 }
 
 static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *error)
@@ -190,35 +191,40 @@ static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *er
     }
     SBIT__TRY(sbit__deform_of(call, &deform, error));
     sbit__deform_gemm(&deform, &gemm);
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__deform_column_bytes(&gemm) +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) +
+                           sbit__deform_column_bytes(call, &gemm) +
                            sbit__gemm_scratch_bytes(call->ctx, &gemm);
     return SBIT_OK;
 }
 
 typedef struct sbit__deform_task {
     const sbit__deform *deform;
-    const float *x, *offset, *mask; /* of one image; mask may be NULL */
-    float *columns;
-    int64_t first_channel; /* of the group */
+    bool wide;                     /* all of these are double, else float */
+    const void *x, *offset, *mask; /* mask may be NULL */
+    void *columns;
+    int64_t image, first_channel; /* of the group */
 } sbit__deform_task;
 
-/* Linear between the cells around `at`, 0 outside. */
-static float sbit__deform_sample(const sbit__deform *deform, const float *x, const float *at)
+/* Linear between the cells around `at`, 0 outside; `channel` of all images. */
+static double sbit__deform_sample(const sbit__deform_task *task, int64_t channel, const double *at)
 {
-    float sum = 0.0f;
+    const sbit__deform *deform = task->deform;
+    double sum = 0.0;
     for (int32_t corner = 0; corner < 1 << deform->window.spatial; corner++) {
-        float weight = 1.0f;
+        double weight = 1.0;
         int64_t offset = 0;
-        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0f; i++) {
-            const float low = floorf(at[i]);
-            const float cell = (corner >> i & 1) != 0 ? low + 1.0f : low;
-            const float part = at[i] - low;
+        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0; i++) {
+            const double low = floor(at[i]);
+            const double cell = (corner >> i & 1) != 0 ? low + 1.0 : low;
+            const double part = at[i] - low;
             /* Not outside, so that what is no number is no cell either. */
-            const bool inside = cell >= 0.0f && cell < (float)deform->in[i];
-            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0f - part) : 0.0f;
+            const bool inside = cell >= 0.0 && cell < (double)deform->in[i];
+            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0 - part) : 0.0;
             offset = offset * deform->in[i] + (inside ? (int64_t)cell : 0);
         }
-        sum += weight != 0.0f ? weight * x[offset] : 0.0f;
+        if (weight != 0.0) {
+            sum += weight * sbit__real_at(task->wide, task->x, channel * deform->in_size + offset);
+        }
     }
     return sum;
 }
@@ -229,35 +235,69 @@ static void sbit__deform_rows(void *user, int64_t begin, int64_t end, int32_t wo
     const sbit__deform_task *task = (const sbit__deform_task *)user;
     const sbit__deform *deform = task->deform;
     const int32_t spatial = deform->window.spatial;
-    const int64_t n = deform->out_size;
+    const int64_t n = deform->out_size, taps = deform->offset_groups * deform->kernel_size;
     (void)worker;
     for (int64_t row = begin; row < end; row++) {
         const int64_t k = row % deform->kernel_size;
         const int64_t channel = task->first_channel + row / deform->kernel_size;
         const int64_t tap =
+            task->image * taps +
             channel / (deform->in_channels / deform->offset_groups) * deform->kernel_size + k;
         for (int64_t o = 0; o < n; o++) {
-            float at[SBIT__MAX_SPATIAL];
+            double at[SBIT__MAX_SPATIAL];
             int64_t rest = o, rest_k = k;
             for (int32_t i = spatial - 1; i >= 0; i--) {
                 const int64_t start =
                     rest % deform->out[i] * deform->window.stride[i] - deform->window.pad_begin[i] +
                     rest_k % deform->window.kernel[i] * deform->window.dilation[i];
-                at[i] = (float)start + task->offset[(tap * spatial + i) * n + o];
+                const double moved =
+                    sbit__real_at(task->wide, task->offset, (tap * spatial + i) * n + o);
+                at[i] = sbit__real(task->wide, (double)start + moved);
                 rest /= deform->out[i];
                 rest_k /= deform->window.kernel[i];
             }
-            const float value =
-                sbit__deform_sample(deform, task->x + channel * deform->in_size, at);
-            task->columns[row * n + o] =
-                task->mask != NULL ? value * task->mask[tap * n + o] : value;
+            double value =
+                sbit__deform_sample(task, task->image * deform->in_channels + channel, at);
+            if (task->mask != NULL) {
+                value *= sbit__real_at(task->wide, task->mask, tap * n + o);
+            }
+            sbit__real_set(task->wide, task->columns, row * n + o, value);
         }
     }
 }
 
-static sbit_status sbit__deform_run32(const sbit_op_call *call, sbit_error *error)
+/* The product of group g of an image in double. */
+static void sbit__deform_multiply64(const sbit_op_call *call, const sbit__gemm *gemm, int64_t i,
+                                    int64_t g)
 {
-    const sbit_tensor *bias = sbit__in(call, 3), *mask = sbit__in(call, 4);
+    const sbit_tensor *bias = sbit__in(call, 3);
+    sbit__f64_gemm product;
+    product.m = gemm->m;
+    product.n = product.ldc = product.b_row = gemm->n;
+    product.k = product.a_row = gemm->k;
+    product.a_col = product.b_col = 1;
+    product.a = (const double *)call->in[1]->data + g * gemm->m * gemm->k;
+    product.b = (const double *)call->scratch;
+    product.c = (double *)call->out[0]->data + i * gemm->m * gemm->n;
+    sbit__f64_gemm_run(call->ctx, &product);
+    for (int64_t k = 0; bias != NULL && k < gemm->m * gemm->n; k++) {
+        product.c[k] += ((const double *)bias->data)[g * gemm->m + k / gemm->n];
+    }
+}
+
+static void sbit__deform_multiply(const sbit_op_call *call, sbit__gemm *gemm, int64_t i, int64_t g)
+{
+    const sbit_tensor *bias = sbit__in(call, 3);
+    gemm->a = (const float *)call->in[1]->data + g * gemm->m * gemm->k;
+    gemm->b = (const float *)call->scratch;
+    gemm->bias = bias != NULL ? (const float *)bias->data + g * gemm->m : NULL;
+    gemm->c = (float *)call->out[0]->data + i * gemm->m * gemm->n;
+    sbit__gemm_run(call->ctx, gemm, (char *)call->scratch + sbit__deform_column_bytes(call, gemm));
+}
+
+static sbit_status sbit__deform_run_any(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *mask = sbit__in(call, 4);
     sbit__deform deform;
     sbit__deform_task task;
     sbit__gemm gemm;
@@ -269,30 +309,30 @@ static sbit_status sbit__deform_run32(const sbit_op_call *call, sbit_error *erro
     if (gemm.k == 0) {
         return sbit__deform_bad(call, "it has no input channels", error);
     }
-    const int64_t taps = deform.offset_groups * deform.kernel_size;
     memset(&task, 0, sizeof task);
     task.deform = &deform;
-    task.columns = (float *)call->scratch;
+    task.wide = call->in[0]->dtype == SBIT_F64;
+    task.x = call->in[0]->data;
+    task.offset = call->in[2]->data;
+    task.mask = mask != NULL ? mask->data : NULL;
+    task.columns = call->scratch;
     for (int64_t i = 0; i < deform.batch * deform.groups; i++) {
-        const int64_t n = i / deform.groups, g = i % deform.groups;
-        task.x = (const float *)call->in[0]->data + n * deform.in_channels * deform.in_size;
-        task.offset =
-            (const float *)call->in[2]->data + n * taps * deform.window.spatial * deform.out_size;
-        task.mask = mask != NULL ? (const float *)mask->data + n * taps * deform.out_size : NULL;
+        const int64_t g = i % deform.groups;
+        task.image = i / deform.groups;
         task.first_channel = g * (deform.in_channels / deform.groups);
         sbit__parallel_range(call->ctx, gemm.k, 1, sbit__deform_rows, &task);
-        gemm.a = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
-        gemm.b = task.columns;
-        gemm.bias = bias != NULL ? (const float *)bias->data + g * gemm.m : NULL;
-        gemm.c = (float *)call->out[0]->data + i * gemm.m * gemm.n;
-        sbit__gemm_run(call->ctx, &gemm, (char *)call->scratch + sbit__deform_column_bytes(&gemm));
+        if (task.wide) {
+            sbit__deform_multiply64(call, &gemm, i, g);
+        } else {
+            sbit__deform_multiply(call, &gemm, i, g);
+        }
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__deform_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__deform_run32, error);
+    return sbit__op_in_float(call, sbit__deform_run_any, sbit__deform_run_any, error);
 }
 
 static int64_t sbit__deform_macs(const sbit_op_call *call)

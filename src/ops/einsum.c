@@ -503,9 +503,7 @@ static sbit_status sbit__einsum_prepare(const sbit_op_call *call, sbit_error *er
             return SBIT_OK;
         }
     }
-    if (call->in_type[0]->dtype != SBIT_F64) {
-        *call->scratch_bytes = sbit__op_as_f32_scratch(call);
-    }
+    *call->scratch_bytes = sbit__op_in_float_scratch(call);
     SBIT__TRY(sbit__einsum_read(call, &einsum, error));
     if (call->out_type[0] != NULL && sbit__type_static(call->out_type[0]) &&
         sbit__einsum_is_product(call, &einsum, &product)) {
@@ -555,8 +553,7 @@ static sbit_status sbit__einsum_run_any(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__einsum_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__einsum_run_any(call, error)
-                                          : sbit__op_as_f32(call, sbit__einsum_run_any, error);
+    return sbit__op_in_float(call, sbit__einsum_run_any, sbit__einsum_run_any, error);
 }
 
 /* ---- Det */

@@ -11,7 +11,7 @@
 #include "elements_private.h"
 #include "window_private.h"
 
-#include <math.h> /* floorf, rintf, fabsf */
+#include <math.h> /* floor, rint, fabs */
 
 /* ---- DepthToSpace, SpaceToDepth */
 
@@ -179,6 +179,7 @@ typedef struct sbit__grid_task {
     sbit_tensor *y;
     int32_t spatial;
     int64_t in_size, out_size;
+    bool wide; /* the grid is float64, else float32 */
 } sbit__grid_task;
 
 #define SBIT__GRID_TAPS 64 /* 4 for each of 3 axes */
@@ -268,97 +269,103 @@ static sbit_status sbit__grid_infer(const sbit_op_call *call, sbit_error *error)
 }
 
 /* Folds x back between low and high as often as needed. */
-static float sbit__grid_reflect(float x, float low, float high)
+static double sbit__grid_reflect(bool wide, double x, double low, double high)
 {
-    const float range = high - low;
+    const double range = high - low;
     const bool below = x < low;
-    const float distance = below ? low - x : x - high;
-    if (distance <= 0.0f || !(range > 0.0f)) {
-        return range > 0.0f ? x : low;
+    const double distance = sbit__real(wide, below ? low - x : x - high);
+    if (distance <= 0.0 || !(range > 0.0)) {
+        return range > 0.0 ? x : low;
     }
-    const float times = floorf(distance / range);
-    const float rest = distance - times * range;
-    const bool even = times - 2.0f * floorf(times / 2.0f) < 1.0f;
-    return below == even ? low + rest : high - rest;
+    const double times = floor(sbit__real(wide, distance / range));
+    const double rest = sbit__real(wide, distance - sbit__real(wide, times * range));
+    const bool even = times - 2.0 * floor(times / 2.0) < 1.0;
+    return sbit__real(wide, below == even ? low + rest : high - rest);
 }
 
-/* Grid coordinate -> position in cells, with padding that moves positions applied. */
-static float sbit__grid_position(const sbit__grid_task *task, float at, int64_t length)
+/* Grid coordinate -> position in cells, with padding that moves positions applied. Computed as in
+ * float32 (where the coordinates are), so that halves are halves and edges are edges. */
+static double sbit__grid_position(const sbit__grid_task *task, double at, int64_t length)
 {
-    const float last = (float)(length - 1);
-    const float low = task->align_corners ? 0.0f : -0.5f;
-    const float high = task->align_corners ? last : last + 0.5f;
-    float x = task->align_corners ? (at + 1.0f) / 2.0f * last
-                                  : ((at + 1.0f) * (float)length - 1.0f) / 2.0f;
+    const bool w = task->wide;
+    const double last = (double)(length - 1);
+    const double low = task->align_corners ? 0.0 : -0.5;
+    const double high = task->align_corners ? last : last + 0.5;
+    const double shifted = sbit__real(w, at + 1.0);
+    double x = task->align_corners
+                   ? sbit__real(w, shifted / 2.0 * last)
+                   : sbit__real(w, sbit__real(w, shifted * (double)length) - 1.0) / 2.0;
     if (task->mode == SBIT__GRID_NEAREST) {
-        x = rintf(x); /* halfway cases to even */
+        x = rint(x); /* halfway cases to even */
     }
-    if (!(x >= -1e9f && x <= 1e9f)) { /* not a number, or beyond any cell's number */
-        x = x > 0.0f ? 1e9f : -1e9f;
+    if (!(x >= -1e9 && x <= 1e9)) { /* not a number, or beyond any cell's number */
+        x = x > 0.0 ? 1e9 : -1e9;
     }
     if (x >= low && x <= high) {
         return x;
     }
     if (task->padding == SBIT__GRID_BORDER && task->mode != SBIT__GRID_CUBIC) {
         /* cubic: only its taps stop at the border, as in PyTorch and ONNX Runtime */
-        return x < 0.0f ? 0.0f : x > last ? last : x;
+        return x < 0.0 ? 0.0 : x > last ? last : x;
     }
-    return task->padding == SBIT__GRID_REFLECTION ? sbit__grid_reflect(x, low, high) : x;
+    return task->padding == SBIT__GRID_REFLECTION ? sbit__grid_reflect(w, x, low, high) : x;
 }
 
 /* Cell number `at` of an axis, -1: counts as 0. */
-static int64_t sbit__grid_cell(const sbit__grid_task *task, float at, int64_t length)
+static int64_t sbit__grid_cell(const sbit__grid_task *task, double at, int64_t length)
 {
-    const float last = (float)(length - 1);
-    if (at >= 0.0f && at <= last) {
+    const double last = (double)(length - 1);
+    if (at >= 0.0 && at <= last) {
         return (int64_t)at;
     }
     if (task->padding == SBIT__GRID_ZEROS) {
         return -1;
     }
     if (task->padding == SBIT__GRID_REFLECTION) {
-        at = task->align_corners ? sbit__grid_reflect(at, 0.0f, last)
-                                 : sbit__grid_reflect(at, -0.5f, last + 0.5f);
+        at = task->align_corners ? sbit__grid_reflect(task->wide, at, 0.0, last)
+                                 : sbit__grid_reflect(task->wide, at, -0.5, last + 0.5);
     }
-    return at > 0.0f ? (at < last ? (int64_t)at : length - 1) : 0;
+    return at > 0.0 ? (at < last ? (int64_t)at : length - 1) : 0;
 }
 
 /* Weights of the cells around a position whose fraction is f, and where the first lies. */
-static int32_t sbit__grid_weights(sbit__grid_mode mode, float f, float weights[4], float *first)
+static int32_t sbit__grid_weights(sbit__grid_mode mode, double f, double weights[4], double *first)
 {
-    const float a = -0.75f;
+    const double a = -0.75;
     if (mode == SBIT__GRID_NEAREST) {
-        weights[0] = 1.0f;
+        weights[0] = 1.0;
         return 1;
     }
     if (mode == SBIT__GRID_LINEAR) {
-        weights[0] = 1.0f - f;
+        weights[0] = 1.0 - f;
         weights[1] = f;
         return 2;
     }
     for (int32_t i = 0; i < 4; i++) {
-        const float d = fabsf(f + 1.0f - (float)i);
-        weights[i] = d <= 1.0f ? ((a + 2.0f) * d - (a + 3.0f)) * d * d + 1.0f
-                               : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
+        const double d = fabs(f + 1.0 - (double)i);
+        weights[i] = d <= 1.0 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+                              : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
     }
-    *first -= 1.0f;
+    *first -= 1.0;
     return 4;
 }
 
 /* All taps of one position: cells within a plane of X, with weights. Returns how many. */
-static int32_t sbit__grid_taps(const sbit__grid_task *task, const float *at,
-                               int64_t cells[SBIT__GRID_TAPS], float weights[SBIT__GRID_TAPS])
+static int32_t sbit__grid_taps(const sbit__grid_task *task, int64_t point,
+                               int64_t cells[SBIT__GRID_TAPS], double weights[SBIT__GRID_TAPS])
 {
     int32_t count = 1;
     cells[0] = 0;
-    weights[0] = 1.0f;
+    weights[0] = 1.0;
     for (int32_t axis = 0; axis < task->spatial; axis++) {
         const int64_t length = task->x->dims[axis + 2];
-        const float x = sbit__grid_position(task, at[task->spatial - 1 - axis], length);
-        float first = floorf(x), own[4];
+        const double at = sbit__real_at(task->wide, task->grid->data,
+                                        point * task->spatial + task->spatial - 1 - axis);
+        const double x = sbit__grid_position(task, at, length);
+        double first = floor(x), own[4];
         const int32_t n = sbit__grid_weights(task->mode, x - first, own, &first);
         for (int32_t k = n - 1; k >= 0; k--) { /* backwards, so that block 0 is read until last */
-            const int64_t cell = sbit__grid_cell(task, first + (float)k, length);
+            const int64_t cell = sbit__grid_cell(task, first + (double)k, length);
             for (int32_t i = 0; i < count; i++) {
                 const bool counts = cell >= 0 && cells[i] >= 0;
                 cells[k * count + i] = counts ? cells[i] * length + cell : -1;
@@ -377,20 +384,19 @@ static void sbit__grid_points(void *user, int64_t begin, int64_t end, int32_t wo
     (void)worker;
     for (int64_t point = begin; point < end; point++) {
         int64_t cells[SBIT__GRID_TAPS];
-        float weights[SBIT__GRID_TAPS];
+        double weights[SBIT__GRID_TAPS];
         const int64_t n = point / task->out_size;
-        const int32_t taps = sbit__grid_taps(
-            task, (const float *)task->grid->data + point * task->spatial, cells, weights);
+        const int32_t taps = sbit__grid_taps(task, point, cells, weights);
         for (int64_t c = 0; c < channels; c++) {
             const int64_t plane = (n * channels + c) * task->in_size;
             const int64_t to = (n * channels + c) * task->out_size + point % task->out_size;
             double sum = 0.0;
             for (int32_t k = 0; k < taps; k++) {
                 if (cells[k] >= 0) {
-                    sum += (double)weights[k] *
-                           (task->x->dtype == SBIT_F32
-                                ? (double)((const float *)task->x->data)[plane + cells[k]]
-                                : sbit__tensor_f64_at(task->x, plane + cells[k]));
+                    sum +=
+                        weights[k] * (task->x->dtype == SBIT_F32
+                                          ? (double)((const float *)task->x->data)[plane + cells[k]]
+                                          : sbit__tensor_f64_at(task->x, plane + cells[k]));
                 }
             }
             if (task->y->dtype == SBIT_F32) {
@@ -402,13 +408,14 @@ static void sbit__grid_points(void *user, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-static sbit_status sbit__grid_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__grid_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__grid_task task;
     SBIT__TRY(sbit__grid_read(call, &task, error));
     task.x = call->in[0];
     task.grid = call->in[1];
     task.y = call->out[0];
+    task.wide = task.grid->dtype == SBIT_F64;
     task.spatial = task.x->rank - 2;
     task.in_size = sbit__tensor_span(task.x, 2, task.x->rank);
     task.out_size = sbit__tensor_span(task.y, 2, task.y->rank);
@@ -425,7 +432,7 @@ static sbit_status sbit__grid_run32(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__grid_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__grid_run32, error);
+    return sbit__op_in_float(call, sbit__grid_run_any, sbit__grid_run_any, error);
 }
 
 /* ---- AffineGrid */
@@ -490,8 +497,9 @@ static sbit_status sbit__affine_infer(const sbit_op_call *call, sbit_error *erro
 }
 
 typedef struct sbit__affine_task {
-    const float *theta;
-    float *y;
+    bool wide; /* double, else float */
+    const void *theta;
+    void *y;
     int32_t spatial;
     int64_t dims[3], size;
     bool align_corners;
@@ -503,7 +511,7 @@ static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t 
     const int32_t n = task->spatial;
     (void)worker;
     for (int64_t point = begin; point < end; point++) {
-        const float *theta = task->theta + point / task->size * n * (n + 1);
+        const int64_t theta = point / task->size * n * (n + 1);
         double at[4];
         int64_t rest = point % task->size;
         for (int32_t i = 0; i < n; i++) { /* at[0] is the last axis */
@@ -520,21 +528,22 @@ static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t 
         for (int32_t i = 0; i < n; i++) {
             double sum = 0.0;
             for (int32_t k = 0; k <= n; k++) {
-                sum += (double)theta[i * (n + 1) + k] * at[k];
+                sum += sbit__real_at(task->wide, task->theta, theta + i * (n + 1) + k) * at[k];
             }
-            task->y[point * n + i] = (float)sum;
+            sbit__real_set(task->wide, task->y, point * n + i, sum);
         }
     }
 }
 
-static sbit_status sbit__affine_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__affine_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__affine_task task;
     const sbit_tensor *y = call->out[0];
     (void)error;
     memset(&task, 0, sizeof task);
-    task.theta = (const float *)call->in[0]->data;
-    task.y = (float *)y->data;
+    task.wide = call->in[0]->dtype == SBIT_F64;
+    task.theta = call->in[0]->data;
+    task.y = y->data;
     task.spatial = y->rank - 2;
     task.size = 1;
     for (int32_t i = 0; i < task.spatial; i++) {
@@ -548,7 +557,7 @@ static sbit_status sbit__affine_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__affine_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__affine_run32, error);
+    return sbit__op_in_float(call, sbit__affine_run_any, sbit__affine_run_any, error);
 }
 
 /* ---- rows */

@@ -255,7 +255,7 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     state->plan = plan;
     *call->scratch_bytes =
-        sbit__op_as_f32_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
+        sbit__op_in_float_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
 }
 
@@ -329,6 +329,28 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
+static sbit_status sbit__matmul_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__matmul_plan plan;
+    sbit__f64_gemm gemm;
+    (void)error;
+    sbit__matmul_plan_of(call->in_type[0], call->in_type[1], &plan);
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = plan.m;
+    gemm.n = gemm.ldc = gemm.b_row = plan.n;
+    gemm.k = gemm.a_row = plan.k;
+    gemm.a_col = gemm.b_col = 1;
+    for (int64_t i = 0; i < plan.batches; i++) {
+        int64_t a = 0, b = 0;
+        sbit__matmul_index(&plan, i, &a, &b);
+        gemm.a = (const double *)call->in[0]->data + a * plan.m * plan.k;
+        gemm.b = (const double *)call->in[1]->data + b * plan.k * plan.n;
+        gemm.c = (double *)call->out[0]->data + i * plan.m * plan.n;
+        sbit__f64_gemm_run(call->ctx, &gemm);
+    }
+    return SBIT_OK;
+}
+
 static void sbit__matmul_run_int(const sbit_op_call *call, const sbit__matmul_plan *plan)
 {
     sbit__matmul_int task;
@@ -356,7 +378,7 @@ static sbit_status sbit__matmul_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
     if (!sbit__matmul_is_int(call->in[0]->dtype)) {
-        return sbit__op_as_f32(call, sbit__matmul_run32, error);
+        return sbit__op_in_float(call, sbit__matmul_run32, sbit__matmul_run64, error);
     }
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
@@ -499,7 +521,7 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
         gemm.alpha = 1.0f; /* is in the packed operand */
     }
     state->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_scratch +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + state->gemm_scratch +
                            (sbit__op_has(call, 2) ? (size_t)c_count * sizeof(float) : 0);
     return SBIT_OK;
 }
@@ -600,6 +622,35 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+static sbit_status sbit__gemm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const double alpha = (double)sbit_node_float(call->node, "alpha", 1.0f);
+    const double beta = (double)sbit_node_float(call->node, "beta", 1.0f);
+    const sbit_tensor *c = call->input_count > 2 && beta != 0.0 ? call->in[2] : NULL;
+    sbit__f64_gemm task;
+    sbit__gemm gemm;
+    SBIT__TRY(sbit__gemm_of(call, &gemm, error));
+    task.m = gemm.m;
+    task.n = task.ldc = gemm.n;
+    task.k = gemm.k;
+    task.a = (const double *)call->in[0]->data;
+    task.b = (const double *)call->in[1]->data;
+    task.c = (double *)call->out[0]->data;
+    task.a_row = gemm.trans_a ? 1 : gemm.lda;
+    task.a_col = gemm.trans_a ? gemm.lda : 1;
+    task.b_row = gemm.trans_b ? 1 : gemm.ldb;
+    task.b_col = gemm.trans_b ? gemm.ldb : 1;
+    sbit__f64_gemm_run(call->ctx, &task);
+    const int64_t cols = c != NULL && c->rank > 0 ? c->dims[c->rank - 1] : 1;
+    const int64_t rows = c != NULL && c->rank > 1 ? c->dims[0] : 1;
+    for (int64_t i = 0; i < gemm.m * gemm.n; i++) {
+        const int64_t at = (rows == 1 ? 0 : i / gemm.n * cols) + (cols == 1 ? 0 : i % gemm.n);
+        const double add = c != NULL ? beta * ((const double *)c->data)[at] : 0.0;
+        task.c[i] = alpha * task.c[i] + add;
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__gemm_run_int(const sbit_op_call *call, sbit_error *error)
 {
     sbit__matmul_int task;
@@ -643,7 +694,7 @@ static sbit_status sbit__gemm_op_run(const sbit_op_call *call, sbit_error *error
     if (sbit__matmul_is_int(call->in[0]->dtype)) {
         return sbit__gemm_run_int(call, error);
     }
-    return sbit__op_as_f32(call, sbit__gemm_run32, error);
+    return sbit__op_in_float(call, sbit__gemm_run32, sbit__gemm_run64, error);
 }
 
 static int64_t sbit__gemm_macs(const sbit_op_call *call)

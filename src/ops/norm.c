@@ -11,7 +11,7 @@
 #include "gradient_private.h"
 #include "window_private.h"
 
-#include <math.h> /* sqrtf, sqrt, powf, fabsf */
+#include <math.h> /* sqrtf, sqrt, pow, powf, fabs */
 
 /* Input i, if present, must be a tensor of rank 1 with `length` entries. */
 static sbit_status sbit__norm_vector(const sbit_op_call *call, int32_t i, sbit_dim length,
@@ -218,9 +218,57 @@ static sbit_status sbit__batchnorm_run32(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+/* Writes statistics that the node gives in double: input 3 or 4 moved towards `value`, or itself.
+ */
+static void sbit__batchnorm_learn64(const sbit_op_call *call, int32_t i, int64_t c, double value)
+{
+    const double keep = (double)sbit_node_float(call->node, "momentum", 0.9f);
+    const double old = ((const double *)call->in[2 + i]->data)[c];
+    sbit_tensor *running = sbit__out(call, i), *saved = sbit__out(call, i + 2);
+    if (running != NULL) {
+        ((double *)running->data)[c] = old * keep + value * (1.0 - keep);
+    }
+    if (saved != NULL) {
+        ((double *)saved->data)[c] = value;
+    }
+}
+
+static sbit_status sbit__batchnorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    const int64_t span = sbit__tensor_span(x, 2, x->rank);
+    const int64_t inner = sbit__batchnorm_spatial(call) ? span : 1;
+    const int64_t channels = (x->rank > 1 ? x->dims[1] : 1) * (inner == span ? 1 : span);
+    const int64_t count = x->dims[0] * inner;
+    const double *from = (const double *)x->data;
+    (void)error;
+    for (int64_t c = 0; c < channels; c++) {
+        double stats[2] = {((const double *)call->in[3]->data)[c],
+                           ((const double *)call->in[4]->data)[c]};
+        for (int32_t k = 0; sbit__batchnorm_trains(call) && k < 2; k++) { /* mean, variance */
+            double sum = 0.0;
+            for (int64_t i = 0; i < count; i++) {
+                const double value = from[(i / inner * channels + c) * inner + i % inner];
+                sum += k == 0 ? value : (value - stats[0]) * (value - stats[0]);
+            }
+            stats[k] = count > 0 ? sum / (double)count : 0.0;
+        }
+        sbit__batchnorm_learn64(call, 1, c, stats[0]);
+        sbit__batchnorm_learn64(call, 2, c, stats[1]);
+        const double scale = ((const double *)call->in[1]->data)[c] / sqrt(stats[1] + epsilon);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t at = (i / inner * channels + c) * inner + i % inner;
+            ((double *)call->out[0]->data)[at] =
+                (from[at] - stats[0]) * scale + ((const double *)call->in[2]->data)[c];
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__batchnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__batchnorm_run32, error);
+    return sbit__op_in_float(call, sbit__batchnorm_run32, sbit__batchnorm_run64, error);
 }
 
 /* ---- LayerNormalization and RMSNormalization: rows of the dims from `axis` on */
@@ -410,6 +458,69 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     return SBIT_OK;
 }
 
+/* Mean and 1 / sqrt(variance + epsilon) of n elements; not centered: mean 0. */
+static void sbit__norm_moments64(int64_t n, const double *x, double epsilon, bool centered,
+                                 double *mean, double *factor)
+{
+    double sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; centered && i < n; i++) {
+        sum += x[i];
+    }
+    *mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        squares += (x[i] - *mean) * (x[i] - *mean);
+    }
+    *factor = 1.0 / sqrt(squares / (double)n + epsilon);
+}
+
+static sbit_status sbit__layernorm_run_as64(const sbit_op_call *call, bool centered,
+                                            sbit_error *error)
+{
+    sbit__layernorm_task task; /* where scale and bias lie */
+    const sbit_tensor *x = call->in[0], *scale = call->in[1], *bias = sbit__in(call, 2);
+    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    sbit_tensor *means = sbit__out(call, 1), *factors = sbit__out(call, 2);
+    int32_t axis = 0;
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__layernorm_axis(call, x->rank, &axis, error));
+    task.rank = x->rank;
+    memcpy(task.dims, x->dims, sizeof task.dims);
+    SBIT__TRY(sbit__op_strides(call, scale, -1, x->rank, x->dims, task.scale_strides, error));
+    if (bias != NULL) {
+        SBIT__TRY(sbit__op_strides(call, bias, -1, x->rank, x->dims, task.bias_strides, error));
+    }
+    const int64_t n = sbit__tensor_span(x, axis, x->rank);
+    for (int64_t row = 0; n > 0 && row < sbit__tensor_span(x, 0, axis); row++) {
+        const double *from = (const double *)x->data + row * n;
+        double mean = 0.0, factor = 0.0;
+        sbit__norm_moments64(n, from, epsilon, centered, &mean, &factor);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t s = sbit__layernorm_at(&task, task.scale_strides, row * n + i);
+            const int64_t b = sbit__layernorm_at(&task, task.bias_strides, row * n + i);
+            const double y = (from[i] - mean) * factor * ((const double *)scale->data)[s];
+            ((double *)call->out[0]->data)[row * n + i] =
+                y + (bias != NULL ? ((const double *)bias->data)[b] : 0.0);
+        }
+        if (means != NULL) {
+            ((double *)means->data)[row] = mean;
+        }
+        if (factors != NULL) {
+            ((double *)factors->data)[row] = factor;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__layernorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__layernorm_run_as64(call, true, error);
+}
+
+static sbit_status sbit__rmsnorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__layernorm_run_as64(call, false, error);
+}
+
 static sbit_status sbit__layernorm_run32(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__layernorm_run_as(call, true, error);
@@ -417,7 +528,7 @@ static sbit_status sbit__layernorm_run32(const sbit_op_call *call, sbit_error *e
 
 static sbit_status sbit__layernorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__layernorm_run32, error);
+    return sbit__op_in_float(call, sbit__layernorm_run32, sbit__layernorm_run64, error);
 }
 
 static sbit_status sbit__rmsnorm_run32(const sbit_op_call *call, sbit_error *error)
@@ -427,7 +538,7 @@ static sbit_status sbit__rmsnorm_run32(const sbit_op_call *call, sbit_error *err
 
 static sbit_status sbit__rmsnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__rmsnorm_run32, error);
+    return sbit__op_in_float(call, sbit__rmsnorm_run32, sbit__rmsnorm_run64, error);
 }
 
 /* ---- InstanceNormalization and GroupNormalization: channels of one image in groups */
@@ -526,9 +637,33 @@ static sbit_status sbit__groupnorm_run32(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+static sbit_status sbit__groupnorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const int64_t groups = sbit_node_int(call->node, "num_groups", x->dims[1]);
+    const int64_t channels = groups > 0 ? x->dims[1] / groups : 0;
+    const int64_t inner = sbit__tensor_span(x, 2, x->rank);
+    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    const bool per_group =
+        sbit__streq(call->row->op_type, "GroupNormalization") && call->row->since_version < 21;
+    (void)error;
+    for (int64_t i = 0; channels * inner > 0 && i < x->dims[0] * groups; i++) {
+        const double *from = (const double *)x->data + i * channels * inner;
+        double *to = (double *)call->out[0]->data + i * channels * inner;
+        double mean = 0.0, factor = 0.0;
+        sbit__norm_moments64(channels * inner, from, epsilon, true, &mean, &factor);
+        for (int64_t k = 0; k < channels * inner; k++) {
+            const int64_t at = per_group ? i % groups : i % groups * channels + k / inner;
+            to[k] = (from[k] - mean) * factor * ((const double *)call->in[1]->data)[at] +
+                    ((const double *)call->in[2]->data)[at];
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__groupnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__groupnorm_run32, error);
+    return sbit__op_in_float(call, sbit__groupnorm_run32, sbit__groupnorm_run64, error);
 }
 
 /* ---- LpNormalization: along one axis; a norm of 0 gives 0 */
@@ -551,8 +686,9 @@ static sbit_status sbit__lpnorm_infer(const sbit_op_call *call, sbit_error *erro
 }
 
 typedef struct sbit__lpnorm_task {
-    const float *x;
-    float *y;
+    bool wide; /* double, else float */
+    const void *x;
+    void *y;
     int64_t length, inner;
     bool squares;
 } sbit__lpnorm_task;
@@ -565,25 +701,27 @@ static void sbit__lpnorm_lines(void *user, int64_t begin, int64_t end, int32_t w
         const int64_t at = line / task->inner * task->length * task->inner + line % task->inner;
         double sum = 0.0;
         for (int64_t i = 0; i < task->length; i++) {
-            const double x = (double)task->x[at + i * task->inner];
+            const double x = sbit__real_at(task->wide, task->x, at + i * task->inner);
             sum += task->squares ? x * x : fabs(x);
         }
         const double norm = task->squares ? sqrt(sum) : sum;
         for (int64_t i = 0; i < task->length; i++) {
             const int64_t k = at + i * task->inner;
-            task->y[k] = norm == 0.0 ? 0.0f : (float)((double)task->x[k] / norm);
+            const double x = sbit__real_at(task->wide, task->x, k);
+            sbit__real_set(task->wide, task->y, k, norm == 0.0 ? 0.0 : x / norm);
         }
     }
 }
 
-static sbit_status sbit__lpnorm_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__lpnorm_run_any(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     sbit__lpnorm_task task;
     int32_t axis = 0;
     SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
-    task.x = (const float *)x->data;
-    task.y = (float *)call->out[0]->data;
+    task.wide = x->dtype == SBIT_F64;
+    task.x = x->data;
+    task.y = call->out[0]->data;
     task.length = x->dims[axis];
     task.inner = sbit__tensor_span(x, axis + 1, x->rank);
     task.squares = sbit_node_int(call->node, "p", 2) == 2;
@@ -594,7 +732,7 @@ static sbit_status sbit__lpnorm_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__lpnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__lpnorm_run32, error);
+    return sbit__op_in_float(call, sbit__lpnorm_run_any, sbit__lpnorm_run_any, error);
 }
 
 /* ---- LRN: over neighbouring channels c - floor((size - 1) / 2) .. c + ceil((size - 1) / 2) */
@@ -668,9 +806,32 @@ static sbit_status sbit__lrn_run32(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+static sbit_status sbit__lrn_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const double *from = (const double *)x->data;
+    const int64_t size = sbit_node_int(call->node, "size", 1), channels = x->dims[1];
+    const int64_t inner = sbit__tensor_span(x, 2, x->rank);
+    const double scale = (double)sbit_node_float(call->node, "alpha", 1e-4f) / (double)size;
+    const double beta = (double)sbit_node_float(call->node, "beta", 0.75f);
+    const double bias = (double)sbit_node_float(call->node, "bias", 1.0f);
+    (void)error;
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        const int64_t c = i / inner % channels;
+        const int64_t first = c > (size - 1) / 2 ? -((size - 1) / 2) : -c;
+        const int64_t last = c + size / 2 < channels ? size / 2 : channels - 1 - c;
+        double squares = 0.0;
+        for (int64_t k = first; k <= last; k++) {
+            squares += from[i + k * inner] * from[i + k * inner];
+        }
+        ((double *)call->out[0]->data)[i] = from[i] / pow(bias + scale * squares, beta);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__lrn_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__lrn_run32, error);
+    return sbit__op_in_float(call, sbit__lrn_run32, sbit__lrn_run64, error);
 }
 
 /* ---- MeanVarianceNormalization: y = (x - mean) / (deviation + 1e-9) over `axes` */
@@ -704,8 +865,9 @@ static sbit_status sbit__mvn_infer(const sbit_op_call *call, sbit_error *error)
 }
 
 typedef struct sbit__mvn_task {
-    const float *x;
-    float *y;
+    bool wide; /* double, else float */
+    const void *x;
+    void *y;
     int32_t kept_rank, reduced_rank;
     int64_t kept_dims[SBIT_MAX_RANK], kept_strides[SBIT_MAX_RANK];
     int64_t dims[SBIT_MAX_RANK], strides[SBIT_MAX_RANK]; /* reduced */
@@ -732,26 +894,28 @@ static void sbit__mvn_sets(void *user, int64_t begin, int64_t end, int32_t worke
             sbit__mvn_offset(task->kept_rank, task->kept_dims, task->kept_strides, set);
         double sum = 0.0, squares = 0.0;
         for (int64_t i = 0; i < task->count; i++) {
-            sum +=
-                (double)task
-                    ->x[base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i)];
+            const int64_t at =
+                base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i);
+            sum += sbit__real_at(task->wide, task->x, at);
         }
         const double mean = sum / (double)task->count;
         for (int64_t i = 0; i < task->count; i++) {
             const int64_t at =
                 base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i);
-            squares += ((double)task->x[at] - mean) * ((double)task->x[at] - mean);
+            const double x = sbit__real_at(task->wide, task->x, at) - mean;
+            squares += x * x;
         }
         const double deviation = sqrt(squares / (double)task->count) + 1e-9;
         for (int64_t i = 0; i < task->count; i++) {
             const int64_t at =
                 base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i);
-            task->y[at] = (float)(((double)task->x[at] - mean) / deviation);
+            const double x = sbit__real_at(task->wide, task->x, at) - mean;
+            sbit__real_set(task->wide, task->y, at, x / deviation);
         }
     }
 }
 
-static sbit_status sbit__mvn_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__mvn_run_any(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     sbit__mvn_task task;
@@ -760,8 +924,9 @@ static sbit_status sbit__mvn_run32(const sbit_op_call *call, sbit_error *error)
     int64_t sets = 1;
     SBIT__TRY(sbit__mvn_axes(call, x->rank, reduced, error));
     memset(&task, 0, sizeof task);
-    task.x = (const float *)x->data;
-    task.y = (float *)call->out[0]->data;
+    task.wide = x->dtype == SBIT_F64;
+    task.x = x->data;
+    task.y = call->out[0]->data;
     task.count = 1;
     sbit__tensor_strides(x, strides);
     for (int32_t i = 0; i < x->rank; i++) {
@@ -783,7 +948,7 @@ static sbit_status sbit__mvn_run32(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__mvn_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__mvn_run32, error);
+    return sbit__op_in_float(call, sbit__mvn_run_any, sbit__mvn_run_any, error);
 }
 
 /* ---- rows */

@@ -115,12 +115,33 @@ typedef enum sbit__e8m0_round {
     SBIT__E8M0_NEAREST
 } sbit__e8m0_round;
 SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
-/* For operators computed in float32: runs `run32` on call with float16/bfloat16/float64 tensors
- * converted through scratch memory; prepare must have asked for sbit__op_as_f32_scratch bytes. */
-SBIT__FN size_t sbit__op_as_f32_scratch(const sbit_op_call *call);
-SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
-                                     sbit_status (*run32)(const sbit_op_call *, sbit_error *),
-                                     sbit_error *error);
+/* For operators that compute in one float type: runs `run64` if some operand is float64, else
+ * `run32`, with operands of other float types converted through scratch memory; prepare must have
+ * asked for sbit__op_in_float_scratch bytes. */
+SBIT__FN size_t sbit__op_in_float_scratch(const sbit_op_call *call);
+SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
+                                       sbit_status (*run32)(const sbit_op_call *, sbit_error *),
+                                       sbit_status (*run64)(const sbit_op_call *, sbit_error *),
+                                       sbit_error *error);
+
+/* What a float32 operation gives of float32 operands, from its result in double; `wide`: double. */
+SBIT__INLINE double sbit__real(bool wide, double value)
+{
+    return wide ? value : (double)(float)value;
+}
+/* Elements of arrays that are float, or double if `wide`. */
+SBIT__INLINE double sbit__real_at(bool wide, const void *data, int64_t index)
+{
+    return wide ? ((const double *)data)[index] : (double)((const float *)data)[index];
+}
+SBIT__INLINE void sbit__real_set(bool wide, void *data, int64_t index, double value)
+{
+    if (wide) {
+        ((double *)data)[index] = value;
+    } else {
+        ((float *)data)[index] = (float)value;
+    }
+}
 
 #ifdef __cplusplus
 }

@@ -13,7 +13,7 @@
 #include "gradient_private.h"
 #include "window_private.h"
 
-#include <math.h> /* pow, sqrtf, fabs, floorf, ceilf, roundf */
+#include <math.h> /* pow, fabs, floor, ceil, round */
 
 typedef enum sbit__pooling_kind {
     SBIT__POOLING_MAX,
@@ -437,9 +437,9 @@ static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *e
     }
     SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), &plan, error));
     sbit__pooling_choose(&plan);
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + (size_t)sbit_ctx_threads(call->ctx) *
-                                                               (size_t)sbit__pooling_floats(&plan) *
-                                                               sizeof(float);
+    *call->scratch_bytes =
+        sbit__op_in_float_scratch(call) +
+        (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pooling_floats(&plan) * sizeof(float);
     return SBIT_OK;
 }
 
@@ -472,9 +472,56 @@ static sbit_status sbit__pooling_run32(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
+/* Output o of a plane in double, average or Lp. */
+static double sbit__pooling_window64(const sbit__pooling_plan *plan, const double *x, int64_t o)
+{
+    const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);
+    const sbit__pooling_taps ty = sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);
+    const sbit__pooling_taps tz = sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);
+    double sum = 0.0, inside = 0.0;
+    for (int64_t kz = tz.begin; kz < tz.end; kz++) {
+        for (int64_t ky = ty.begin; ky < ty.end; ky++) {
+            const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] + ty.start +
+                                 ky * plan->dilation[1]) *
+                                plan->in[2];
+            for (int64_t kx = tx.begin; kx < tx.end; kx++, inside += 1.0) {
+                const double value = x[row + tx.start + kx * plan->dilation[2]];
+                sum += plan->kind == SBIT__POOLING_LP ? pow(fabs(value), plan->p) : value;
+            }
+        }
+    }
+    if (plan->kind == SBIT__POOLING_LP || inside == 0.0) {
+        return inside == 0.0 ? 0.0 : pow(sum, 1.0 / plan->p);
+    }
+    return sum /
+           (plan->count_pad ? (double)tx.padded * (double)ty.padded * (double)tz.padded : inside);
+}
+
+static void sbit__pooling_planes64(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pooling_task *task = (const sbit__pooling_task *)user;
+    const sbit__pooling_plan *plan = task->plan;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t plane = i / plan->out_size;
+        ((double *)task->y)[i] = sbit__pooling_window64(
+            plan, (const double *)task->x + plane * plan->in_size, i % plan->out_size);
+    }
+}
+
+static sbit_status sbit__pooling_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__pooling_plan plan;
+    sbit__pooling_task task;
+    SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
+    sbit__parallel_range(call->ctx, plan.planes * plan.out_size, 256, sbit__pooling_planes64,
+                         &task);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__pooling_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__pooling_run32, error);
+    return sbit__op_in_float(call, sbit__pooling_run32, sbit__pooling_run64, error);
 }
 
 static sbit_status sbit__maxpool_run(const sbit_op_call *call, sbit_error *error)
@@ -593,20 +640,17 @@ static sbit_status sbit__gpool_lp(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__gpool_average_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_average(call, error)
-                                          : sbit__op_as_f32(call, sbit__gpool_average, error);
+    return sbit__op_in_float(call, sbit__gpool_average, sbit__gpool_average, error);
 }
 
 static sbit_status sbit__gpool_max_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_max(call, error)
-                                          : sbit__op_as_f32(call, sbit__gpool_max, error);
+    return sbit__op_in_float(call, sbit__gpool_max, sbit__gpool_max, error);
 }
 
 static sbit_status sbit__gpool_lp_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_lp(call, error)
-                                          : sbit__op_as_f32(call, sbit__gpool_lp, error);
+    return sbit__op_in_float(call, sbit__gpool_lp, sbit__gpool_lp, error);
 }
 
 /* ---- MaxUnpool: values go back to where Indices says, counted in the unpooled shape; a larger
@@ -788,13 +832,16 @@ static sbit_status sbit__roialign_infer(const sbit_op_call *call, sbit_error *er
                                 sbit_node_int(call->node, "output_width", 1), error);
 }
 
+/* Positions are computed as in float32, where elements are: so that a bin that ends on a cell's
+ * edge still does. */
 typedef struct sbit__roi_task {
+    bool wide; /* elements are double, else float */
     const sbit_tensor *x;
-    const float *rois;
+    const void *rois;
     const int64_t *batch; /* RoiAlign */
-    float *y;
+    void *y;
     int64_t rois_count, channels, height, width, out_h, out_w;
-    float scale;
+    double scale;
     bool half_pixel, use_max;
     int64_t sampling;
 } sbit__roi_task;
@@ -802,25 +849,32 @@ typedef struct sbit__roi_task {
 static void sbit__roi_task_of(const sbit_op_call *call, sbit__roi_task *task)
 {
     memset(task, 0, sizeof *task);
+    task->wide = call->in[0]->dtype == SBIT_F64;
     task->x = call->in[0];
-    task->rois = (const float *)call->in[1]->data;
-    task->y = (float *)call->out[0]->data;
+    task->rois = call->in[1]->data;
+    task->y = call->out[0]->data;
     task->rois_count = call->out[0]->dims[0];
     task->channels = call->in[0]->dims[1];
     task->height = call->in[0]->dims[2];
     task->width = call->in[0]->dims[3];
     task->out_h = call->out[0]->dims[2];
     task->out_w = call->out[0]->dims[3];
-    task->scale = sbit_node_float(call->node, "spatial_scale", 1.0f);
+    task->scale = (double)sbit_node_float(call->node, "spatial_scale", 1.0f);
+}
+
+/* Number `at` of the regions' numbers, scaled. */
+static double sbit__roi_scaled(const sbit__roi_task *task, int64_t at)
+{
+    return sbit__real(task->wide, sbit__real_at(task->wide, task->rois, at) * task->scale);
 }
 
 /* First and one past the last input cell of bin `at` of `bins`, clipped to the input. */
-static void sbit__roipool_bin(int64_t start, int64_t length, int64_t bins, int64_t at,
-                              int64_t limit, int64_t *begin, int64_t *end)
+static void sbit__roipool_bin(const sbit__roi_task *task, int64_t start, int64_t length,
+                              int64_t bins, int64_t at, int64_t limit, int64_t *begin, int64_t *end)
 {
-    const float size = (float)length / (float)bins;
-    *begin = (int64_t)floorf((float)at * size) + start;
-    *end = (int64_t)ceilf((float)(at + 1) * size) + start;
+    const double size = sbit__real(task->wide, (double)length / (double)bins);
+    *begin = (int64_t)floor(sbit__real(task->wide, (double)at * size)) + start;
+    *end = (int64_t)ceil(sbit__real(task->wide, (double)(at + 1) * size)) + start;
     *begin = *begin < 0 ? 0 : *begin > limit ? limit : *begin;
     *end = *end < 0 ? 0 : *end > limit ? limit : *end;
 }
@@ -830,46 +884,49 @@ static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_
     const sbit__roi_task *task = (const sbit__roi_task *)user;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const float *roi = task->rois + i / task->channels * 5;
-        const int64_t x1 = (int64_t)roundf(roi[1] * task->scale);
-        const int64_t y1 = (int64_t)roundf(roi[2] * task->scale);
-        const int64_t w = (int64_t)roundf(roi[3] * task->scale) - x1 + 1;
-        const int64_t h = (int64_t)roundf(roi[4] * task->scale) - y1 + 1;
-        const float *x =
-            (const float *)task->x->data +
-            ((int64_t)roi[0] * task->channels + i % task->channels) * task->height * task->width;
+        const int64_t roi = i / task->channels * 5;
+        const int64_t x1 = (int64_t)round(sbit__roi_scaled(task, roi + 1));
+        const int64_t y1 = (int64_t)round(sbit__roi_scaled(task, roi + 2));
+        const int64_t w = (int64_t)round(sbit__roi_scaled(task, roi + 3)) - x1 + 1;
+        const int64_t h = (int64_t)round(sbit__roi_scaled(task, roi + 4)) - y1 + 1;
+        const int64_t image = (int64_t)sbit__real_at(task->wide, task->rois, roi);
+        const int64_t from =
+            (image * task->channels + i % task->channels) * task->height * task->width;
         for (int64_t o = 0; o < task->out_h * task->out_w; o++) {
             int64_t h0 = 0, h1 = 0, w0 = 0, w1 = 0;
             bool any = false;
-            float best = 0.0f;
-            sbit__roipool_bin(y1, h < 1 ? 1 : h, task->out_h, o / task->out_w, task->height, &h0,
-                              &h1);
-            sbit__roipool_bin(x1, w < 1 ? 1 : w, task->out_w, o % task->out_w, task->width, &w0,
-                              &w1);
+            double best = 0.0;
+            sbit__roipool_bin(task, y1, h < 1 ? 1 : h, task->out_h, o / task->out_w, task->height,
+                              &h0, &h1);
+            sbit__roipool_bin(task, x1, w < 1 ? 1 : w, task->out_w, o % task->out_w, task->width,
+                              &w0, &w1);
             for (int64_t at = h0 * task->width; at < h1 * task->width; at += task->width) {
                 for (int64_t k = w0; k < w1; k++) {
-                    best = !any || x[at + k] > best ? x[at + k] : best;
+                    const double x = sbit__real_at(task->wide, task->x->data, from + at + k);
+                    best = !any || x > best ? x : best;
                     any = true;
                 }
             }
-            task->y[i * task->out_h * task->out_w + o] = best;
+            sbit__real_set(task->wide, task->y, i * task->out_h * task->out_w + o, best);
         }
     }
 }
 
-static bool sbit__roi_sane(float value)
+static bool sbit__roi_sane(double value)
 {
-    return value > -1e9f && value < 1e9f; /* NaN is not */
+    return value > -1e9 && value < 1e9; /* NaN is not */
 }
 
-static sbit_status sbit__roipool_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__roipool_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__roi_task task;
     sbit__roi_task_of(call, &task);
     for (int64_t i = 0; i < task.rois_count * 5; i++) {
-        const float value = task.rois[i] * (i % 5 == 0 ? 1.0f : task.scale);
+        const bool image = i % 5 == 0;
+        const double value =
+            image ? sbit__real_at(task.wide, task.rois, i) : sbit__roi_scaled(&task, i);
         if (!sbit__roi_sane(value) ||
-            (i % 5 == 0 && (value < 0.0f || value >= (float)task.x->dims[0]))) {
+            (image && (value < 0.0 || value >= (double)task.x->dims[0]))) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                                 "region %lld is not inside of the batch", (long long)(i / 5));
         }
@@ -881,35 +938,37 @@ static sbit_status sbit__roipool_run32(const sbit_op_call *call, sbit_error *err
 
 static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__roipool_run32, error);
+    return sbit__op_in_float(call, sbit__roipool_run_any, sbit__roipool_run_any, error);
 }
 
 /* Value at (y, x): bilinear, or the largest weighted corner. Cells further than 1 outside are 0. */
-static float sbit__roialign_sample(const sbit__roi_task *task, const float *from, float y, float x)
+static double sbit__roialign_sample(const sbit__roi_task *task, int64_t from, double y, double x)
 {
-    if (y < -1.0f || y > (float)task->height || x < -1.0f || x > (float)task->width) {
-        return 0.0f;
+    if (y < -1.0 || y > (double)task->height || x < -1.0 || x > (double)task->width) {
+        return 0.0;
     }
-    y = y > 0.0f ? y : 0.0f;
-    x = x > 0.0f ? x : 0.0f;
+    y = y > 0.0 ? y : 0.0;
+    x = x > 0.0 ? x : 0.0;
     int64_t y0 = (int64_t)y, x0 = (int64_t)x;
     if (y0 >= task->height - 1) {
         y0 = task->height - 1;
-        y = (float)y0;
+        y = (double)y0;
     }
     if (x0 >= task->width - 1) {
         x0 = task->width - 1;
-        x = (float)x0;
+        x = (double)x0;
     }
-    const int64_t y1 = y0 < task->height - 1 ? y0 + 1 : y0;
+    const int64_t row0 = from + y0 * task->width;
+    const int64_t row1 = y0 < task->height - 1 ? row0 + task->width : row0;
     const int64_t x1 = x0 < task->width - 1 ? x0 + 1 : x0;
-    const float fy = y - (float)y0, fx = x - (float)x0;
-    const float a = (1.0f - fy) * (1.0f - fx) * from[y0 * task->width + x0];
-    const float b = (1.0f - fy) * fx * from[y0 * task->width + x1];
-    const float c = fy * (1.0f - fx) * from[y1 * task->width + x0];
-    const float d = fy * fx * from[y1 * task->width + x1];
+    const double fy = y - (double)y0, fx = x - (double)x0;
+    const void *data = task->x->data;
+    const double a = (1.0 - fy) * (1.0 - fx) * sbit__real_at(task->wide, data, row0 + x0);
+    const double b = (1.0 - fy) * fx * sbit__real_at(task->wide, data, row0 + x1);
+    const double c = fy * (1.0 - fx) * sbit__real_at(task->wide, data, row1 + x0);
+    const double d = fy * fx * sbit__real_at(task->wide, data, row1 + x1);
     if (task->use_max) {
-        const float top = a > b ? a : b, bottom = c > d ? c : d;
+        const double top = a > b ? a : b, bottom = c > d ? c : d;
         return top > bottom ? top : bottom;
     }
     return a + b + c + d;
@@ -917,42 +976,57 @@ static float sbit__roialign_sample(const sbit__roi_task *task, const float *from
 
 /* A region in input cells: start and size of its bins, and sample points per bin. */
 typedef struct sbit__roi_box {
-    float y, x, bin_h, bin_w;
+    double y, x, bin_h, bin_w;
     int64_t grid_h, grid_w;
 } sbit__roi_box;
 
-static sbit__roi_box sbit__roialign_box(const sbit__roi_task *task, const float *roi)
+static sbit__roi_box sbit__roialign_box(const sbit__roi_task *task, int64_t region)
 {
-    const float offset = task->half_pixel ? 0.5f : 0.0f;
+    const double offset = task->half_pixel ? 0.5 : 0.0;
+    double corner[4];
     sbit__roi_box box;
-    box.x = roi[0] * task->scale - offset;
-    box.y = roi[1] * task->scale - offset;
-    float w = roi[2] * task->scale - offset - box.x;
-    float h = roi[3] * task->scale - offset - box.y;
-    if (!task->half_pixel) {
-        w = w > 1.0f ? w : 1.0f;
-        h = h > 1.0f ? h : 1.0f;
+    for (int32_t i = 0; i < 4; i++) {
+        corner[i] = sbit__real(task->wide, sbit__roi_scaled(task, region * 4 + i) - offset);
     }
-    box.bin_h = h / (float)task->out_h;
-    box.bin_w = w / (float)task->out_w;
-    box.grid_h = task->sampling > 0 ? task->sampling : (int64_t)ceilf(box.bin_h);
-    box.grid_w = task->sampling > 0 ? task->sampling : (int64_t)ceilf(box.bin_w);
+    box.x = corner[0];
+    box.y = corner[1];
+    double w = sbit__real(task->wide, corner[2] - box.x);
+    double h = sbit__real(task->wide, corner[3] - box.y);
+    if (!task->half_pixel) {
+        w = w > 1.0 ? w : 1.0;
+        h = h > 1.0 ? h : 1.0;
+    }
+    box.bin_h = sbit__real(task->wide, h / (double)task->out_h);
+    box.bin_w = sbit__real(task->wide, w / (double)task->out_w);
+    box.grid_h = task->sampling > 0 ? task->sampling : (int64_t)ceil(box.bin_h);
+    box.grid_w = task->sampling > 0 ? task->sampling : (int64_t)ceil(box.bin_w);
     return box;
 }
 
-static float sbit__roialign_bin(const sbit__roi_task *task, const sbit__roi_box *box,
-                                const float *from, int64_t oy, int64_t ox)
+/* start + bin number * its size + (sample + 0.5) * size / samples */
+static double sbit__roialign_place(const sbit__roi_task *task, double start, int64_t bin,
+                                   double size, int64_t sample, int64_t samples)
+{
+    const bool w = task->wide;
+    const double base = sbit__real(w, start + sbit__real(w, (double)bin * size));
+    const double step = sbit__real(w, ((double)sample + 0.5) * size);
+    return sbit__real(w, base + sbit__real(w, step / (double)samples));
+}
+
+static double sbit__roialign_bin(const sbit__roi_task *task, const sbit__roi_box *box, int64_t from,
+                                 int64_t oy, int64_t ox)
 {
     const int64_t count = box->grid_h * box->grid_w;
-    float value = 0.0f;
+    double value = 0.0;
     for (int64_t g = 0; box->grid_w > 0 && g < count; g++) {
-        const float gy = (float)(g / box->grid_w) + 0.5f, gx = (float)(g % box->grid_w) + 0.5f;
-        const float y = box->y + (float)oy * box->bin_h + gy * box->bin_h / (float)box->grid_h;
-        const float x = box->x + (float)ox * box->bin_w + gx * box->bin_w / (float)box->grid_w;
-        const float sample = sbit__roialign_sample(task, from, y, x);
+        const double y =
+            sbit__roialign_place(task, box->y, oy, box->bin_h, g / box->grid_w, box->grid_h);
+        const double x =
+            sbit__roialign_place(task, box->x, ox, box->bin_w, g % box->grid_w, box->grid_w);
+        const double sample = sbit__roialign_sample(task, from, y, x);
         value = !task->use_max ? value + sample : g == 0 || sample > value ? sample : value;
     }
-    return task->use_max ? value : value / (float)(count > 1 ? count : 1);
+    return task->use_max ? value : value / (double)(count > 1 ? count : 1);
 }
 
 static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32_t worker)
@@ -962,18 +1036,17 @@ static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t region = i / task->channels;
-        const sbit__roi_box box = sbit__roialign_box(task, task->rois + region * 4);
-        const float *from = (const float *)task->x->data +
-                            (task->batch[region] * task->channels + i % task->channels) *
-                                task->height * task->width;
+        const sbit__roi_box box = sbit__roialign_box(task, region);
+        const int64_t from = (task->batch[region] * task->channels + i % task->channels) *
+                             task->height * task->width;
         for (int64_t o = 0; o < out_size; o++) {
-            task->y[i * out_size + o] =
-                sbit__roialign_bin(task, &box, from, o / task->out_w, o % task->out_w);
+            sbit__real_set(task->wide, task->y, i * out_size + o,
+                           sbit__roialign_bin(task, &box, from, o / task->out_w, o % task->out_w));
         }
     }
 }
 
-static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__roialign_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__roi_task task;
     sbit__roi_task_of(call, &task);
@@ -986,13 +1059,12 @@ static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *er
     task.sampling = sbit_node_int(call->node, "sampling_ratio", 0);
     task.batch = (const int64_t *)call->in[2]->data;
     for (int64_t i = 0; i < task.rois_count; i++) {
-        const float *roi = task.rois + i * 4;
         bool sane = task.batch[i] >= 0 && task.batch[i] < task.x->dims[0];
-        for (int32_t k = 0; k < 4; k++) {
-            sane = sane && sbit__roi_sane(roi[k] * task.scale);
+        for (int64_t k = 0; k < 4; k++) {
+            sane = sane && sbit__roi_sane(sbit__roi_scaled(&task, i * 4 + k));
         }
         if (sane) {
-            const sbit__roi_box box = sbit__roialign_box(&task, roi);
+            const sbit__roi_box box = sbit__roialign_box(&task, i);
             sane = box.grid_h <= 4096 && box.grid_w <= 4096;
         }
         if (!sane) {
@@ -1012,7 +1084,7 @@ static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__roialign_run32, error);
+    return sbit__op_in_float(call, sbit__roialign_run_any, sbit__roialign_run_any, error);
 }
 
 /* ---- rows */

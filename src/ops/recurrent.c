@@ -14,7 +14,7 @@
 #include "elements_private.h"
 #include "window_private.h"
 
-#include <math.h> /* expf, tanhf, log1pf, fabsf */
+#include <math.h> /* expf, exp, tanhf, tanh, log1pf, log1p, fabsf, fabs */
 
 typedef enum sbit__rnn_act {
     SBIT__RNN_SIGMOID,
@@ -413,8 +413,10 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     if (state->gemm_bytes < workers * state->step_bytes) {
         state->gemm_bytes = workers * state->step_bytes;
     }
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_bytes +
-                           (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) * sizeof(float);
+    *call->scratch_bytes =
+        sbit__op_in_float_scratch(call) + state->gemm_bytes +
+        (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) *
+            (call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float));
     return SBIT_OK;
 }
 
@@ -763,6 +765,208 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
     }
 }
 
+/* Checks the lengths of the sequences and clears Y: what lies behind a short one is 0. */
+static sbit_status sbit__rnn_start(const sbit_op_call *call, const sbit__rnn *rnn,
+                                   sbit_error *error)
+{
+    for (int64_t b = 0; b < rnn->batch; b++) {
+        const int64_t length = sbit__rnn_length(call, rnn, b);
+        if (length < 0 || length > rnn->steps) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "sequence_lens[%lld] is %lld, the input has %lld steps",
+                                (long long)b, (long long)length, (long long)rnn->steps);
+        }
+    }
+    if (sbit__out(call, 0) != NULL && call->out[0]->data != NULL) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    }
+    return SBIT_OK;
+}
+
+/* ---- in double: one image after the other, by the formulas */
+
+typedef struct sbit__rnn_run64 {
+    const sbit_op_call *call;
+    const sbit__rnn *rnn;
+    const double *x, *peephole; /* of the step; of the direction */
+    double *gates, *h, *c, *rh; /* of the image */
+    int64_t dir;
+} sbit__rnn_run64;
+
+static double sbit__rnn_activate64(const sbit__rnn *rnn, const sbit__rnn_function *act, double x)
+{
+    const double a = (double)act->alpha, b = (double)act->beta, clip = (double)rnn->clip;
+    if (clip > 0.0) {
+        x = x > clip ? clip : x < -clip ? -clip : x;
+    }
+    switch (act->act) {
+    case SBIT__RNN_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
+    case SBIT__RNN_TANH:
+        return tanh(x);
+    case SBIT__RNN_RELU:
+        return x > 0.0 ? x : 0.0;
+    case SBIT__RNN_AFFINE:
+        return a * x + b;
+    case SBIT__RNN_LEAKY:
+        return x >= 0.0 ? x : a * x;
+    case SBIT__RNN_THRESHOLDED:
+        return x >= a ? x : 0.0;
+    case SBIT__RNN_SCALED_TANH:
+        return a * tanh(b * x);
+    case SBIT__RNN_HARD_SIGMOID:
+        return fmin(fmax(a * x + b, 0.0), 1.0);
+    case SBIT__RNN_ELU:
+        return x >= 0.0 ? x : a * expm1(x);
+    case SBIT__RNN_SOFTSIGN:
+        return x / (1.0 + fabs(x));
+    case SBIT__RNN_SOFTPLUS:
+        return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    }
+    return x;
+}
+
+/* Row `row` of W times x, or of R times `state`, with its bias. */
+static double sbit__rnn_dot64(const sbit__rnn_run64 *run, int64_t row, const double *state)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t all = rnn->gates * rnn->hidden;
+    const int64_t n = state != NULL ? rnn->hidden : rnn->inputs;
+    const sbit_tensor *bias = sbit__in(run->call, 3);
+    const double *with = state != NULL ? state : run->x;
+    const double *weights =
+        (const double *)run->call->in[state != NULL ? 2 : 1]->data + (run->dir * all + row) * n;
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += weights[i] * with[i];
+    }
+    if (bias != NULL) {
+        sum += ((const double *)bias->data)[(2 * run->dir + (state != NULL ? 1 : 0)) * all + row];
+    }
+    return sum;
+}
+
+static void sbit__rnn_lstm_step64(const sbit__rnn_run64 *run)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t n = rnn->hidden;
+    const sbit__rnn_function *act = rnn->act[run->dir];
+    const double *p = run->peephole;
+    for (int64_t row = 0; row < 4 * n; row++) {
+        run->gates[row] = sbit__rnn_dot64(run, row, NULL) + sbit__rnn_dot64(run, row, run->h);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const double old = run->c[k];
+        const double in = run->gates[k] + (p != NULL ? p[k] * old : 0.0);
+        const double forget = run->gates[2 * n + k] + (p != NULL ? p[2 * n + k] * old : 0.0);
+        const double i = sbit__rnn_activate64(rnn, &act[0], in);
+        const double f = rnn->input_forget ? 1.0 - i : sbit__rnn_activate64(rnn, &act[0], forget);
+        run->c[k] = f * old + i * sbit__rnn_activate64(rnn, &act[1], run->gates[3 * n + k]);
+        const double out = run->gates[n + k] + (p != NULL ? p[n + k] * run->c[k] : 0.0);
+        run->h[k] =
+            sbit__rnn_activate64(rnn, &act[0], out) * sbit__rnn_activate64(rnn, &act[2], run->c[k]);
+    }
+}
+
+static void sbit__rnn_gru_step64(const sbit__rnn_run64 *run)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t n = rnn->hidden;
+    const sbit__rnn_function *act = rnn->act[run->dir];
+    double *z = run->gates, *r = z + n, *g = r + n;
+    for (int64_t row = 0; row < 2 * n; row++) {
+        run->gates[row] = sbit__rnn_activate64(
+            rnn, &act[0], sbit__rnn_dot64(run, row, NULL) + sbit__rnn_dot64(run, row, run->h));
+    }
+    for (int64_t k = 0; k < n; k++) {
+        run->rh[k] = r[k] * run->h[k];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const double recurrent = rnn->linear_before_reset
+                                     ? r[k] * sbit__rnn_dot64(run, 2 * n + k, run->h)
+                                     : sbit__rnn_dot64(run, 2 * n + k, run->rh);
+        g[k] =
+            sbit__rnn_activate64(rnn, &act[1], sbit__rnn_dot64(run, 2 * n + k, NULL) + recurrent);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        run->h[k] = (1.0 - z[k]) * g[k] + z[k] * run->h[k];
+    }
+}
+
+static void sbit__rnn_plain_step64(const sbit__rnn_run64 *run)
+{
+    const sbit__rnn *rnn = run->rnn;
+    for (int64_t k = 0; k < rnn->hidden; k++) {
+        run->gates[k] = sbit__rnn_dot64(run, k, NULL) + sbit__rnn_dot64(run, k, run->h);
+    }
+    for (int64_t k = 0; k < rnn->hidden; k++) {
+        run->h[k] = sbit__rnn_activate64(rnn, &rnn->act[run->dir][0], run->gates[k]);
+    }
+}
+
+/* All steps of one image in one direction. */
+static void sbit__rnn_image64(sbit__rnn_run64 *run, int64_t b)
+{
+    const sbit_op_call *call = run->call;
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t state = sbit__rnn_state_row(rnn, run->dir, b) * rnn->hidden;
+    const size_t bytes = (size_t)rnn->hidden * sizeof(double);
+    double *const states[2] = {run->h, run->c};
+    for (int32_t i = 0; i < 2; i++) {
+        const sbit_tensor *given = sbit__in(call, 5 + i);
+        memset(states[i], 0, bytes);
+        if (given != NULL) {
+            memcpy(states[i], (const double *)given->data + state, bytes);
+        }
+    }
+    for (int64_t step = 0; step < sbit__rnn_length(call, rnn, b); step++) {
+        const int64_t time = sbit__rnn_time(call, rnn, run->dir == 1 || rnn->reverse_only, b, step);
+        const int64_t x_row = rnn->batch_first ? b * rnn->steps + time : time * rnn->batch + b;
+        const int64_t y_row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + run->dir
+                                               : (time * rnn->dirs + run->dir) * rnn->batch + b;
+        run->x = (const double *)call->in[0]->data + x_row * rnn->inputs;
+        if (rnn->kind == SBIT__RNN_LSTM) {
+            sbit__rnn_lstm_step64(run);
+        } else if (rnn->kind == SBIT__RNN_GRU) {
+            sbit__rnn_gru_step64(run);
+        } else {
+            sbit__rnn_plain_step64(run);
+        }
+        if (sbit__out(call, 0) != NULL) {
+            memcpy((double *)call->out[0]->data + y_row * rnn->hidden, run->h, bytes);
+        }
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        if (sbit__out(call, 1 + i) != NULL) {
+            memcpy((double *)call->out[1 + i]->data + state, states[i], bytes);
+        }
+    }
+}
+
+static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *peephole = sbit__in(call, 7);
+    sbit__rnn rnn;
+    sbit__rnn_run64 run;
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_start(call, &rnn, error));
+    memset(&run, 0, sizeof run);
+    run.call = call;
+    run.rnn = &rnn;
+    run.gates = (double *)call->scratch; /* prepare asked for more */
+    run.h = run.gates + rnn.gates * rnn.hidden;
+    run.c = run.h + rnn.hidden;
+    run.rh = run.c + rnn.hidden;
+    for (run.dir = 0; rnn.hidden > 0 && run.dir < rnn.dirs; run.dir++) {
+        run.peephole =
+            peephole != NULL ? (const double *)peephole->data + run.dir * 3 * rnn.hidden : NULL;
+        for (int64_t b = 0; b < rnn.batch; b++) {
+            sbit__rnn_image64(&run, b);
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
@@ -771,18 +975,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
     SBIT__TRY(sbit__rnn_pack(call, &rnn, (sbit__rnn_state *)*call->state, error));
-    for (int64_t b = 0; b < rnn.batch; b++) {
-        const int64_t length = sbit__rnn_length(call, &rnn, b);
-        if (length < 0 || length > rnn.steps) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                                "sequence_lens[%lld] is %lld, the input has %lld steps",
-                                (long long)b, (long long)length, (long long)rnn.steps);
-        }
-    }
-    if (sbit__out(call, 0) != NULL &&
-        call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
-        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
-    }
+    SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     if (rnn.hidden > 0) {
         sbit__rnn_directions(call, &rnn);
     }
@@ -791,7 +984,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__rnn_op_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__rnn_run32, error);
+    return sbit__op_in_float(call, sbit__rnn_run32, sbit__rnn_run_f64, error);
 }
 
 static int64_t sbit__rnn_macs(const sbit_op_call *call)

@@ -50,7 +50,7 @@ typedef struct sbit__resize_axis {
     int64_t taps;
     /* tables of the run: [out][taps]; of nearest only `index`, -1: extrapolated */
     int64_t *index;
-    float *weight;
+    void *weight;  /* float, or double if the resize is wide */
     bool *outside; /* [out]: extrapolated */
 } sbit__resize_axis;
 
@@ -60,6 +60,7 @@ typedef struct sbit__resize {
     sbit__resize_place place;
     sbit__resize_round round;
     bool exclude_outside, antialias;
+    bool wide; /* elements are float64 and weighted */
     double cubic_a;
     float extrapolation;
     sbit__resize_axis axis[SBIT_MAX_RANK];
@@ -220,7 +221,8 @@ static sbit_status sbit__resize_by_policy(const sbit_op_call *call, const int32_
         if (!sbit__dim_known(sizes[i]) || !sbit__dim_known(in[axes[i]])) {
             scale = -1.0;
         } else if (scale >= 0.0 && in[axes[i]].value > 0) {
-            const double ratio = (double)((float)sizes[i].value / (float)in[axes[i]].value);
+            const double ratio =
+                sbit__real(resize->wide, (double)sizes[i].value / (double)in[axes[i]].value);
             scale = i == 0 || (larger ? ratio > scale : ratio < scale) ? ratio : scale;
         }
     }
@@ -258,7 +260,8 @@ static sbit_status sbit__resize_by_sizes(const sbit_op_call *call, const int32_t
         sbit__resize_axis *axis = &resize->axis[axes[i]];
         out[axes[i]] = sizes[i];
         if (sbit__dim_known(sizes[i]) && sbit__dim_known(in[axes[i]]) && in[axes[i]].value > 0) {
-            axis->scale = (double)((float)sizes[i].value / (float)in[axes[i]].value);
+            axis->scale =
+                sbit__real(resize->wide, (double)sizes[i].value / (double)in[axes[i]].value);
             axis->width = (double)sizes[i].value;
         }
     }
@@ -356,38 +359,39 @@ static int64_t sbit__resize_most_taps(const sbit__resize *resize, int64_t in, in
 }
 
 /* In float32, as ONNX Runtime does it: otherwise positions that are meant to be whole or halves
- * would be rounded to other neighbours. */
+ * would be rounded to other neighbours. In double where elements are, and neighbours are weighted.
+ */
 static double sbit__resize_position(const sbit__resize *resize, const sbit__resize_axis *axis,
                                     int64_t at)
 {
-    const float x = (float)at, scale = (float)axis->scale, width = (float)axis->width;
-    const float last = (float)(axis->in - 1);
-    float position = (x + 0.5f) / scale - 0.5f;
+    const bool w = resize->wide;
+    const double x = (double)at, last = (double)(axis->in - 1);
+    const double scale = sbit__real(w, axis->scale), width = sbit__real(w, axis->width);
+    const double half = sbit__real(w, sbit__real(w, sbit__real(w, x + 0.5) / scale) - 0.5);
     switch (resize->place) {
     case SBIT__RESIZE_AT_HALF_PIXEL_SYMMETRIC: {
-        const float adjustment = (float)axis->out / width;
-        position += (float)axis->in / 2.0f * (1.0f - adjustment);
-        break;
+        const double rest = sbit__real(w, 1.0 - sbit__real(w, (double)axis->out / width));
+        return sbit__real(w, half + sbit__real(w, (double)axis->in / 2.0 * rest));
     }
     case SBIT__RESIZE_AT_PYTORCH:
-        position = axis->out > 1 ? position : 0.0f;
-        break;
+        return axis->out > 1 ? half : 0.0;
     case SBIT__RESIZE_AT_ALIGN_CORNERS:
-        position = width == 1.0f ? 0.0f : x * last / (width - 1.0f);
-        break;
+        return width == 1.0 ? 0.0
+                            : sbit__real(w, sbit__real(w, x * last) / sbit__real(w, width - 1.0));
     case SBIT__RESIZE_AT_ASYMMETRIC:
-        position = x / scale;
-        break;
+        return sbit__real(w, x / scale);
     case SBIT__RESIZE_AT_TF_CROP: {
-        const float begin = (float)axis->roi_begin, end = (float)axis->roi_end;
-        position = width == 1.0f ? 0.5f * (begin + end) * last
-                                 : begin * last + x * (end - begin) * last / (width - 1.0f);
-        break;
+        const double begin = axis->roi_begin, end = axis->roi_end;
+        if (width == 1.0) {
+            return sbit__real(w, 0.5 * sbit__real(w, begin + end) * last);
+        }
+        const double range = sbit__real(w, sbit__real(w, x * sbit__real(w, end - begin)) * last);
+        return sbit__real(w, sbit__real(w, begin * last) +
+                                 sbit__real(w, range / sbit__real(w, width - 1.0)));
     }
     default:
-        break;
+        return half;
     }
-    return (double)position;
 }
 
 static int64_t sbit__resize_clamp(double at, int64_t length)
@@ -443,7 +447,6 @@ static void sbit__resize_taps_at(const sbit__resize *resize, const sbit__resize_
     const double squeeze = resize->antialias && axis->scale < 1.0 ? axis->scale : 1.0;
     const double x = sbit__resize_position(resize, axis, at);
     int64_t *index = axis->index + at * axis->taps;
-    float *weight = axis->weight + at * axis->taps;
     double sum = 0.0, divisor = 1.0;
     const double first = floor(x - reach / squeeze) + 1.0;
     for (int32_t pass = 0; pass < 2; pass++) {
@@ -457,7 +460,7 @@ static void sbit__resize_taps_at(const sbit__resize *resize, const sbit__resize_
                 sum += w;
             } else {
                 index[k] = sbit__resize_clamp(place, axis->in);
-                weight[k] = (float)(w / divisor);
+                sbit__real_set(resize->wide, axis->weight, at * axis->taps + k, w / divisor);
             }
         }
         divisor = (resize->antialias || resize->exclude_outside) && sum != 0.0 ? sum : 1.0;
@@ -474,7 +477,7 @@ static void sbit__resize_tabulate(const sbit__resize *resize, sbit__resize_axis 
         if (axis->keeps) {
             axis->index[at] = at;
             if (axis->weight != NULL) {
-                axis->weight[at] = 1.0f;
+                sbit__real_set(resize->wide, axis->weight, at, 1.0);
             }
         } else if (resize->mode == SBIT__RESIZE_NEAREST) {
             axis->index[at] = sbit__resize_nearest(resize, axis, x);
@@ -490,7 +493,7 @@ static size_t sbit__resize_table_bytes(const sbit__resize *resize, int64_t in, i
 {
     const int64_t taps = sbit__resize_most_taps(resize, in, out);
     return sbit__align64((size_t)(out * taps) * sizeof(int64_t)) +
-           sbit__align64((size_t)(out * taps) * sizeof(float)) + sbit__align64((size_t)out);
+           sbit__align64((size_t)(out * taps) * sizeof(double)) + sbit__align64((size_t)out);
 }
 
 static size_t sbit__resize_plane_floats(const sbit_type *x, const sbit_type *y)
@@ -525,7 +528,7 @@ static sbit_status sbit__resize_prepare(const sbit_op_call *call, sbit_error *er
     }
     if (resize.mode != SBIT__RESIZE_NEAREST) {
         *call->scratch_bytes +=
-            sbit__op_as_f32_scratch(call) +
+            sbit__op_in_float_scratch(call) +
             (size_t)sbit_ctx_threads(call->ctx) * sbit__resize_plane_floats(x, y) * sizeof(float);
     }
     return SBIT_OK;
@@ -539,20 +542,18 @@ static sbit_status sbit__resize_roi(const sbit_op_call *call, sbit__resize *resi
 {
     int32_t axes[SBIT_MAX_RANK];
     int32_t n = 0;
-    float roi[2 * SBIT_MAX_RANK];
-    int64_t count = -1;
+    const sbit_tensor *roi = sbit__in(call, 1);
     if (resize->place != SBIT__RESIZE_AT_TF_CROP) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__resize_axes(call, resize->rank, axes, &n, error));
-    SBIT__TRY(sbit__op_floats(call, NULL, 1, roi, 2 * SBIT_MAX_RANK, &count, error));
-    if (count != 2 * n) {
+    if (roi == NULL || sbit_tensor_count(roi) != 2 * n) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                             "tf_crop_and_resize needs a roi of %d entries", 2 * (int)n);
     }
     for (int32_t i = 0; i < n; i++) {
-        resize->axis[axes[i]].roi_begin = (double)roi[i];
-        resize->axis[axes[i]].roi_end = (double)roi[n + i];
+        resize->axis[axes[i]].roi_begin = sbit__real(resize->wide, sbit__tensor_f64_at(roi, i));
+        resize->axis[axes[i]].roi_end = sbit__real(resize->wide, sbit__tensor_f64_at(roi, n + i));
     }
     return SBIT_OK;
 }
@@ -564,6 +565,7 @@ static sbit_status sbit__resize_setup(const sbit_op_call *call, sbit__resize *re
     sbit_dim dims[SBIT_MAX_RANK];
     char *next = (char *)call->scratch;
     SBIT__TRY(sbit__resize_attributes(call, resize, error));
+    resize->wide = resize->mode != SBIT__RESIZE_NEAREST && call->in[0]->dtype == SBIT_F64;
     SBIT__TRY(sbit__resize_shape(call, resize, dims, error));
     SBIT__TRY(sbit__resize_roi(call, resize, error));
     for (int32_t i = 0; i < resize->rank; i++) {
@@ -587,8 +589,8 @@ static sbit_status sbit__resize_setup(const sbit_op_call *call, sbit__resize *re
         axis->index = (int64_t *)(void *)next;
         next += sbit__align64(cells * sizeof(int64_t));
         if (resize->mode != SBIT__RESIZE_NEAREST) {
-            axis->weight = (float *)(void *)next;
-            next += sbit__align64(cells * sizeof(float));
+            axis->weight = next;
+            next += sbit__align64(cells * (resize->wide ? sizeof(double) : sizeof(float)));
         }
         axis->outside = (bool *)(void *)next;
         next += sbit__align64((size_t)axis->out);
@@ -703,7 +705,7 @@ static void sbit__resize_nearest_rows(void *user, int64_t begin, int64_t end, in
 static void sbit__resize_along(const sbit__resize_axis *axis, const float *x, float *y)
 {
     const int64_t *index = axis->index;
-    const float *weight = axis->weight;
+    const float *weight = (const float *)axis->weight;
     if (axis->taps == 2) {
         for (int64_t i = 0; i < axis->out; i++, index += 2, weight += 2) {
             y[i] = weight[0] * x[index[0]] + weight[1] * x[index[1]];
@@ -724,7 +726,7 @@ static void sbit__resize_across(const sbit__resize_axis *axis, int64_t at, const
                                 int64_t n, float *y)
 {
     const int64_t *index = axis->index + at * axis->taps;
-    const float *weight = axis->weight + at * axis->taps;
+    const float *weight = (const float *)axis->weight + at * axis->taps;
     if (axis->taps == 2) {
         const float *a = rows + index[0] * n, *b = rows + index[1] * n;
         const float wa = weight[0], wb = weight[1];
@@ -775,7 +777,7 @@ static double sbit__resize_element(const sbit__resize_task *task, const int64_t 
         int64_t offset = 0;
         for (int32_t i = 0; i < resize->rank; i++) {
             const int64_t k = at[i] * resize->axis[i].taps + tap[i];
-            weight *= (double)resize->axis[i].weight[k];
+            weight *= sbit__real_at(resize->wide, resize->axis[i].weight, k);
             offset += resize->axis[i].index[k] * task->in_strides[i];
         }
         sum += weight * (task->x->dtype == SBIT_F32 ? (double)((const float *)task->x->data)[offset]
@@ -878,10 +880,10 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__resize resize;
     SBIT__TRY(sbit__resize_attributes(call, &resize, error));
-    if (resize.mode == SBIT__RESIZE_NEAREST) {
-        return sbit__resize_run_any(call, error);
+    if (resize.mode == SBIT__RESIZE_NEAREST || call->in[0]->dtype == SBIT_F64) {
+        return sbit__resize_run_any(call, error); /* takes any type; scales stay float32 */
     }
-    return sbit__op_as_f32(call, sbit__resize_run_any, error);
+    return sbit__op_in_float(call, sbit__resize_run_any, sbit__resize_run_any, error);
 }
 
 /* ---- rows */

@@ -13,7 +13,7 @@
 #include "gradient_private.h"
 #include "window_private.h"
 
-#include <math.h> /* logf */
+#include <math.h> /* logf, exp, log */
 
 #define SBIT__SOFTMAX_STRIP 256 /* lines side by side; floats at a time within a line */
 
@@ -54,8 +54,8 @@ static sbit_status sbit__softmax_infer(const sbit_op_call *call, sbit_error *err
 typedef struct sbit__softmax_task {
     sbit__softmax_kind kind;
     const sbit_kernels *kernels;
-    const float *x;
-    float *y;
+    const void *x; /* float, or double */
+    void *y;
     int64_t outer, length, inner;
     int64_t strips; /* per outer index */
 } sbit__softmax_task;
@@ -91,8 +91,8 @@ static void sbit__softmax_lines(void *user, int64_t begin, int64_t end, int32_t 
     const int64_t n = task->length;
     (void)worker;
     for (int64_t line = begin; line < end; line++) {
-        const float *x = task->x + line * n;
-        float *y = task->y + line * n;
+        const float *x = (const float *)task->x + line * n;
+        float *y = (float *)task->y + line * n;
         if (task->kind == SBIT__SOFTMAX_PLAIN) {
             task->kernels->f32_softmax(n, x, y);
         } else if (task->kind == SBIT__SOFTMAX_LOG) {
@@ -143,13 +143,49 @@ static void sbit__softmax_strips(void *user, int64_t begin, int64_t end, int32_t
         const int64_t rest = task->inner - first;
         const int64_t width = rest < SBIT__SOFTMAX_STRIP ? rest : SBIT__SOFTMAX_STRIP;
         const int64_t at = i / task->strips * task->length * task->inner + first;
+        const float *x = (const float *)task->x + at;
+        float *y = (float *)task->y + at;
         if (task->kind != SBIT__SOFTMAX_HARD) {
-            sbit__softmax_strip(task, task->x + at, task->y + at, width);
+            sbit__softmax_strip(task, x, y, width);
             continue;
         }
         for (int64_t k = 0; k < width; k++) {
-            sbit__softmax_hard_line(task->length, task->inner, task->x + at + k, task->y + at + k);
+            sbit__softmax_hard_line(task->length, task->inner, x + k, y + k);
         }
+    }
+}
+
+/* One line of n elements in double. */
+static void sbit__softmax_line64(sbit__softmax_kind kind, int64_t n, int64_t step, const double *x,
+                                 double *y)
+{
+    int64_t best = 0;
+    double sum = 0.0;
+    for (int64_t i = 1; i < n; i++) {
+        best = x[i * step] > x[best * step] ? i : best;
+    }
+    const double max = x[best * step];
+    for (int64_t i = 0; i < n; i++) {
+        const double shifted = x[i * step] - max;
+        y[i * step] = kind == SBIT__SOFTMAX_PLAIN  ? exp(shifted)
+                      : kind == SBIT__SOFTMAX_HARD ? (i == best ? 1.0 : 0.0)
+                                                   : shifted;
+        sum += kind == SBIT__SOFTMAX_LOG ? exp(shifted) : y[i * step];
+    }
+    const double shift = log(sum);
+    for (int64_t i = 0; i < n && kind != SBIT__SOFTMAX_HARD; i++) {
+        y[i * step] = kind == SBIT__SOFTMAX_LOG ? y[i * step] - shift : y[i * step] / sum;
+    }
+}
+
+static void sbit__softmax_lines64(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__softmax_task *task = (const sbit__softmax_task *)user;
+    (void)worker;
+    for (int64_t line = begin; line < end; line++) {
+        const int64_t at = line / task->inner * task->length * task->inner + line % task->inner;
+        sbit__softmax_line64(task->kind, task->length, task->inner, (const double *)task->x + at,
+                             (double *)task->y + at);
     }
 }
 
@@ -163,8 +199,8 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
     memset(&task, 0, sizeof task);
     task.kind = kind;
     task.kernels = call->kernels;
-    task.x = (const float *)x->data;
-    task.y = (float *)call->out[0]->data;
+    task.x = x->data;
+    task.y = call->out[0]->data;
     task.outer = sbit__tensor_span(x, 0, axis);
     if (call->row->since_version < 13 || x->rank == 0) {
         task.length = sbit__tensor_span(x, axis, x->rank);
@@ -174,6 +210,11 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
         task.inner = sbit__tensor_span(x, axis + 1, x->rank);
     }
     if (sbit_tensor_count(x) == 0) {
+        return SBIT_OK;
+    }
+    if (x->dtype == SBIT_F64) {
+        sbit__parallel_range(call->ctx, task.outer * task.inner, 1 + 4096 / task.length,
+                             sbit__softmax_lines64, &task);
         return SBIT_OK;
     }
     if (task.inner == 1) {
@@ -186,34 +227,34 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
     return SBIT_OK;
 }
 
-static sbit_status sbit__softmax_plain32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__softmax_plain(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__softmax_run_kind(call, SBIT__SOFTMAX_PLAIN, error);
 }
 
 static sbit_status sbit__softmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__softmax_plain32, error);
+    return sbit__op_in_float(call, sbit__softmax_plain, sbit__softmax_plain, error);
 }
 
-static sbit_status sbit__softmax_log32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__softmax_log(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__softmax_run_kind(call, SBIT__SOFTMAX_LOG, error);
 }
 
 static sbit_status sbit__logsoftmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__softmax_log32, error);
+    return sbit__op_in_float(call, sbit__softmax_log, sbit__softmax_log, error);
 }
 
-static sbit_status sbit__softmax_hard32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__softmax_hard(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__softmax_run_kind(call, SBIT__SOFTMAX_HARD, error);
 }
 
 static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__softmax_hard32, error);
+    return sbit__op_in_float(call, sbit__softmax_hard, sbit__softmax_hard, error);
 }
 
 /* ---- rows */

@@ -84,7 +84,7 @@ SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error
 
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error)
 {
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
+    *call->scratch_bytes = sbit__op_in_float_scratch(call);
     return sbit__op_check(call, error);
 }
 

@@ -62,7 +62,7 @@ SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output);
  * not have seen, so that run() can rely on what infer checks. */
 SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error);
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
-/* prepare of rows that need sbit__op_as_f32's memory and nothing else. */
+/* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
 /* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
 SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes);

@@ -71,9 +71,10 @@ static bool sbit__clip_read(const sbit__rewrite *rw, const sbit_node *node, sbit
     return false;
 }
 
-static bool sbit__clip_bounded(double bound)
+static bool sbit__clip_bounded(sbit_dtype dtype, double bound)
 {
-    return bound < (double)FLT_MAX && bound > -(double)FLT_MAX;
+    const double most = dtype == SBIT_F64 ? DBL_MAX : (double)FLT_MAX;
+    return bound < most && bound > -most;
 }
 
 /* Puts the operator with that range in the place of `node`. */
@@ -85,24 +86,24 @@ static sbit_status sbit__clip_write(sbit__rewrite *rw, const sbit_node *node,
     sbit_attr attrs[2];
     size_t count = 0;
     inputs[0] = range->x;
-    if (range->min == 0.0 && !sbit__clip_bounded(range->max)) {
+    if (range->min == 0.0 && !sbit__clip_bounded(dtype, range->max)) {
         return sbit__replace_node(rw->graph, node, "Relu", inputs, 1, NULL, 0, 1, error);
     }
     if (rw->opset < 11) {
-        if (sbit__clip_bounded(range->min)) {
+        if (sbit__clip_bounded(dtype, range->min)) {
             attrs[count++] = sbit__attr_float("min", (float)range->min);
         }
-        if (sbit__clip_bounded(range->max)) {
+        if (sbit__clip_bounded(dtype, range->max)) {
             attrs[count++] = sbit__attr_float("max", (float)range->max);
         }
         return sbit__replace_node(rw->graph, node, "Clip", inputs, 1, attrs, count, 1, error);
     }
     count = 1;
-    if (sbit__clip_bounded(range->min)) {
+    if (sbit__clip_bounded(dtype, range->min)) {
         SBIT__TRY(sbit__add_scalar(rw->graph, "clip_min", dtype, 0, range->min, &inputs[1], error));
         count = 2;
     }
-    if (sbit__clip_bounded(range->max)) {
+    if (sbit__clip_bounded(dtype, range->max)) {
         SBIT__TRY(sbit__add_scalar(rw->graph, "clip_max", dtype, 0, range->max, &inputs[2], error));
         count = 3;
     }
@@ -115,11 +116,15 @@ static sbit_status sbit__clip_join(sbit__rewrite *rw, const sbit_node *node, sbi
     const sbit_node *before = NULL;
     const bool plain = sbit__is_op(node, "Relu") || sbit__is_op(node, "Clip");
     bool joined = false;
-    if (!sbit__clip_read(rw, node, &outer) ||
-        !sbit__is_float(sbit__facts_type(&rw->facts, outer.x)->dtype) || outer.min > outer.max) {
+    if (!sbit__clip_read(rw, node, &outer) || outer.min > outer.max) {
         return SBIT_OK;
     }
-    if (!sbit__clip_bounded(outer.min) && !sbit__clip_bounded(outer.max) && rw->opset >= 11) {
+    const sbit_dtype dtype = sbit__facts_type(&rw->facts, outer.x)->dtype;
+    if (!sbit__is_float(dtype) || (dtype == SBIT_F64 && rw->opset < 11)) {
+        return SBIT_OK; /* Clip-6 bounds float64 by attributes, which are float32 */
+    }
+    if (!sbit__clip_bounded(dtype, outer.min) && !sbit__clip_bounded(dtype, outer.max) &&
+        rw->opset >= 11) {
         return sbit__bypass(rw, node, outer.x, error);
     }
     before = sbit__producer(rw->graph, outer.x);
@@ -133,7 +138,7 @@ static sbit_status sbit__clip_join(sbit__rewrite *rw, const sbit_node *node, sbi
     }
     /* A Clip that is a Relu; a single Min or Max stays. */
     if (!joined && !(sbit__is_op(node, "Clip") && outer.min == 0.0 &&
-                     !sbit__clip_bounded(outer.max) && outer.max > 0.0)) {
+                     !sbit__clip_bounded(dtype, outer.max) && outer.max > 0.0)) {
         return SBIT_OK;
     }
     if (!joined && !plain) {
@@ -207,11 +212,13 @@ static sbit_value_id sbit__pattern_plus(const sbit_graph *graph, sbit_value_id i
 }
 
 /* The new node has x's shape, as the old ones have: their constants are single numbers, whose rank
- * must not be larger than x's. */
+ * must not be larger than x's. float32 only: which constant stands for 1/6 is a matter of
+ * precision.
+ */
 static bool sbit__pattern_keeps_shape(const sbit__rewrite *rw, sbit_value_id x, sbit_value_id y)
 {
     const sbit_type *a = sbit__facts_type(&rw->facts, x), *b = sbit__facts_type(&rw->facts, y);
-    return sbit__is_float(a->dtype) && a->rank >= 0 && a->rank == b->rank;
+    return a->dtype == SBIT_F32 && a->rank >= 0 && a->rank == b->rank;
 }
 
 /* >>hard activations */
@@ -341,7 +348,7 @@ static sbit_status sbit__pattern_layer_norm(sbit__rewrite *rw, const sbit_node *
     sbit_attr attrs[2];
     const sbit_node *last = NULL;
     if (rw->opset < 17 || !sbit__match_layer_norm(rw->graph, node->id, &rw->facts, &norm) ||
-        !sbit__is_float(sbit__facts_type(&rw->facts, norm.x)->dtype)) {
+        sbit__facts_type(&rw->facts, norm.x)->dtype != SBIT_F32) { /* epsilon becomes one */
         return SBIT_OK;
     }
     inputs[0] = norm.x;
