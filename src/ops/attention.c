@@ -293,7 +293,7 @@ static sbit_status sbit__attention_prepare(const sbit_op_call *call, sbit_error 
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
     *call->scratch_bytes =
-        sbit__op_as_f32_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
+        sbit__op_in_float_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
         sbit__attention_past_bytes(call, &a, 2) +
         sbit__attention_worker_bytes(call, &a) * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
@@ -582,11 +582,14 @@ static sbit_status sbit__attention_run32(const sbit_op_call *call, sbit_error *e
     return sbit__attention_run_on(call, false, error);
 }
 
+static sbit_status sbit__attention_run64(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__attention_run_on(call, true, error);
+}
+
 static sbit_status sbit__attention_run(const sbit_op_call *call, sbit_error *error)
 {
-    const bool wide = call->in[0]->dtype == SBIT_F64 && call->in[2]->dtype == SBIT_F64;
-    return wide ? sbit__attention_run_on(call, true, error)
-                : sbit__op_as_f32(call, sbit__attention_run32, error);
+    return sbit__op_in_float(call, sbit__attention_run32, sbit__attention_run64, error);
 }
 
 static int64_t sbit__attention_macs(const sbit_op_call *call)
@@ -718,7 +721,7 @@ static sbit_status sbit__rotary_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__rotary_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__rotary_run32, error);
+    return sbit__op_in_float(call, sbit__rotary_run32, sbit__rotary_run32, error);
 }
 
 /* ---- rows */

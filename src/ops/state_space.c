@@ -217,7 +217,7 @@ static sbit_status sbit__linear_prepare(const sbit_op_call *call, sbit_error *er
         !sbit__mul_i64(bytes, (size + 1) * (int64_t)sizeof(float), &bytes)) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
     }
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) +
                            sbit__linear_seen_bytes(q->dims[0].value, heads, v_size) +
                            sbit__align64((size_t)bytes);
     return SBIT_OK;
@@ -240,7 +240,7 @@ static sbit_status sbit__linear_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__linear_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__linear_run32, error);
+    return sbit__op_in_float(call, sbit__linear_run32, sbit__linear_run32, error);
 }
 
 /* >>causal convolution */
@@ -335,7 +335,7 @@ static sbit_status sbit__causal_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__causal_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__causal_run32, error);
+    return sbit__op_in_float(call, sbit__causal_run32, sbit__causal_run32, error);
 }
 
 /* >>gated unit */
