@@ -8808,7 +8808,7 @@ SPARSEBIT_API sbit_status sbit_graph_validate(const sbit_graph *graph, sbit_erro
 /* ---- end src/graph/validate.c ---- */
 
 /* ---- begin src/kernels/kernels_private.h ---- */
-/* kernels_private.h: compute kernels: the table per instruction set and the drivers on top. >>kernels
+/* kernels_private.h: the table of kernels per instruction set and the drivers on top. >>kernels
  *
  * Called by: ops (run, prepare), observers, quantizers. Calls: core (threads).
  *
@@ -8886,13 +8886,13 @@ typedef struct sbit__depthwise {
     X(void, f32_gemm_tile,                                                                         \
       (int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c,     \
        int64_t ldc, bool add, const float *bias, bool bias_rows, const sbit__epilogue *ep))        \
-    /* One row times 1 to 4 packed panels that are `stride` apart: sums[panel][tile_n], with the    \
-     * bits of f32_gemm_tile. */                                                                    \
+    /* One row times 1 to 4 packed panels that are `stride` apart: sums[panel][tile_n], with the   \
+     * bits of f32_gemm_tile. */                                                                   \
     X(void, f32_gemm_row,                                                                          \
       (int64_t panels, int64_t k, const float *a, const float *b, int64_t stride, float *sums))    \
-    /* f32_gemm_tile with columns in two halves: row p of b begins at offsets[p] from b_left and from   \
-     * b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2 (n_right  \
-     * may be 0), but b must be readable for tile_n / 2. ep->residual belongs to c_left, that of   \
+    /* f32_gemm_tile with columns in two halves: row p of b begins at offsets[p] from b_left and   \
+     * from b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2      \
+     * (n_right may be 0), but b must be readable for that. ep->residual belongs to c_left, that of\
      * c_right is as far away from it. bias per row. */                                            \
     X(void, f32_conv_tile,                                                                         \
       (int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,          \
@@ -9011,6 +9011,24 @@ SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const
 SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float *x,
                              const float *packed, const float *bias, /* NULL ok */
                              const sbit__epilogue *epilogue, float *y, void *scratch);
+
+/* >>float64: the same in double, by straight loops: c[m][n] = a[m][k] * b[k][n] with any strides,
+ * and convolutions; `transposed`: shape.pad_begin is that of ConvTranspose. */
+typedef struct sbit__f64_gemm {
+    int64_t m, n, k;
+    const double *a, *b;
+    int64_t a_row, a_col, b_row, b_col, ldc;
+    double *c;
+} sbit__f64_gemm;
+SBIT__FN void sbit__f64_gemm_run(sbit_ctx *ctx, const sbit__f64_gemm *gemm);
+
+typedef struct sbit__f64_conv {
+    sbit__conv_shape shape;
+    bool transposed; /* weights [in_channels][out_channels / groups][kernel...] */
+    const double *x, *w, *bias; /* bias: NULL ok */
+    double *y;
+} sbit__f64_conv;
+SBIT__FN void sbit__f64_conv_run(sbit_ctx *ctx, const sbit__f64_conv *conv);
 
 /* >>parallel: splits 0..n-1 into ranges of at least `grain` and runs fn(task, begin, end, worker)
  * on the context's threads; results must not depend on the split. */
@@ -15011,6 +15029,132 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
 }
 /* ---- end src/kernels/conv.c ---- */
 
+/* ---- begin src/kernels/float64.c ---- */
+/* float64.c: matrix products and convolutions in double. >>float64
+ *
+ * Called by: ops, where element types are float64. Calls: parallel.
+ * Double is for accuracy: straight loops, rows of which compilers make vectors, shared by threads
+ * in pieces that do not change the order of any sum.
+ */
+
+/* >>gemm */
+static void sbit__f64_gemm_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__f64_gemm *gemm = (const sbit__f64_gemm *)user;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        double *c = gemm->c + i * gemm->ldc;
+        for (int64_t j = 0; j < gemm->n; j++) {
+            c[j] = 0.0;
+        }
+        for (int64_t p = 0; p < gemm->k; p++) {
+            const double a = gemm->a[i * gemm->a_row + p * gemm->a_col];
+            const double *b = gemm->b + p * gemm->b_row;
+            for (int64_t j = 0; gemm->b_col == 1 && j < gemm->n; j++) {
+                c[j] += a * b[j];
+            }
+            for (int64_t j = 0; gemm->b_col != 1 && j < gemm->n; j++) {
+                c[j] += a * b[j * gemm->b_col];
+            }
+        }
+    }
+}
+
+SBIT__FN void sbit__f64_gemm_run(sbit_ctx *ctx, const sbit__f64_gemm *gemm)
+{
+    sbit__f64_gemm task = *gemm;
+    const double each = (double)gemm->n * (double)gemm->k + 1.0;
+    const int64_t grain = each < SBIT__WORTH_A_THREAD ? (int64_t)(SBIT__WORTH_A_THREAD / each) : 0;
+    sbit__parallel_range(ctx, gemm->m, grain + 1, sbit__f64_gemm_rows, &task);
+}
+
+/* >>convolution. Both directions walk over positions of the short side (outputs of Conv, inputs of
+ * ConvTranspose); kernel element k of position i stands on the long side at
+ * i * stride + k * dilation - pad. */
+typedef struct sbit__f64_span {
+    int64_t begin, end, shift; /* positions that stand inside; where position 0 does */
+} sbit__f64_span;
+
+static sbit__f64_span sbit__f64_conv_span(const sbit__f64_conv *conv, int axis, int64_t k)
+{
+    const int64_t shorter = conv->transposed ? conv->shape.in[axis] : conv->shape.out[axis];
+    const int64_t longer = conv->transposed ? conv->shape.out[axis] : conv->shape.in[axis];
+    const int64_t stride = conv->shape.stride[axis];
+    sbit__f64_span span;
+    span.shift = k * conv->shape.dilation[axis] - conv->shape.pad_begin[axis];
+    span.begin = span.shift < 0 ? (-span.shift + stride - 1) / stride : 0;
+    span.end = longer > span.shift ? (longer - span.shift + stride - 1) / stride : 0;
+    span.end = span.end < shorter ? span.end : shorter;
+    return span;
+}
+
+/* Adds what one kernel element with weight w carries from plane x to plane y. */
+static void sbit__f64_conv_add(const sbit__f64_conv *conv, const double *x, double w, int64_t kz,
+                               int64_t ky, int64_t kx, double *y)
+{
+    const int64_t *shorter = conv->transposed ? conv->shape.in : conv->shape.out;
+    const int64_t *longer = conv->transposed ? conv->shape.out : conv->shape.in;
+    const int64_t stride = conv->shape.stride[2];
+    const sbit__f64_span sz = sbit__f64_conv_span(conv, 0, kz);
+    const sbit__f64_span sy = sbit__f64_conv_span(conv, 1, ky);
+    const sbit__f64_span sx = sbit__f64_conv_span(conv, 2, kx);
+    for (int64_t z = sz.begin; z < sz.end; z++) {
+        for (int64_t row = sy.begin; row < sy.end; row++) {
+            const int64_t at_short = (z * shorter[1] + row) * shorter[2];
+            const int64_t at_long = ((z * conv->shape.stride[0] + sz.shift) * longer[1] +
+                                     row * conv->shape.stride[1] + sy.shift) *
+                                        longer[2] +
+                                    sx.shift;
+            for (int64_t i = sx.begin; i < sx.end; i++) {
+                if (conv->transposed) {
+                    y[at_long + i * stride] += w * x[at_short + i];
+                } else {
+                    y[at_short + i] += w * x[at_long + i * stride];
+                }
+            }
+        }
+    }
+}
+
+static void sbit__f64_conv_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__f64_conv *conv = (const sbit__f64_conv *)user;
+    const int64_t in_group = conv->shape.in_channels / conv->shape.groups;
+    const int64_t out_group = conv->shape.out_channels / conv->shape.groups;
+    const int64_t in_size = conv->shape.in[0] * conv->shape.in[1] * conv->shape.in[2];
+    const int64_t out_size = conv->shape.out[0] * conv->shape.out[1] * conv->shape.out[2];
+    const int64_t taps = conv->shape.kernel[0] * conv->shape.kernel[1] * conv->shape.kernel[2];
+    (void)worker;
+    for (int64_t plane = begin; plane < end; plane++) {
+        const int64_t n = plane / conv->shape.out_channels, oc = plane % conv->shape.out_channels;
+        const int64_t group = oc / out_group;
+        double *y = conv->y + plane * out_size;
+        for (int64_t i = 0; i < out_size; i++) {
+            y[i] = conv->bias != NULL ? conv->bias[oc] : 0.0;
+        }
+        for (int64_t i = 0; i < in_group; i++) {
+            const int64_t ic = group * in_group + i;
+            const double *x = conv->x + (n * conv->shape.in_channels + ic) * in_size;
+            const double *w =
+                conv->w +
+                (conv->transposed ? ic * out_group + oc % out_group : oc * in_group + i) * taps;
+            for (int64_t k = 0; k < taps; k++) {
+                sbit__f64_conv_add(conv, x, w[k], k / conv->shape.kernel[2] / conv->shape.kernel[1],
+                                   k / conv->shape.kernel[2] % conv->shape.kernel[1],
+                                   k % conv->shape.kernel[2], y);
+            }
+        }
+    }
+}
+
+SBIT__FN void sbit__f64_conv_run(sbit_ctx *ctx, const sbit__f64_conv *conv)
+{
+    sbit__f64_conv task = *conv;
+    sbit__parallel_range(ctx, conv->shape.batch * conv->shape.out_channels, 1,
+                         sbit__f64_conv_planes, &task);
+}
+/* ---- end src/kernels/float64.c ---- */
+
 /* ---- begin src/ops/ops_private.h ---- */
 /* ops_private.h: the families of built-in operators, and helpers that their files share.
  *
@@ -15125,12 +15269,33 @@ typedef enum sbit__e8m0_round {
     SBIT__E8M0_NEAREST
 } sbit__e8m0_round;
 SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
-/* For operators computed in float32: runs `run32` on call with float16/bfloat16/float64 tensors
- * converted through scratch memory; prepare must have asked for sbit__op_as_f32_scratch bytes. */
-SBIT__FN size_t sbit__op_as_f32_scratch(const sbit_op_call *call);
-SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
-                                     sbit_status (*run32)(const sbit_op_call *, sbit_error *),
-                                     sbit_error *error);
+/* For operators that compute in one float type: runs `run64` if some operand is float64, else
+ * `run32`, with operands of other float types converted through scratch memory; prepare must have
+ * asked for sbit__op_in_float_scratch bytes. */
+SBIT__FN size_t sbit__op_in_float_scratch(const sbit_op_call *call);
+SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
+                                       sbit_status (*run32)(const sbit_op_call *, sbit_error *),
+                                       sbit_status (*run64)(const sbit_op_call *, sbit_error *),
+                                       sbit_error *error);
+
+/* What a float32 operation gives of float32 operands, from its result in double; `wide`: double. */
+SBIT__INLINE double sbit__real(bool wide, double value)
+{
+    return wide ? value : (double)(float)value;
+}
+/* Elements of arrays that are float, or double if `wide`. */
+SBIT__INLINE double sbit__real_at(bool wide, const void *data, int64_t index)
+{
+    return wide ? ((const double *)data)[index] : (double)((const float *)data)[index];
+}
+SBIT__INLINE void sbit__real_set(bool wide, void *data, int64_t index, double value)
+{
+    if (wide) {
+        ((double *)data)[index] = value;
+    } else {
+        ((float *)data)[index] = (float)value;
+    }
+}
 
 #ifdef __cplusplus
 }
@@ -15930,64 +16095,78 @@ SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SB
     }
 }
 
-/* >>float32 for the other float types. Scratch holds, each part 64-byte aligned: the pointer
- * arrays and tensors of the converted call, the converted elements, then what run32 asked for. */
+/* >>one float type for all operands. Scratch holds, each part 64-byte aligned: the pointer arrays
+ * and tensors of the converted call, the converted elements, then what the run asked for. */
 
-typedef struct sbit__as_f32 {
+typedef struct sbit__in_float {
     const sbit_tensor **in;
     sbit_tensor **out;
     const sbit_type **in_type;
     sbit_type **out_type;
     sbit_tensor *tensors;
     sbit_type *types;
-} sbit__as_f32;
+} sbit__in_float;
 
-static bool sbit__as_f32_converts(sbit_dtype dtype)
+/* float64 if anything is: nothing else holds it. */
+static sbit_dtype sbit__in_float_type(const sbit_op_call *call)
 {
-    return dtype == SBIT_F16 || dtype == SBIT_BF16 || dtype == SBIT_F64;
+    for (int32_t i = 0; i < call->input_count + call->output_count; i++) {
+        const sbit_type *type =
+            i < call->input_count ? call->in_type[i] : call->out_type[i - call->input_count];
+        if (type != NULL && type->dtype == SBIT_F64) {
+            return SBIT_F64;
+        }
+    }
+    return SBIT_F32;
 }
 
-static size_t sbit__as_f32_align(size_t bytes)
+static bool sbit__in_float_converts(sbit_dtype dtype, sbit_dtype to)
+{
+    return dtype != to && (SBIT_T(dtype) & SBIT_T_FLOATS) != 0;
+}
+
+static size_t sbit__in_float_align(size_t bytes)
 {
     return (bytes + 63u) & ~(size_t)63u;
 }
 
-static size_t sbit__as_f32_head(const sbit_op_call *call)
+static size_t sbit__in_float_head(const sbit_op_call *call)
 {
     const size_t count = (size_t)call->input_count + (size_t)call->output_count;
-    return sbit__as_f32_align(
+    return sbit__in_float_align(
         count * (2 * sizeof(void *) + sizeof(sbit_tensor) + sizeof(sbit_type)) + 64);
 }
 
-static size_t sbit__as_f32_bytes(const sbit_type *type)
+static size_t sbit__in_float_bytes(const sbit_type *type, sbit_dtype to)
 {
     int64_t count = 1;
-    if (type == NULL || !sbit__as_f32_converts(type->dtype) || type->rank < 0) {
+    if (type == NULL || !sbit__in_float_converts(type->dtype, to) || type->rank < 0) {
         return 0;
     }
     for (int32_t i = 0; i < type->rank; i++) {
         count *= type->dims[i].value;
     }
-    return sbit__as_f32_align((size_t)count * sizeof(float));
+    return sbit__in_float_align((size_t)count * (to == SBIT_F64 ? sizeof(double) : sizeof(float)));
 }
 
-SBIT__FN size_t sbit__op_as_f32_scratch(const sbit_op_call *call)
+SBIT__FN size_t sbit__op_in_float_scratch(const sbit_op_call *call)
 {
+    const sbit_dtype to = sbit__in_float_type(call);
     size_t bytes = 0;
     for (int32_t i = 0; i < call->input_count; i++) {
-        bytes += sbit__as_f32_bytes(call->in_type[i]);
+        bytes += sbit__in_float_bytes(call->in_type[i], to);
     }
     for (int32_t i = 0; i < call->output_count; i++) {
-        bytes += sbit__as_f32_bytes(call->out_type[i]);
+        bytes += sbit__in_float_bytes(call->out_type[i], to);
     }
-    return bytes == 0 ? 0 : bytes + sbit__as_f32_head(call);
+    return bytes == 0 ? 0 : bytes + sbit__in_float_head(call);
 }
 
 /* Cuts the head of the scratch memory into the arrays. */
-static sbit__as_f32 sbit__as_f32_place(const sbit_op_call *call, char *head)
+static sbit__in_float sbit__in_float_place(const sbit_op_call *call, char *head)
 {
     const size_t ins = (size_t)call->input_count, outs = (size_t)call->output_count;
-    sbit__as_f32 place;
+    sbit__in_float place;
     place.types = (sbit_type *)(void *)head;
     head += (ins + outs) * sizeof(sbit_type);
     place.tensors = (sbit_tensor *)(void *)head;
@@ -16002,58 +16181,68 @@ static sbit__as_f32 sbit__as_f32_place(const sbit_op_call *call, char *head)
     return place;
 }
 
-SBIT__FN sbit_status sbit__op_as_f32(const sbit_op_call *call,
-                                     sbit_status (*run32)(const sbit_op_call *, sbit_error *),
-                                     sbit_error *error)
+/* Operand i of the converted call (inputs, then outputs); its elements go to `data`. */
+static void sbit__in_float_operand(const sbit_op_call *call, const sbit__in_float *place, int32_t i,
+                                   sbit_dtype to, void *data)
 {
-    sbit_op_call call32 = *call;
-    sbit__as_f32 place;
-    char *next = (char *)call->scratch;
-    if (sbit__op_as_f32_scratch(call) == 0) {
-        return run32(call, error);
+    const bool is_in = i < call->input_count;
+    const int32_t k = is_in ? i : i - call->input_count;
+    const sbit_tensor *source = is_in ? call->in[k] : call->out[k];
+    const sbit_type *type = is_in ? call->in_type[k] : call->out_type[k];
+    sbit_tensor *tensor = source != NULL ? &place->tensors[i] : NULL;
+    sbit_type *float_type = type != NULL ? &place->types[i] : NULL;
+    if (float_type != NULL) {
+        *float_type = *type;
+        float_type->dtype = sbit__in_float_converts(type->dtype, to) ? to : type->dtype;
     }
-    place = sbit__as_f32_place(call, next);
-    next += sbit__as_f32_head(call);
+    if (tensor != NULL) {
+        *tensor = *source;
+    }
+    if (tensor != NULL && sbit__in_float_converts(source->dtype, to)) {
+        tensor->dtype = to;
+        tensor->data = data;
+        if (is_in) {
+            sbit__convert(source->dtype, source->data, to, data, sbit_tensor_count(source));
+        }
+    }
+    if (is_in) {
+        place->in[k] = tensor;
+        place->in_type[k] = float_type;
+    } else {
+        place->out[k] = tensor;
+        place->out_type[k] = float_type;
+    }
+}
+
+SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
+                                       sbit_status (*run32)(const sbit_op_call *, sbit_error *),
+                                       sbit_status (*run64)(const sbit_op_call *, sbit_error *),
+                                       sbit_error *error)
+{
+    const sbit_dtype to = sbit__in_float_type(call);
+    sbit_op_call converted = *call;
+    sbit__in_float place;
+    char *next = (char *)call->scratch;
+    if (sbit__op_in_float_scratch(call) == 0) {
+        return to == SBIT_F64 ? run64(call, error) : run32(call, error);
+    }
+    place = sbit__in_float_place(call, next);
+    next += sbit__in_float_head(call);
     for (int32_t i = 0; i < call->input_count + call->output_count; i++) {
         const bool is_in = i < call->input_count;
-        const int32_t k = is_in ? i : i - call->input_count;
-        const sbit_tensor *source = is_in ? call->in[k] : call->out[k];
-        const sbit_type *type = is_in ? call->in_type[k] : call->out_type[k];
-        sbit_tensor *tensor = source != NULL ? &place.tensors[i] : NULL;
-        sbit_type *type32 = type != NULL ? &place.types[i] : NULL;
-        if (type32 != NULL) {
-            *type32 = *type;
-            type32->dtype = sbit__as_f32_converts(type->dtype) ? SBIT_F32 : type->dtype;
-        }
-        if (tensor != NULL) {
-            *tensor = *source;
-        }
-        if (tensor != NULL && sbit__as_f32_converts(source->dtype)) {
-            tensor->dtype = SBIT_F32;
-            tensor->data = next;
-            if (is_in) {
-                sbit__convert(source->dtype, source->data, SBIT_F32, next,
-                              sbit_tensor_count(source));
-            }
-        }
-        next += sbit__as_f32_bytes(type);
-        if (is_in) {
-            place.in[k] = tensor;
-            place.in_type[k] = type32;
-        } else {
-            place.out[k] = tensor;
-            place.out_type[k] = type32;
-        }
+        sbit__in_float_operand(call, &place, i, to, next);
+        next += sbit__in_float_bytes(
+            is_in ? call->in_type[i] : call->out_type[i - call->input_count], to);
     }
-    call32.in = place.in;
-    call32.out = place.out;
-    call32.in_type = place.in_type;
-    call32.out_type = place.out_type;
-    call32.scratch = next;
-    SBIT__TRY(run32(&call32, error));
+    converted.in = place.in;
+    converted.out = place.out;
+    converted.in_type = place.in_type;
+    converted.out_type = place.out_type;
+    converted.scratch = next;
+    SBIT__TRY(to == SBIT_F64 ? run64(&converted, error) : run32(&converted, error));
     for (int32_t k = 0; k < call->output_count; k++) {
-        if (call->out[k] != NULL && sbit__as_f32_converts(call->out[k]->dtype)) {
-            sbit__convert(SBIT_F32, place.out[k]->data, call->out[k]->dtype, call->out[k]->data,
+        if (call->out[k] != NULL && sbit__in_float_converts(call->out[k]->dtype, to)) {
+            sbit__convert(to, place.out[k]->data, call->out[k]->dtype, call->out[k]->data,
                           sbit_tensor_count(call->out[k]));
         }
     }
@@ -16750,7 +16939,7 @@ SBIT__FN bool sbit__op_wants(const sbit_op_call *call, int32_t output);
  * not have seen, so that run() can rely on what infer checks. */
 SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error);
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
-/* prepare of rows that need sbit__op_as_f32's memory and nothing else. */
+/* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
 /* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
 SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes);
@@ -16888,7 +17077,7 @@ SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error
 
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error)
 {
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call);
+    *call->scratch_bytes = sbit__op_in_float_scratch(call);
     return sbit__op_check(call, error);
 }
 
@@ -18222,7 +18411,7 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
     }
     state->plan = plan;
     sbit__packed_plan(call, &state->weight, packed_bytes, 2);
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__align64(plan.scratch_bytes) +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan.scratch_bytes) +
                            (packed_bytes > 0 ? 0 : sbit__align64(plan.packed_bytes));
     return SBIT_OK;
 }
@@ -18279,9 +18468,29 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+/* The operands of a convolution in double. */
+static void sbit__conv_operands64(const sbit_op_call *call, sbit__f64_conv *conv)
+{
+    const sbit_tensor *bias = call->input_count > 2 ? call->in[2] : NULL;
+    conv->x = (const double *)call->in[0]->data;
+    conv->w = (const double *)call->in[1]->data;
+    conv->bias = bias != NULL ? (const double *)bias->data : NULL;
+    conv->y = (double *)call->out[0]->data;
+}
+
+static sbit_status sbit__conv_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__f64_conv conv;
+    memset(&conv, 0, sizeof conv);
+    SBIT__TRY(sbit__conv_shape_of(call, &conv.shape, error));
+    sbit__conv_operands64(call, &conv);
+    sbit__f64_conv_run(call->ctx, &conv);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__conv_op_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__conv_run32, error);
+    return sbit__op_in_float(call, sbit__conv_run32, sbit__conv_run64, error);
 }
 
 static int64_t sbit__conv_macs(const sbit_op_call *call)
@@ -18487,7 +18696,7 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
     gemm.packed_a = sbit__packed_mark(&state->weight);
     plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     state->plan = plan;
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + plan.column_bytes + plan.gemm_bytes;
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + plan.column_bytes + plan.gemm_bytes;
     return SBIT_OK;
 }
 
@@ -18646,9 +18855,34 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     return SBIT_OK;
 }
 
+static sbit_status sbit__convt_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__convt_plan plan;
+    sbit__f64_conv conv;
+    sbit__conv_shape *shape = &conv.shape;
+    memset(&conv, 0, sizeof conv);
+    SBIT__TRY(sbit__convt_plan_of(call, &plan, error));
+    conv.transposed = true;
+    shape->batch = plan.batch;
+    shape->groups = plan.groups;
+    shape->in_channels = plan.in_channels * plan.groups;
+    shape->out_channels = plan.out_channels * plan.groups;
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        shape->in[i] = plan.in[i];
+        shape->out[i] = plan.out[i];
+        shape->kernel[i] = plan.kernel[i];
+        shape->stride[i] = plan.stride[i];
+        shape->dilation[i] = plan.dilation[i];
+        shape->pad_begin[i] = plan.pad[i];
+    }
+    sbit__conv_operands64(call, &conv);
+    sbit__f64_conv_run(call->ctx, &conv);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__convt_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__convt_run32, error);
+    return sbit__op_in_float(call, sbit__convt_run32, sbit__convt_run64, error);
 }
 
 static int64_t sbit__convt_macs(const sbit_op_call *call)
@@ -18868,9 +19102,10 @@ static void sbit__deform_gemm(const sbit__deform *deform, sbit__gemm *gemm)
     gemm->bias_rows = true;
 }
 
-static size_t sbit__deform_column_bytes(const sbit__gemm *gemm)
+static size_t sbit__deform_column_bytes(const sbit_op_call *call, const sbit__gemm *gemm)
 {
-    return sbit__align64((size_t)(gemm->k * gemm->n) * sizeof(float));
+    const size_t each = call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
+    return sbit__align64((size_t)(gemm->k * gemm->n) * each);
 }
 
 static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *error)
@@ -18884,35 +19119,40 @@ static sbit_status sbit__deform_prepare(const sbit_op_call *call, sbit_error *er
     }
     SBIT__TRY(sbit__deform_of(call, &deform, error));
     sbit__deform_gemm(&deform, &gemm);
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + sbit__deform_column_bytes(&gemm) +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) +
+                           sbit__deform_column_bytes(call, &gemm) +
                            sbit__gemm_scratch_bytes(call->ctx, &gemm);
     return SBIT_OK;
 }
 
 typedef struct sbit__deform_task {
     const sbit__deform *deform;
-    const float *x, *offset, *mask; /* of one image; mask may be NULL */
-    float *columns;
-    int64_t first_channel; /* of the group */
+    bool wide;                     /* all of these are double, else float */
+    const void *x, *offset, *mask; /* mask may be NULL */
+    void *columns;
+    int64_t image, first_channel; /* of the group */
 } sbit__deform_task;
 
-/* Linear between the cells around `at`, 0 outside. */
-static float sbit__deform_sample(const sbit__deform *deform, const float *x, const float *at)
+/* Linear between the cells around `at`, 0 outside; `channel` of all images. */
+static double sbit__deform_sample(const sbit__deform_task *task, int64_t channel, const double *at)
 {
-    float sum = 0.0f;
+    const sbit__deform *deform = task->deform;
+    double sum = 0.0;
     for (int32_t corner = 0; corner < 1 << deform->window.spatial; corner++) {
-        float weight = 1.0f;
+        double weight = 1.0;
         int64_t offset = 0;
-        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0f; i++) {
-            const float low = floorf(at[i]);
-            const float cell = (corner >> i & 1) != 0 ? low + 1.0f : low;
-            const float part = at[i] - low;
+        for (int32_t i = 0; i < deform->window.spatial && weight != 0.0; i++) {
+            const double low = floor(at[i]);
+            const double cell = (corner >> i & 1) != 0 ? low + 1.0 : low;
+            const double part = at[i] - low;
             /* Not outside, so that what is no number is no cell either. */
-            const bool inside = cell >= 0.0f && cell < (float)deform->in[i];
-            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0f - part) : 0.0f;
+            const bool inside = cell >= 0.0 && cell < (double)deform->in[i];
+            weight *= inside ? ((corner >> i & 1) != 0 ? part : 1.0 - part) : 0.0;
             offset = offset * deform->in[i] + (inside ? (int64_t)cell : 0);
         }
-        sum += weight != 0.0f ? weight * x[offset] : 0.0f;
+        if (weight != 0.0) {
+            sum += weight * sbit__real_at(task->wide, task->x, channel * deform->in_size + offset);
+        }
     }
     return sum;
 }
@@ -18923,35 +19163,69 @@ static void sbit__deform_rows(void *user, int64_t begin, int64_t end, int32_t wo
     const sbit__deform_task *task = (const sbit__deform_task *)user;
     const sbit__deform *deform = task->deform;
     const int32_t spatial = deform->window.spatial;
-    const int64_t n = deform->out_size;
+    const int64_t n = deform->out_size, taps = deform->offset_groups * deform->kernel_size;
     (void)worker;
     for (int64_t row = begin; row < end; row++) {
         const int64_t k = row % deform->kernel_size;
         const int64_t channel = task->first_channel + row / deform->kernel_size;
         const int64_t tap =
+            task->image * taps +
             channel / (deform->in_channels / deform->offset_groups) * deform->kernel_size + k;
         for (int64_t o = 0; o < n; o++) {
-            float at[SBIT__MAX_SPATIAL];
+            double at[SBIT__MAX_SPATIAL];
             int64_t rest = o, rest_k = k;
             for (int32_t i = spatial - 1; i >= 0; i--) {
                 const int64_t start =
                     rest % deform->out[i] * deform->window.stride[i] - deform->window.pad_begin[i] +
                     rest_k % deform->window.kernel[i] * deform->window.dilation[i];
-                at[i] = (float)start + task->offset[(tap * spatial + i) * n + o];
+                const double moved =
+                    sbit__real_at(task->wide, task->offset, (tap * spatial + i) * n + o);
+                at[i] = sbit__real(task->wide, (double)start + moved);
                 rest /= deform->out[i];
                 rest_k /= deform->window.kernel[i];
             }
-            const float value =
-                sbit__deform_sample(deform, task->x + channel * deform->in_size, at);
-            task->columns[row * n + o] =
-                task->mask != NULL ? value * task->mask[tap * n + o] : value;
+            double value =
+                sbit__deform_sample(task, task->image * deform->in_channels + channel, at);
+            if (task->mask != NULL) {
+                value *= sbit__real_at(task->wide, task->mask, tap * n + o);
+            }
+            sbit__real_set(task->wide, task->columns, row * n + o, value);
         }
     }
 }
 
-static sbit_status sbit__deform_run32(const sbit_op_call *call, sbit_error *error)
+/* The product of group g of an image in double. */
+static void sbit__deform_multiply64(const sbit_op_call *call, const sbit__gemm *gemm, int64_t i,
+                                    int64_t g)
 {
-    const sbit_tensor *bias = sbit__in(call, 3), *mask = sbit__in(call, 4);
+    const sbit_tensor *bias = sbit__in(call, 3);
+    sbit__f64_gemm product;
+    product.m = gemm->m;
+    product.n = product.ldc = product.b_row = gemm->n;
+    product.k = product.a_row = gemm->k;
+    product.a_col = product.b_col = 1;
+    product.a = (const double *)call->in[1]->data + g * gemm->m * gemm->k;
+    product.b = (const double *)call->scratch;
+    product.c = (double *)call->out[0]->data + i * gemm->m * gemm->n;
+    sbit__f64_gemm_run(call->ctx, &product);
+    for (int64_t k = 0; bias != NULL && k < gemm->m * gemm->n; k++) {
+        product.c[k] += ((const double *)bias->data)[g * gemm->m + k / gemm->n];
+    }
+}
+
+static void sbit__deform_multiply(const sbit_op_call *call, sbit__gemm *gemm, int64_t i, int64_t g)
+{
+    const sbit_tensor *bias = sbit__in(call, 3);
+    gemm->a = (const float *)call->in[1]->data + g * gemm->m * gemm->k;
+    gemm->b = (const float *)call->scratch;
+    gemm->bias = bias != NULL ? (const float *)bias->data + g * gemm->m : NULL;
+    gemm->c = (float *)call->out[0]->data + i * gemm->m * gemm->n;
+    sbit__gemm_run(call->ctx, gemm, (char *)call->scratch + sbit__deform_column_bytes(call, gemm));
+}
+
+static sbit_status sbit__deform_run_any(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *mask = sbit__in(call, 4);
     sbit__deform deform;
     sbit__deform_task task;
     sbit__gemm gemm;
@@ -18963,30 +19237,30 @@ static sbit_status sbit__deform_run32(const sbit_op_call *call, sbit_error *erro
     if (gemm.k == 0) {
         return sbit__deform_bad(call, "it has no input channels", error);
     }
-    const int64_t taps = deform.offset_groups * deform.kernel_size;
     memset(&task, 0, sizeof task);
     task.deform = &deform;
-    task.columns = (float *)call->scratch;
+    task.wide = call->in[0]->dtype == SBIT_F64;
+    task.x = call->in[0]->data;
+    task.offset = call->in[2]->data;
+    task.mask = mask != NULL ? mask->data : NULL;
+    task.columns = call->scratch;
     for (int64_t i = 0; i < deform.batch * deform.groups; i++) {
-        const int64_t n = i / deform.groups, g = i % deform.groups;
-        task.x = (const float *)call->in[0]->data + n * deform.in_channels * deform.in_size;
-        task.offset =
-            (const float *)call->in[2]->data + n * taps * deform.window.spatial * deform.out_size;
-        task.mask = mask != NULL ? (const float *)mask->data + n * taps * deform.out_size : NULL;
+        const int64_t g = i % deform.groups;
+        task.image = i / deform.groups;
         task.first_channel = g * (deform.in_channels / deform.groups);
         sbit__parallel_range(call->ctx, gemm.k, 1, sbit__deform_rows, &task);
-        gemm.a = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
-        gemm.b = task.columns;
-        gemm.bias = bias != NULL ? (const float *)bias->data + g * gemm.m : NULL;
-        gemm.c = (float *)call->out[0]->data + i * gemm.m * gemm.n;
-        sbit__gemm_run(call->ctx, &gemm, (char *)call->scratch + sbit__deform_column_bytes(&gemm));
+        if (task.wide) {
+            sbit__deform_multiply64(call, &gemm, i, g);
+        } else {
+            sbit__deform_multiply(call, &gemm, i, g);
+        }
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__deform_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__deform_run32, error);
+    return sbit__op_in_float(call, sbit__deform_run_any, sbit__deform_run_any, error);
 }
 
 static int64_t sbit__deform_macs(const sbit_op_call *call)
@@ -19271,7 +19545,7 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
     plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     state->plan = plan;
     *call->scratch_bytes =
-        sbit__op_as_f32_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
+        sbit__op_in_float_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
 }
 
@@ -19345,6 +19619,28 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
+static sbit_status sbit__matmul_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__matmul_plan plan;
+    sbit__f64_gemm gemm;
+    (void)error;
+    sbit__matmul_plan_of(call->in_type[0], call->in_type[1], &plan);
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = plan.m;
+    gemm.n = gemm.ldc = gemm.b_row = plan.n;
+    gemm.k = gemm.a_row = plan.k;
+    gemm.a_col = gemm.b_col = 1;
+    for (int64_t i = 0; i < plan.batches; i++) {
+        int64_t a = 0, b = 0;
+        sbit__matmul_index(&plan, i, &a, &b);
+        gemm.a = (const double *)call->in[0]->data + a * plan.m * plan.k;
+        gemm.b = (const double *)call->in[1]->data + b * plan.k * plan.n;
+        gemm.c = (double *)call->out[0]->data + i * plan.m * plan.n;
+        sbit__f64_gemm_run(call->ctx, &gemm);
+    }
+    return SBIT_OK;
+}
+
 static void sbit__matmul_run_int(const sbit_op_call *call, const sbit__matmul_plan *plan)
 {
     sbit__matmul_int task;
@@ -19372,7 +19668,7 @@ static sbit_status sbit__matmul_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
     if (!sbit__matmul_is_int(call->in[0]->dtype)) {
-        return sbit__op_as_f32(call, sbit__matmul_run32, error);
+        return sbit__op_in_float(call, sbit__matmul_run32, sbit__matmul_run64, error);
     }
     if (state == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
@@ -19515,7 +19811,7 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
         gemm.alpha = 1.0f; /* is in the packed operand */
     }
     state->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_scratch +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + state->gemm_scratch +
                            (sbit__op_has(call, 2) ? (size_t)c_count * sizeof(float) : 0);
     return SBIT_OK;
 }
@@ -19616,6 +19912,35 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+static sbit_status sbit__gemm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const double alpha = (double)sbit_node_float(call->node, "alpha", 1.0f);
+    const double beta = (double)sbit_node_float(call->node, "beta", 1.0f);
+    const sbit_tensor *c = call->input_count > 2 && beta != 0.0 ? call->in[2] : NULL;
+    sbit__f64_gemm task;
+    sbit__gemm gemm;
+    SBIT__TRY(sbit__gemm_of(call, &gemm, error));
+    task.m = gemm.m;
+    task.n = task.ldc = gemm.n;
+    task.k = gemm.k;
+    task.a = (const double *)call->in[0]->data;
+    task.b = (const double *)call->in[1]->data;
+    task.c = (double *)call->out[0]->data;
+    task.a_row = gemm.trans_a ? 1 : gemm.lda;
+    task.a_col = gemm.trans_a ? gemm.lda : 1;
+    task.b_row = gemm.trans_b ? 1 : gemm.ldb;
+    task.b_col = gemm.trans_b ? gemm.ldb : 1;
+    sbit__f64_gemm_run(call->ctx, &task);
+    const int64_t cols = c != NULL && c->rank > 0 ? c->dims[c->rank - 1] : 1;
+    const int64_t rows = c != NULL && c->rank > 1 ? c->dims[0] : 1;
+    for (int64_t i = 0; i < gemm.m * gemm.n; i++) {
+        const int64_t at = (rows == 1 ? 0 : i / gemm.n * cols) + (cols == 1 ? 0 : i % gemm.n);
+        const double add = c != NULL ? beta * ((const double *)c->data)[at] : 0.0;
+        task.c[i] = alpha * task.c[i] + add;
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__gemm_run_int(const sbit_op_call *call, sbit_error *error)
 {
     sbit__matmul_int task;
@@ -19659,7 +19984,7 @@ static sbit_status sbit__gemm_op_run(const sbit_op_call *call, sbit_error *error
     if (sbit__matmul_is_int(call->in[0]->dtype)) {
         return sbit__gemm_run_int(call, error);
     }
-    return sbit__op_as_f32(call, sbit__gemm_run32, error);
+    return sbit__op_in_float(call, sbit__gemm_run32, sbit__gemm_run64, error);
 }
 
 static int64_t sbit__gemm_macs(const sbit_op_call *call)
@@ -20152,9 +20477,9 @@ static sbit_status sbit__pooling_prepare(const sbit_op_call *call, sbit_error *e
     }
     SBIT__TRY(sbit__pooling_plan_of(call, sbit__pooling_kind_of(call), &plan, error));
     sbit__pooling_choose(&plan);
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + (size_t)sbit_ctx_threads(call->ctx) *
-                                                               (size_t)sbit__pooling_floats(&plan) *
-                                                               sizeof(float);
+    *call->scratch_bytes =
+        sbit__op_in_float_scratch(call) +
+        (size_t)sbit_ctx_threads(call->ctx) * (size_t)sbit__pooling_floats(&plan) * sizeof(float);
     return SBIT_OK;
 }
 
@@ -20187,9 +20512,56 @@ static sbit_status sbit__pooling_run32(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
+/* Output o of a plane in double, average or Lp. */
+static double sbit__pooling_window64(const sbit__pooling_plan *plan, const double *x, int64_t o)
+{
+    const sbit__pooling_taps tx = sbit__pooling_taps_of(plan, 2, o % plan->out[2]);
+    const sbit__pooling_taps ty = sbit__pooling_taps_of(plan, 1, o / plan->out[2] % plan->out[1]);
+    const sbit__pooling_taps tz = sbit__pooling_taps_of(plan, 0, o / plan->out[2] / plan->out[1]);
+    double sum = 0.0, inside = 0.0;
+    for (int64_t kz = tz.begin; kz < tz.end; kz++) {
+        for (int64_t ky = ty.begin; ky < ty.end; ky++) {
+            const int64_t row = ((tz.start + kz * plan->dilation[0]) * plan->in[1] + ty.start +
+                                 ky * plan->dilation[1]) *
+                                plan->in[2];
+            for (int64_t kx = tx.begin; kx < tx.end; kx++, inside += 1.0) {
+                const double value = x[row + tx.start + kx * plan->dilation[2]];
+                sum += plan->kind == SBIT__POOLING_LP ? pow(fabs(value), plan->p) : value;
+            }
+        }
+    }
+    if (plan->kind == SBIT__POOLING_LP || inside == 0.0) {
+        return inside == 0.0 ? 0.0 : pow(sum, 1.0 / plan->p);
+    }
+    return sum /
+           (plan->count_pad ? (double)tx.padded * (double)ty.padded * (double)tz.padded : inside);
+}
+
+static void sbit__pooling_planes64(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pooling_task *task = (const sbit__pooling_task *)user;
+    const sbit__pooling_plan *plan = task->plan;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t plane = i / plan->out_size;
+        ((double *)task->y)[i] = sbit__pooling_window64(
+            plan, (const double *)task->x + plane * plan->in_size, i % plan->out_size);
+    }
+}
+
+static sbit_status sbit__pooling_run64(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__pooling_plan plan;
+    sbit__pooling_task task;
+    SBIT__TRY(sbit__pooling_task_of(call, &plan, &task, error));
+    sbit__parallel_range(call->ctx, plan.planes * plan.out_size, 256, sbit__pooling_planes64,
+                         &task);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__pooling_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__pooling_run32, error);
+    return sbit__op_in_float(call, sbit__pooling_run32, sbit__pooling_run64, error);
 }
 
 static sbit_status sbit__maxpool_run(const sbit_op_call *call, sbit_error *error)
@@ -20308,20 +20680,17 @@ static sbit_status sbit__gpool_lp(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__gpool_average_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_average(call, error)
-                                          : sbit__op_as_f32(call, sbit__gpool_average, error);
+    return sbit__op_in_float(call, sbit__gpool_average, sbit__gpool_average, error);
 }
 
 static sbit_status sbit__gpool_max_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_max(call, error)
-                                          : sbit__op_as_f32(call, sbit__gpool_max, error);
+    return sbit__op_in_float(call, sbit__gpool_max, sbit__gpool_max, error);
 }
 
 static sbit_status sbit__gpool_lp_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__gpool_lp(call, error)
-                                          : sbit__op_as_f32(call, sbit__gpool_lp, error);
+    return sbit__op_in_float(call, sbit__gpool_lp, sbit__gpool_lp, error);
 }
 
 /* ---- MaxUnpool: values go back to where Indices says, counted in the unpooled shape; a larger
@@ -20503,13 +20872,16 @@ static sbit_status sbit__roialign_infer(const sbit_op_call *call, sbit_error *er
                                 sbit_node_int(call->node, "output_width", 1), error);
 }
 
+/* Positions are computed as in float32, where elements are: so that a bin that ends on a cell's
+ * edge still does. */
 typedef struct sbit__roi_task {
+    bool wide; /* elements are double, else float */
     const sbit_tensor *x;
-    const float *rois;
+    const void *rois;
     const int64_t *batch; /* RoiAlign */
-    float *y;
+    void *y;
     int64_t rois_count, channels, height, width, out_h, out_w;
-    float scale;
+    double scale;
     bool half_pixel, use_max;
     int64_t sampling;
 } sbit__roi_task;
@@ -20517,25 +20889,32 @@ typedef struct sbit__roi_task {
 static void sbit__roi_task_of(const sbit_op_call *call, sbit__roi_task *task)
 {
     memset(task, 0, sizeof *task);
+    task->wide = call->in[0]->dtype == SBIT_F64;
     task->x = call->in[0];
-    task->rois = (const float *)call->in[1]->data;
-    task->y = (float *)call->out[0]->data;
+    task->rois = call->in[1]->data;
+    task->y = call->out[0]->data;
     task->rois_count = call->out[0]->dims[0];
     task->channels = call->in[0]->dims[1];
     task->height = call->in[0]->dims[2];
     task->width = call->in[0]->dims[3];
     task->out_h = call->out[0]->dims[2];
     task->out_w = call->out[0]->dims[3];
-    task->scale = sbit_node_float(call->node, "spatial_scale", 1.0f);
+    task->scale = (double)sbit_node_float(call->node, "spatial_scale", 1.0f);
+}
+
+/* Number `at` of the regions' numbers, scaled. */
+static double sbit__roi_scaled(const sbit__roi_task *task, int64_t at)
+{
+    return sbit__real(task->wide, sbit__real_at(task->wide, task->rois, at) * task->scale);
 }
 
 /* First and one past the last input cell of bin `at` of `bins`, clipped to the input. */
-static void sbit__roipool_bin(int64_t start, int64_t length, int64_t bins, int64_t at,
-                              int64_t limit, int64_t *begin, int64_t *end)
+static void sbit__roipool_bin(const sbit__roi_task *task, int64_t start, int64_t length,
+                              int64_t bins, int64_t at, int64_t limit, int64_t *begin, int64_t *end)
 {
-    const float size = (float)length / (float)bins;
-    *begin = (int64_t)floorf((float)at * size) + start;
-    *end = (int64_t)ceilf((float)(at + 1) * size) + start;
+    const double size = sbit__real(task->wide, (double)length / (double)bins);
+    *begin = (int64_t)floor(sbit__real(task->wide, (double)at * size)) + start;
+    *end = (int64_t)ceil(sbit__real(task->wide, (double)(at + 1) * size)) + start;
     *begin = *begin < 0 ? 0 : *begin > limit ? limit : *begin;
     *end = *end < 0 ? 0 : *end > limit ? limit : *end;
 }
@@ -20545,46 +20924,49 @@ static void sbit__roipool_regions(void *user, int64_t begin, int64_t end, int32_
     const sbit__roi_task *task = (const sbit__roi_task *)user;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const float *roi = task->rois + i / task->channels * 5;
-        const int64_t x1 = (int64_t)roundf(roi[1] * task->scale);
-        const int64_t y1 = (int64_t)roundf(roi[2] * task->scale);
-        const int64_t w = (int64_t)roundf(roi[3] * task->scale) - x1 + 1;
-        const int64_t h = (int64_t)roundf(roi[4] * task->scale) - y1 + 1;
-        const float *x =
-            (const float *)task->x->data +
-            ((int64_t)roi[0] * task->channels + i % task->channels) * task->height * task->width;
+        const int64_t roi = i / task->channels * 5;
+        const int64_t x1 = (int64_t)round(sbit__roi_scaled(task, roi + 1));
+        const int64_t y1 = (int64_t)round(sbit__roi_scaled(task, roi + 2));
+        const int64_t w = (int64_t)round(sbit__roi_scaled(task, roi + 3)) - x1 + 1;
+        const int64_t h = (int64_t)round(sbit__roi_scaled(task, roi + 4)) - y1 + 1;
+        const int64_t image = (int64_t)sbit__real_at(task->wide, task->rois, roi);
+        const int64_t from =
+            (image * task->channels + i % task->channels) * task->height * task->width;
         for (int64_t o = 0; o < task->out_h * task->out_w; o++) {
             int64_t h0 = 0, h1 = 0, w0 = 0, w1 = 0;
             bool any = false;
-            float best = 0.0f;
-            sbit__roipool_bin(y1, h < 1 ? 1 : h, task->out_h, o / task->out_w, task->height, &h0,
-                              &h1);
-            sbit__roipool_bin(x1, w < 1 ? 1 : w, task->out_w, o % task->out_w, task->width, &w0,
-                              &w1);
+            double best = 0.0;
+            sbit__roipool_bin(task, y1, h < 1 ? 1 : h, task->out_h, o / task->out_w, task->height,
+                              &h0, &h1);
+            sbit__roipool_bin(task, x1, w < 1 ? 1 : w, task->out_w, o % task->out_w, task->width,
+                              &w0, &w1);
             for (int64_t at = h0 * task->width; at < h1 * task->width; at += task->width) {
                 for (int64_t k = w0; k < w1; k++) {
-                    best = !any || x[at + k] > best ? x[at + k] : best;
+                    const double x = sbit__real_at(task->wide, task->x->data, from + at + k);
+                    best = !any || x > best ? x : best;
                     any = true;
                 }
             }
-            task->y[i * task->out_h * task->out_w + o] = best;
+            sbit__real_set(task->wide, task->y, i * task->out_h * task->out_w + o, best);
         }
     }
 }
 
-static bool sbit__roi_sane(float value)
+static bool sbit__roi_sane(double value)
 {
-    return value > -1e9f && value < 1e9f; /* NaN is not */
+    return value > -1e9 && value < 1e9; /* NaN is not */
 }
 
-static sbit_status sbit__roipool_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__roipool_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__roi_task task;
     sbit__roi_task_of(call, &task);
     for (int64_t i = 0; i < task.rois_count * 5; i++) {
-        const float value = task.rois[i] * (i % 5 == 0 ? 1.0f : task.scale);
+        const bool image = i % 5 == 0;
+        const double value =
+            image ? sbit__real_at(task.wide, task.rois, i) : sbit__roi_scaled(&task, i);
         if (!sbit__roi_sane(value) ||
-            (i % 5 == 0 && (value < 0.0f || value >= (float)task.x->dims[0]))) {
+            (image && (value < 0.0 || value >= (double)task.x->dims[0]))) {
             return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                                 "region %lld is not inside of the batch", (long long)(i / 5));
         }
@@ -20596,35 +20978,37 @@ static sbit_status sbit__roipool_run32(const sbit_op_call *call, sbit_error *err
 
 static sbit_status sbit__roipool_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__roipool_run32, error);
+    return sbit__op_in_float(call, sbit__roipool_run_any, sbit__roipool_run_any, error);
 }
 
 /* Value at (y, x): bilinear, or the largest weighted corner. Cells further than 1 outside are 0. */
-static float sbit__roialign_sample(const sbit__roi_task *task, const float *from, float y, float x)
+static double sbit__roialign_sample(const sbit__roi_task *task, int64_t from, double y, double x)
 {
-    if (y < -1.0f || y > (float)task->height || x < -1.0f || x > (float)task->width) {
-        return 0.0f;
+    if (y < -1.0 || y > (double)task->height || x < -1.0 || x > (double)task->width) {
+        return 0.0;
     }
-    y = y > 0.0f ? y : 0.0f;
-    x = x > 0.0f ? x : 0.0f;
+    y = y > 0.0 ? y : 0.0;
+    x = x > 0.0 ? x : 0.0;
     int64_t y0 = (int64_t)y, x0 = (int64_t)x;
     if (y0 >= task->height - 1) {
         y0 = task->height - 1;
-        y = (float)y0;
+        y = (double)y0;
     }
     if (x0 >= task->width - 1) {
         x0 = task->width - 1;
-        x = (float)x0;
+        x = (double)x0;
     }
-    const int64_t y1 = y0 < task->height - 1 ? y0 + 1 : y0;
+    const int64_t row0 = from + y0 * task->width;
+    const int64_t row1 = y0 < task->height - 1 ? row0 + task->width : row0;
     const int64_t x1 = x0 < task->width - 1 ? x0 + 1 : x0;
-    const float fy = y - (float)y0, fx = x - (float)x0;
-    const float a = (1.0f - fy) * (1.0f - fx) * from[y0 * task->width + x0];
-    const float b = (1.0f - fy) * fx * from[y0 * task->width + x1];
-    const float c = fy * (1.0f - fx) * from[y1 * task->width + x0];
-    const float d = fy * fx * from[y1 * task->width + x1];
+    const double fy = y - (double)y0, fx = x - (double)x0;
+    const void *data = task->x->data;
+    const double a = (1.0 - fy) * (1.0 - fx) * sbit__real_at(task->wide, data, row0 + x0);
+    const double b = (1.0 - fy) * fx * sbit__real_at(task->wide, data, row0 + x1);
+    const double c = fy * (1.0 - fx) * sbit__real_at(task->wide, data, row1 + x0);
+    const double d = fy * fx * sbit__real_at(task->wide, data, row1 + x1);
     if (task->use_max) {
-        const float top = a > b ? a : b, bottom = c > d ? c : d;
+        const double top = a > b ? a : b, bottom = c > d ? c : d;
         return top > bottom ? top : bottom;
     }
     return a + b + c + d;
@@ -20632,42 +21016,57 @@ static float sbit__roialign_sample(const sbit__roi_task *task, const float *from
 
 /* A region in input cells: start and size of its bins, and sample points per bin. */
 typedef struct sbit__roi_box {
-    float y, x, bin_h, bin_w;
+    double y, x, bin_h, bin_w;
     int64_t grid_h, grid_w;
 } sbit__roi_box;
 
-static sbit__roi_box sbit__roialign_box(const sbit__roi_task *task, const float *roi)
+static sbit__roi_box sbit__roialign_box(const sbit__roi_task *task, int64_t region)
 {
-    const float offset = task->half_pixel ? 0.5f : 0.0f;
+    const double offset = task->half_pixel ? 0.5 : 0.0;
+    double corner[4];
     sbit__roi_box box;
-    box.x = roi[0] * task->scale - offset;
-    box.y = roi[1] * task->scale - offset;
-    float w = roi[2] * task->scale - offset - box.x;
-    float h = roi[3] * task->scale - offset - box.y;
-    if (!task->half_pixel) {
-        w = w > 1.0f ? w : 1.0f;
-        h = h > 1.0f ? h : 1.0f;
+    for (int32_t i = 0; i < 4; i++) {
+        corner[i] = sbit__real(task->wide, sbit__roi_scaled(task, region * 4 + i) - offset);
     }
-    box.bin_h = h / (float)task->out_h;
-    box.bin_w = w / (float)task->out_w;
-    box.grid_h = task->sampling > 0 ? task->sampling : (int64_t)ceilf(box.bin_h);
-    box.grid_w = task->sampling > 0 ? task->sampling : (int64_t)ceilf(box.bin_w);
+    box.x = corner[0];
+    box.y = corner[1];
+    double w = sbit__real(task->wide, corner[2] - box.x);
+    double h = sbit__real(task->wide, corner[3] - box.y);
+    if (!task->half_pixel) {
+        w = w > 1.0 ? w : 1.0;
+        h = h > 1.0 ? h : 1.0;
+    }
+    box.bin_h = sbit__real(task->wide, h / (double)task->out_h);
+    box.bin_w = sbit__real(task->wide, w / (double)task->out_w);
+    box.grid_h = task->sampling > 0 ? task->sampling : (int64_t)ceil(box.bin_h);
+    box.grid_w = task->sampling > 0 ? task->sampling : (int64_t)ceil(box.bin_w);
     return box;
 }
 
-static float sbit__roialign_bin(const sbit__roi_task *task, const sbit__roi_box *box,
-                                const float *from, int64_t oy, int64_t ox)
+/* start + bin number * its size + (sample + 0.5) * size / samples */
+static double sbit__roialign_place(const sbit__roi_task *task, double start, int64_t bin,
+                                   double size, int64_t sample, int64_t samples)
+{
+    const bool w = task->wide;
+    const double base = sbit__real(w, start + sbit__real(w, (double)bin * size));
+    const double step = sbit__real(w, ((double)sample + 0.5) * size);
+    return sbit__real(w, base + sbit__real(w, step / (double)samples));
+}
+
+static double sbit__roialign_bin(const sbit__roi_task *task, const sbit__roi_box *box, int64_t from,
+                                 int64_t oy, int64_t ox)
 {
     const int64_t count = box->grid_h * box->grid_w;
-    float value = 0.0f;
+    double value = 0.0;
     for (int64_t g = 0; box->grid_w > 0 && g < count; g++) {
-        const float gy = (float)(g / box->grid_w) + 0.5f, gx = (float)(g % box->grid_w) + 0.5f;
-        const float y = box->y + (float)oy * box->bin_h + gy * box->bin_h / (float)box->grid_h;
-        const float x = box->x + (float)ox * box->bin_w + gx * box->bin_w / (float)box->grid_w;
-        const float sample = sbit__roialign_sample(task, from, y, x);
+        const double y =
+            sbit__roialign_place(task, box->y, oy, box->bin_h, g / box->grid_w, box->grid_h);
+        const double x =
+            sbit__roialign_place(task, box->x, ox, box->bin_w, g % box->grid_w, box->grid_w);
+        const double sample = sbit__roialign_sample(task, from, y, x);
         value = !task->use_max ? value + sample : g == 0 || sample > value ? sample : value;
     }
-    return task->use_max ? value : value / (float)(count > 1 ? count : 1);
+    return task->use_max ? value : value / (double)(count > 1 ? count : 1);
 }
 
 static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32_t worker)
@@ -20677,18 +21076,17 @@ static void sbit__roialign_regions(void *user, int64_t begin, int64_t end, int32
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t region = i / task->channels;
-        const sbit__roi_box box = sbit__roialign_box(task, task->rois + region * 4);
-        const float *from = (const float *)task->x->data +
-                            (task->batch[region] * task->channels + i % task->channels) *
-                                task->height * task->width;
+        const sbit__roi_box box = sbit__roialign_box(task, region);
+        const int64_t from = (task->batch[region] * task->channels + i % task->channels) *
+                             task->height * task->width;
         for (int64_t o = 0; o < out_size; o++) {
-            task->y[i * out_size + o] =
-                sbit__roialign_bin(task, &box, from, o / task->out_w, o % task->out_w);
+            sbit__real_set(task->wide, task->y, i * out_size + o,
+                           sbit__roialign_bin(task, &box, from, o / task->out_w, o % task->out_w));
         }
     }
 }
 
-static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__roialign_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__roi_task task;
     sbit__roi_task_of(call, &task);
@@ -20701,13 +21099,12 @@ static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *er
     task.sampling = sbit_node_int(call->node, "sampling_ratio", 0);
     task.batch = (const int64_t *)call->in[2]->data;
     for (int64_t i = 0; i < task.rois_count; i++) {
-        const float *roi = task.rois + i * 4;
         bool sane = task.batch[i] >= 0 && task.batch[i] < task.x->dims[0];
-        for (int32_t k = 0; k < 4; k++) {
-            sane = sane && sbit__roi_sane(roi[k] * task.scale);
+        for (int64_t k = 0; k < 4; k++) {
+            sane = sane && sbit__roi_sane(sbit__roi_scaled(&task, i * 4 + k));
         }
         if (sane) {
-            const sbit__roi_box box = sbit__roialign_box(&task, roi);
+            const sbit__roi_box box = sbit__roialign_box(&task, i);
             sane = box.grid_h <= 4096 && box.grid_w <= 4096;
         }
         if (!sane) {
@@ -20727,7 +21124,7 @@ static sbit_status sbit__roialign_run32(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__roialign_run32, error);
+    return sbit__op_in_float(call, sbit__roialign_run_any, sbit__roialign_run_any, error);
 }
 
 /* ---- rows */
@@ -21045,9 +21442,57 @@ static sbit_status sbit__batchnorm_run32(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+/* Writes statistics that the node gives in double: input 3 or 4 moved towards `value`, or itself.
+ */
+static void sbit__batchnorm_learn64(const sbit_op_call *call, int32_t i, int64_t c, double value)
+{
+    const double keep = (double)sbit_node_float(call->node, "momentum", 0.9f);
+    const double old = ((const double *)call->in[2 + i]->data)[c];
+    sbit_tensor *running = sbit__out(call, i), *saved = sbit__out(call, i + 2);
+    if (running != NULL) {
+        ((double *)running->data)[c] = old * keep + value * (1.0 - keep);
+    }
+    if (saved != NULL) {
+        ((double *)saved->data)[c] = value;
+    }
+}
+
+static sbit_status sbit__batchnorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    const int64_t span = sbit__tensor_span(x, 2, x->rank);
+    const int64_t inner = sbit__batchnorm_spatial(call) ? span : 1;
+    const int64_t channels = (x->rank > 1 ? x->dims[1] : 1) * (inner == span ? 1 : span);
+    const int64_t count = x->dims[0] * inner;
+    const double *from = (const double *)x->data;
+    (void)error;
+    for (int64_t c = 0; c < channels; c++) {
+        double stats[2] = {((const double *)call->in[3]->data)[c],
+                           ((const double *)call->in[4]->data)[c]};
+        for (int32_t k = 0; sbit__batchnorm_trains(call) && k < 2; k++) { /* mean, variance */
+            double sum = 0.0;
+            for (int64_t i = 0; i < count; i++) {
+                const double value = from[(i / inner * channels + c) * inner + i % inner];
+                sum += k == 0 ? value : (value - stats[0]) * (value - stats[0]);
+            }
+            stats[k] = count > 0 ? sum / (double)count : 0.0;
+        }
+        sbit__batchnorm_learn64(call, 1, c, stats[0]);
+        sbit__batchnorm_learn64(call, 2, c, stats[1]);
+        const double scale = ((const double *)call->in[1]->data)[c] / sqrt(stats[1] + epsilon);
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t at = (i / inner * channels + c) * inner + i % inner;
+            ((double *)call->out[0]->data)[at] =
+                (from[at] - stats[0]) * scale + ((const double *)call->in[2]->data)[c];
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__batchnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__batchnorm_run32, error);
+    return sbit__op_in_float(call, sbit__batchnorm_run32, sbit__batchnorm_run64, error);
 }
 
 /* ---- LayerNormalization and RMSNormalization: rows of the dims from `axis` on */
@@ -21237,6 +21682,69 @@ static sbit_status sbit__layernorm_run_as(const sbit_op_call *call, bool centere
     return SBIT_OK;
 }
 
+/* Mean and 1 / sqrt(variance + epsilon) of n elements; not centered: mean 0. */
+static void sbit__norm_moments64(int64_t n, const double *x, double epsilon, bool centered,
+                                 double *mean, double *factor)
+{
+    double sum = 0.0, squares = 0.0;
+    for (int64_t i = 0; centered && i < n; i++) {
+        sum += x[i];
+    }
+    *mean = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+        squares += (x[i] - *mean) * (x[i] - *mean);
+    }
+    *factor = 1.0 / sqrt(squares / (double)n + epsilon);
+}
+
+static sbit_status sbit__layernorm_run_as64(const sbit_op_call *call, bool centered,
+                                            sbit_error *error)
+{
+    sbit__layernorm_task task; /* where scale and bias lie */
+    const sbit_tensor *x = call->in[0], *scale = call->in[1], *bias = sbit__in(call, 2);
+    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    sbit_tensor *means = sbit__out(call, 1), *factors = sbit__out(call, 2);
+    int32_t axis = 0;
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__layernorm_axis(call, x->rank, &axis, error));
+    task.rank = x->rank;
+    memcpy(task.dims, x->dims, sizeof task.dims);
+    SBIT__TRY(sbit__op_strides(call, scale, -1, x->rank, x->dims, task.scale_strides, error));
+    if (bias != NULL) {
+        SBIT__TRY(sbit__op_strides(call, bias, -1, x->rank, x->dims, task.bias_strides, error));
+    }
+    const int64_t n = sbit__tensor_span(x, axis, x->rank);
+    for (int64_t row = 0; n > 0 && row < sbit__tensor_span(x, 0, axis); row++) {
+        const double *from = (const double *)x->data + row * n;
+        double mean = 0.0, factor = 0.0;
+        sbit__norm_moments64(n, from, epsilon, centered, &mean, &factor);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t s = sbit__layernorm_at(&task, task.scale_strides, row * n + i);
+            const int64_t b = sbit__layernorm_at(&task, task.bias_strides, row * n + i);
+            const double y = (from[i] - mean) * factor * ((const double *)scale->data)[s];
+            ((double *)call->out[0]->data)[row * n + i] =
+                y + (bias != NULL ? ((const double *)bias->data)[b] : 0.0);
+        }
+        if (means != NULL) {
+            ((double *)means->data)[row] = mean;
+        }
+        if (factors != NULL) {
+            ((double *)factors->data)[row] = factor;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__layernorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__layernorm_run_as64(call, true, error);
+}
+
+static sbit_status sbit__rmsnorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__layernorm_run_as64(call, false, error);
+}
+
 static sbit_status sbit__layernorm_run32(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__layernorm_run_as(call, true, error);
@@ -21244,7 +21752,7 @@ static sbit_status sbit__layernorm_run32(const sbit_op_call *call, sbit_error *e
 
 static sbit_status sbit__layernorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__layernorm_run32, error);
+    return sbit__op_in_float(call, sbit__layernorm_run32, sbit__layernorm_run64, error);
 }
 
 static sbit_status sbit__rmsnorm_run32(const sbit_op_call *call, sbit_error *error)
@@ -21254,7 +21762,7 @@ static sbit_status sbit__rmsnorm_run32(const sbit_op_call *call, sbit_error *err
 
 static sbit_status sbit__rmsnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__rmsnorm_run32, error);
+    return sbit__op_in_float(call, sbit__rmsnorm_run32, sbit__rmsnorm_run64, error);
 }
 
 /* ---- InstanceNormalization and GroupNormalization: channels of one image in groups */
@@ -21353,9 +21861,33 @@ static sbit_status sbit__groupnorm_run32(const sbit_op_call *call, sbit_error *e
     return SBIT_OK;
 }
 
+static sbit_status sbit__groupnorm_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const int64_t groups = sbit_node_int(call->node, "num_groups", x->dims[1]);
+    const int64_t channels = groups > 0 ? x->dims[1] / groups : 0;
+    const int64_t inner = sbit__tensor_span(x, 2, x->rank);
+    const double epsilon = (double)sbit_node_float(call->node, "epsilon", 1e-5f);
+    const bool per_group =
+        sbit__streq(call->row->op_type, "GroupNormalization") && call->row->since_version < 21;
+    (void)error;
+    for (int64_t i = 0; channels * inner > 0 && i < x->dims[0] * groups; i++) {
+        const double *from = (const double *)x->data + i * channels * inner;
+        double *to = (double *)call->out[0]->data + i * channels * inner;
+        double mean = 0.0, factor = 0.0;
+        sbit__norm_moments64(channels * inner, from, epsilon, true, &mean, &factor);
+        for (int64_t k = 0; k < channels * inner; k++) {
+            const int64_t at = per_group ? i % groups : i % groups * channels + k / inner;
+            to[k] = (from[k] - mean) * factor * ((const double *)call->in[1]->data)[at] +
+                    ((const double *)call->in[2]->data)[at];
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__groupnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__groupnorm_run32, error);
+    return sbit__op_in_float(call, sbit__groupnorm_run32, sbit__groupnorm_run64, error);
 }
 
 /* ---- LpNormalization: along one axis; a norm of 0 gives 0 */
@@ -21378,8 +21910,9 @@ static sbit_status sbit__lpnorm_infer(const sbit_op_call *call, sbit_error *erro
 }
 
 typedef struct sbit__lpnorm_task {
-    const float *x;
-    float *y;
+    bool wide; /* double, else float */
+    const void *x;
+    void *y;
     int64_t length, inner;
     bool squares;
 } sbit__lpnorm_task;
@@ -21392,25 +21925,27 @@ static void sbit__lpnorm_lines(void *user, int64_t begin, int64_t end, int32_t w
         const int64_t at = line / task->inner * task->length * task->inner + line % task->inner;
         double sum = 0.0;
         for (int64_t i = 0; i < task->length; i++) {
-            const double x = (double)task->x[at + i * task->inner];
+            const double x = sbit__real_at(task->wide, task->x, at + i * task->inner);
             sum += task->squares ? x * x : fabs(x);
         }
         const double norm = task->squares ? sqrt(sum) : sum;
         for (int64_t i = 0; i < task->length; i++) {
             const int64_t k = at + i * task->inner;
-            task->y[k] = norm == 0.0 ? 0.0f : (float)((double)task->x[k] / norm);
+            const double x = sbit__real_at(task->wide, task->x, k);
+            sbit__real_set(task->wide, task->y, k, norm == 0.0 ? 0.0 : x / norm);
         }
     }
 }
 
-static sbit_status sbit__lpnorm_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__lpnorm_run_any(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     sbit__lpnorm_task task;
     int32_t axis = 0;
     SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), x->rank, &axis, error));
-    task.x = (const float *)x->data;
-    task.y = (float *)call->out[0]->data;
+    task.wide = x->dtype == SBIT_F64;
+    task.x = x->data;
+    task.y = call->out[0]->data;
     task.length = x->dims[axis];
     task.inner = sbit__tensor_span(x, axis + 1, x->rank);
     task.squares = sbit_node_int(call->node, "p", 2) == 2;
@@ -21421,7 +21956,7 @@ static sbit_status sbit__lpnorm_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__lpnorm_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__lpnorm_run32, error);
+    return sbit__op_in_float(call, sbit__lpnorm_run_any, sbit__lpnorm_run_any, error);
 }
 
 /* ---- LRN: over neighbouring channels c - floor((size - 1) / 2) .. c + ceil((size - 1) / 2) */
@@ -21495,9 +22030,32 @@ static sbit_status sbit__lrn_run32(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
+static sbit_status sbit__lrn_run64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    const double *from = (const double *)x->data;
+    const int64_t size = sbit_node_int(call->node, "size", 1), channels = x->dims[1];
+    const int64_t inner = sbit__tensor_span(x, 2, x->rank);
+    const double scale = (double)sbit_node_float(call->node, "alpha", 1e-4f) / (double)size;
+    const double beta = (double)sbit_node_float(call->node, "beta", 0.75f);
+    const double bias = (double)sbit_node_float(call->node, "bias", 1.0f);
+    (void)error;
+    for (int64_t i = 0; i < sbit_tensor_count(x); i++) {
+        const int64_t c = i / inner % channels;
+        const int64_t first = c > (size - 1) / 2 ? -((size - 1) / 2) : -c;
+        const int64_t last = c + size / 2 < channels ? size / 2 : channels - 1 - c;
+        double squares = 0.0;
+        for (int64_t k = first; k <= last; k++) {
+            squares += from[i + k * inner] * from[i + k * inner];
+        }
+        ((double *)call->out[0]->data)[i] = from[i] / pow(bias + scale * squares, beta);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__lrn_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__lrn_run32, error);
+    return sbit__op_in_float(call, sbit__lrn_run32, sbit__lrn_run64, error);
 }
 
 /* ---- MeanVarianceNormalization: y = (x - mean) / (deviation + 1e-9) over `axes` */
@@ -21531,8 +22089,9 @@ static sbit_status sbit__mvn_infer(const sbit_op_call *call, sbit_error *error)
 }
 
 typedef struct sbit__mvn_task {
-    const float *x;
-    float *y;
+    bool wide; /* double, else float */
+    const void *x;
+    void *y;
     int32_t kept_rank, reduced_rank;
     int64_t kept_dims[SBIT_MAX_RANK], kept_strides[SBIT_MAX_RANK];
     int64_t dims[SBIT_MAX_RANK], strides[SBIT_MAX_RANK]; /* reduced */
@@ -21559,26 +22118,28 @@ static void sbit__mvn_sets(void *user, int64_t begin, int64_t end, int32_t worke
             sbit__mvn_offset(task->kept_rank, task->kept_dims, task->kept_strides, set);
         double sum = 0.0, squares = 0.0;
         for (int64_t i = 0; i < task->count; i++) {
-            sum +=
-                (double)task
-                    ->x[base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i)];
+            const int64_t at =
+                base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i);
+            sum += sbit__real_at(task->wide, task->x, at);
         }
         const double mean = sum / (double)task->count;
         for (int64_t i = 0; i < task->count; i++) {
             const int64_t at =
                 base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i);
-            squares += ((double)task->x[at] - mean) * ((double)task->x[at] - mean);
+            const double x = sbit__real_at(task->wide, task->x, at) - mean;
+            squares += x * x;
         }
         const double deviation = sqrt(squares / (double)task->count) + 1e-9;
         for (int64_t i = 0; i < task->count; i++) {
             const int64_t at =
                 base + sbit__mvn_offset(task->reduced_rank, task->dims, task->strides, i);
-            task->y[at] = (float)(((double)task->x[at] - mean) / deviation);
+            const double x = sbit__real_at(task->wide, task->x, at) - mean;
+            sbit__real_set(task->wide, task->y, at, x / deviation);
         }
     }
 }
 
-static sbit_status sbit__mvn_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__mvn_run_any(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *x = call->in[0];
     sbit__mvn_task task;
@@ -21587,8 +22148,9 @@ static sbit_status sbit__mvn_run32(const sbit_op_call *call, sbit_error *error)
     int64_t sets = 1;
     SBIT__TRY(sbit__mvn_axes(call, x->rank, reduced, error));
     memset(&task, 0, sizeof task);
-    task.x = (const float *)x->data;
-    task.y = (float *)call->out[0]->data;
+    task.wide = x->dtype == SBIT_F64;
+    task.x = x->data;
+    task.y = call->out[0]->data;
     task.count = 1;
     sbit__tensor_strides(x, strides);
     for (int32_t i = 0; i < x->rank; i++) {
@@ -21610,7 +22172,7 @@ static sbit_status sbit__mvn_run32(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__mvn_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__mvn_run32, error);
+    return sbit__op_in_float(call, sbit__mvn_run_any, sbit__mvn_run_any, error);
 }
 
 /* ---- rows */
@@ -21730,8 +22292,8 @@ static sbit_status sbit__softmax_infer(const sbit_op_call *call, sbit_error *err
 typedef struct sbit__softmax_task {
     sbit__softmax_kind kind;
     const sbit_kernels *kernels;
-    const float *x;
-    float *y;
+    const void *x; /* float, or double */
+    void *y;
     int64_t outer, length, inner;
     int64_t strips; /* per outer index */
 } sbit__softmax_task;
@@ -21767,8 +22329,8 @@ static void sbit__softmax_lines(void *user, int64_t begin, int64_t end, int32_t 
     const int64_t n = task->length;
     (void)worker;
     for (int64_t line = begin; line < end; line++) {
-        const float *x = task->x + line * n;
-        float *y = task->y + line * n;
+        const float *x = (const float *)task->x + line * n;
+        float *y = (float *)task->y + line * n;
         if (task->kind == SBIT__SOFTMAX_PLAIN) {
             task->kernels->f32_softmax(n, x, y);
         } else if (task->kind == SBIT__SOFTMAX_LOG) {
@@ -21819,13 +22381,49 @@ static void sbit__softmax_strips(void *user, int64_t begin, int64_t end, int32_t
         const int64_t rest = task->inner - first;
         const int64_t width = rest < SBIT__SOFTMAX_STRIP ? rest : SBIT__SOFTMAX_STRIP;
         const int64_t at = i / task->strips * task->length * task->inner + first;
+        const float *x = (const float *)task->x + at;
+        float *y = (float *)task->y + at;
         if (task->kind != SBIT__SOFTMAX_HARD) {
-            sbit__softmax_strip(task, task->x + at, task->y + at, width);
+            sbit__softmax_strip(task, x, y, width);
             continue;
         }
         for (int64_t k = 0; k < width; k++) {
-            sbit__softmax_hard_line(task->length, task->inner, task->x + at + k, task->y + at + k);
+            sbit__softmax_hard_line(task->length, task->inner, x + k, y + k);
         }
+    }
+}
+
+/* One line of n elements in double. */
+static void sbit__softmax_line64(sbit__softmax_kind kind, int64_t n, int64_t step, const double *x,
+                                 double *y)
+{
+    int64_t best = 0;
+    double sum = 0.0;
+    for (int64_t i = 1; i < n; i++) {
+        best = x[i * step] > x[best * step] ? i : best;
+    }
+    const double max = x[best * step];
+    for (int64_t i = 0; i < n; i++) {
+        const double shifted = x[i * step] - max;
+        y[i * step] = kind == SBIT__SOFTMAX_PLAIN  ? exp(shifted)
+                      : kind == SBIT__SOFTMAX_HARD ? (i == best ? 1.0 : 0.0)
+                                                   : shifted;
+        sum += kind == SBIT__SOFTMAX_LOG ? exp(shifted) : y[i * step];
+    }
+    const double shift = log(sum);
+    for (int64_t i = 0; i < n && kind != SBIT__SOFTMAX_HARD; i++) {
+        y[i * step] = kind == SBIT__SOFTMAX_LOG ? y[i * step] - shift : y[i * step] / sum;
+    }
+}
+
+static void sbit__softmax_lines64(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__softmax_task *task = (const sbit__softmax_task *)user;
+    (void)worker;
+    for (int64_t line = begin; line < end; line++) {
+        const int64_t at = line / task->inner * task->length * task->inner + line % task->inner;
+        sbit__softmax_line64(task->kind, task->length, task->inner, (const double *)task->x + at,
+                             (double *)task->y + at);
     }
 }
 
@@ -21839,8 +22437,8 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
     memset(&task, 0, sizeof task);
     task.kind = kind;
     task.kernels = call->kernels;
-    task.x = (const float *)x->data;
-    task.y = (float *)call->out[0]->data;
+    task.x = x->data;
+    task.y = call->out[0]->data;
     task.outer = sbit__tensor_span(x, 0, axis);
     if (call->row->since_version < 13 || x->rank == 0) {
         task.length = sbit__tensor_span(x, axis, x->rank);
@@ -21850,6 +22448,11 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
         task.inner = sbit__tensor_span(x, axis + 1, x->rank);
     }
     if (sbit_tensor_count(x) == 0) {
+        return SBIT_OK;
+    }
+    if (x->dtype == SBIT_F64) {
+        sbit__parallel_range(call->ctx, task.outer * task.inner, 1 + 4096 / task.length,
+                             sbit__softmax_lines64, &task);
         return SBIT_OK;
     }
     if (task.inner == 1) {
@@ -21862,34 +22465,34 @@ static sbit_status sbit__softmax_run_kind(const sbit_op_call *call, sbit__softma
     return SBIT_OK;
 }
 
-static sbit_status sbit__softmax_plain32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__softmax_plain(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__softmax_run_kind(call, SBIT__SOFTMAX_PLAIN, error);
 }
 
 static sbit_status sbit__softmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__softmax_plain32, error);
+    return sbit__op_in_float(call, sbit__softmax_plain, sbit__softmax_plain, error);
 }
 
-static sbit_status sbit__softmax_log32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__softmax_log(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__softmax_run_kind(call, SBIT__SOFTMAX_LOG, error);
 }
 
 static sbit_status sbit__logsoftmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__softmax_log32, error);
+    return sbit__op_in_float(call, sbit__softmax_log, sbit__softmax_log, error);
 }
 
-static sbit_status sbit__softmax_hard32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__softmax_hard(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__softmax_run_kind(call, SBIT__SOFTMAX_HARD, error);
 }
 
 static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__softmax_hard32, error);
+    return sbit__op_in_float(call, sbit__softmax_hard, sbit__softmax_hard, error);
 }
 
 /* ---- rows */
@@ -22234,7 +22837,7 @@ static sbit_status sbit__attention_prepare(const sbit_op_call *call, sbit_error 
     }
     SBIT__TRY(sbit__attention_of(call, &a, error));
     *call->scratch_bytes =
-        sbit__op_as_f32_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
+        sbit__op_in_float_scratch(call) + sbit__attention_past_bytes(call, &a, 1) +
         sbit__attention_past_bytes(call, &a, 2) +
         sbit__attention_worker_bytes(call, &a) * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
@@ -22523,11 +23126,14 @@ static sbit_status sbit__attention_run32(const sbit_op_call *call, sbit_error *e
     return sbit__attention_run_on(call, false, error);
 }
 
+static sbit_status sbit__attention_run64(const sbit_op_call *call, sbit_error *error)
+{
+    return sbit__attention_run_on(call, true, error);
+}
+
 static sbit_status sbit__attention_run(const sbit_op_call *call, sbit_error *error)
 {
-    const bool wide = call->in[0]->dtype == SBIT_F64 && call->in[2]->dtype == SBIT_F64;
-    return wide ? sbit__attention_run_on(call, true, error)
-                : sbit__op_as_f32(call, sbit__attention_run32, error);
+    return sbit__op_in_float(call, sbit__attention_run32, sbit__attention_run64, error);
 }
 
 static int64_t sbit__attention_macs(const sbit_op_call *call)
@@ -22659,7 +23265,7 @@ static sbit_status sbit__rotary_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__rotary_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__rotary_run32, error);
+    return sbit__op_in_float(call, sbit__rotary_run32, sbit__rotary_run32, error);
 }
 
 /* ---- rows */
@@ -23426,7 +24032,7 @@ static sbit_status sbit__linear_prepare(const sbit_op_call *call, sbit_error *er
         !sbit__mul_i64(bytes, (size + 1) * (int64_t)sizeof(float), &bytes)) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
     }
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) +
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) +
                            sbit__linear_seen_bytes(q->dims[0].value, heads, v_size) +
                            sbit__align64((size_t)bytes);
     return SBIT_OK;
@@ -23449,7 +24055,7 @@ static sbit_status sbit__linear_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__linear_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__linear_run32, error);
+    return sbit__op_in_float(call, sbit__linear_run32, sbit__linear_run32, error);
 }
 
 /* >>causal convolution */
@@ -23544,7 +24150,7 @@ static sbit_status sbit__causal_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__causal_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__causal_run32, error);
+    return sbit__op_in_float(call, sbit__causal_run32, sbit__causal_run32, error);
 }
 
 /* >>gated unit */
@@ -24015,8 +24621,10 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
     if (state->gemm_bytes < workers * state->step_bytes) {
         state->gemm_bytes = workers * state->step_bytes;
     }
-    *call->scratch_bytes = sbit__op_as_f32_scratch(call) + state->gemm_bytes +
-                           (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) * sizeof(float);
+    *call->scratch_bytes =
+        sbit__op_in_float_scratch(call) + state->gemm_bytes +
+        (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) *
+            (call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float));
     return SBIT_OK;
 }
 
@@ -24365,6 +24973,208 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
     }
 }
 
+/* Checks the lengths of the sequences and clears Y: what lies behind a short one is 0. */
+static sbit_status sbit__rnn_start(const sbit_op_call *call, const sbit__rnn *rnn,
+                                   sbit_error *error)
+{
+    for (int64_t b = 0; b < rnn->batch; b++) {
+        const int64_t length = sbit__rnn_length(call, rnn, b);
+        if (length < 0 || length > rnn->steps) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                                "sequence_lens[%lld] is %lld, the input has %lld steps",
+                                (long long)b, (long long)length, (long long)rnn->steps);
+        }
+    }
+    if (sbit__out(call, 0) != NULL && call->out[0]->data != NULL) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    }
+    return SBIT_OK;
+}
+
+/* ---- in double: one image after the other, by the formulas */
+
+typedef struct sbit__rnn_run64 {
+    const sbit_op_call *call;
+    const sbit__rnn *rnn;
+    const double *x, *peephole; /* of the step; of the direction */
+    double *gates, *h, *c, *rh; /* of the image */
+    int64_t dir;
+} sbit__rnn_run64;
+
+static double sbit__rnn_activate64(const sbit__rnn *rnn, const sbit__rnn_function *act, double x)
+{
+    const double a = (double)act->alpha, b = (double)act->beta, clip = (double)rnn->clip;
+    if (clip > 0.0) {
+        x = x > clip ? clip : x < -clip ? -clip : x;
+    }
+    switch (act->act) {
+    case SBIT__RNN_SIGMOID:
+        return 1.0 / (1.0 + exp(-x));
+    case SBIT__RNN_TANH:
+        return tanh(x);
+    case SBIT__RNN_RELU:
+        return x > 0.0 ? x : 0.0;
+    case SBIT__RNN_AFFINE:
+        return a * x + b;
+    case SBIT__RNN_LEAKY:
+        return x >= 0.0 ? x : a * x;
+    case SBIT__RNN_THRESHOLDED:
+        return x >= a ? x : 0.0;
+    case SBIT__RNN_SCALED_TANH:
+        return a * tanh(b * x);
+    case SBIT__RNN_HARD_SIGMOID:
+        return fmin(fmax(a * x + b, 0.0), 1.0);
+    case SBIT__RNN_ELU:
+        return x >= 0.0 ? x : a * expm1(x);
+    case SBIT__RNN_SOFTSIGN:
+        return x / (1.0 + fabs(x));
+    case SBIT__RNN_SOFTPLUS:
+        return x > 0.0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    }
+    return x;
+}
+
+/* Row `row` of W times x, or of R times `state`, with its bias. */
+static double sbit__rnn_dot64(const sbit__rnn_run64 *run, int64_t row, const double *state)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t all = rnn->gates * rnn->hidden;
+    const int64_t n = state != NULL ? rnn->hidden : rnn->inputs;
+    const sbit_tensor *bias = sbit__in(run->call, 3);
+    const double *with = state != NULL ? state : run->x;
+    const double *weights =
+        (const double *)run->call->in[state != NULL ? 2 : 1]->data + (run->dir * all + row) * n;
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += weights[i] * with[i];
+    }
+    if (bias != NULL) {
+        sum += ((const double *)bias->data)[(2 * run->dir + (state != NULL ? 1 : 0)) * all + row];
+    }
+    return sum;
+}
+
+static void sbit__rnn_lstm_step64(const sbit__rnn_run64 *run)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t n = rnn->hidden;
+    const sbit__rnn_function *act = rnn->act[run->dir];
+    const double *p = run->peephole;
+    for (int64_t row = 0; row < 4 * n; row++) {
+        run->gates[row] = sbit__rnn_dot64(run, row, NULL) + sbit__rnn_dot64(run, row, run->h);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const double old = run->c[k];
+        const double in = run->gates[k] + (p != NULL ? p[k] * old : 0.0);
+        const double forget = run->gates[2 * n + k] + (p != NULL ? p[2 * n + k] * old : 0.0);
+        const double i = sbit__rnn_activate64(rnn, &act[0], in);
+        const double f = rnn->input_forget ? 1.0 - i : sbit__rnn_activate64(rnn, &act[0], forget);
+        run->c[k] = f * old + i * sbit__rnn_activate64(rnn, &act[1], run->gates[3 * n + k]);
+        const double out = run->gates[n + k] + (p != NULL ? p[n + k] * run->c[k] : 0.0);
+        run->h[k] =
+            sbit__rnn_activate64(rnn, &act[0], out) * sbit__rnn_activate64(rnn, &act[2], run->c[k]);
+    }
+}
+
+static void sbit__rnn_gru_step64(const sbit__rnn_run64 *run)
+{
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t n = rnn->hidden;
+    const sbit__rnn_function *act = rnn->act[run->dir];
+    double *z = run->gates, *r = z + n, *g = r + n;
+    for (int64_t row = 0; row < 2 * n; row++) {
+        run->gates[row] = sbit__rnn_activate64(
+            rnn, &act[0], sbit__rnn_dot64(run, row, NULL) + sbit__rnn_dot64(run, row, run->h));
+    }
+    for (int64_t k = 0; k < n; k++) {
+        run->rh[k] = r[k] * run->h[k];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const double recurrent = rnn->linear_before_reset
+                                     ? r[k] * sbit__rnn_dot64(run, 2 * n + k, run->h)
+                                     : sbit__rnn_dot64(run, 2 * n + k, run->rh);
+        g[k] =
+            sbit__rnn_activate64(rnn, &act[1], sbit__rnn_dot64(run, 2 * n + k, NULL) + recurrent);
+    }
+    for (int64_t k = 0; k < n; k++) {
+        run->h[k] = (1.0 - z[k]) * g[k] + z[k] * run->h[k];
+    }
+}
+
+static void sbit__rnn_plain_step64(const sbit__rnn_run64 *run)
+{
+    const sbit__rnn *rnn = run->rnn;
+    for (int64_t k = 0; k < rnn->hidden; k++) {
+        run->gates[k] = sbit__rnn_dot64(run, k, NULL) + sbit__rnn_dot64(run, k, run->h);
+    }
+    for (int64_t k = 0; k < rnn->hidden; k++) {
+        run->h[k] = sbit__rnn_activate64(rnn, &rnn->act[run->dir][0], run->gates[k]);
+    }
+}
+
+/* All steps of one image in one direction. */
+static void sbit__rnn_image64(sbit__rnn_run64 *run, int64_t b)
+{
+    const sbit_op_call *call = run->call;
+    const sbit__rnn *rnn = run->rnn;
+    const int64_t state = sbit__rnn_state_row(rnn, run->dir, b) * rnn->hidden;
+    const size_t bytes = (size_t)rnn->hidden * sizeof(double);
+    double *const states[2] = {run->h, run->c};
+    for (int32_t i = 0; i < 2; i++) {
+        const sbit_tensor *given = sbit__in(call, 5 + i);
+        memset(states[i], 0, bytes);
+        if (given != NULL) {
+            memcpy(states[i], (const double *)given->data + state, bytes);
+        }
+    }
+    for (int64_t step = 0; step < sbit__rnn_length(call, rnn, b); step++) {
+        const int64_t time = sbit__rnn_time(call, rnn, run->dir == 1 || rnn->reverse_only, b, step);
+        const int64_t x_row = rnn->batch_first ? b * rnn->steps + time : time * rnn->batch + b;
+        const int64_t y_row = rnn->batch_first ? (b * rnn->steps + time) * rnn->dirs + run->dir
+                                               : (time * rnn->dirs + run->dir) * rnn->batch + b;
+        run->x = (const double *)call->in[0]->data + x_row * rnn->inputs;
+        if (rnn->kind == SBIT__RNN_LSTM) {
+            sbit__rnn_lstm_step64(run);
+        } else if (rnn->kind == SBIT__RNN_GRU) {
+            sbit__rnn_gru_step64(run);
+        } else {
+            sbit__rnn_plain_step64(run);
+        }
+        if (sbit__out(call, 0) != NULL) {
+            memcpy((double *)call->out[0]->data + y_row * rnn->hidden, run->h, bytes);
+        }
+    }
+    for (int32_t i = 0; i < 2; i++) {
+        if (sbit__out(call, 1 + i) != NULL) {
+            memcpy((double *)call->out[1 + i]->data + state, states[i], bytes);
+        }
+    }
+}
+
+static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *peephole = sbit__in(call, 7);
+    sbit__rnn rnn;
+    sbit__rnn_run64 run;
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    SBIT__TRY(sbit__rnn_start(call, &rnn, error));
+    memset(&run, 0, sizeof run);
+    run.call = call;
+    run.rnn = &rnn;
+    run.gates = (double *)call->scratch; /* prepare asked for more */
+    run.h = run.gates + rnn.gates * rnn.hidden;
+    run.c = run.h + rnn.hidden;
+    run.rh = run.c + rnn.hidden;
+    for (run.dir = 0; rnn.hidden > 0 && run.dir < rnn.dirs; run.dir++) {
+        run.peephole =
+            peephole != NULL ? (const double *)peephole->data + run.dir * 3 * rnn.hidden : NULL;
+        for (int64_t b = 0; b < rnn.batch; b++) {
+            sbit__rnn_image64(&run, b);
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
@@ -24373,18 +25183,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
     SBIT__TRY(sbit__rnn_pack(call, &rnn, (sbit__rnn_state *)*call->state, error));
-    for (int64_t b = 0; b < rnn.batch; b++) {
-        const int64_t length = sbit__rnn_length(call, &rnn, b);
-        if (length < 0 || length > rnn.steps) {
-            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
-                                "sequence_lens[%lld] is %lld, the input has %lld steps",
-                                (long long)b, (long long)length, (long long)rnn.steps);
-        }
-    }
-    if (sbit__out(call, 0) != NULL &&
-        call->out[0]->data != NULL) { /* what lies behind a short sequence is 0 */
-        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
-    }
+    SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     if (rnn.hidden > 0) {
         sbit__rnn_directions(call, &rnn);
     }
@@ -24393,7 +25192,7 @@ static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__rnn_op_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__rnn_run32, error);
+    return sbit__op_in_float(call, sbit__rnn_run32, sbit__rnn_run_f64, error);
 }
 
 static int64_t sbit__rnn_macs(const sbit_op_call *call)
@@ -24489,7 +25288,7 @@ typedef struct sbit__resize_axis {
     int64_t taps;
     /* tables of the run: [out][taps]; of nearest only `index`, -1: extrapolated */
     int64_t *index;
-    float *weight;
+    void *weight;  /* float, or double if the resize is wide */
     bool *outside; /* [out]: extrapolated */
 } sbit__resize_axis;
 
@@ -24499,6 +25298,7 @@ typedef struct sbit__resize {
     sbit__resize_place place;
     sbit__resize_round round;
     bool exclude_outside, antialias;
+    bool wide; /* elements are float64 and weighted */
     double cubic_a;
     float extrapolation;
     sbit__resize_axis axis[SBIT_MAX_RANK];
@@ -24659,7 +25459,8 @@ static sbit_status sbit__resize_by_policy(const sbit_op_call *call, const int32_
         if (!sbit__dim_known(sizes[i]) || !sbit__dim_known(in[axes[i]])) {
             scale = -1.0;
         } else if (scale >= 0.0 && in[axes[i]].value > 0) {
-            const double ratio = (double)((float)sizes[i].value / (float)in[axes[i]].value);
+            const double ratio =
+                sbit__real(resize->wide, (double)sizes[i].value / (double)in[axes[i]].value);
             scale = i == 0 || (larger ? ratio > scale : ratio < scale) ? ratio : scale;
         }
     }
@@ -24697,7 +25498,8 @@ static sbit_status sbit__resize_by_sizes(const sbit_op_call *call, const int32_t
         sbit__resize_axis *axis = &resize->axis[axes[i]];
         out[axes[i]] = sizes[i];
         if (sbit__dim_known(sizes[i]) && sbit__dim_known(in[axes[i]]) && in[axes[i]].value > 0) {
-            axis->scale = (double)((float)sizes[i].value / (float)in[axes[i]].value);
+            axis->scale =
+                sbit__real(resize->wide, (double)sizes[i].value / (double)in[axes[i]].value);
             axis->width = (double)sizes[i].value;
         }
     }
@@ -24795,38 +25597,39 @@ static int64_t sbit__resize_most_taps(const sbit__resize *resize, int64_t in, in
 }
 
 /* In float32, as ONNX Runtime does it: otherwise positions that are meant to be whole or halves
- * would be rounded to other neighbours. */
+ * would be rounded to other neighbours. In double where elements are, and neighbours are weighted.
+ */
 static double sbit__resize_position(const sbit__resize *resize, const sbit__resize_axis *axis,
                                     int64_t at)
 {
-    const float x = (float)at, scale = (float)axis->scale, width = (float)axis->width;
-    const float last = (float)(axis->in - 1);
-    float position = (x + 0.5f) / scale - 0.5f;
+    const bool w = resize->wide;
+    const double x = (double)at, last = (double)(axis->in - 1);
+    const double scale = sbit__real(w, axis->scale), width = sbit__real(w, axis->width);
+    const double half = sbit__real(w, sbit__real(w, sbit__real(w, x + 0.5) / scale) - 0.5);
     switch (resize->place) {
     case SBIT__RESIZE_AT_HALF_PIXEL_SYMMETRIC: {
-        const float adjustment = (float)axis->out / width;
-        position += (float)axis->in / 2.0f * (1.0f - adjustment);
-        break;
+        const double rest = sbit__real(w, 1.0 - sbit__real(w, (double)axis->out / width));
+        return sbit__real(w, half + sbit__real(w, (double)axis->in / 2.0 * rest));
     }
     case SBIT__RESIZE_AT_PYTORCH:
-        position = axis->out > 1 ? position : 0.0f;
-        break;
+        return axis->out > 1 ? half : 0.0;
     case SBIT__RESIZE_AT_ALIGN_CORNERS:
-        position = width == 1.0f ? 0.0f : x * last / (width - 1.0f);
-        break;
+        return width == 1.0 ? 0.0
+                            : sbit__real(w, sbit__real(w, x * last) / sbit__real(w, width - 1.0));
     case SBIT__RESIZE_AT_ASYMMETRIC:
-        position = x / scale;
-        break;
+        return sbit__real(w, x / scale);
     case SBIT__RESIZE_AT_TF_CROP: {
-        const float begin = (float)axis->roi_begin, end = (float)axis->roi_end;
-        position = width == 1.0f ? 0.5f * (begin + end) * last
-                                 : begin * last + x * (end - begin) * last / (width - 1.0f);
-        break;
+        const double begin = axis->roi_begin, end = axis->roi_end;
+        if (width == 1.0) {
+            return sbit__real(w, 0.5 * sbit__real(w, begin + end) * last);
+        }
+        const double range = sbit__real(w, sbit__real(w, x * sbit__real(w, end - begin)) * last);
+        return sbit__real(w, sbit__real(w, begin * last) +
+                                 sbit__real(w, range / sbit__real(w, width - 1.0)));
     }
     default:
-        break;
+        return half;
     }
-    return (double)position;
 }
 
 static int64_t sbit__resize_clamp(double at, int64_t length)
@@ -24882,7 +25685,6 @@ static void sbit__resize_taps_at(const sbit__resize *resize, const sbit__resize_
     const double squeeze = resize->antialias && axis->scale < 1.0 ? axis->scale : 1.0;
     const double x = sbit__resize_position(resize, axis, at);
     int64_t *index = axis->index + at * axis->taps;
-    float *weight = axis->weight + at * axis->taps;
     double sum = 0.0, divisor = 1.0;
     const double first = floor(x - reach / squeeze) + 1.0;
     for (int32_t pass = 0; pass < 2; pass++) {
@@ -24896,7 +25698,7 @@ static void sbit__resize_taps_at(const sbit__resize *resize, const sbit__resize_
                 sum += w;
             } else {
                 index[k] = sbit__resize_clamp(place, axis->in);
-                weight[k] = (float)(w / divisor);
+                sbit__real_set(resize->wide, axis->weight, at * axis->taps + k, w / divisor);
             }
         }
         divisor = (resize->antialias || resize->exclude_outside) && sum != 0.0 ? sum : 1.0;
@@ -24913,7 +25715,7 @@ static void sbit__resize_tabulate(const sbit__resize *resize, sbit__resize_axis 
         if (axis->keeps) {
             axis->index[at] = at;
             if (axis->weight != NULL) {
-                axis->weight[at] = 1.0f;
+                sbit__real_set(resize->wide, axis->weight, at, 1.0);
             }
         } else if (resize->mode == SBIT__RESIZE_NEAREST) {
             axis->index[at] = sbit__resize_nearest(resize, axis, x);
@@ -24929,7 +25731,7 @@ static size_t sbit__resize_table_bytes(const sbit__resize *resize, int64_t in, i
 {
     const int64_t taps = sbit__resize_most_taps(resize, in, out);
     return sbit__align64((size_t)(out * taps) * sizeof(int64_t)) +
-           sbit__align64((size_t)(out * taps) * sizeof(float)) + sbit__align64((size_t)out);
+           sbit__align64((size_t)(out * taps) * sizeof(double)) + sbit__align64((size_t)out);
 }
 
 static size_t sbit__resize_plane_floats(const sbit_type *x, const sbit_type *y)
@@ -24964,7 +25766,7 @@ static sbit_status sbit__resize_prepare(const sbit_op_call *call, sbit_error *er
     }
     if (resize.mode != SBIT__RESIZE_NEAREST) {
         *call->scratch_bytes +=
-            sbit__op_as_f32_scratch(call) +
+            sbit__op_in_float_scratch(call) +
             (size_t)sbit_ctx_threads(call->ctx) * sbit__resize_plane_floats(x, y) * sizeof(float);
     }
     return SBIT_OK;
@@ -24978,20 +25780,18 @@ static sbit_status sbit__resize_roi(const sbit_op_call *call, sbit__resize *resi
 {
     int32_t axes[SBIT_MAX_RANK];
     int32_t n = 0;
-    float roi[2 * SBIT_MAX_RANK];
-    int64_t count = -1;
+    const sbit_tensor *roi = sbit__in(call, 1);
     if (resize->place != SBIT__RESIZE_AT_TF_CROP) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__resize_axes(call, resize->rank, axes, &n, error));
-    SBIT__TRY(sbit__op_floats(call, NULL, 1, roi, 2 * SBIT_MAX_RANK, &count, error));
-    if (count != 2 * n) {
+    if (roi == NULL || sbit_tensor_count(roi) != 2 * n) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
                             "tf_crop_and_resize needs a roi of %d entries", 2 * (int)n);
     }
     for (int32_t i = 0; i < n; i++) {
-        resize->axis[axes[i]].roi_begin = (double)roi[i];
-        resize->axis[axes[i]].roi_end = (double)roi[n + i];
+        resize->axis[axes[i]].roi_begin = sbit__real(resize->wide, sbit__tensor_f64_at(roi, i));
+        resize->axis[axes[i]].roi_end = sbit__real(resize->wide, sbit__tensor_f64_at(roi, n + i));
     }
     return SBIT_OK;
 }
@@ -25003,6 +25803,7 @@ static sbit_status sbit__resize_setup(const sbit_op_call *call, sbit__resize *re
     sbit_dim dims[SBIT_MAX_RANK];
     char *next = (char *)call->scratch;
     SBIT__TRY(sbit__resize_attributes(call, resize, error));
+    resize->wide = resize->mode != SBIT__RESIZE_NEAREST && call->in[0]->dtype == SBIT_F64;
     SBIT__TRY(sbit__resize_shape(call, resize, dims, error));
     SBIT__TRY(sbit__resize_roi(call, resize, error));
     for (int32_t i = 0; i < resize->rank; i++) {
@@ -25026,8 +25827,8 @@ static sbit_status sbit__resize_setup(const sbit_op_call *call, sbit__resize *re
         axis->index = (int64_t *)(void *)next;
         next += sbit__align64(cells * sizeof(int64_t));
         if (resize->mode != SBIT__RESIZE_NEAREST) {
-            axis->weight = (float *)(void *)next;
-            next += sbit__align64(cells * sizeof(float));
+            axis->weight = next;
+            next += sbit__align64(cells * (resize->wide ? sizeof(double) : sizeof(float)));
         }
         axis->outside = (bool *)(void *)next;
         next += sbit__align64((size_t)axis->out);
@@ -25142,7 +25943,7 @@ static void sbit__resize_nearest_rows(void *user, int64_t begin, int64_t end, in
 static void sbit__resize_along(const sbit__resize_axis *axis, const float *x, float *y)
 {
     const int64_t *index = axis->index;
-    const float *weight = axis->weight;
+    const float *weight = (const float *)axis->weight;
     if (axis->taps == 2) {
         for (int64_t i = 0; i < axis->out; i++, index += 2, weight += 2) {
             y[i] = weight[0] * x[index[0]] + weight[1] * x[index[1]];
@@ -25163,7 +25964,7 @@ static void sbit__resize_across(const sbit__resize_axis *axis, int64_t at, const
                                 int64_t n, float *y)
 {
     const int64_t *index = axis->index + at * axis->taps;
-    const float *weight = axis->weight + at * axis->taps;
+    const float *weight = (const float *)axis->weight + at * axis->taps;
     if (axis->taps == 2) {
         const float *a = rows + index[0] * n, *b = rows + index[1] * n;
         const float wa = weight[0], wb = weight[1];
@@ -25214,7 +26015,7 @@ static double sbit__resize_element(const sbit__resize_task *task, const int64_t 
         int64_t offset = 0;
         for (int32_t i = 0; i < resize->rank; i++) {
             const int64_t k = at[i] * resize->axis[i].taps + tap[i];
-            weight *= (double)resize->axis[i].weight[k];
+            weight *= sbit__real_at(resize->wide, resize->axis[i].weight, k);
             offset += resize->axis[i].index[k] * task->in_strides[i];
         }
         sum += weight * (task->x->dtype == SBIT_F32 ? (double)((const float *)task->x->data)[offset]
@@ -25317,10 +26118,10 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 {
     sbit__resize resize;
     SBIT__TRY(sbit__resize_attributes(call, &resize, error));
-    if (resize.mode == SBIT__RESIZE_NEAREST) {
-        return sbit__resize_run_any(call, error);
+    if (resize.mode == SBIT__RESIZE_NEAREST || call->in[0]->dtype == SBIT_F64) {
+        return sbit__resize_run_any(call, error); /* takes any type; scales stay float32 */
     }
-    return sbit__op_as_f32(call, sbit__resize_run_any, error);
+    return sbit__op_in_float(call, sbit__resize_run_any, sbit__resize_run_any, error);
 }
 
 /* ---- rows */
@@ -25545,6 +26346,7 @@ typedef struct sbit__grid_task {
     sbit_tensor *y;
     int32_t spatial;
     int64_t in_size, out_size;
+    bool wide; /* the grid is float64, else float32 */
 } sbit__grid_task;
 
 #define SBIT__GRID_TAPS 64 /* 4 for each of 3 axes */
@@ -25634,97 +26436,103 @@ static sbit_status sbit__grid_infer(const sbit_op_call *call, sbit_error *error)
 }
 
 /* Folds x back between low and high as often as needed. */
-static float sbit__grid_reflect(float x, float low, float high)
+static double sbit__grid_reflect(bool wide, double x, double low, double high)
 {
-    const float range = high - low;
+    const double range = high - low;
     const bool below = x < low;
-    const float distance = below ? low - x : x - high;
-    if (distance <= 0.0f || !(range > 0.0f)) {
-        return range > 0.0f ? x : low;
+    const double distance = sbit__real(wide, below ? low - x : x - high);
+    if (distance <= 0.0 || !(range > 0.0)) {
+        return range > 0.0 ? x : low;
     }
-    const float times = floorf(distance / range);
-    const float rest = distance - times * range;
-    const bool even = times - 2.0f * floorf(times / 2.0f) < 1.0f;
-    return below == even ? low + rest : high - rest;
+    const double times = floor(sbit__real(wide, distance / range));
+    const double rest = sbit__real(wide, distance - sbit__real(wide, times * range));
+    const bool even = times - 2.0 * floor(times / 2.0) < 1.0;
+    return sbit__real(wide, below == even ? low + rest : high - rest);
 }
 
-/* Grid coordinate -> position in cells, with padding that moves positions applied. */
-static float sbit__grid_position(const sbit__grid_task *task, float at, int64_t length)
+/* Grid coordinate -> position in cells, with padding that moves positions applied. Computed as in
+ * float32 (where the coordinates are), so that halves are halves and edges are edges. */
+static double sbit__grid_position(const sbit__grid_task *task, double at, int64_t length)
 {
-    const float last = (float)(length - 1);
-    const float low = task->align_corners ? 0.0f : -0.5f;
-    const float high = task->align_corners ? last : last + 0.5f;
-    float x = task->align_corners ? (at + 1.0f) / 2.0f * last
-                                  : ((at + 1.0f) * (float)length - 1.0f) / 2.0f;
+    const bool w = task->wide;
+    const double last = (double)(length - 1);
+    const double low = task->align_corners ? 0.0 : -0.5;
+    const double high = task->align_corners ? last : last + 0.5;
+    const double shifted = sbit__real(w, at + 1.0);
+    double x = task->align_corners
+                   ? sbit__real(w, shifted / 2.0 * last)
+                   : sbit__real(w, sbit__real(w, shifted * (double)length) - 1.0) / 2.0;
     if (task->mode == SBIT__GRID_NEAREST) {
-        x = rintf(x); /* halfway cases to even */
+        x = rint(x); /* halfway cases to even */
     }
-    if (!(x >= -1e9f && x <= 1e9f)) { /* not a number, or beyond any cell's number */
-        x = x > 0.0f ? 1e9f : -1e9f;
+    if (!(x >= -1e9 && x <= 1e9)) { /* not a number, or beyond any cell's number */
+        x = x > 0.0 ? 1e9 : -1e9;
     }
     if (x >= low && x <= high) {
         return x;
     }
     if (task->padding == SBIT__GRID_BORDER && task->mode != SBIT__GRID_CUBIC) {
         /* cubic: only its taps stop at the border, as in PyTorch and ONNX Runtime */
-        return x < 0.0f ? 0.0f : x > last ? last : x;
+        return x < 0.0 ? 0.0 : x > last ? last : x;
     }
-    return task->padding == SBIT__GRID_REFLECTION ? sbit__grid_reflect(x, low, high) : x;
+    return task->padding == SBIT__GRID_REFLECTION ? sbit__grid_reflect(w, x, low, high) : x;
 }
 
 /* Cell number `at` of an axis, -1: counts as 0. */
-static int64_t sbit__grid_cell(const sbit__grid_task *task, float at, int64_t length)
+static int64_t sbit__grid_cell(const sbit__grid_task *task, double at, int64_t length)
 {
-    const float last = (float)(length - 1);
-    if (at >= 0.0f && at <= last) {
+    const double last = (double)(length - 1);
+    if (at >= 0.0 && at <= last) {
         return (int64_t)at;
     }
     if (task->padding == SBIT__GRID_ZEROS) {
         return -1;
     }
     if (task->padding == SBIT__GRID_REFLECTION) {
-        at = task->align_corners ? sbit__grid_reflect(at, 0.0f, last)
-                                 : sbit__grid_reflect(at, -0.5f, last + 0.5f);
+        at = task->align_corners ? sbit__grid_reflect(task->wide, at, 0.0, last)
+                                 : sbit__grid_reflect(task->wide, at, -0.5, last + 0.5);
     }
-    return at > 0.0f ? (at < last ? (int64_t)at : length - 1) : 0;
+    return at > 0.0 ? (at < last ? (int64_t)at : length - 1) : 0;
 }
 
 /* Weights of the cells around a position whose fraction is f, and where the first lies. */
-static int32_t sbit__grid_weights(sbit__grid_mode mode, float f, float weights[4], float *first)
+static int32_t sbit__grid_weights(sbit__grid_mode mode, double f, double weights[4], double *first)
 {
-    const float a = -0.75f;
+    const double a = -0.75;
     if (mode == SBIT__GRID_NEAREST) {
-        weights[0] = 1.0f;
+        weights[0] = 1.0;
         return 1;
     }
     if (mode == SBIT__GRID_LINEAR) {
-        weights[0] = 1.0f - f;
+        weights[0] = 1.0 - f;
         weights[1] = f;
         return 2;
     }
     for (int32_t i = 0; i < 4; i++) {
-        const float d = fabsf(f + 1.0f - (float)i);
-        weights[i] = d <= 1.0f ? ((a + 2.0f) * d - (a + 3.0f)) * d * d + 1.0f
-                               : ((a * d - 5.0f * a) * d + 8.0f * a) * d - 4.0f * a;
+        const double d = fabs(f + 1.0 - (double)i);
+        weights[i] = d <= 1.0 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+                              : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
     }
-    *first -= 1.0f;
+    *first -= 1.0;
     return 4;
 }
 
 /* All taps of one position: cells within a plane of X, with weights. Returns how many. */
-static int32_t sbit__grid_taps(const sbit__grid_task *task, const float *at,
-                               int64_t cells[SBIT__GRID_TAPS], float weights[SBIT__GRID_TAPS])
+static int32_t sbit__grid_taps(const sbit__grid_task *task, int64_t point,
+                               int64_t cells[SBIT__GRID_TAPS], double weights[SBIT__GRID_TAPS])
 {
     int32_t count = 1;
     cells[0] = 0;
-    weights[0] = 1.0f;
+    weights[0] = 1.0;
     for (int32_t axis = 0; axis < task->spatial; axis++) {
         const int64_t length = task->x->dims[axis + 2];
-        const float x = sbit__grid_position(task, at[task->spatial - 1 - axis], length);
-        float first = floorf(x), own[4];
+        const double at = sbit__real_at(task->wide, task->grid->data,
+                                        point * task->spatial + task->spatial - 1 - axis);
+        const double x = sbit__grid_position(task, at, length);
+        double first = floor(x), own[4];
         const int32_t n = sbit__grid_weights(task->mode, x - first, own, &first);
         for (int32_t k = n - 1; k >= 0; k--) { /* backwards, so that block 0 is read until last */
-            const int64_t cell = sbit__grid_cell(task, first + (float)k, length);
+            const int64_t cell = sbit__grid_cell(task, first + (double)k, length);
             for (int32_t i = 0; i < count; i++) {
                 const bool counts = cell >= 0 && cells[i] >= 0;
                 cells[k * count + i] = counts ? cells[i] * length + cell : -1;
@@ -25743,20 +26551,19 @@ static void sbit__grid_points(void *user, int64_t begin, int64_t end, int32_t wo
     (void)worker;
     for (int64_t point = begin; point < end; point++) {
         int64_t cells[SBIT__GRID_TAPS];
-        float weights[SBIT__GRID_TAPS];
+        double weights[SBIT__GRID_TAPS];
         const int64_t n = point / task->out_size;
-        const int32_t taps = sbit__grid_taps(
-            task, (const float *)task->grid->data + point * task->spatial, cells, weights);
+        const int32_t taps = sbit__grid_taps(task, point, cells, weights);
         for (int64_t c = 0; c < channels; c++) {
             const int64_t plane = (n * channels + c) * task->in_size;
             const int64_t to = (n * channels + c) * task->out_size + point % task->out_size;
             double sum = 0.0;
             for (int32_t k = 0; k < taps; k++) {
                 if (cells[k] >= 0) {
-                    sum += (double)weights[k] *
-                           (task->x->dtype == SBIT_F32
-                                ? (double)((const float *)task->x->data)[plane + cells[k]]
-                                : sbit__tensor_f64_at(task->x, plane + cells[k]));
+                    sum +=
+                        weights[k] * (task->x->dtype == SBIT_F32
+                                          ? (double)((const float *)task->x->data)[plane + cells[k]]
+                                          : sbit__tensor_f64_at(task->x, plane + cells[k]));
                 }
             }
             if (task->y->dtype == SBIT_F32) {
@@ -25768,13 +26575,14 @@ static void sbit__grid_points(void *user, int64_t begin, int64_t end, int32_t wo
     }
 }
 
-static sbit_status sbit__grid_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__grid_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__grid_task task;
     SBIT__TRY(sbit__grid_read(call, &task, error));
     task.x = call->in[0];
     task.grid = call->in[1];
     task.y = call->out[0];
+    task.wide = task.grid->dtype == SBIT_F64;
     task.spatial = task.x->rank - 2;
     task.in_size = sbit__tensor_span(task.x, 2, task.x->rank);
     task.out_size = sbit__tensor_span(task.y, 2, task.y->rank);
@@ -25791,7 +26599,7 @@ static sbit_status sbit__grid_run32(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__grid_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__grid_run32, error);
+    return sbit__op_in_float(call, sbit__grid_run_any, sbit__grid_run_any, error);
 }
 
 /* ---- AffineGrid */
@@ -25856,8 +26664,9 @@ static sbit_status sbit__affine_infer(const sbit_op_call *call, sbit_error *erro
 }
 
 typedef struct sbit__affine_task {
-    const float *theta;
-    float *y;
+    bool wide; /* double, else float */
+    const void *theta;
+    void *y;
     int32_t spatial;
     int64_t dims[3], size;
     bool align_corners;
@@ -25869,7 +26678,7 @@ static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t 
     const int32_t n = task->spatial;
     (void)worker;
     for (int64_t point = begin; point < end; point++) {
-        const float *theta = task->theta + point / task->size * n * (n + 1);
+        const int64_t theta = point / task->size * n * (n + 1);
         double at[4];
         int64_t rest = point % task->size;
         for (int32_t i = 0; i < n; i++) { /* at[0] is the last axis */
@@ -25886,21 +26695,22 @@ static void sbit__affine_points(void *user, int64_t begin, int64_t end, int32_t 
         for (int32_t i = 0; i < n; i++) {
             double sum = 0.0;
             for (int32_t k = 0; k <= n; k++) {
-                sum += (double)theta[i * (n + 1) + k] * at[k];
+                sum += sbit__real_at(task->wide, task->theta, theta + i * (n + 1) + k) * at[k];
             }
-            task->y[point * n + i] = (float)sum;
+            sbit__real_set(task->wide, task->y, point * n + i, sum);
         }
     }
 }
 
-static sbit_status sbit__affine_run32(const sbit_op_call *call, sbit_error *error)
+static sbit_status sbit__affine_run_any(const sbit_op_call *call, sbit_error *error)
 {
     sbit__affine_task task;
     const sbit_tensor *y = call->out[0];
     (void)error;
     memset(&task, 0, sizeof task);
-    task.theta = (const float *)call->in[0]->data;
-    task.y = (float *)y->data;
+    task.wide = call->in[0]->dtype == SBIT_F64;
+    task.theta = call->in[0]->data;
+    task.y = y->data;
     task.spatial = y->rank - 2;
     task.size = 1;
     for (int32_t i = 0; i < task.spatial; i++) {
@@ -25914,7 +26724,7 @@ static sbit_status sbit__affine_run32(const sbit_op_call *call, sbit_error *erro
 
 static sbit_status sbit__affine_run(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit__op_as_f32(call, sbit__affine_run32, error);
+    return sbit__op_in_float(call, sbit__affine_run_any, sbit__affine_run_any, error);
 }
 
 /* ---- rows */
@@ -36571,9 +37381,7 @@ static sbit_status sbit__einsum_prepare(const sbit_op_call *call, sbit_error *er
             return SBIT_OK;
         }
     }
-    if (call->in_type[0]->dtype != SBIT_F64) {
-        *call->scratch_bytes = sbit__op_as_f32_scratch(call);
-    }
+    *call->scratch_bytes = sbit__op_in_float_scratch(call);
     SBIT__TRY(sbit__einsum_read(call, &einsum, error));
     if (call->out_type[0] != NULL && sbit__type_static(call->out_type[0]) &&
         sbit__einsum_is_product(call, &einsum, &product)) {
@@ -36623,8 +37431,7 @@ static sbit_status sbit__einsum_run_any(const sbit_op_call *call, sbit_error *er
 
 static sbit_status sbit__einsum_run(const sbit_op_call *call, sbit_error *error)
 {
-    return call->in[0]->dtype == SBIT_F64 ? sbit__einsum_run_any(call, error)
-                                          : sbit__op_as_f32(call, sbit__einsum_run_any, error);
+    return sbit__op_in_float(call, sbit__einsum_run_any, sbit__einsum_run_any, error);
 }
 
 /* ---- Det */
@@ -49017,9 +49824,10 @@ static bool sbit__clip_read(const sbit__rewrite *rw, const sbit_node *node, sbit
     return false;
 }
 
-static bool sbit__clip_bounded(double bound)
+static bool sbit__clip_bounded(sbit_dtype dtype, double bound)
 {
-    return bound < (double)FLT_MAX && bound > -(double)FLT_MAX;
+    const double most = dtype == SBIT_F64 ? DBL_MAX : (double)FLT_MAX;
+    return bound < most && bound > -most;
 }
 
 /* Puts the operator with that range in the place of `node`. */
@@ -49031,24 +49839,24 @@ static sbit_status sbit__clip_write(sbit__rewrite *rw, const sbit_node *node,
     sbit_attr attrs[2];
     size_t count = 0;
     inputs[0] = range->x;
-    if (range->min == 0.0 && !sbit__clip_bounded(range->max)) {
+    if (range->min == 0.0 && !sbit__clip_bounded(dtype, range->max)) {
         return sbit__replace_node(rw->graph, node, "Relu", inputs, 1, NULL, 0, 1, error);
     }
     if (rw->opset < 11) {
-        if (sbit__clip_bounded(range->min)) {
+        if (sbit__clip_bounded(dtype, range->min)) {
             attrs[count++] = sbit__attr_float("min", (float)range->min);
         }
-        if (sbit__clip_bounded(range->max)) {
+        if (sbit__clip_bounded(dtype, range->max)) {
             attrs[count++] = sbit__attr_float("max", (float)range->max);
         }
         return sbit__replace_node(rw->graph, node, "Clip", inputs, 1, attrs, count, 1, error);
     }
     count = 1;
-    if (sbit__clip_bounded(range->min)) {
+    if (sbit__clip_bounded(dtype, range->min)) {
         SBIT__TRY(sbit__add_scalar(rw->graph, "clip_min", dtype, 0, range->min, &inputs[1], error));
         count = 2;
     }
-    if (sbit__clip_bounded(range->max)) {
+    if (sbit__clip_bounded(dtype, range->max)) {
         SBIT__TRY(sbit__add_scalar(rw->graph, "clip_max", dtype, 0, range->max, &inputs[2], error));
         count = 3;
     }
@@ -49061,11 +49869,15 @@ static sbit_status sbit__clip_join(sbit__rewrite *rw, const sbit_node *node, sbi
     const sbit_node *before = NULL;
     const bool plain = sbit__is_op(node, "Relu") || sbit__is_op(node, "Clip");
     bool joined = false;
-    if (!sbit__clip_read(rw, node, &outer) ||
-        !sbit__is_float(sbit__facts_type(&rw->facts, outer.x)->dtype) || outer.min > outer.max) {
+    if (!sbit__clip_read(rw, node, &outer) || outer.min > outer.max) {
         return SBIT_OK;
     }
-    if (!sbit__clip_bounded(outer.min) && !sbit__clip_bounded(outer.max) && rw->opset >= 11) {
+    const sbit_dtype dtype = sbit__facts_type(&rw->facts, outer.x)->dtype;
+    if (!sbit__is_float(dtype) || (dtype == SBIT_F64 && rw->opset < 11)) {
+        return SBIT_OK; /* Clip-6 bounds float64 by attributes, which are float32 */
+    }
+    if (!sbit__clip_bounded(dtype, outer.min) && !sbit__clip_bounded(dtype, outer.max) &&
+        rw->opset >= 11) {
         return sbit__bypass(rw, node, outer.x, error);
     }
     before = sbit__producer(rw->graph, outer.x);
@@ -49079,7 +49891,7 @@ static sbit_status sbit__clip_join(sbit__rewrite *rw, const sbit_node *node, sbi
     }
     /* A Clip that is a Relu; a single Min or Max stays. */
     if (!joined && !(sbit__is_op(node, "Clip") && outer.min == 0.0 &&
-                     !sbit__clip_bounded(outer.max) && outer.max > 0.0)) {
+                     !sbit__clip_bounded(dtype, outer.max) && outer.max > 0.0)) {
         return SBIT_OK;
     }
     if (!joined && !plain) {
@@ -49153,11 +49965,13 @@ static sbit_value_id sbit__pattern_plus(const sbit_graph *graph, sbit_value_id i
 }
 
 /* The new node has x's shape, as the old ones have: their constants are single numbers, whose rank
- * must not be larger than x's. */
+ * must not be larger than x's. float32 only: which constant stands for 1/6 is a matter of
+ * precision.
+ */
 static bool sbit__pattern_keeps_shape(const sbit__rewrite *rw, sbit_value_id x, sbit_value_id y)
 {
     const sbit_type *a = sbit__facts_type(&rw->facts, x), *b = sbit__facts_type(&rw->facts, y);
-    return sbit__is_float(a->dtype) && a->rank >= 0 && a->rank == b->rank;
+    return a->dtype == SBIT_F32 && a->rank >= 0 && a->rank == b->rank;
 }
 
 /* >>hard activations */
@@ -49287,7 +50101,7 @@ static sbit_status sbit__pattern_layer_norm(sbit__rewrite *rw, const sbit_node *
     sbit_attr attrs[2];
     const sbit_node *last = NULL;
     if (rw->opset < 17 || !sbit__match_layer_norm(rw->graph, node->id, &rw->facts, &norm) ||
-        !sbit__is_float(sbit__facts_type(&rw->facts, norm.x)->dtype)) {
+        sbit__facts_type(&rw->facts, norm.x)->dtype != SBIT_F32) { /* epsilon becomes one */
         return SBIT_OK;
     }
     inputs[0] = norm.x;

@@ -1,4 +1,4 @@
-/* kernels_private.h: compute kernels: the table per instruction set and the drivers on top. >>kernels
+/* kernels_private.h: the table of kernels per instruction set and the drivers on top. >>kernels
  *
  * Called by: ops (run, prepare), observers, quantizers. Calls: core (threads).
  *
@@ -78,13 +78,13 @@ typedef struct sbit__depthwise {
     X(void, f32_gemm_tile,                                                                         \
       (int64_t m, int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c,     \
        int64_t ldc, bool add, const float *bias, bool bias_rows, const sbit__epilogue *ep))        \
-    /* One row times 1 to 4 packed panels that are `stride` apart: sums[panel][tile_n], with the    \
-     * bits of f32_gemm_tile. */                                                                    \
+    /* One row times 1 to 4 packed panels that are `stride` apart: sums[panel][tile_n], with the   \
+     * bits of f32_gemm_tile. */                                                                   \
     X(void, f32_gemm_row,                                                                          \
       (int64_t panels, int64_t k, const float *a, const float *b, int64_t stride, float *sums))    \
-    /* f32_gemm_tile with columns in two halves: row p of b begins at offsets[p] from b_left and from   \
-     * b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2 (n_right  \
-     * may be 0), but b must be readable for tile_n / 2. ep->residual belongs to c_left, that of   \
+    /* f32_gemm_tile with columns in two halves: row p of b begins at offsets[p] from b_left and   \
+     * from b_right, for columns that go to c_left and c_right. n_left, n_right <= tile_n / 2      \
+     * (n_right may be 0), but b must be readable for that. ep->residual belongs to c_left, that of\
      * c_right is as far away from it. bias per row. */                                            \
     X(void, f32_conv_tile,                                                                         \
       (int64_t m, int64_t k, const float *a, const int32_t *offsets, const float *b_left,          \
