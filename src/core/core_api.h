@@ -257,7 +257,8 @@ typedef struct sbit_grid {
     int32_t bits;       /* true width, 2..16 */
     int32_t qmin, qmax; /* float8: 0, the type says it */
     bool symmetric;
-    sbit_parts parts; /* of activations: count, block and step hold for every piece of data, dims
+    bool power_of_two; /* scales are; rounded up */
+    sbit_parts parts;  /* of activations: count, block and step hold for every piece of data, dims
                          are those of one */
 } sbit_grid;
 
@@ -270,6 +271,23 @@ typedef struct sbit_qparams {
     const float *scale;        /* [grid.parts.count]; NULL: not known yet */
     const int32_t *zero_point; /* likewise */
 } sbit_qparams;
+
+/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
+ * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
+ * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
+ * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
+ * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
+ * and its reciprocal are normal numbers.
+ * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
+SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
+                                                  bool symmetric, int32_t qmin, int32_t qmax,
+                                                  float *scale, int32_t *zero_point,
+                                                  sbit_error *error);
+
+/* The same for a grid: with scales that are powers of two if it asks for them. */
+SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
+                                          float max, float *scale, int32_t *zero_point,
+                                          sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -58,6 +58,11 @@ SBIT__FN void sbit__pool_destroy(struct sbit__pool *pool); /* NULL is fine */
 SBIT__FN void sbit__pool_run(struct sbit__pool *pool, int64_t count, sbit_task_fn fn, void *task);
 #endif
 
+/* qparams.c */
+/* The zero point that goes with a range and a scale already chosen. */
+SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
+                                          int32_t qmax);
+
 /* tensor.c */
 /* As sbit_tensor_alloc for SBIT_STRING, with room for `text_bytes` of text behind the elements:
  * *text points there. One sbit_tensor_free frees both. */

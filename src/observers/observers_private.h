@@ -10,7 +10,7 @@
 #include "../kernels/kernels_private.h"
 #include "observers_api.h"
 
-#include <math.h> /* INFINITY, sqrt, log */
+#include <math.h> /* INFINITY, frexp, ldexp, pow, nearbyint */
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,7 +18,9 @@ extern "C" {
 
 #define SBIT__OBSERVERS(X)                                                                         \
     X(minmax)                                                                                      \
-    X(moving_average)
+    X(moving_average)                                                                              \
+    X(mse)                                                                                         \
+    X(lp)
 
 #define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
@@ -29,6 +31,30 @@ SBIT__FN const sbit__kind *sbit__kind_observer(void);
 /* The smallest and largest element of each part; false if an element is not finite. */
 SBIT__FN bool sbit__observation_measure(sbit_ctx *ctx, const float *data, const sbit_parts *parts,
                                         float *min, float *max);
+
+/* >>histograms that grow (histogram.c); states hold one as `sbit__hist_bytes` zeroed bytes */
+typedef struct sbit__hist_part {
+    float min, max;
+    int32_t exponent;       /* bins are 2^exponent wide */
+    int32_t seen, has_bins; /* any value; any but zero */
+    int32_t unused;
+    uint64_t zeros;
+} sbit__hist_part;
+
+/* One part of a histogram: bin i of -half .. half - 1, counts[half + i], is i * width <= x. */
+typedef struct sbit__hist_view {
+    const uint64_t *counts; /* [2 * half] */
+    int64_t half;
+    double width;
+    float min, max;
+    uint64_t zeros; /* in no bin */
+} sbit__hist_view;
+
+SBIT__FN int64_t sbit__hist_half(int64_t parts);
+SBIT__FN size_t sbit__hist_bytes(int64_t parts);
+SBIT__FN void sbit__hist_add(void *state, const sbit_observation *x);
+SBIT__FN void sbit__hist_merge(void *state, const void *other, int64_t parts);
+SBIT__FN sbit__hist_view sbit__hist_view_of(const void *state, int64_t parts, int64_t p);
 
 /* save and load of a state without pointers. */
 SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,

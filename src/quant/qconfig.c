@@ -59,10 +59,6 @@ typedef struct sbit__qconfig_reserved {
 
 static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
     {true,
-     "mse",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
-    {true,
      "percentile",
      SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
@@ -408,7 +404,7 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
-    s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
+    s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =

@@ -22,18 +22,6 @@ extern "C" {
 
 typedef struct sbit_quant sbit_quant;
 
-/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
- * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
- * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
- * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
- * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
- * and its reciprocal are normal numbers.
- * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
-SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
-                                                  bool symmetric, int32_t qmin, int32_t qmax,
-                                                  float *scale, int32_t *zero_point,
-                                                  sbit_error *error);
-
 /* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
  * false); config is copied. Everything that can be wrong is reported here, before any work:
  * operators that cannot run, patterns in SPECIFIC that match nothing (warning with the nearest

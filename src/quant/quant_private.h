@@ -39,7 +39,7 @@ typedef struct sbit__settings {
     sbit_options options;
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
-    bool per_channel, disabled, power_of_two;
+    bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
@@ -183,9 +183,6 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
                                                  sbit_node_id node);
 /* The opset that the Q/DQ nodes of the sites need. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
-/* The zero point that goes with a range and a scale already chosen. */
-SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
-                                          int32_t qmax);
 /* The site of a node's activation input, NULL if that stays float. */
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);

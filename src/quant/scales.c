@@ -199,7 +199,7 @@ static float sbit__calc_store(const sbit__site *site, float scale)
 {
     const float least = sbit__calc_least(site);
     scale = scale > least ? scale : least;
-    if (site->settings.power_of_two) {
+    if (site->settings.grid.power_of_two) {
         scale = (float)exp2(ceil(log2((double)scale)));
     }
     if (site->dtype == SBIT_F16) {

@@ -3,7 +3,9 @@
  * The only place in the library that does this (contracts.md section 4); fp32 arithmetic in the
  * order of Sparsebit, so that its numbers come out again.
  */
-#include "quant_private.h"
+#include "core_private.h"
+
+#include <math.h> /* floor, log2, exp2, ceil */
 
 /* The smallest normal number whose reciprocal is one too. */
 #define SBIT__QPARAMS_MIN_SCALE 1.17549435e-38f
@@ -73,5 +75,26 @@ SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, f
     s = s > SBIT__QPARAMS_MIN_SCALE ? s : SBIT__QPARAMS_MIN_SCALE;
     *scale = s;
     *zero_point = sbit__qparams_zero_point(lo, s, symmetric, qmin, qmax);
+    return SBIT_OK;
+}
+
+/* The next power of two, upwards. */
+static float sbit__qparams_power(float scale)
+{
+    return (float)exp2(ceil(log2((double)scale)));
+}
+
+SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
+                                          float max, float *scale, int32_t *zero_point,
+                                          sbit_error *error)
+{
+    float s = 0.0f;
+    SBIT__TRY(sbit_qparams_from_range(name, min, max, grid->symmetric, grid->qmin, grid->qmax, &s,
+                                      zero_point, error));
+    if (grid->power_of_two) {
+        s = sbit__qparams_power(s);
+        *zero_point = sbit__qparams_zero_point(min, s, grid->symmetric, grid->qmin, grid->qmax);
+    }
+    *scale = s;
     return SBIT_OK;
 }
