@@ -163,3 +163,291 @@ TEST(observers_give_golden_scales)
     golden_close(&g);
     sbit_ctx_destroy(ctx);
 }
+
+/* ---- B: quantizers */
+typedef struct quantized {
+    rows r;
+    sbit_tensor x;
+    const float *upstream;
+    float *y, *dx;
+    float scale[MOST_PARTS];
+    int32_t zero_point[MOST_PARTS];
+    void *statistics, *state;
+    const sbit_quantizer_row *row;
+    double gradient_size; /* sum of |upstream| */
+} quantized;
+
+static sbit_quantizer_call quantizer_call(quantized *q)
+{
+    sbit_quantizer_call call;
+    call.ctx = q->r.ctx;
+    call.name = "x";
+    call.target = q->r.target;
+    call.grid = &q->r.grid;
+    call.options = &q->r.options;
+    call.statistics = q->statistics;
+    call.scale = q->scale;
+    call.zero_point = q->zero_point;
+    return call;
+}
+
+static sbit_observation observation_of(const quantized *q)
+{
+    sbit_observation x;
+    memset(&x, 0, sizeof x);
+    x.data = (const float *)q->x.data;
+    x.parts = q->r.grid.parts;
+    return x;
+}
+
+/* Observes x with the row's statistics (or the named observer), then init. */
+static bool quantizer_begin(quantized *q, const char *observer)
+{
+    sbit_error error;
+    float min[MOST_PARTS], max[MOST_PARTS], *seen = NULL;
+    const sbit_observer_row *statistics =
+        q->row->statistics != NULL ? q->row->statistics(q->r.target) : NULL;
+    const sbit_observer_row *row =
+        statistics != NULL ? statistics : sbit_observer_find(q->r.ctx, observer);
+    const sbit_observer_call seer = rows_observer_call(&q->r);
+    const sbit_observation x = observation_of(q);
+    sbit_tensor input = q->x;
+    sbit_quantizer_call call = quantizer_call(q);
+    q->state = calloc(1, q->row->state_bytes(&call) + 1);
+    if (q->row->domain != NULL) {
+        seen = (float *)malloc((size_t)sbit_tensor_count(&input) * sizeof *seen);
+        CHECK_OK(q->row->domain(q->state, &call, &x, seen, &error), error);
+        input.data = seen;
+    }
+    void *state = rows_state(&q->r, row);
+    rows_feed(&q->r, row, state, &input, input.dims, 1);
+    free(seen);
+    CHECK_OK(row->range(state, &seer, min, max, &error), error);
+    for (int64_t p = 0; p < q->r.grid.parts.count; p++) {
+        CHECK_OK(sbit_grid_scale(&q->r.grid, "x", min[p], max[p], &q->scale[p], &q->zero_point[p],
+                                 &error),
+                 error);
+    }
+    q->statistics = statistics != NULL ? state : NULL;
+    call = quantizer_call(q);
+    const bool ok = CHECK_OK(
+        q->row->init(q->state, &call, q->r.target == SBIT_TARGET_WEIGHT ? &x : NULL, &error),
+        error);
+    rows_free(&q->r, row, state);
+    q->statistics = NULL;
+    return ok;
+}
+
+/* True if all but very few (rounding ties) are equal, those by one step at most. */
+static bool same_but_ties(const quantized *q, const float *a, const float *b, double most_share)
+{
+    int64_t off = 0;
+    const int64_t n = sbit_tensor_count(&q->x);
+    for (int64_t i = 0; i < n; i++) {
+        const double step = (double)q->scale[sbit_parts_at(&q->r.grid.parts, i)];
+        const double d = fabs((double)a[i] - (double)b[i]);
+        if (d > 1.001 * step + 1e-6 * fabs((double)b[i])) {
+            return false;
+        }
+        off += d > 0.01 * step + 1e-6 * fabs((double)b[i]) ? 1 : 0;
+    }
+    return off <= (int64_t)(most_share * (double)n);
+}
+
+static void check_forward(quantized *q, golden *g, const sbit_yaml *outputs, const char *id)
+{
+    sbit_error error;
+    golden_array_view v;
+    const sbit_quantizer_call call = quantizer_call(q);
+    const sbit_observation x = observation_of(q);
+    CHECK_OK(q->row->forward(q->state, &call, &x, q->y, &error), error);
+    if (golden_array(g, golden_text(outputs, "y"), &v) &&
+        !CHECK(same_but_ties(q, q->y, v.f, 0.002))) {
+        printf("  %s: y differs\n", id);
+    }
+}
+
+static void check_backward(quantized *q, golden *g, const sbit_yaml *outputs, const char *id)
+{
+    sbit_error error;
+    golden_array_view v;
+    const sbit_quantizer_call call = quantizer_call(q);
+    const sbit_observation x = observation_of(q);
+    const int64_t n = sbit_tensor_count(&q->x);
+    int64_t off = 0;
+    CHECK_OK(q->row->backward(q->state, &call, &x, q->upstream, q->dx, &error), error);
+    const bool kept = golden_array(g, golden_text(outputs, "grad_x_nonzero"), &v) ||
+                      golden_array(g, golden_text(outputs, "grad_x_inside"), &v);
+    for (int64_t i = 0; kept && i < n; i++) {
+        const float wanted_dx = v.u8[i] != 0 ? q->upstream[i] : 0.0f;
+        off += q->dx[i] < wanted_dx || q->dx[i] > wanted_dx ? 1 : 0;
+    }
+    if (!CHECK(off <= n / 500)) {
+        printf("  %s: %d gradients of x differ\n", id, (int)off);
+    }
+    if (golden_array(g, golden_text(outputs, "grad_x"), &v)) {
+        for (int64_t i = 0; i < n; i++) {
+            off += fabs((double)q->dx[i] - (double)v.f[i]) > 2e-5 * fabs((double)v.f[i]) + 1e-6;
+        }
+        if (!CHECK(off <= n / 500)) {
+            printf("  %s: %d gradients of x differ\n", id, (int)off);
+        }
+    }
+}
+
+static void check_parameter(quantized *q, golden *g, const sbit_yaml *outputs, size_t index,
+                            const char *output, const char *id)
+{
+    golden_array_view v;
+    sbit_parameter p;
+    const sbit_quantizer_call call = quantizer_call(q);
+    if (!golden_array(g, golden_text(outputs, output), &v) ||
+        !CHECK(q->row->parameter != NULL && q->row->parameter(q->state, &call, index, &p))) {
+        return;
+    }
+    CHECK_EQ_I64(p.count, v.count);
+    for (int64_t i = 0; i < v.count && i < p.count; i++) {
+        const double steps = (double)q->r.grid.qmax - (double)q->r.grid.qmin;
+        const double bound =
+            2e-6 * q->gradient_size * steps / sqrt((double)sbit_tensor_count(&q->x) * steps) +
+            1e-5 * fabs((double)v.f[i]);
+        if (!CHECK(fabs((double)p.gradient[i] - (double)v.f[i]) <= bound)) {
+            printf("  %s: %s[%d] %.9g, golden %.9g\n", id, output, (int)i, (double)p.gradient[i],
+                   (double)v.f[i]);
+        }
+    }
+}
+
+static void check_scales(quantized *q, golden *g, const sbit_yaml *outputs, const char *id)
+{
+    golden_array_view s, z;
+    const bool zero = golden_array(g, golden_text(outputs, "zero_point"), &z);
+    if (!golden_array(g, golden_text(outputs, "scale"), &s)) {
+        return;
+    }
+    CHECK_EQ_I64(s.count, q->r.grid.parts.count);
+    for (int64_t p = 0; p < s.count; p++) {
+        const double d = fabs((double)q->scale[p] - (double)s.f[p]);
+        if (!CHECK(d <= 2e-6 * (double)s.f[p]) ||
+            (zero && !CHECK(fabs((double)q->zero_point[p] - (double)z.f[p]) <= 0.5))) {
+            printf("  %s: scale[%d] %.9g, golden %.9g; zero point %d, golden %g\n", id, (int)p,
+                   (double)q->scale[p], (double)s.f[p], (int)q->zero_point[p],
+                   zero ? (double)z.f[p] : 0.0);
+        }
+    }
+}
+
+static bool quantized_load(quantized *q, golden *g, sbit_ctx *ctx, const sbit_yaml *e)
+{
+    static const struct {
+        const char *prefix, *row;
+    } rows_of[] = {{"uniform/", "uniform"}, {"ste/", "uniform"},   {"lsq/", "lsq"},
+                   {"lsq_plus/", "lsq+"},   {"dorefa/", "dorefa"}, {"pact/", "pact"}};
+    const sbit_yaml *arguments = golden_get(e, "arguments"), *inputs = golden_get(e, "inputs");
+    const char *id = golden_text(e, "id"), *scheme = golden_text(arguments, "qscheme");
+    const bool weight = strstr(id, "weight") != NULL;
+    golden_array_view v, up;
+    memset(q, 0, sizeof *q);
+    for (size_t i = 0; i < sizeof rows_of / sizeof rows_of[0]; i++) {
+        if (strncmp(id, rows_of[i].prefix, strlen(rows_of[i].prefix)) == 0) {
+            q->row = sbit_quantizer_find(ctx, rows_of[i].row);
+        }
+    }
+    if (q->row == NULL || golden_get(e, "error") != NULL || inputs == NULL ||
+        !golden_array(g, golden_text(inputs, "x"), &v)) {
+        return false;
+    }
+    const bool channels = strstr(scheme, "per-channel") != NULL;
+    q->x = rows_tensor(v.f, v.rank, v.dims);
+    rows_begin(&q->r, ctx, &q->row->head, "QUANTIZER.",
+               weight ? SBIT_TARGET_WEIGHT : SBIT_TARGET_ACTIVATION,
+               strstr(scheme, "symmetric") != NULL, (int)golden_value(arguments, "bit"), &q->x,
+               !channels ? -1
+               : weight  ? 0
+                         : 1,
+               0);
+    q->upstream = golden_array(g, golden_text(inputs, "upstream"), &up) ? up.f : NULL;
+    q->y = (float *)calloc((size_t)v.count, 2 * sizeof *q->y);
+    q->dx = q->y + v.count;
+    for (int64_t i = 0; q->upstream != NULL && i < v.count; i++) {
+        q->gradient_size += fabs((double)q->upstream[i]);
+    }
+    return CHECK(q->r.grid.parts.count <= MOST_PARTS);
+}
+
+/* True if compared. */
+static bool compare_quantizer(golden *g, sbit_ctx *ctx, const sbit_yaml *e)
+{
+    const sbit_yaml *arguments = golden_get(e, "arguments"), *outputs = golden_get(e, "outputs");
+    const char *id = golden_text(e, "id"), *observer = golden_text(arguments, "observer");
+    const bool given = strncmp(id, "uniform/", 8) == 0 || strncmp(id, "ste/", 4) == 0;
+    golden_array_view s, z;
+    quantized q;
+    if (!quantized_load(&q, g, ctx, e)) {
+        return false;
+    }
+    const bool fractional = golden_array(g, golden_text(outputs, "zero_point"), &z) &&
+                            (double)z.f[0] > floor((double)z.f[0]);
+    bool compared = !fractional && strcmp(id, "lsq/negative_scale") != 0;
+    if (compared && given) {
+        compared = golden_array(g, golden_text(outputs, "scale"), &s) &&
+                   golden_array(g, golden_text(outputs, "zero_point"), &z) &&
+                   s.count == q.r.grid.parts.count;
+        for (int64_t p = 0; compared && p < s.count; p++) {
+            q.scale[p] = s.f[p];
+            q.zero_point[p] = (int32_t)z.f[p];
+        }
+    } else if (compared) {
+        const sbit_yaml *alpha = golden_get(arguments, "alpha");
+        if (alpha != NULL) {
+            rows_set(&q.r, "QUANTIZER.PACT.ALPHA_VALUE", alpha->text);
+        }
+        compared = strstr(id, "/zeros/") == NULL && /* scale 0 there: a bug */
+                   CHECK(quantizer_begin(&q, observer[0] != '\0' ? observer : "minmax"));
+        if (compared) {
+            check_scales(&q, g, outputs, id);
+        }
+    }
+    if (compared) {
+        check_forward(&q, g, outputs, id);
+    }
+    if (compared && q.upstream != NULL) {
+        const bool pact = strncmp(id, "pact/", 5) == 0;
+        check_backward(&q, g, outputs, id);
+        if (pact && golden_get(e, "known_bug") == NULL) {
+            check_parameter(&q, g, outputs, 0, "grad_alpha", id);
+        } else if (!given && !pact) {
+            check_parameter(&q, g, outputs, 0, "grad_scale", id);
+            check_parameter(&q, g, outputs, 1, "grad_zero_point", id);
+        }
+    }
+    const sbit_quantizer_call call = quantizer_call(&q);
+    if (q.row->deinit != NULL && q.state != NULL) {
+        q.row->deinit(q.state, &call);
+    }
+    free(q.state);
+    free(q.y);
+    rows_end(&q.r);
+    return compared;
+}
+
+TEST(quantizers_give_golden_values_and_gradients)
+{
+    golden g;
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    size_t compared = 0, entries = 0;
+    CHECK_OK(sbit_ctx_create(NULL, &ctx, &error), error);
+    if (!golden_open(&g, ctx, "B_sparsebit_quantizers")) {
+        golden_close(&g);
+        sbit_ctx_destroy(ctx);
+        SBIT_TEST_SKIP("no golden data");
+    }
+    for (const sbit_yaml *e; (e = golden_next(&g)) != NULL; entries++) {
+        compared += compare_quantizer(&g, ctx, e) ? 1 : 0;
+    }
+    printf("  %u of %u entries compared\n", (unsigned)compared, (unsigned)entries);
+    CHECK_EQ_I64(entries, 418);
+    golden_close(&g);
+    sbit_ctx_destroy(ctx);
+}

@@ -20,7 +20,8 @@ extern "C" {
     X(minmax)                                                                                      \
     X(moving_average)                                                                              \
     X(mse)                                                                                         \
-    X(lp)
+    X(lp)                                                                                          \
+    X(moments)
 
 #define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
@@ -55,6 +56,13 @@ SBIT__FN size_t sbit__hist_bytes(int64_t parts);
 SBIT__FN void sbit__hist_add(void *state, const sbit_observation *x);
 SBIT__FN void sbit__hist_merge(void *state, const void *other, int64_t parts);
 SBIT__FN sbit__hist_view sbit__hist_view_of(const void *state, int64_t parts, int64_t p);
+
+/* The state of `moments`: one for each part. */
+typedef struct sbit__moments {
+    int64_t count;
+    double sum, sum_abs;
+    float min, max;
+} sbit__moments;
 
 /* save and load of a state without pointers. */
 SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,

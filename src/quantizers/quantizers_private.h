@@ -9,13 +9,17 @@
 #include "../observers/observers_private.h"
 #include "quantizers_api.h"
 
-#include <math.h> /* nearbyintf */
+#include <float.h> /* FLT_MIN */
+#include <math.h>  /* nearbyintf, sqrt */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SBIT__QUANTIZERS(X) X(uniform)
+#define SBIT__QUANTIZERS(X)                                                                        \
+    X(uniform)                                                                                     \
+    X(lsq)                                                                                         \
+    X(lsq_plus)
 
 #define SBIT__QUANTIZER_DECLARE(name)                                                              \
     SBIT__FN const sbit_quantizer_row *sbit__quantizer_##name(void);
@@ -23,6 +27,14 @@ SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 #undef SBIT__QUANTIZER_DECLARE
 
 SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
+
+/* straight.c: with the given scale and zero point of each part; y may be x, dx may be dy. */
+SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,
+                                     const float *scale, const int32_t *zero_point, float *y);
+/* Adds to dscale and dzero ([parts], either NULL: not wanted). */
+SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbit_observation *x,
+                                      const float *scale, const int32_t *zero_point,
+                                      const float *dy, float *dx, double *dscale, double *dzero);
 
 #ifdef __cplusplus
 }
