@@ -105,7 +105,8 @@ static sbit_status sbit__search_errors(const void *state, const sbit_observer_ca
         SBIT__TRY(sbit_grid_scale(grid, call->name, s.min[part] * f, s.max[part] * f, &scale,
                                   &zero_point, error));
         for (int64_t at = 0; at < count; at += SBIT__SEARCH_BATCH) {
-            const int64_t n = count - at < SBIT__SEARCH_BATCH ? count - at : SBIT__SEARCH_BATCH;
+            const int64_t left = count - at, most = SBIT__SEARCH_BATCH;
+            const int64_t n = left < most ? left : most;
             kernels->f32_fake_quantize(n, x + at, scale, zero_point, grid->qmin, grid->qmax, y);
             double sum = 0.0;
             for (int64_t i = 0; i < n; i++) {
