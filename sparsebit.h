@@ -354,7 +354,8 @@ typedef struct sbit_grid {
     int32_t bits;       /* true width, 2..16 */
     int32_t qmin, qmax; /* float8: 0, the type says it */
     bool symmetric;
-    sbit_parts parts; /* of activations: count, block and step hold for every piece of data, dims
+    bool power_of_two; /* scales are; rounded up */
+    sbit_parts parts;  /* of activations: count, block and step hold for every piece of data, dims
                          are those of one */
 } sbit_grid;
 
@@ -367,6 +368,23 @@ typedef struct sbit_qparams {
     const float *scale;        /* [grid.parts.count]; NULL: not known yet */
     const int32_t *zero_point; /* likewise */
 } sbit_qparams;
+
+/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
+ * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
+ * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
+ * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
+ * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
+ * and its reciprocal are normal numbers.
+ * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
+SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
+                                                  bool symmetric, int32_t qmin, int32_t qmax,
+                                                  float *scale, int32_t *zero_point,
+                                                  sbit_error *error);
+
+/* The same for a grid: with scales that are powers of two if it asks for them. */
+SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
+                                          float max, float *scale, int32_t *zero_point,
+                                          sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -1608,18 +1626,6 @@ extern "C" {
 
 typedef struct sbit_quant sbit_quant;
 
-/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
- * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
- * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
- * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
- * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
- * and its reciprocal are normal numbers.
- * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
-SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
-                                                  bool symmetric, int32_t qmin, int32_t qmax,
-                                                  float *scale, int32_t *zero_point,
-                                                  sbit_error *error);
-
 /* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
  * false); config is copied. Everything that can be wrong is reported here, before any work:
  * operators that cannot run, patterns in SPECIFIC that match nothing (warning with the nearest
@@ -2008,6 +2014,11 @@ SBIT__FN sbit_status sbit__pool_create(const sbit_allocator *allocator, int32_t 
 SBIT__FN void sbit__pool_destroy(struct sbit__pool *pool); /* NULL is fine */
 SBIT__FN void sbit__pool_run(struct sbit__pool *pool, int64_t count, sbit_task_fn fn, void *task);
 #endif
+
+/* qparams.c */
+/* The zero point that goes with a range and a scale already chosen. */
+SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
+                                          int32_t qmax);
 
 /* tensor.c */
 /* As sbit_tensor_alloc for SBIT_STRING, with room for `text_bytes` of text behind the elements:
@@ -3825,6 +3836,106 @@ SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs)
     return true;
 }
 /* ---- end src/core/parts.c ---- */
+
+/* ---- begin src/core/qparams.c ---- */
+/* qparams.c: from a range to scale and zero point. >>qparams
+ *
+ * The only place in the library that does this (contracts.md section 4); fp32 arithmetic in the
+ * order of Sparsebit, so that its numbers come out again.
+ */
+
+/* The smallest normal number whose reciprocal is one too. */
+#define SBIT__QPARAMS_MIN_SCALE 1.17549435e-38f
+
+static int32_t sbit__qparams_round_clamp(double value, int32_t qmin, int32_t qmax)
+{
+    if (value <= (double)qmin) {
+        return qmin;
+    }
+    if (value >= (double)qmax) {
+        return qmax;
+    }
+    const double below = floor(value);
+    const double rest = value - below;
+    const int32_t low = (int32_t)below;
+    if (rest == 0.5) {
+        return low + (low & 1); /* half to even */
+    }
+    return rest > 0.5 ? low + 1 : low;
+}
+
+/* Widest range a float can hold divided by the number of steps; the difference itself may not fit
+ * in fp32, then the quotient is taken in double. */
+static float sbit__qparams_divide(float min, float max, float steps)
+{
+    const float width = max - min;
+    if (width - width == 0.0f) {
+        return width / steps;
+    }
+    return (float)(((double)max - (double)min) / (double)steps);
+}
+
+SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
+                                          int32_t qmax)
+{
+    const int32_t middle = qmin < 0 ? 0 : (int32_t)(((int64_t)qmin + qmax + 1) / 2);
+    const float lo = min < 0.0f ? min : 0.0f;
+    return symmetric ? middle
+                     : sbit__qparams_round_clamp((double)qmin - (double)(lo / scale), qmin, qmax);
+}
+
+SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
+                                                  bool symmetric, int32_t qmin, int32_t qmax,
+                                                  float *scale, int32_t *zero_point,
+                                                  sbit_error *error)
+{
+    if (qmin >= qmax || scale == NULL || zero_point == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name, "empty integer range");
+    }
+    if (min - min != 0.0f || max - max != 0.0f) {
+        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
+                          "tensor '%s' has a range that is not finite (NaN or infinity)",
+                          name != NULL ? name : "");
+    }
+    const float lo = min < 0.0f ? min : 0.0f;
+    const float hi = max > 0.0f ? max : 0.0f;
+    const float steps = (float)((double)qmax - (double)qmin);
+    if (lo == 0.0f && hi == 0.0f) {
+        *scale = 1.0f;
+        *zero_point = symmetric ? sbit__qparams_zero_point(0.0f, 1.0f, true, qmin, qmax)
+                                : sbit__qparams_round_clamp(0.0, qmin, qmax);
+        return SBIT_OK;
+    }
+    const float bound = -lo > hi ? -lo : hi;
+    float s = symmetric ? sbit__qparams_divide(-bound, bound, steps)
+                        : sbit__qparams_divide(lo, hi, steps);
+    s = s > SBIT__QPARAMS_MIN_SCALE ? s : SBIT__QPARAMS_MIN_SCALE;
+    *scale = s;
+    *zero_point = sbit__qparams_zero_point(lo, s, symmetric, qmin, qmax);
+    return SBIT_OK;
+}
+
+/* The next power of two, upwards. */
+static float sbit__qparams_power(float scale)
+{
+    return (float)exp2(ceil(log2((double)scale)));
+}
+
+SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
+                                          float max, float *scale, int32_t *zero_point,
+                                          sbit_error *error)
+{
+    float s = 0.0f;
+    SBIT__TRY(sbit_qparams_from_range(name, min, max, grid->symmetric, grid->qmin, grid->qmax, &s,
+                                      zero_point, error));
+    if (grid->power_of_two) {
+        s = sbit__qparams_power(s);
+        *zero_point = sbit__qparams_zero_point(min, s, grid->symmetric, grid->qmin, grid->qmax);
+    }
+    *scale = s;
+    return SBIT_OK;
+}
+/* ---- end src/core/qparams.c ---- */
 
 /* ---- begin src/graph/graph_private.h ---- */
 /* graph_private.h: the insides of a graph, shared by the files of the graph layer; and a few
@@ -51500,7 +51611,10 @@ extern "C" {
 
 #define SBIT__OBSERVERS(X)                                                                         \
     X(minmax)                                                                                      \
-    X(moving_average)
+    X(moving_average)                                                                              \
+    X(mse)                                                                                         \
+    X(lp)                                                                                          \
+    X(moments)
 
 #define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
 SBIT__OBSERVERS(SBIT__OBSERVER_DECLARE)
@@ -51511,6 +51625,37 @@ SBIT__FN const sbit__kind *sbit__kind_observer(void);
 /* The smallest and largest element of each part; false if an element is not finite. */
 SBIT__FN bool sbit__observation_measure(sbit_ctx *ctx, const float *data, const sbit_parts *parts,
                                         float *min, float *max);
+
+/* >>histograms that grow (histogram.c); states hold one as `sbit__hist_bytes` zeroed bytes */
+typedef struct sbit__hist_part {
+    float min, max;
+    int32_t exponent;       /* bins are 2^exponent wide */
+    int32_t seen, has_bins; /* any value; any but zero */
+    int32_t unused;
+    uint64_t zeros;
+} sbit__hist_part;
+
+/* One part of a histogram: bin i of -half .. half - 1, counts[half + i], is i * width <= x. */
+typedef struct sbit__hist_view {
+    const uint64_t *counts; /* [2 * half] */
+    int64_t half;
+    double width;
+    float min, max;
+    uint64_t zeros; /* in no bin */
+} sbit__hist_view;
+
+SBIT__FN int64_t sbit__hist_half(int64_t parts);
+SBIT__FN size_t sbit__hist_bytes(int64_t parts);
+SBIT__FN void sbit__hist_add(void *state, const sbit_observation *x);
+SBIT__FN void sbit__hist_merge(void *state, const void *other, int64_t parts);
+SBIT__FN sbit__hist_view sbit__hist_view_of(const void *state, int64_t parts, int64_t p);
+
+/* The state of `moments`: one for each part. */
+typedef struct sbit__moments {
+    int64_t count;
+    double sum, sum_abs;
+    float min, max;
+} sbit__moments;
 
 /* save and load of a state without pointers. */
 SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,
@@ -51740,6 +51885,574 @@ SBIT__FN const sbit_observer_row *sbit__observer_moving_average(void)
 }
 /* ---- end src/observers/moving_average.c ---- */
 
+/* ---- begin src/observers/histogram.c ---- */
+/* histogram.c: histograms that grow with the data, one a part. >>observer-histogram
+ *
+ * Called by: observers of activations, which see data once and in pieces. Calls: nothing.
+ *
+ * Bin i of -half .. half - 1 counts the values with i <= x / 2^exponent < i + 1; exact zeros are
+ * counted beside. The exponent is the least with which every value so far has a bin: where a value
+ * lies beyond, neighbours are joined, 2^d at a time. As bins are powers of two wide and begin at 0,
+ * the counts are those of one histogram over all data, however these were cut and in whatever
+ * order they came. Between a half and all of the bins of the wider side are in use.
+ *
+ * State, without pointers: sbit__hist_part[parts], then uint64 counts[parts][2 * half].
+ */
+
+SBIT__FN int64_t sbit__hist_half(int64_t parts)
+{
+    return parts == 1 ? 4096 : 512;
+}
+
+SBIT__FN size_t sbit__hist_bytes(int64_t parts)
+{
+    const size_t bins = 2u * (size_t)sbit__hist_half(parts);
+    return (size_t)parts * (sizeof(sbit__hist_part) + bins * sizeof(uint64_t));
+}
+
+static uint64_t *sbit__hist_counts(void *state, int64_t parts, int64_t p)
+{
+    sbit__hist_part *part = (sbit__hist_part *)state;
+    return (uint64_t *)(void *)(part + parts) + 2 * sbit__hist_half(parts) * p;
+}
+
+/* The least exponent with which |x| < 2^exponent * half. */
+static int32_t sbit__hist_exponent(float min, float max, int64_t half)
+{
+    const float most = -min > max ? -min : max;
+    int exponent = 0;
+    (void)frexp((double)most, &exponent); /* most = 0.5 .. 1 times 2^exponent */
+    while (half > 1) {
+        half /= 2;
+        exponent--;
+    }
+    return exponent;
+}
+
+/* Joins 2^shift bins at a time; the sides keep to themselves, as 0 is a border. */
+static void sbit__hist_join(uint64_t *counts, int64_t half, int32_t shift)
+{
+    shift = shift < 62 ? shift : 62;
+    for (int64_t i = 0; i < half; i++) { /* from 0 outwards: a bin moves inwards or stays */
+        const uint64_t above = counts[half + i], below = counts[half - 1 - i];
+        counts[half + i] = counts[half - 1 - i] = 0;
+        counts[half + (i >> shift)] += above;
+        counts[half - 1 - (i >> shift)] += below;
+    }
+}
+
+/* Makes room for a range. */
+static void sbit__hist_grow(sbit__hist_part *part, uint64_t *counts, int64_t half, float min,
+                            float max)
+{
+    if (min < 0.0f || max > 0.0f) {
+        const int32_t exponent = sbit__hist_exponent(min, max, half);
+        if (!part->has_bins) {
+            part->exponent = exponent;
+            part->has_bins = 1;
+        } else if (exponent > part->exponent) {
+            sbit__hist_join(counts, half, exponent - part->exponent);
+            part->exponent = exponent;
+        }
+    }
+    part->min = !part->seen || min < part->min ? min : part->min;
+    part->max = !part->seen || max > part->max ? max : part->max;
+    part->seen = 1;
+}
+
+SBIT__FN void sbit__hist_add(void *state, const sbit_observation *x)
+{
+    const int64_t parts = x->parts.count, half = sbit__hist_half(parts);
+    sbit__hist_part *all = (sbit__hist_part *)state;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    for (int64_t p = 0; p < parts; p++) {
+        sbit__hist_grow(&all[p], sbit__hist_counts(state, parts, p), half, x->min[p], x->max[p]);
+    }
+    while (sbit_runs_next(&runs)) {
+        sbit__hist_part *part = &all[runs.part];
+        uint64_t *zero = sbit__hist_counts(state, parts, runs.part) + half;
+        const double per_bin = ldexp(1.0, -part->exponent);
+        uint64_t zeros = 0;
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double at = (double)x->data[i] * per_bin; /* exact */
+            const int32_t whole = (int32_t)at;              /* towards 0 */
+            const int32_t bin = whole - ((double)whole > at);
+            if (x->data[i] < 0.0f || x->data[i] > 0.0f) {
+                zero[bin]++;
+            } else {
+                zeros++;
+            }
+        }
+        part->zeros += zeros;
+    }
+}
+
+SBIT__FN void sbit__hist_merge(void *state, const void *other, int64_t parts)
+{
+    const int64_t half = sbit__hist_half(parts);
+    sbit__hist_part *to = (sbit__hist_part *)state;
+    const sbit__hist_part *from = (const sbit__hist_part *)other;
+    for (int64_t p = 0; p < parts; p++) {
+        uint64_t *counts = sbit__hist_counts(state, parts, p);
+        const sbit__hist_view v = sbit__hist_view_of(other, parts, p);
+        if (!from[p].seen) {
+            continue;
+        }
+        sbit__hist_grow(&to[p], counts, half, from[p].min, from[p].max);
+        to[p].zeros += from[p].zeros;
+        if (from[p].has_bins) {
+            const int32_t shift = to[p].exponent - from[p].exponent;
+            for (int64_t i = -half; i < half; i++) {
+                const int64_t magnitude = i < 0 ? -1 - i : i;
+                const int64_t moved = magnitude >> (shift < 62 ? shift : 62);
+                counts[half + (i < 0 ? -1 - moved : moved)] += v.counts[half + i];
+            }
+        }
+    }
+}
+
+SBIT__FN sbit__hist_view sbit__hist_view_of(const void *state, int64_t parts, int64_t p)
+{
+    const sbit__hist_part *all = (const sbit__hist_part *)state;
+    sbit__hist_view v;
+    v.half = sbit__hist_half(parts);
+    v.counts = (const uint64_t *)(const void *)(all + parts) + 2 * v.half * p;
+    v.width = all[p].has_bins ? ldexp(1.0, all[p].exponent) : 1.0;
+    v.min = all[p].min;
+    v.max = all[p].max;
+    v.zeros = all[p].zeros;
+    return v;
+}
+/* ---- end src/observers/histogram.c ---- */
+
+/* ---- begin src/observers/search.c ---- */
+/* search.c: the clipping with the least error of rounding: mse, lp. >>observer-search
+ *
+ * Sparsebit's MSE (algorithms: section 1.7): of the 80 ranges f * (min, max), f = 1.00, 0.99 ..
+ * 0.21, the one whose fake-quantized values differ least, the first of equals. The difference is
+ * the mean of |x - y|^p: p = 2, or OBSERVER.LP.P (2.4 weighs large errors more).
+ *
+ * Weights are read twice: the range, then the error of every candidate, exactly. Activations are
+ * read once: the error is computed over the bins of a histogram (centres, and the spread of a bin
+ * on top), within a candidate of the exact one.
+ */
+
+enum {
+    SBIT__SEARCH_CANDIDATES = 80,
+    SBIT__SEARCH_BATCH = 64 /* values of a part that are rounded at once */
+};
+
+/* What a weight's parts gather; behind the header, sized by the number of parts:
+ * double loss[parts][80], float min[parts], max[parts], waiting[parts][64], int32 fill[parts]. */
+typedef struct sbit__search {
+    double power;
+    int32_t pass; /* 0: the range, 1: the errors, 2: done */
+    int32_t unused;
+} sbit__search;
+
+typedef struct sbit__search_arrays {
+    double *loss;
+    float *min, *max, *waiting;
+    int32_t *fill;
+} sbit__search_arrays;
+
+static const sbit_key sbit__search_lp_keys[] = {
+    {"LP.P", SBIT_KEY_FLOAT, "2.4", 0.5, 16.0, NULL, "power of the error that lp sums"},
+};
+
+static size_t sbit__search_state_bytes(const sbit_observer_call *call)
+{
+    const size_t parts = (size_t)call->grid->parts.count;
+    if (call->target == SBIT_TARGET_ACTIVATION) {
+        return sizeof(sbit__search) + sbit__hist_bytes(call->grid->parts.count);
+    }
+    return sizeof(sbit__search) + parts * SBIT__SEARCH_CANDIDATES * sizeof(double) +
+           parts * (SBIT__SEARCH_BATCH + 3u) * sizeof(float);
+}
+
+static sbit__search_arrays sbit__search_arrays_of(const void *state, int64_t parts)
+{
+    union {
+        const void *constant;
+        sbit__search *head;
+    } u; /* the arrays of a state that only range reads are not written to */
+    sbit__search_arrays s;
+    u.constant = state;
+    s.loss = (double *)(void *)(u.head + 1);
+    s.min = (float *)(void *)(s.loss + parts * SBIT__SEARCH_CANDIDATES);
+    s.max = s.min + parts;
+    s.waiting = s.max + parts;
+    s.fill = (int32_t *)(void *)(s.waiting + parts * SBIT__SEARCH_BATCH);
+    return s;
+}
+
+static sbit_status sbit__search_mse_init(void *state, const sbit_observer_call *call,
+                                         sbit_error *error)
+{
+    (void)call;
+    (void)error;
+    ((sbit__search *)state)->power = 2.0;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_lp_init(void *state, const sbit_observer_call *call,
+                                        sbit_error *error)
+{
+    (void)error;
+    ((sbit__search *)state)->power = sbit_options_float(call->options, "OBSERVER.LP.P");
+    return SBIT_OK;
+}
+
+static float sbit__search_factor(int candidate)
+{
+    return (float)(1.0 - 0.01 * (double)candidate);
+}
+
+/* |error|^power, from its square. */
+static double sbit__search_power(double square, double power)
+{
+    return power == 2.0 ? square : square > 0.0 ? pow(square, 0.5 * power) : 0.0;
+}
+
+/* >>weights: adds the errors of some values of a part under every candidate. */
+static sbit_status sbit__search_errors(const void *state, const sbit_observer_call *call,
+                                       int64_t part, const float *x, int64_t count,
+                                       sbit_error *error)
+{
+    const sbit__search_arrays s = sbit__search_arrays_of(state, call->grid->parts.count);
+    const sbit_kernels *kernels = sbit__kernels(call->ctx);
+    const sbit_grid *grid = call->grid;
+    const double power = ((const sbit__search *)state)->power;
+    float y[SBIT__SEARCH_BATCH];
+    for (int c = 0; c < SBIT__SEARCH_CANDIDATES; c++) {
+        const float f = sbit__search_factor(c);
+        double *loss = &s.loss[part * SBIT__SEARCH_CANDIDATES + c];
+        float scale;
+        int32_t zero_point;
+        SBIT__TRY(sbit_grid_scale(grid, call->name, s.min[part] * f, s.max[part] * f, &scale,
+                                  &zero_point, error));
+        for (int64_t at = 0; at < count; at += SBIT__SEARCH_BATCH) {
+            const int64_t left = count - at, most = SBIT__SEARCH_BATCH;
+            const int64_t n = left < most ? left : most;
+            kernels->f32_fake_quantize(n, x + at, scale, zero_point, grid->qmin, grid->qmax, y);
+            double sum = 0.0;
+            for (int64_t i = 0; i < n; i++) {
+                const double d = (double)x[at + i] - (double)y[i];
+                sum += sbit__search_power(d * d, power);
+            }
+            *loss += sum;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Long runs are rounded where they lie; short ones wait until there are enough of their part. */
+static sbit_status sbit__search_second(void *state, const sbit_observer_call *call,
+                                       const sbit_observation *x, sbit_error *error)
+{
+    const sbit__search_arrays s = sbit__search_arrays_of(state, x->parts.count);
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    while (sbit_runs_next(&runs)) {
+        if (runs.count >= SBIT__SEARCH_BATCH / 2) {
+            SBIT__TRY(
+                sbit__search_errors(state, call, runs.part, x->data + runs.at, runs.count, error));
+            continue;
+        }
+        float *waiting = s.waiting + runs.part * SBIT__SEARCH_BATCH;
+        if (s.fill[runs.part] + runs.count > SBIT__SEARCH_BATCH) {
+            SBIT__TRY(
+                sbit__search_errors(state, call, runs.part, waiting, s.fill[runs.part], error));
+            s.fill[runs.part] = 0;
+        }
+        memcpy(waiting + s.fill[runs.part], x->data + runs.at,
+               (size_t)runs.count * sizeof *waiting);
+        s.fill[runs.part] += (int32_t)runs.count;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_observe(void *state, const sbit_observer_call *call,
+                                        const sbit_observation *x, sbit_error *error)
+{
+    sbit__search *head = (sbit__search *)state;
+    if (call->target == SBIT_TARGET_ACTIVATION) {
+        sbit__hist_add(head + 1, x);
+        return SBIT_OK;
+    }
+    if (head->pass > 0) {
+        return sbit__search_second(state, call, x, error);
+    }
+    const sbit__search_arrays s = sbit__search_arrays_of(state, x->parts.count);
+    for (int64_t p = 0; p < x->parts.count; p++) {
+        s.min[p] = s.fill[p] == 0 || x->min[p] < s.min[p] ? x->min[p] : s.min[p];
+        s.max[p] = s.fill[p] == 0 || x->max[p] > s.max[p] ? x->max[p] : s.max[p];
+        s.fill[p] = 1; /* seen */
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_again(void *state, const sbit_observer_call *call, bool *wanted,
+                                      sbit_error *error)
+{
+    sbit__search *head = (sbit__search *)state;
+    const int64_t parts = call->grid->parts.count;
+    *wanted = call->target == SBIT_TARGET_WEIGHT && head->pass == 0;
+    if (call->target == SBIT_TARGET_ACTIVATION) {
+        return SBIT_OK;
+    }
+    const sbit__search_arrays s = sbit__search_arrays_of(state, parts);
+    for (int64_t p = 0; p < parts; p++) {
+        if (head->pass == 1) {
+            SBIT__TRY(sbit__search_errors(state, call, p, s.waiting + p * SBIT__SEARCH_BATCH,
+                                          s.fill[p], error));
+        }
+        s.fill[p] = 0;
+    }
+    head->pass++;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__search_merge(void *state, const void *other,
+                                      const sbit_observer_call *call, sbit_error *error)
+{
+    const sbit__search *from = (const sbit__search *)other;
+    const int64_t parts = call->grid->parts.count;
+    if (call->target == SBIT_TARGET_ACTIVATION) {
+        sbit__hist_merge((sbit__search *)state + 1, from + 1, parts);
+        return SBIT_OK;
+    }
+    const sbit__search_arrays a = sbit__search_arrays_of(state, parts);
+    const sbit__search_arrays b = sbit__search_arrays_of(other, parts);
+    if (from->pass != ((const sbit__search *)state)->pass) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    }
+    for (int64_t p = 0; p < parts; p++) {
+        if (from->pass == 0 && b.fill[p] != 0) {
+            a.min[p] = a.fill[p] == 0 || b.min[p] < a.min[p] ? b.min[p] : a.min[p];
+            a.max[p] = a.fill[p] == 0 || b.max[p] > a.max[p] ? b.max[p] : a.max[p];
+            a.fill[p] = 1;
+        }
+        for (int c = 0; c < SBIT__SEARCH_CANDIDATES; c++) {
+            a.loss[p * SBIT__SEARCH_CANDIDATES + c] += b.loss[p * SBIT__SEARCH_CANDIDATES + c];
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>activations: the error under a candidate over the bins. */
+static double sbit__search_hist_error(const sbit__hist_view *v, const sbit_grid *grid, float scale,
+                                      int32_t zero_point, double power)
+{
+    const double s = (double)scale, zp = (double)zero_point;
+    const double spread = v->width * v->width / 12.0; /* of values within a bin */
+    double sum = 0.0;
+    for (int64_t i = -v->half; i < v->half; i++) {
+        const uint64_t n = v->counts[v->half + i];
+        if (n == 0) {
+            continue;
+        }
+        const double x = ((double)i + 0.5) * v->width;
+        double q = nearbyint(x / s) + zp;
+        q = q < (double)grid->qmin ? (double)grid->qmin : q;
+        q = q > (double)grid->qmax ? (double)grid->qmax : q;
+        const double d = x - (q - zp) * s;
+        sum += (double)n * sbit__search_power(d * d + spread, power);
+    }
+    return sum;
+}
+
+static sbit_status sbit__search_range(const void *state, const sbit_observer_call *call, float *min,
+                                      float *max, sbit_error *error)
+{
+    const sbit__search *head = (const sbit__search *)state;
+    const int64_t parts = call->grid->parts.count;
+    const bool binned = call->target == SBIT_TARGET_ACTIVATION;
+    const sbit__search_arrays s = sbit__search_arrays_of(state, parts);
+    for (int64_t p = 0; p < parts; p++) {
+        sbit__hist_view v;
+        memset(&v, 0, sizeof v);
+        if (binned) {
+            v = sbit__hist_view_of(head + 1, parts, p);
+        }
+        const float lo = binned ? v.min : s.min[p], hi = binned ? v.max : s.max[p];
+        int best = 0;
+        double least = 0.0;
+        for (int c = 0; c < SBIT__SEARCH_CANDIDATES && (binned || head->pass > 1); c++) {
+            const float f = sbit__search_factor(c);
+            double loss = binned ? 0.0 : s.loss[p * SBIT__SEARCH_CANDIDATES + c];
+            float scale;
+            int32_t zp;
+            if (binned) {
+                SBIT__TRY(
+                    sbit_grid_scale(call->grid, call->name, lo * f, hi * f, &scale, &zp, error));
+                loss = sbit__search_hist_error(&v, call->grid, scale, zp, head->power);
+            }
+            if (c == 0 || loss < least) {
+                least = loss;
+                best = c;
+            }
+        }
+        min[p] = lo * sbit__search_factor(best);
+        max[p] = hi * sbit__search_factor(best);
+    }
+    return SBIT_OK;
+}
+
+static size_t sbit__search_save(const void *state, const sbit_observer_call *call, void *bytes,
+                                size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__search_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__search_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                     size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__search_state_bytes(call), bytes, size,
+                                    error);
+}
+
+SBIT__FN const sbit_observer_row *sbit__observer_mse(void)
+{
+    static const sbit_observer_row row = {
+        {"mse", "the clipping with the least squared error of rounding",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__search_state_bytes,
+        sbit__search_mse_init,
+        sbit__search_observe,
+        sbit__search_again,
+        sbit__search_merge,
+        sbit__search_range,
+        sbit__search_save,
+        sbit__search_load,
+        NULL,
+    };
+    return &row;
+}
+
+SBIT__FN const sbit_observer_row *sbit__observer_lp(void)
+{
+    static const sbit_observer_row row = {
+        {"lp", "the clipping with the least sum of |error|^p",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__search_lp_keys,
+         SBIT__COUNT_OF(sbit__search_lp_keys)},
+        sbit__search_state_bytes,
+        sbit__search_lp_init,
+        sbit__search_observe,
+        sbit__search_again,
+        sbit__search_merge,
+        sbit__search_range,
+        sbit__search_save,
+        sbit__search_load,
+        NULL,
+    };
+    return &row;
+}
+/* ---- end src/observers/search.c ---- */
+
+/* ---- begin src/observers/moments.c ---- */
+/* moments.c: sums that learned quantizers start from. >>observer-moments
+ *
+ * Not for OBSERVER.TYPE: quantizer rows ask for it (row->statistics) and read its state. Its range
+ * is that of minmax. Sums are float64.
+ */
+
+static size_t sbit__moments_state_bytes(const sbit_observer_call *call)
+{
+    return (size_t)call->grid->parts.count * sizeof(sbit__moments);
+}
+
+static sbit_status sbit__moments_init(void *state, const sbit_observer_call *call,
+                                      sbit_error *error)
+{
+    (void)state; /* zeroed memory is right */
+    (void)call;
+    (void)error;
+    return SBIT_OK;
+}
+
+static void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
+{
+    if (from->count > 0) {
+        to->min = to->count == 0 || from->min < to->min ? from->min : to->min;
+        to->max = to->count == 0 || from->max > to->max ? from->max : to->max;
+        to->count += from->count;
+        to->sum += from->sum;
+        to->sum_abs += from->sum_abs;
+    }
+}
+
+static sbit_status sbit__moments_observe(void *state, const sbit_observer_call *call,
+                                         const sbit_observation *x, sbit_error *error)
+{
+    sbit__moments *s = (sbit__moments *)state;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    (void)call;
+    (void)error;
+    while (sbit_runs_next(&runs)) {
+        sbit__moments run = {runs.count, 0.0, 0.0, x->min[runs.part], x->max[runs.part]};
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double v = (double)x->data[i];
+            run.sum += v;
+            run.sum_abs += v < 0.0 ? -v : v;
+        }
+        sbit__moments_join(&s[runs.part], &run);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__moments_merge(void *state, const void *other,
+                                       const sbit_observer_call *call, sbit_error *error)
+{
+    (void)error;
+    for (int64_t p = 0; p < call->grid->parts.count; p++) {
+        sbit__moments_join((sbit__moments *)state + p, (const sbit__moments *)other + p);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__moments_range(const void *state, const sbit_observer_call *call,
+                                       float *min, float *max, sbit_error *error)
+{
+    const sbit__moments *s = (const sbit__moments *)state;
+    (void)error;
+    for (int64_t p = 0; p < call->grid->parts.count; p++) {
+        min[p] = s[p].min;
+        max[p] = s[p].max;
+    }
+    return SBIT_OK;
+}
+
+static size_t sbit__moments_save(const void *state, const sbit_observer_call *call, void *bytes,
+                                 size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__moments_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__moments_load(void *state, const sbit_observer_call *call,
+                                      const void *bytes, size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__moments_state_bytes(call), bytes, size,
+                                    error);
+}
+
+SBIT__FN const sbit_observer_row *sbit__observer_moments(void)
+{
+    static const sbit_observer_row row = {
+        {"moments", "sums that learned quantizers start from", 0, NULL, 0},
+        sbit__moments_state_bytes,
+        sbit__moments_init,
+        sbit__moments_observe,
+        NULL,
+        sbit__moments_merge,
+        sbit__moments_range,
+        sbit__moments_save,
+        sbit__moments_load,
+        NULL,
+    };
+    return &row;
+}
+/* ---- end src/observers/moments.c ---- */
+
 /* ---- begin src/observers/table.c ---- */
 /* table.c: the built-in observers and those of the user; what every piece of data is measured for.
  * >>observer-table
@@ -51821,7 +52534,10 @@ SBIT__FN bool sbit__observation_measure(sbit_ctx *ctx, const float *data, const 
 extern "C" {
 #endif
 
-#define SBIT__QUANTIZERS(X) X(uniform)
+#define SBIT__QUANTIZERS(X)                                                                        \
+    X(uniform)                                                                                     \
+    X(lsq)                                                                                         \
+    X(lsq_plus)
 
 #define SBIT__QUANTIZER_DECLARE(name)                                                              \
     SBIT__FN const sbit_quantizer_row *sbit__quantizer_##name(void);
@@ -51830,6 +52546,14 @@ SBIT__QUANTIZERS(SBIT__QUANTIZER_DECLARE)
 
 SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
 
+/* straight.c: with the given scale and zero point of each part; y may be x, dx may be dy. */
+SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,
+                                     const float *scale, const int32_t *zero_point, float *y);
+/* Adds to dscale and dzero ([parts], either NULL: not wanted). */
+SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbit_observation *x,
+                                      const float *scale, const int32_t *zero_point,
+                                      const float *dy, float *dx, double *dscale, double *dzero);
+
 #ifdef __cplusplus
 }
 #endif
@@ -51837,11 +52561,64 @@ SBIT__FN const sbit__kind *sbit__kind_quantizer(void);
 #endif /* SBIT_QUANTIZERS_PRIVATE_H */
 /* ---- end src/quantizers/quantizers_private.h ---- */
 
+/* ---- begin src/quantizers/straight.c ---- */
+/* straight.c: fake quantization and its straight-through gradients (algorithms: section 1.4).
+ * >>quantizer-straight-through
+ *
+ * Called by: the rows, whose parameters are the scale and zero point. With r = x / s and
+ * v = round(r) + zp before it is clamped to qmin..qmax, and upstream gradient g:
+ *     dx   g inside, else 0
+ *     ds   sum of g * (round(r) - r) inside, g * (qmin - zp) below, g * (qmax - zp) above
+ *     dzp  sum of -s * g outside
+ */
+
+SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit_observation *x,
+                                     const float *scale, const int32_t *zero_point, float *y)
+{
+    const sbit_kernels *kernels = sbit__kernels(call->ctx);
+    const sbit_grid *grid = call->grid;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    while (sbit_runs_next(&runs)) {
+        kernels->f32_fake_quantize(runs.count, x->data + runs.at, scale[runs.part],
+                                   zero_point[runs.part], grid->qmin, grid->qmax, y + runs.at);
+    }
+}
+
+SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbit_observation *x,
+                                      const float *scale, const int32_t *zero_point,
+                                      const float *dy, float *dx, double *dscale, double *dzero)
+{
+    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax;
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    while (sbit_runs_next(&runs)) {
+        const float s = scale[runs.part], zp = (float)zero_point[runs.part];
+        double sum_scale = 0.0, sum_zero = 0.0;
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const float ratio = x->data[i] / s;
+            const float whole = nearbyintf(ratio);
+            const float v = whole + zp;
+            const double g = (double)dy[i];
+            const bool inside = v >= qmin && v <= qmax;
+            sum_scale += inside     ? g * ((double)whole - (double)ratio)
+                         : v < qmin ? g * ((double)qmin - (double)zp)
+                                    : g * ((double)qmax - (double)zp);
+            sum_zero -= inside ? 0.0 : g * (double)s;
+            dx[i] = inside ? dy[i] : 0.0f;
+        }
+        if (dscale != NULL) {
+            dscale[runs.part] += sum_scale;
+        }
+        if (dzero != NULL) {
+            dzero[runs.part] += sum_zero;
+        }
+    }
+}
+/* ---- end src/quantizers/straight.c ---- */
+
 /* ---- begin src/quantizers/uniform.c ---- */
 /* uniform.c: rounding to the grid that the observer's range gives. >>quantizer-uniform
  *
- * forward: y = (saturate(round_half_even(x / s) + zp) - zp) * s (algorithms: section 1.4).
- * backward: dx = dy where the rounded value lies in qmin..qmax, else 0 (straight through).
+ * forward: y = (saturate(round_half_even(x / s) + zp) - zp) * s; nothing is learned.
  */
 
 static size_t sbit__uniform_state_bytes(const sbit_quantizer_call *call)
@@ -51863,16 +52640,9 @@ static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_call *ca
 static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call *call,
                                          const sbit_observation *x, float *y, sbit_error *error)
 {
-    const sbit_kernels *kernels = sbit__kernels(call->ctx);
-    const sbit_grid *grid = call->grid;
-    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    while (sbit_runs_next(&runs)) {
-        kernels->f32_fake_quantize(runs.count, x->data + runs.at, call->scale[runs.part],
-                                   call->zero_point[runs.part], grid->qmin, grid->qmax,
-                                   y + runs.at);
-    }
+    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
     return SBIT_OK;
 }
 
@@ -51880,18 +52650,9 @@ static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call
                                           const sbit_observation *x, const float *dy, float *dx,
                                           sbit_error *error)
 {
-    const float qmin = (float)call->grid->qmin, qmax = (float)call->grid->qmax;
-    sbit_runs runs = sbit_runs_of(&x->parts);
     (void)state;
     (void)error;
-    while (sbit_runs_next(&runs)) {
-        const float scale = call->scale[runs.part];
-        const float zp = (float)call->zero_point[runs.part];
-        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const float q = nearbyintf(x->data[i] / scale) + zp;
-            dx[i] = q >= qmin && q <= qmax ? dy[i] : 0.0f;
-        }
-    }
+    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
     return SBIT_OK;
 }
 
@@ -51913,6 +52674,272 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
     return &row;
 }
 /* ---- end src/quantizers/uniform.c ---- */
+
+/* ---- begin src/quantizers/lsq.c ---- */
+/* lsq.c: learned step sizes: lsq, lsq+. >>quantizer-lsq
+ *
+ * LSQ (Esser et al. 2020), as Sparsebit has it (algorithms: section 1.8): the scale is a parameter,
+ * first 2 * mean|x| / sqrt(Q), Q the number of steps above zero; forward uses its absolute value.
+ * Affine grids: zero is the middle where the data have negatives, else the lowest integer.
+ * LSQ+ (Bhalgat et al. 2020): activations have affine grids, scale and zero point start from
+ * OBSERVER.TYPE and both are parameters (forward rounds the zero point); weights have symmetric
+ * grids and begin with the wider of mean +- 3 deviations.
+ * Gradients of both are straight-through, times 1 / sqrt(elements of a part * Q); for LSQ+ on
+ * affine grids Q is the number of all steps. An all-zero part keeps the scale it came with.
+ *
+ * State: float scale[parts], gradient[parts], zero_point[parts], gradient[parts]; the double sums
+ * of one call to backward behind them.
+ */
+
+typedef struct sbit__lsq {
+    float *scale, *scale_gradient, *zero, *zero_gradient;
+    double *sums;  /* [2 * parts] */
+    double *steps; /* [1] Q */
+    float *used_scale;
+    int32_t *used_zero; /* [parts] each: what forward rounds with */
+} sbit__lsq;
+
+static size_t sbit__lsq_state_bytes(const sbit_quantizer_call *call)
+{
+    return sizeof(double) +
+           (size_t)call->grid->parts.count * (2 * sizeof(double) + 6 * sizeof(float));
+}
+
+static sbit__lsq sbit__lsq_of(void *state, const sbit_quantizer_call *call)
+{
+    const int64_t parts = call->grid->parts.count;
+    sbit__lsq s;
+    s.sums = (double *)state;
+    s.steps = s.sums + 2 * parts;
+    s.scale = (float *)(void *)(s.steps + 1);
+    s.scale_gradient = s.scale + parts;
+    s.zero = s.scale_gradient + parts;
+    s.zero_gradient = s.zero + parts;
+    s.used_scale = s.zero_gradient + parts;
+    s.used_zero = (int32_t *)(void *)(s.used_scale + parts);
+    return s;
+}
+
+/* The integer in the middle of a grid that has no sign of its own. */
+static int32_t sbit__lsq_middle(const sbit_grid *grid)
+{
+    return (int32_t)(((int64_t)grid->qmin + grid->qmax + 1) / 2);
+}
+
+/* Scale and zero point as forward and the exported pair use them. */
+static void sbit__lsq_refresh(const sbit__lsq *s, const sbit_quantizer_call *call)
+{
+    const sbit_grid *grid = call->grid;
+    for (int64_t p = 0; p < grid->parts.count; p++) {
+        const float scale = s->scale[p] < 0.0f ? -s->scale[p] : s->scale[p];
+        const float zero = nearbyintf(s->zero[p]);
+        s->used_scale[p] = scale > FLT_MIN ? scale : FLT_MIN;
+        s->used_zero[p] = zero < (float)grid->qmin   ? grid->qmin
+                          : zero > (float)grid->qmax ? grid->qmax
+                                                     : (int32_t)zero;
+    }
+}
+
+static void sbit__lsq_publish(const sbit__lsq *s, const sbit_quantizer_call *call)
+{
+    const size_t parts = (size_t)call->grid->parts.count;
+    sbit__lsq_refresh(s, call);
+    memcpy(call->scale, s->used_scale, parts * sizeof *call->scale);
+    memcpy(call->zero_point, s->used_zero, parts * sizeof *call->zero_point);
+}
+
+static const sbit_observer_row *sbit__lsq_statistics(uint32_t target)
+{
+    (void)target;
+    return sbit__observer_moments();
+}
+
+static sbit_status sbit__lsq_init(void *state, const sbit_quantizer_call *call,
+                                  const sbit_observation *x, sbit_error *error)
+{
+    const sbit__moments *moments = (const sbit__moments *)call->statistics;
+    const sbit_grid *grid = call->grid;
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    bool negative = false;
+    (void)x;
+    (void)error;
+    for (int64_t p = 0; p < grid->parts.count; p++) {
+        negative = negative || moments[p].min < 0.0f;
+    }
+    for (int64_t p = 0; p < grid->parts.count; p++) {
+        const double mean = moments[p].sum_abs / (double)moments[p].count;
+        int32_t zero = grid->symmetric ? call->zero_point[p] : grid->qmin;
+        zero = !grid->symmetric && negative ? sbit__lsq_middle(grid) : zero;
+        s.zero[p] = (float)zero;
+        *s.steps = (double)(grid->qmax - zero); /* the same for all */
+        s.scale[p] = moments[p].count > 0 && mean > 0.0 ? (float)(2.0 * mean / sqrt(*s.steps))
+                                                        : call->scale[p];
+    }
+    sbit__lsq_publish(&s, call);
+    return SBIT_OK;
+}
+
+/* Mean and deviation (n - 1) of each part of a weight, into sums[2 * parts]. */
+static void sbit__lsq_plus_measure(const sbit_observation *x, double *sums)
+{
+    const int64_t parts = x->parts.count;
+    const double n = (double)(sbit_parts_elements(&x->parts) / parts);
+    memset(sums, 0, (size_t)(2 * parts) * sizeof *sums);
+    for (int pass = 0; pass < 2; pass++) {
+        sbit_runs runs = sbit_runs_of(&x->parts);
+        while (sbit_runs_next(&runs)) {
+            const double mean = sums[runs.part];
+            double sum = 0.0;
+            for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+                const double v = (double)x->data[i];
+                sum += pass == 0 ? v : (v - mean) * (v - mean);
+            }
+            sums[pass * parts + runs.part] += sum;
+        }
+        for (int64_t p = 0; p < parts; p++) {
+            double *value = &sums[pass * parts + p];
+            *value = pass == 0 ? *value / n : n > 1.0 ? sqrt(*value / (n - 1.0)) : 0.0;
+        }
+    }
+}
+
+static sbit_status sbit__lsq_plus_init(void *state, const sbit_quantizer_call *call,
+                                       const sbit_observation *x, sbit_error *error)
+{
+    const sbit_grid *grid = call->grid;
+    const int64_t parts = grid->parts.count;
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    const bool weight = call->target == SBIT_TARGET_WEIGHT;
+    if (grid->symmetric != weight || (!weight && parts != 1)) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "QUANTIZER.TYPE",
+                          "tensor '%s': lsq+ needs a symmetric QSCHEME for weights and "
+                          "per-tensor-affine for activations",
+                          call->name);
+    }
+    *s.steps = weight ? (double)grid->qmax : (double)grid->qmax - (double)grid->qmin;
+    if (weight) {
+        sbit__lsq_plus_measure(x, s.sums);
+    }
+    for (int64_t p = 0; p < parts; p++) {
+        s.scale[p] = call->scale[p];
+        s.zero[p] = (float)call->zero_point[p];
+        if (weight) {
+            const double mean = fabs(s.sums[p]), width = mean + 3.0 * s.sums[parts + p];
+            s.scale[p] = width > 0.0
+                             ? (float)(2.0 * width / ((double)grid->qmax - (double)grid->qmin))
+                             : s.scale[p];
+        }
+    }
+    sbit__lsq_publish(&s, call);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lsq_forward(void *state, const sbit_quantizer_call *call,
+                                     const sbit_observation *x, float *y, sbit_error *error)
+{
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    (void)error;
+    sbit__lsq_refresh(&s, call);
+    sbit__straight_forward(call, x, s.used_scale, s.used_zero, y);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lsq_backward(void *state, const sbit_quantizer_call *call,
+                                      const sbit_observation *x, const float *dy, float *dx,
+                                      sbit_error *error)
+{
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    const int64_t parts = call->grid->parts.count;
+    const double each = (double)sbit_parts_elements(&x->parts) / (double)parts;
+    (void)error;
+    memset(s.sums, 0, (size_t)(2 * parts) * sizeof *s.sums);
+    sbit__lsq_refresh(&s, call);
+    sbit__straight_backward(call, x, s.used_scale, s.used_zero, dy, dx, s.sums, s.sums + parts);
+    const double factor = 1.0 / sqrt(each * *s.steps);
+    for (int64_t p = 0; p < parts; p++) {
+        s.scale_gradient[p] +=
+            (float)(s.scale[p] < 0.0f ? -s.sums[p] * factor : s.sums[p] * factor);
+        s.zero_gradient[p] += (float)(s.sums[parts + p] * factor);
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__lsq_parameter(void *state, const sbit_quantizer_call *call, size_t index,
+                                sbit_parameter *out)
+{
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    if (index > 0) {
+        return false;
+    }
+    out->name = "scale";
+    out->data = s.scale;
+    out->gradient = s.scale_gradient;
+    out->count = call->grid->parts.count;
+    out->decay = false;
+    return true;
+}
+
+static bool sbit__lsq_plus_parameter(void *state, const sbit_quantizer_call *call, size_t index,
+                                     sbit_parameter *out)
+{
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    if (index == 1 && !call->grid->symmetric) {
+        out->name = "zero_point";
+        out->data = s.zero;
+        out->gradient = s.zero_gradient;
+        out->count = call->grid->parts.count;
+        out->decay = false;
+        return true;
+    }
+    return sbit__lsq_parameter(state, call, index, out);
+}
+
+static sbit_status sbit__lsq_finish(void *state, const sbit_quantizer_call *call,
+                                    const sbit_observation *x, float *effective, sbit_error *error)
+{
+    const sbit__lsq s = sbit__lsq_of(state, call);
+    (void)x;
+    (void)effective; /* the weight as it is */
+    (void)error;
+    sbit__lsq_publish(&s, call);
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit_quantizer_row *sbit__quantizer_lsq(void)
+{
+    static const sbit_quantizer_row row = {
+        {"lsq", "learned step size", SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__lsq_state_bytes,
+        NULL,
+        sbit__lsq_statistics,
+        sbit__lsq_init,
+        sbit__lsq_forward,
+        sbit__lsq_backward,
+        sbit__lsq_parameter,
+        sbit__lsq_finish,
+        NULL,
+    };
+    return &row;
+}
+
+SBIT__FN const sbit_quantizer_row *sbit__quantizer_lsq_plus(void)
+{
+    static const sbit_quantizer_row row = {
+        {"lsq+", "learned step size and zero point", SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
+         NULL, 0},
+        sbit__lsq_state_bytes,
+        NULL,
+        NULL,
+        sbit__lsq_plus_init,
+        sbit__lsq_forward,
+        sbit__lsq_backward,
+        sbit__lsq_plus_parameter,
+        sbit__lsq_finish,
+        NULL,
+    };
+    return &row;
+}
+/* ---- end src/quantizers/lsq.c ---- */
 
 /* ---- begin src/quantizers/table.c ---- */
 /* table.c: the built-in quantizers and those of the user. >>quantizer-table
@@ -51992,7 +53019,7 @@ typedef struct sbit__settings {
     sbit_options options;
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
-    bool per_channel, disabled, power_of_two;
+    bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
 } sbit__settings;
@@ -52136,9 +53163,6 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
                                                  sbit_node_id node);
 /* The opset that the Q/DQ nodes of the sites need. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
-/* The zero point that goes with a range and a scale already chosen. */
-SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
-                                          int32_t qmax);
 /* The site of a node's activation input, NULL if that stays float. */
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
@@ -52149,85 +53173,6 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 
 #endif /* SBIT_QUANT_PRIVATE_H */
 /* ---- end src/quant/quant_private.h ---- */
-
-/* ---- begin src/quant/qparams.c ---- */
-/* qparams.c: from a range to scale and zero point. >>qparams
- *
- * The only place in the library that does this (contracts.md section 4); fp32 arithmetic in the
- * order of Sparsebit, so that its numbers come out again.
- */
-
-/* The smallest normal number whose reciprocal is one too. */
-#define SBIT__QPARAMS_MIN_SCALE 1.17549435e-38f
-
-static int32_t sbit__qparams_round_clamp(double value, int32_t qmin, int32_t qmax)
-{
-    if (value <= (double)qmin) {
-        return qmin;
-    }
-    if (value >= (double)qmax) {
-        return qmax;
-    }
-    const double below = floor(value);
-    const double rest = value - below;
-    const int32_t low = (int32_t)below;
-    if (rest == 0.5) {
-        return low + (low & 1); /* half to even */
-    }
-    return rest > 0.5 ? low + 1 : low;
-}
-
-/* Widest range a float can hold divided by the number of steps; the difference itself may not fit
- * in fp32, then the quotient is taken in double. */
-static float sbit__qparams_divide(float min, float max, float steps)
-{
-    const float width = max - min;
-    if (width - width == 0.0f) {
-        return width / steps;
-    }
-    return (float)(((double)max - (double)min) / (double)steps);
-}
-
-SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
-                                          int32_t qmax)
-{
-    const int32_t middle = qmin < 0 ? 0 : (int32_t)(((int64_t)qmin + qmax + 1) / 2);
-    const float lo = min < 0.0f ? min : 0.0f;
-    return symmetric ? middle
-                     : sbit__qparams_round_clamp((double)qmin - (double)(lo / scale), qmin, qmax);
-}
-
-SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
-                                                  bool symmetric, int32_t qmin, int32_t qmax,
-                                                  float *scale, int32_t *zero_point,
-                                                  sbit_error *error)
-{
-    if (qmin >= qmax || scale == NULL || zero_point == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, name, "empty integer range");
-    }
-    if (min - min != 0.0f || max - max != 0.0f) {
-        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "tensor '%s' has a range that is not finite (NaN or infinity)",
-                          name != NULL ? name : "");
-    }
-    const float lo = min < 0.0f ? min : 0.0f;
-    const float hi = max > 0.0f ? max : 0.0f;
-    const float steps = (float)((double)qmax - (double)qmin);
-    if (lo == 0.0f && hi == 0.0f) {
-        *scale = 1.0f;
-        *zero_point = symmetric ? sbit__qparams_zero_point(0.0f, 1.0f, true, qmin, qmax)
-                                : sbit__qparams_round_clamp(0.0, qmin, qmax);
-        return SBIT_OK;
-    }
-    const float bound = -lo > hi ? -lo : hi;
-    float s = symmetric ? sbit__qparams_divide(-bound, bound, steps)
-                        : sbit__qparams_divide(lo, hi, steps);
-    s = s > SBIT__QPARAMS_MIN_SCALE ? s : SBIT__QPARAMS_MIN_SCALE;
-    *scale = s;
-    *zero_point = sbit__qparams_zero_point(lo, s, symmetric, qmin, qmax);
-    return SBIT_OK;
-}
-/* ---- end src/quant/qparams.c ---- */
 
 /* ---- begin src/quant/profiles.c ---- */
 /* profiles.c: the placement profiles. >>profiles
@@ -52370,10 +53315,6 @@ typedef struct sbit__qconfig_reserved {
 
 static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
     {true,
-     "mse",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
-    {true,
      "percentile",
      SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
@@ -52385,14 +53326,6 @@ static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
      "aciq",
      SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
      {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"}},
-    {false,
-     "lsq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
-    {false,
-     "lsq+",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
     {false,
      "dorefa",
      SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
@@ -52719,7 +53652,7 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
-    s.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
+    s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
@@ -54414,7 +55347,7 @@ static float sbit__calc_store(const sbit__site *site, float scale)
 {
     const float least = sbit__calc_least(site);
     scale = scale > least ? scale : least;
-    if (site->settings.power_of_two) {
+    if (site->settings.grid.power_of_two) {
         scale = (float)exp2(ceil(log2((double)scale)));
     }
     if (site->dtype == SBIT_F16) {
