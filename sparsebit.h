@@ -13381,6 +13381,3033 @@ SBIT__AVX512_FN SBIT__FN void sbit__f32_depthwise_plane__avx512(const sbit__dept
 #endif /* SBIT__X86 */
 /* ---- end src/kernels/x86_avx512.c ---- */
 
+/* ---- begin src/kernels/q8_private.h ---- */
+/* q8_private.h: integer kernels: uint8 activations, int8 weights, int32 sums. >>q8
+ *
+ * Called by: ops/qlinear*.c. Calls: core (threads).
+ *
+ * Activations lie channels last, [image][position][channel], and are uint8: what is int8 outside
+ * is flipped (q ^ 0x80, zero point + 128) at the border. Sums are int32 and wrap. All kernels give
+ * the same bits on every instruction set; q8_reference.c defines them. They are written once, in
+ * vec_q8.h, over the vector operations of vec_*.h.
+ */
+#ifndef SBIT_Q8_PRIVATE_H
+#define SBIT_Q8_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What becomes of the sum v of a column, with f = (float)v * scale, + shift if there are shifts:
+ *   U8   clamp(round_half_even(f) + zero, lo, hi), 0 <= lo <= hi <= 255
+ *   F32  f
+ *   I32  v */
+typedef enum sbit__q8_kind {
+    SBIT__Q8_U8,
+    SBIT__Q8_F32,
+    SBIT__Q8_I32
+} sbit__q8_kind;
+
+typedef struct sbit__q8_store {
+    sbit__q8_kind kind;
+    int32_t zero, lo, hi; /* U8 */
+} sbit__q8_store;
+
+/* One panel of columns. A row's sum is over `taps` runs of `depth` bytes, run t beginning at
+ * offsets[t] from the row's pointer; whole groups of 4 are read. Per-column arrays have `width`
+ * entries, of which `columns` are stored. */
+typedef struct sbit__q8_tile {
+    int64_t taps, depth;
+    const int64_t *offsets;
+    int64_t width, columns;
+    const int8_t *weights; /* [taps][depth / 4 rounded up][width][4], zeros beyond depth */
+    const int32_t *bias;
+    const int32_t *factor;      /* NULL: none; v += row_sums[row] * factor[column] */
+    const float *scale, *shift; /* shift NULL: none; both unused for I32 */
+    sbit__q8_store store;
+    int64_t out_stride; /* elements between rows of the output */
+} sbit__q8_tile;
+
+/* One tap of each channel at a time. Channels go in blocks of `block`; weights and per-channel
+ * arrays stand in the order that transposing bytes leaves (sbit__q8_lane). Blocks are read whole.
+ */
+typedef struct sbit__q8_depthwise {
+    int64_t channels, block;
+    int64_t quads;          /* taps / 4, rounded up */
+    const int64_t *offsets; /* 4 * quads */
+    const int8_t *weights;  /* [channels / block][quads][block][4] */
+    const int32_t *bias;
+    const float *scale, *shift;
+    sbit__q8_store store;
+    int64_t in_stride, out_stride; /* elements between pixels */
+} sbit__q8_depthwise;
+
+/* y = Q(DQ(a) op DQ(b)) in float32, with true division. */
+typedef struct sbit__q8_pair {
+    sbit__binary op; /* ADD, SUB, MUL */
+    float scale_a, scale_b, scale_y;
+    int32_t zero_a, zero_b;
+    sbit__q8_store store; /* U8 */
+} sbit__q8_pair;
+
+#define SBIT__Q8_LIST(X)                                                                           \
+    X(void, q8_tile,                                                                               \
+      (const sbit__q8_tile *tile, int64_t rows, const uint8_t *const *row,                         \
+       const int32_t *row_sums, void *out))                                                        \
+    /* `pixels` outputs side by side */                                                            \
+    X(void, q8_depthwise,                                                                          \
+      (const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x, void *y))                    \
+    X(void, q8_binary,                                                                             \
+      (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
+    X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    /* sums += (x - zero) * scale */                                                               \
+    X(void, q8_accumulate, (int64_t n, const uint8_t *x, int32_t zero, float scale, float *sums))
+
+/* The kernels of an instruction set. */
+typedef struct sbit__q8_kernels {
+    int32_t lanes; /* int32 in a vector; a depthwise block is 4 times that */
+    int32_t panel; /* widest panel: a power of two times lanes; narrower ones are halves */
+#define SBIT__Q8_MEMBER(type, name, params) type(*name) params;
+    SBIT__Q8_LIST(SBIT__Q8_MEMBER)
+#undef SBIT__Q8_MEMBER
+} sbit__q8_kernels;
+
+SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa); /* NULL: not compiled in */
+SBIT__FN const sbit__q8_kernels *sbit__q8_of(const sbit_ctx *ctx);
+
+#define SBIT__Q8_DECLARE(type, name, params) SBIT__FN type sbit__##name##__ref params;
+SBIT__Q8_LIST(SBIT__Q8_DECLARE)
+#undef SBIT__Q8_DECLARE
+
+/* >>convolution driver, channels last, 1 to 3 spatial dimensions; a matrix product is one of
+ * 1 x 1. Fixed-width plain data: it may be copied and written out. */
+typedef struct sbit__q8_conv {
+    sbit__conv_shape shape;
+    sbit__q8_store store;
+    int32_t zero_x;  /* of x; what padding is filled with */
+    bool has_factor; /* weights have zero points */
+    bool has_shift;  /* there is a float bias */
+    bool depthwise, copies, merges;
+    int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
+    int64_t columns;                  /* of a group, with what panels are filled up with */
+    int64_t rows, bands;              /* output rows of a unit, units along the rows */
+    int64_t parts;                    /* units that share the panels of a group */
+    int64_t band_bytes, worker_bytes; /* scratch */
+    int64_t group_bytes;              /* packed weights of a group */
+    size_t packed_bytes, scratch_bytes;
+} sbit__q8_conv;
+
+/* Weights as the model has them; strides in elements. */
+typedef struct sbit__q8_weights {
+    const void *data; /* int8 or uint8 */
+    bool is_unsigned;
+    int64_t out_stride, in_stride, tap_stride; /* in: within a group */
+    const int32_t *bias;                       /* NULL: none; one for each output channel */
+    const float *scale, *shift;                /* multipliers; NULL for I32, or none */
+    const int32_t *zero;                       /* zero points of the weights, NULL: 0 */
+} sbit__q8_weights;
+
+/* Fills in everything behind has_shift; no failure. Packed weights depend on channels, kernel and
+ * instruction set, never on the image. */
+SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv);
+SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                 const sbit__q8_weights *weights, void *packed);
+/* x [batch][positions][in_channels], y alike, of the store's type */
+SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
+                                const void *packed, void *y, void *scratch);
+
+/* Which channel of a block stands at place `at` in the arrays of a depthwise convolution. */
+SBIT__INLINE int64_t sbit__q8_lane(int64_t block, int64_t at)
+{
+    const int64_t lanes = block / 4, vector = at / lanes, lane = at % lanes;
+    return lane / 4 * 16 + vector * 4 + lane % 4;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_Q8_PRIVATE_H */
+/* ---- end src/kernels/q8_private.h ---- */
+
+/* ---- begin src/kernels/q8_reference.c ---- */
+/* q8_reference.c: the integer kernels in plain C: what they mean. >>q8_reference
+ *
+ * Called by: dispatch (the scalar row), tests. Calls: nothing.
+ */
+
+/* Unsigned arithmetic, because sums wrap. */
+static int32_t sbit__q8_madd(int32_t sum, int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)sum + (uint32_t)a * (uint32_t)b);
+}
+
+/* A rounded product: never joined to the sum behind it, as compilers do where the CPU can. */
+static float sbit__q8_times(float a, float b)
+{
+    float product = a * b;
+#if defined(__GNUC__) && defined(__aarch64__)
+    __asm__("" : "+w"(product));
+#endif
+    return product;
+}
+
+static uint8_t sbit__q8_finish(const sbit__q8_store *store, float f)
+{
+    const float lo = (float)(store->lo - store->zero), hi = (float)(store->hi - store->zero);
+    f = f > lo ? f : lo;
+    f = f < hi ? f : hi;
+    return (uint8_t)((int32_t)rintf(f) + store->zero);
+}
+
+static void sbit__q8_put(const sbit__q8_store *store, int32_t sum, const float *scale,
+                         const float *shift, int64_t column, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        ((int32_t *)out)[at] = sum;
+        return;
+    }
+    float f = sbit__q8_times((float)sum, scale[column]);
+    if (shift != NULL) {
+        f += shift[column];
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        ((float *)out)[at] = f;
+    } else {
+        ((uint8_t *)out)[at] = sbit__q8_finish(store, f);
+    }
+}
+
+SBIT__FN void sbit__q8_tile__ref(const sbit__q8_tile *tile, int64_t rows, const uint8_t *const *row,
+                                 const int32_t *row_sums, void *out)
+{
+    const int64_t quads = (tile->depth + 3) / 4;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < tile->columns; j++) {
+            int32_t sum = tile->bias[j];
+            for (int64_t t = 0; t < tile->taps; t++) {
+                const uint8_t *x = row[i] + tile->offsets[t];
+                for (int64_t k = 0; k < tile->depth; k++) {
+                    const int64_t group = (t * quads + k / 4) * tile->width + j;
+                    sum = sbit__q8_madd(sum, x[k], tile->weights[group * 4 + k % 4]);
+                }
+            }
+            if (tile->factor != NULL) {
+                sum = sbit__q8_madd(sum, row_sums[i], tile->factor[j]);
+            }
+            sbit__q8_put(&tile->store, sum, tile->scale, tile->shift, j, out,
+                         i * tile->out_stride + j);
+        }
+    }
+}
+
+SBIT__FN void sbit__q8_depthwise__ref(const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x,
+                                      void *y)
+{
+    const int64_t blocks = (d->channels + d->block - 1) / d->block;
+    for (int64_t i = 0; i < pixels * blocks * d->block; i++) {
+        const int64_t at = i % (blocks * d->block), p = i / (blocks * d->block);
+        const int64_t first = at / d->block * d->block, place = at % d->block;
+        const int64_t c = first + sbit__q8_lane(d->block, place);
+        int32_t sum = d->bias[at];
+        for (int64_t t = 0; c < d->channels && t < 4 * d->quads; t++) {
+            const int8_t *w = d->weights + (first * d->quads + t / 4 * d->block + place) * 4;
+            sum = sbit__q8_madd(sum, x[p * d->in_stride + d->offsets[t] + c], w[t % 4]);
+        }
+        if (c < d->channels) {
+            sbit__q8_put(&d->store, sum, d->scale, d->shift, at, y, p * d->out_stride + c);
+        }
+    }
+}
+
+SBIT__FN void sbit__q8_binary__ref(const sbit__q8_pair *pair, int64_t n, const uint8_t *a,
+                                   const uint8_t *b, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float u = sbit__q8_times((float)(a[i] - pair->zero_a), pair->scale_a);
+        const float v = sbit__q8_times((float)(b[i] - pair->zero_b), pair->scale_b);
+        const float f = pair->op == SBIT__BINARY_ADD   ? u + v
+                        : pair->op == SBIT__BINARY_SUB ? u - v
+                                                       : u * v;
+        y[i] = sbit__q8_finish(&pair->store, f / pair->scale_y);
+    }
+}
+
+SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] > y[i] ? x[i] : y[i];
+    }
+}
+
+SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero, float scale,
+                                       float *sums)
+{
+    for (int64_t i = 0; i < n; i++) {
+        sums[i] += sbit__q8_times((float)(x[i] - zero), scale);
+    }
+}
+/* ---- end src/kernels/q8_reference.c ---- */
+
+/* ---- begin src/kernels/q8_sets.c ---- */
+/* q8_sets.c: the integer kernels for each instruction set, and their tables. >>q8_sets
+ *
+ * Called by: the integer drivers, tests. Calls: the kernels.
+ * VNNI multiplies groups of 4 bytes at once; the other sets widen them to 16 bits, because
+ * multiply-adds of bytes saturate.
+ */
+
+/* Before a loop whose bounds are constants. */
+#if defined(__clang__)
+#define SBIT__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define SBIT__UNROLL _Pragma("GCC unroll 8")
+#else
+#define SBIT__UNROLL
+#endif
+
+#if SBIT__X86
+#include <immintrin.h> /* vector instructions */
+/* ---- begin src/kernels/vec_sse2.h ---- */
+/* vec_sse2.h: vector operations of SSE2. >>vec
+ *
+ * A vec_*.h names the operations of one instruction set, vec_q8.h is written over them, and
+ * vec_end.h takes the names back. They have no include guards: q8_sets.c includes the three for
+ * each set, and tools/amalgamate pastes them where they are included.
+ *     SBIT__V(name)  the name with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions
+ *     vi, vf, vb     vectors of int32, of float, of bytes (4 * lanes); all are loaded unaligned
+ *     (x, n)         only the first n elements are read (zeros behind) or written; n may be large
+ *     clamp_f32      lo where v is a NaN
+ *     round          to nearest even; store_u8: the values fit
+ *     repeat4        4 bytes in each lane
+ *     low8 ... narrow   unpack and pack within each 128 bits
+ *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
+ *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
+ *     tile_m, tile_v a tile's rows and vectors; tile_m_narrow: rows where there is one vector
+ */
+#define SBIT__V(name) sbit__##name##__sse2
+#define SBIT__V_TARGET SBIT__TARGET("sse2")
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#endif
+
+enum {
+    SBIT__V(lanes) = 4
+};
+typedef __m128i SBIT__V(vi);
+typedef __m128 SBIT__V(vf);
+typedef __m128i SBIT__V(vb);
+
+SBIT__V_INLINE __m128i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm_set1_epi32(x);
+}
+SBIT__V_INLINE __m128i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m128i v)
+{
+    if (n >= 4) {
+        _mm_storeu_si128((__m128i *)(void *)y, v);
+    } else {
+        int32_t part[4];
+        _mm_storeu_si128((__m128i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m128i SBIT__V(add_i32)(__m128i a, __m128i b)
+{
+    return _mm_add_epi32(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(sub_i32)(__m128i a, __m128i b)
+{
+    return _mm_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(mul_i32)(__m128i a, __m128i b)
+{
+    const __m128i even = _mm_mul_epu32(a, b);
+    const __m128i odd = _mm_mul_epu32(_mm_srli_si128(a, 4), _mm_srli_si128(b, 4));
+    return _mm_unpacklo_epi32(_mm_shuffle_epi32(even, 8), _mm_shuffle_epi32(odd, 8));
+}
+SBIT__V_INLINE __m128i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    int32_t part = 0;
+    memcpy(&part, x, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+    const __m128i bytes = _mm_unpacklo_epi8(_mm_cvtsi32_si128(part), _mm_setzero_si128());
+    return _mm_unpacklo_epi16(bytes, _mm_setzero_si128());
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m128i v)
+{
+    const int32_t part = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(v, v), v));
+    memcpy(y, &part, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+}
+SBIT__V_INLINE __m128 SBIT__V(set_f32)(float x)
+{
+    return _mm_set1_ps(x);
+}
+SBIT__V_INLINE __m128 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    float part[4] = {0.0f};
+    if (n >= 4) {
+        return _mm_loadu_ps(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
+    return _mm_loadu_ps(part);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m128 v)
+{
+    float part[4];
+    if (n >= 4) {
+        _mm_storeu_ps(y, v);
+    } else {
+        _mm_storeu_ps(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m128 SBIT__V(add_f32)(__m128 a, __m128 b)
+{
+    return _mm_add_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(sub_f32)(__m128 a, __m128 b)
+{
+    return _mm_sub_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(mul_f32)(__m128 a, __m128 b)
+{
+    return _mm_mul_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(div_f32)(__m128 a, __m128 b)
+{
+    return _mm_div_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(clamp_f32)(__m128 v, __m128 lo, __m128 hi)
+{
+    return _mm_min_ps(_mm_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m128 SBIT__V(to_f32)(__m128i v)
+{
+    return _mm_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m128i SBIT__V(round)(__m128 v)
+{
+    return _mm_cvtps_epi32(v);
+}
+
+/* >>bytes: 16 channels */
+SBIT__V_INLINE __m128i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[16] = {0};
+    if (n >= 16) {
+        return _mm_loadu_si128((const __m128i *)(const void *)x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n : 0);
+    return _mm_loadu_si128((const __m128i *)(const void *)part);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m128i v)
+{
+    if (n >= 16) {
+        _mm_storeu_si128((__m128i *)(void *)y, v);
+    } else {
+        uint8_t part[16];
+        _mm_storeu_si128((__m128i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
+SBIT__V_INLINE __m128i SBIT__V(max_bytes)(__m128i a, __m128i b)
+{
+    return _mm_max_epu8(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(low8)(__m128i a, __m128i b)
+{
+    return _mm_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(high8)(__m128i a, __m128i b)
+{
+    return _mm_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(low16)(__m128i a, __m128i b)
+{
+    return _mm_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(high16)(__m128i a, __m128i b)
+{
+    return _mm_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i d)
+{
+    return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m128i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm_set1_epi32(part);
+}
+
+/* >>products */
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 2,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    __m128i even, odd; /* 16 bits each */
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m128i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm_and_si128(v, _mm_set1_epi16(0xff));
+    u.odd = _mm_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m128i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm_srai_epi16(_mm_slli_epi16(v, 8), 8);
+    s.odd = _mm_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m128i SBIT__V(dot4)(__m128i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm_add_epi32(sum, _mm_madd_epi16(u.even, s.even));
+    return _mm_add_epi32(sum, _mm_madd_epi16(u.odd, s.odd));
+}
+/* ---- end src/kernels/vec_sse2.h ---- */
+
+/* ---- begin src/kernels/vec_q8.h ---- */
+/* vec_q8.h: the integer kernels over the vector operations of one instruction set. >>vec_q8
+ *
+ * q8_private.h says what they do. Included once for each set, behind its vec_*.h.
+ * A tile's sums are an array whose bounds are constants in each of its copies, so that unrolled
+ * loops keep it in registers; gcc and clang each want a pragma of their own for that.
+ */
+
+/* >>storing */
+
+/* Vector v of columns c.. of one row. */
+SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
+                                    const float *scale, const float *shift, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        SBIT__V(store_i32)((int32_t *)out + at, n, sum);
+        return;
+    }
+    const int64_t all = SBIT__V(lanes);
+    SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum), SBIT__V(load_f32)(scale, all));
+    if (shift != NULL) {
+        f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift, all));
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        SBIT__V(store_f32)((float *)out + at, n, f);
+        return;
+    }
+    f = SBIT__V(clamp_f32)(f, SBIT__V(set_f32)((float)(store->lo - store->zero)),
+                           SBIT__V(set_f32)((float)(store->hi - store->zero)));
+    SBIT__V(store_u8)
+    ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
+}
+
+/* >>tile */
+
+/* One row of a tile in every case; the usual one is stored by q8_body itself. */
+SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
+                                               int32_t row_sum, void *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < tile->width; c += lanes) {
+        SBIT__V(vi) v = sum[c / lanes];
+        if (tile->factor != NULL) {
+            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
+                                                     SBIT__V(load_i32)(tile->factor + c)));
+        }
+        SBIT__V(q8_put)
+        (&tile->store, tile->columns - c, v, tile->scale + c,
+         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
+                                     const uint8_t *const *row, const int32_t *row_sums, void *out,
+                                     int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    SBIT__V(vi) sum[8][4];
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+        }
+    }
+    for (int64_t t = 0; t < tile->taps; t++) {
+        const uint8_t *x[8];
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            x[i] = row[i] + tile->offsets[t];
+        }
+        for (int64_t k = 0; k < tile->depth; k += 4) {
+            SBIT__V(s4) s[4];
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
+            }
+            w += vectors * 4 * lanes;
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                }
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
+        tile->factor == NULL) {
+        const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
+        const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
+        const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
+                SBIT__V(store_u8)
+                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
+                 SBIT__V(add_i32)(q, zero));
+            }
+        }
+        return;
+    }
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__V(vi) row_sum[4];
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            row_sum[j] = sum[i][j];
+        }
+        SBIT__V(q8_put_row)
+        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
+    }
+}
+
+/* The next rows, as many as one tile takes; gives their number. */
+SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
+                                               const uint8_t *const *row, const int32_t *row_sums,
+                                               void *out, int64_t at)
+{
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
+                         : vectors == 1             ? SBIT__V(tile_m_narrow)
+                                                    : 4;
+    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (m >= n) {                                                                                  \
+        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
+        return n;                                                                                  \
+    }
+    if (vectors == 1) {
+        SBIT__Q8_CASE(8, 1)
+        SBIT__Q8_CASE(4, 1)
+        SBIT__Q8_CASE(2, 1)
+        SBIT__Q8_CASE(1, 1)
+    } else if (vectors == 2) {
+        SBIT__Q8_CASE(4, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(2, 2)
+        SBIT__Q8_CASE(1, 2)
+    } else {
+        if (SBIT__V(tile_m) >= 5) {
+            SBIT__Q8_CASE(5, 4)
+        }
+        SBIT__Q8_CASE(4, 4)
+        SBIT__Q8_CASE(3, 4)
+        SBIT__Q8_CASE(2, 4)
+        SBIT__Q8_CASE(1, 4)
+    }
+#undef SBIT__Q8_CASE
+    return rows;
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
+                                            const uint8_t *const *row, const int32_t *row_sums,
+                                            void *out)
+{
+    for (int64_t i = 0; i < rows;) {
+        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
+                              i * tile->out_stride);
+    }
+}
+
+/* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
+
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+                                     const int8_t *weights, SBIT__V(vi) sum[4])
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)weights;
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
+    SBIT__V(vb) u[4];
+    u[0] = SBIT__V(low16)(ab0, cd0);
+    u[1] = SBIT__V(high16)(ab0, cd0);
+    u[2] = SBIT__V(low16)(ab1, cd1);
+    u[3] = SBIT__V(high16)(ab1, cd1);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+    }
+}
+
+/* F32 and I32: not often, so through memory. */
+SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    for (int j = 0; j < 4; j++) {
+        const int64_t c = first + j * lanes;
+        SBIT__V(q8_put)
+        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
+         j * lanes);
+    }
+    for (int64_t place = 0; place < 4 * lanes; place++) {
+        const int64_t c = sbit__q8_lane(4 * lanes, place);
+        if (c < n) {
+            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
+                                                SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    if (d->store.kind != SBIT__Q8_U8) {
+        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
+        return;
+    }
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const int64_t c = first + j * lanes;
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
+        if (d->shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
+        }
+        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
+    }
+    SBIT__V(store_bytes)
+    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
+                                                 const uint8_t *x, void *y)
+{
+    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    for (int64_t first = 0; first < d->channels; first += block) {
+        const int8_t *weights = d->weights + first * d->quads * 4;
+        for (int64_t p = 0; p < pixels; p++) {
+            SBIT__V(vi) sum[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
+            }
+            for (int64_t q = 0; q < d->quads; q++) {
+                SBIT__V(q8_quad)
+                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
+                 weights + q * block * 4, sum);
+            }
+            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+        }
+    }
+}
+
+/* >>elements */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
+                                                  float scale, float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
+        SBIT__V(store_f32)
+        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+    }
+}
+/* ---- end src/kernels/vec_q8.h ---- */
+
+/* ---- begin src/kernels/vec_end.h ---- */
+/* vec_end.h: takes back what a vec_*.h defined. >>vec_end */
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#undef SBIT__V
+#undef SBIT__V_TARGET
+#undef SBIT__V_INLINE
+#undef SBIT__VNNI
+/* ---- end src/kernels/vec_end.h ---- */
+
+/* ---- begin src/kernels/vec_avx2.h ---- */
+/* vec_avx2.h: vector operations of AVX2. >>vec_avx2
+ *
+ * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for, so that
+ * compilers cannot join a product and a sum.
+ */
+#define SBIT__V(name) sbit__##name##__avx2
+#define SBIT__V_TARGET SBIT__TARGET("avx2")
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#endif
+
+enum {
+    SBIT__V(lanes) = 8
+};
+typedef __m256i SBIT__V(vi);
+typedef __m256 SBIT__V(vf);
+typedef __m256i SBIT__V(vb);
+
+SBIT__V_INLINE __m256i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+SBIT__V_INLINE __m256i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m256i v)
+{
+    if (n >= 8) {
+        _mm256_storeu_si256((__m256i *)(void *)y, v);
+    } else {
+        int32_t part[8];
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m256i SBIT__V(add_i32)(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(sub_i32)(__m256i a, __m256i b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(mul_i32)(__m256i a, __m256i b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    uint64_t part = 0;
+    memcpy(&part, x, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)part));
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m256i v)
+{
+    const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(v, v), v);
+    const __m128i bytes =
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    const int64_t part = _mm_cvtsi128_si64(bytes);
+    memcpy(y, &part, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+}
+SBIT__V_INLINE __m256 SBIT__V(set_f32)(float x)
+{
+    return _mm256_set1_ps(x);
+}
+SBIT__V_INLINE __m256 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    float part[8] = {0.0f};
+    if (n >= 8) {
+        return _mm256_loadu_ps(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
+    return _mm256_loadu_ps(part);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m256 v)
+{
+    float part[8];
+    if (n >= 8) {
+        _mm256_storeu_ps(y, v);
+    } else {
+        _mm256_storeu_ps(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m256 SBIT__V(add_f32)(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(sub_f32)(__m256 a, __m256 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(mul_f32)(__m256 a, __m256 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(div_f32)(__m256 a, __m256 b)
+{
+    return _mm256_div_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(clamp_f32)(__m256 v, __m256 lo, __m256 hi)
+{
+    return _mm256_min_ps(_mm256_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m256 SBIT__V(to_f32)(__m256i v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m256i SBIT__V(round)(__m256 v)
+{
+    return _mm256_cvtps_epi32(v);
+}
+
+/* >>bytes: 32 channels */
+SBIT__V_INLINE __m256i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[32] = {0};
+    if (n >= 32) {
+        return _mm256_loadu_si256((const __m256i *)(const void *)x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n : 0);
+    return _mm256_loadu_si256((const __m256i *)(const void *)part);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m256i v)
+{
+    if (n >= 32) {
+        _mm256_storeu_si256((__m256i *)(void *)y, v);
+    } else {
+        uint8_t part[32];
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
+SBIT__V_INLINE __m256i SBIT__V(max_bytes)(__m256i a, __m256i b)
+{
+    return _mm256_max_epu8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(low8)(__m256i a, __m256i b)
+{
+    return _mm256_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(high8)(__m256i a, __m256i b)
+{
+    return _mm256_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(low16)(__m256i a, __m256i b)
+{
+    return _mm256_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(high16)(__m256i a, __m256i b)
+{
+    return _mm256_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m256i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm256_set1_epi32(part);
+}
+
+/* >>products */
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 2,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    __m256i even, odd; /* 16 bits each */
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m256i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm256_and_si256(v, _mm256_set1_epi16(0xff));
+    u.odd = _mm256_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m256i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
+    s.odd = _mm256_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(u.even, s.even));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(u.odd, s.odd));
+}
+/* ---- end src/kernels/vec_avx2.h ---- */
+
+/* ---- begin src/kernels/vec_q8.h ---- */
+/* vec_q8.h: the integer kernels over the vector operations of one instruction set. >>vec_q8
+ *
+ * q8_private.h says what they do. Included once for each set, behind its vec_*.h.
+ * A tile's sums are an array whose bounds are constants in each of its copies, so that unrolled
+ * loops keep it in registers; gcc and clang each want a pragma of their own for that.
+ */
+
+/* >>storing */
+
+/* Vector v of columns c.. of one row. */
+SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
+                                    const float *scale, const float *shift, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        SBIT__V(store_i32)((int32_t *)out + at, n, sum);
+        return;
+    }
+    const int64_t all = SBIT__V(lanes);
+    SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum), SBIT__V(load_f32)(scale, all));
+    if (shift != NULL) {
+        f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift, all));
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        SBIT__V(store_f32)((float *)out + at, n, f);
+        return;
+    }
+    f = SBIT__V(clamp_f32)(f, SBIT__V(set_f32)((float)(store->lo - store->zero)),
+                           SBIT__V(set_f32)((float)(store->hi - store->zero)));
+    SBIT__V(store_u8)
+    ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
+}
+
+/* >>tile */
+
+/* One row of a tile in every case; the usual one is stored by q8_body itself. */
+SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
+                                               int32_t row_sum, void *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < tile->width; c += lanes) {
+        SBIT__V(vi) v = sum[c / lanes];
+        if (tile->factor != NULL) {
+            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
+                                                     SBIT__V(load_i32)(tile->factor + c)));
+        }
+        SBIT__V(q8_put)
+        (&tile->store, tile->columns - c, v, tile->scale + c,
+         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
+                                     const uint8_t *const *row, const int32_t *row_sums, void *out,
+                                     int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    SBIT__V(vi) sum[8][4];
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+        }
+    }
+    for (int64_t t = 0; t < tile->taps; t++) {
+        const uint8_t *x[8];
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            x[i] = row[i] + tile->offsets[t];
+        }
+        for (int64_t k = 0; k < tile->depth; k += 4) {
+            SBIT__V(s4) s[4];
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
+            }
+            w += vectors * 4 * lanes;
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                }
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
+        tile->factor == NULL) {
+        const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
+        const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
+        const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
+                SBIT__V(store_u8)
+                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
+                 SBIT__V(add_i32)(q, zero));
+            }
+        }
+        return;
+    }
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__V(vi) row_sum[4];
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            row_sum[j] = sum[i][j];
+        }
+        SBIT__V(q8_put_row)
+        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
+    }
+}
+
+/* The next rows, as many as one tile takes; gives their number. */
+SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
+                                               const uint8_t *const *row, const int32_t *row_sums,
+                                               void *out, int64_t at)
+{
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
+                         : vectors == 1             ? SBIT__V(tile_m_narrow)
+                                                    : 4;
+    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (m >= n) {                                                                                  \
+        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
+        return n;                                                                                  \
+    }
+    if (vectors == 1) {
+        SBIT__Q8_CASE(8, 1)
+        SBIT__Q8_CASE(4, 1)
+        SBIT__Q8_CASE(2, 1)
+        SBIT__Q8_CASE(1, 1)
+    } else if (vectors == 2) {
+        SBIT__Q8_CASE(4, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(2, 2)
+        SBIT__Q8_CASE(1, 2)
+    } else {
+        if (SBIT__V(tile_m) >= 5) {
+            SBIT__Q8_CASE(5, 4)
+        }
+        SBIT__Q8_CASE(4, 4)
+        SBIT__Q8_CASE(3, 4)
+        SBIT__Q8_CASE(2, 4)
+        SBIT__Q8_CASE(1, 4)
+    }
+#undef SBIT__Q8_CASE
+    return rows;
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
+                                            const uint8_t *const *row, const int32_t *row_sums,
+                                            void *out)
+{
+    for (int64_t i = 0; i < rows;) {
+        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
+                              i * tile->out_stride);
+    }
+}
+
+/* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
+
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+                                     const int8_t *weights, SBIT__V(vi) sum[4])
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)weights;
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
+    SBIT__V(vb) u[4];
+    u[0] = SBIT__V(low16)(ab0, cd0);
+    u[1] = SBIT__V(high16)(ab0, cd0);
+    u[2] = SBIT__V(low16)(ab1, cd1);
+    u[3] = SBIT__V(high16)(ab1, cd1);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+    }
+}
+
+/* F32 and I32: not often, so through memory. */
+SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    for (int j = 0; j < 4; j++) {
+        const int64_t c = first + j * lanes;
+        SBIT__V(q8_put)
+        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
+         j * lanes);
+    }
+    for (int64_t place = 0; place < 4 * lanes; place++) {
+        const int64_t c = sbit__q8_lane(4 * lanes, place);
+        if (c < n) {
+            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
+                                                SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    if (d->store.kind != SBIT__Q8_U8) {
+        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
+        return;
+    }
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const int64_t c = first + j * lanes;
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
+        if (d->shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
+        }
+        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
+    }
+    SBIT__V(store_bytes)
+    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
+                                                 const uint8_t *x, void *y)
+{
+    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    for (int64_t first = 0; first < d->channels; first += block) {
+        const int8_t *weights = d->weights + first * d->quads * 4;
+        for (int64_t p = 0; p < pixels; p++) {
+            SBIT__V(vi) sum[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
+            }
+            for (int64_t q = 0; q < d->quads; q++) {
+                SBIT__V(q8_quad)
+                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
+                 weights + q * block * 4, sum);
+            }
+            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+        }
+    }
+}
+
+/* >>elements */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
+                                                  float scale, float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
+        SBIT__V(store_f32)
+        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+    }
+}
+/* ---- end src/kernels/vec_q8.h ---- */
+
+/* ---- begin src/kernels/vec_end.h ---- */
+/* vec_end.h: takes back what a vec_*.h defined. >>vec_end */
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#undef SBIT__V
+#undef SBIT__V_TARGET
+#undef SBIT__V_INLINE
+#undef SBIT__VNNI
+/* ---- end src/kernels/vec_end.h ---- */
+
+
+#define SBIT__VNNI 0
+/* ---- begin src/kernels/vec_avx512.h ---- */
+/* vec_avx512.h: vector operations of AVX-512; SBIT__VNNI 1: with VNNI. >>vec_avx512
+ *
+ * The names are explained in vec_sse2.h; vec_end.h takes them back.
+ */
+#if SBIT__VNNI
+#define SBIT__V(name) sbit__##name##__avx512vnni
+#define SBIT__V_TARGET SBIT__TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#else
+#define SBIT__V(name) sbit__##name##__avx512
+#define SBIT__V_TARGET SBIT__TARGET("avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+
+/* gcc's intrinsics use a value that is not set (bug 105593) and, being macros at -O0, masks of the
+ * other signedness. */
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+enum {
+    SBIT__V(lanes) = 16
+};
+typedef __m512i SBIT__V(vi);
+typedef __m512 SBIT__V(vf);
+typedef __m512i SBIT__V(vb);
+
+SBIT__V_INLINE __mmask16 SBIT__V(mask)(int64_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u);
+}
+SBIT__V_INLINE __mmask64 SBIT__V(mask_bytes)(int64_t n)
+{
+    return n >= 64 ? ~(uint64_t)0 : n <= 0 ? 0 : ((uint64_t)1 << n) - 1;
+}
+SBIT__V_INLINE __m512i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+SBIT__V_INLINE __m512i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm512_loadu_si512(x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m512i v)
+{
+    _mm512_mask_storeu_epi32(y, SBIT__V(mask)(n), v);
+}
+SBIT__V_INLINE __m512i SBIT__V(add_i32)(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(sub_i32)(__m512i a, __m512i b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(mul_i32)(__m512i a, __m512i b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    if (n >= 16) {
+        return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
+    }
+    return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(SBIT__V(mask)(n), x));
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m512i v)
+{
+    if (n >= 16) {
+        _mm_storeu_si128((__m128i *)(void *)y, _mm512_cvtepi32_epi8(v));
+    } else {
+        _mm_mask_storeu_epi8(y, SBIT__V(mask)(n), _mm512_cvtepi32_epi8(v));
+    }
+}
+/* with a rounding of their own, compilers do not join them to fused multiply-adds */
+#define SBIT__V_ROUND (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+SBIT__V_INLINE __m512 SBIT__V(set_f32)(float x)
+{
+    return _mm512_set1_ps(x);
+}
+SBIT__V_INLINE __m512 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    return n >= 16 ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps(SBIT__V(mask)(n), x);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m512 v)
+{
+    _mm512_mask_storeu_ps(y, SBIT__V(mask)(n), v);
+}
+SBIT__V_INLINE __m512 SBIT__V(add_f32)(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(sub_f32)(__m512 a, __m512 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(mul_f32)(__m512 a, __m512 b)
+{
+    return _mm512_mul_round_ps(a, b, SBIT__V_ROUND);
+}
+#undef SBIT__V_ROUND
+SBIT__V_INLINE __m512 SBIT__V(div_f32)(__m512 a, __m512 b)
+{
+    return _mm512_div_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(clamp_f32)(__m512 v, __m512 lo, __m512 hi)
+{
+    return _mm512_min_ps(_mm512_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m512 SBIT__V(to_f32)(__m512i v)
+{
+    return _mm512_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m512i SBIT__V(round)(__m512 v)
+{
+    return _mm512_cvtps_epi32(v);
+}
+
+/* >>bytes: 64 channels */
+SBIT__V_INLINE __m512i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    return n >= 64 ? _mm512_loadu_si512(x) : _mm512_maskz_loadu_epi8(SBIT__V(mask_bytes)(n), x);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m512i v)
+{
+    if (n >= 64) {
+        _mm512_storeu_si512(y, v);
+    } else {
+        _mm512_mask_storeu_epi8(y, SBIT__V(mask_bytes)(n), v);
+    }
+}
+SBIT__V_INLINE __m512i SBIT__V(max_bytes)(__m512i a, __m512i b)
+{
+    return _mm512_max_epu8(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(low8)(__m512i a, __m512i b)
+{
+    return _mm512_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(high8)(__m512i a, __m512i b)
+{
+    return _mm512_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(low16)(__m512i a, __m512i b)
+{
+    return _mm512_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(high16)(__m512i a, __m512i b)
+{
+    return _mm512_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i d)
+{
+    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m512i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm512_set1_epi32(part);
+}
+
+/* >>products */
+#if SBIT__VNNI
+enum {
+    SBIT__V(tile_m) = 5,
+    SBIT__V(tile_v) = 4,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef __m512i SBIT__V(u4);
+typedef __m512i SBIT__V(s4);
+SBIT__V_INLINE __m512i SBIT__V(u4_of)(__m512i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m512i SBIT__V(s4_of)(__m512i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m512i SBIT__V(dot4)(__m512i sum, __m512i u, __m512i s)
+{
+    return _mm512_dpbusd_epi32(sum, u, s);
+}
+#else
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 4,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    __m512i even, odd;
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m512i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm512_and_si512(v, _mm512_set1_epi16(0xff));
+    u.odd = _mm512_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m512i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8);
+    s.odd = _mm512_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m512i SBIT__V(dot4)(__m512i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(u.even, s.even));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(u.odd, s.odd));
+}
+#endif
+/* ---- end src/kernels/vec_avx512.h ---- */
+
+/* ---- begin src/kernels/vec_q8.h ---- */
+/* vec_q8.h: the integer kernels over the vector operations of one instruction set. >>vec_q8
+ *
+ * q8_private.h says what they do. Included once for each set, behind its vec_*.h.
+ * A tile's sums are an array whose bounds are constants in each of its copies, so that unrolled
+ * loops keep it in registers; gcc and clang each want a pragma of their own for that.
+ */
+
+/* >>storing */
+
+/* Vector v of columns c.. of one row. */
+SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
+                                    const float *scale, const float *shift, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        SBIT__V(store_i32)((int32_t *)out + at, n, sum);
+        return;
+    }
+    const int64_t all = SBIT__V(lanes);
+    SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum), SBIT__V(load_f32)(scale, all));
+    if (shift != NULL) {
+        f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift, all));
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        SBIT__V(store_f32)((float *)out + at, n, f);
+        return;
+    }
+    f = SBIT__V(clamp_f32)(f, SBIT__V(set_f32)((float)(store->lo - store->zero)),
+                           SBIT__V(set_f32)((float)(store->hi - store->zero)));
+    SBIT__V(store_u8)
+    ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
+}
+
+/* >>tile */
+
+/* One row of a tile in every case; the usual one is stored by q8_body itself. */
+SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
+                                               int32_t row_sum, void *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < tile->width; c += lanes) {
+        SBIT__V(vi) v = sum[c / lanes];
+        if (tile->factor != NULL) {
+            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
+                                                     SBIT__V(load_i32)(tile->factor + c)));
+        }
+        SBIT__V(q8_put)
+        (&tile->store, tile->columns - c, v, tile->scale + c,
+         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
+                                     const uint8_t *const *row, const int32_t *row_sums, void *out,
+                                     int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    SBIT__V(vi) sum[8][4];
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+        }
+    }
+    for (int64_t t = 0; t < tile->taps; t++) {
+        const uint8_t *x[8];
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            x[i] = row[i] + tile->offsets[t];
+        }
+        for (int64_t k = 0; k < tile->depth; k += 4) {
+            SBIT__V(s4) s[4];
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
+            }
+            w += vectors * 4 * lanes;
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                }
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
+        tile->factor == NULL) {
+        const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
+        const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
+        const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
+                SBIT__V(store_u8)
+                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
+                 SBIT__V(add_i32)(q, zero));
+            }
+        }
+        return;
+    }
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__V(vi) row_sum[4];
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            row_sum[j] = sum[i][j];
+        }
+        SBIT__V(q8_put_row)
+        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
+    }
+}
+
+/* The next rows, as many as one tile takes; gives their number. */
+SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
+                                               const uint8_t *const *row, const int32_t *row_sums,
+                                               void *out, int64_t at)
+{
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
+                         : vectors == 1             ? SBIT__V(tile_m_narrow)
+                                                    : 4;
+    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (m >= n) {                                                                                  \
+        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
+        return n;                                                                                  \
+    }
+    if (vectors == 1) {
+        SBIT__Q8_CASE(8, 1)
+        SBIT__Q8_CASE(4, 1)
+        SBIT__Q8_CASE(2, 1)
+        SBIT__Q8_CASE(1, 1)
+    } else if (vectors == 2) {
+        SBIT__Q8_CASE(4, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(2, 2)
+        SBIT__Q8_CASE(1, 2)
+    } else {
+        if (SBIT__V(tile_m) >= 5) {
+            SBIT__Q8_CASE(5, 4)
+        }
+        SBIT__Q8_CASE(4, 4)
+        SBIT__Q8_CASE(3, 4)
+        SBIT__Q8_CASE(2, 4)
+        SBIT__Q8_CASE(1, 4)
+    }
+#undef SBIT__Q8_CASE
+    return rows;
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
+                                            const uint8_t *const *row, const int32_t *row_sums,
+                                            void *out)
+{
+    for (int64_t i = 0; i < rows;) {
+        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
+                              i * tile->out_stride);
+    }
+}
+
+/* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
+
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+                                     const int8_t *weights, SBIT__V(vi) sum[4])
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)weights;
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
+    SBIT__V(vb) u[4];
+    u[0] = SBIT__V(low16)(ab0, cd0);
+    u[1] = SBIT__V(high16)(ab0, cd0);
+    u[2] = SBIT__V(low16)(ab1, cd1);
+    u[3] = SBIT__V(high16)(ab1, cd1);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+    }
+}
+
+/* F32 and I32: not often, so through memory. */
+SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    for (int j = 0; j < 4; j++) {
+        const int64_t c = first + j * lanes;
+        SBIT__V(q8_put)
+        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
+         j * lanes);
+    }
+    for (int64_t place = 0; place < 4 * lanes; place++) {
+        const int64_t c = sbit__q8_lane(4 * lanes, place);
+        if (c < n) {
+            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
+                                                SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    if (d->store.kind != SBIT__Q8_U8) {
+        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
+        return;
+    }
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const int64_t c = first + j * lanes;
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
+        if (d->shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
+        }
+        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
+    }
+    SBIT__V(store_bytes)
+    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
+                                                 const uint8_t *x, void *y)
+{
+    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    for (int64_t first = 0; first < d->channels; first += block) {
+        const int8_t *weights = d->weights + first * d->quads * 4;
+        for (int64_t p = 0; p < pixels; p++) {
+            SBIT__V(vi) sum[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
+            }
+            for (int64_t q = 0; q < d->quads; q++) {
+                SBIT__V(q8_quad)
+                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
+                 weights + q * block * 4, sum);
+            }
+            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+        }
+    }
+}
+
+/* >>elements */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
+                                                  float scale, float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
+        SBIT__V(store_f32)
+        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+    }
+}
+/* ---- end src/kernels/vec_q8.h ---- */
+
+/* ---- begin src/kernels/vec_end.h ---- */
+/* vec_end.h: takes back what a vec_*.h defined. >>vec_end */
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#undef SBIT__V
+#undef SBIT__V_TARGET
+#undef SBIT__V_INLINE
+#undef SBIT__VNNI
+/* ---- end src/kernels/vec_end.h ---- */
+
+
+#define SBIT__VNNI 1
+/* ---- begin src/kernels/vec_avx512.h ---- */
+/* vec_avx512.h: vector operations of AVX-512; SBIT__VNNI 1: with VNNI. >>vec_avx512
+ *
+ * The names are explained in vec_sse2.h; vec_end.h takes them back.
+ */
+#if SBIT__VNNI
+#define SBIT__V(name) sbit__##name##__avx512vnni
+#define SBIT__V_TARGET SBIT__TARGET("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
+#else
+#define SBIT__V(name) sbit__##name##__avx512
+#define SBIT__V_TARGET SBIT__TARGET("avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+
+/* gcc's intrinsics use a value that is not set (bug 105593) and, being macros at -O0, masks of the
+ * other signedness. */
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+enum {
+    SBIT__V(lanes) = 16
+};
+typedef __m512i SBIT__V(vi);
+typedef __m512 SBIT__V(vf);
+typedef __m512i SBIT__V(vb);
+
+SBIT__V_INLINE __mmask16 SBIT__V(mask)(int64_t n)
+{
+    return (__mmask16)(n >= 16 ? 0xffffu : n <= 0 ? 0u : (1u << n) - 1u);
+}
+SBIT__V_INLINE __mmask64 SBIT__V(mask_bytes)(int64_t n)
+{
+    return n >= 64 ? ~(uint64_t)0 : n <= 0 ? 0 : ((uint64_t)1 << n) - 1;
+}
+SBIT__V_INLINE __m512i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+SBIT__V_INLINE __m512i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm512_loadu_si512(x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m512i v)
+{
+    _mm512_mask_storeu_epi32(y, SBIT__V(mask)(n), v);
+}
+SBIT__V_INLINE __m512i SBIT__V(add_i32)(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(sub_i32)(__m512i a, __m512i b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(mul_i32)(__m512i a, __m512i b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    if (n >= 16) {
+        return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)x));
+    }
+    return _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(SBIT__V(mask)(n), x));
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m512i v)
+{
+    if (n >= 16) {
+        _mm_storeu_si128((__m128i *)(void *)y, _mm512_cvtepi32_epi8(v));
+    } else {
+        _mm_mask_storeu_epi8(y, SBIT__V(mask)(n), _mm512_cvtepi32_epi8(v));
+    }
+}
+/* with a rounding of their own, compilers do not join them to fused multiply-adds */
+#define SBIT__V_ROUND (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+SBIT__V_INLINE __m512 SBIT__V(set_f32)(float x)
+{
+    return _mm512_set1_ps(x);
+}
+SBIT__V_INLINE __m512 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    return n >= 16 ? _mm512_loadu_ps(x) : _mm512_maskz_loadu_ps(SBIT__V(mask)(n), x);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m512 v)
+{
+    _mm512_mask_storeu_ps(y, SBIT__V(mask)(n), v);
+}
+SBIT__V_INLINE __m512 SBIT__V(add_f32)(__m512 a, __m512 b)
+{
+    return _mm512_add_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(sub_f32)(__m512 a, __m512 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(mul_f32)(__m512 a, __m512 b)
+{
+    return _mm512_mul_round_ps(a, b, SBIT__V_ROUND);
+}
+#undef SBIT__V_ROUND
+SBIT__V_INLINE __m512 SBIT__V(div_f32)(__m512 a, __m512 b)
+{
+    return _mm512_div_ps(a, b);
+}
+SBIT__V_INLINE __m512 SBIT__V(clamp_f32)(__m512 v, __m512 lo, __m512 hi)
+{
+    return _mm512_min_ps(_mm512_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m512 SBIT__V(to_f32)(__m512i v)
+{
+    return _mm512_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m512i SBIT__V(round)(__m512 v)
+{
+    return _mm512_cvtps_epi32(v);
+}
+
+/* >>bytes: 64 channels */
+SBIT__V_INLINE __m512i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    return n >= 64 ? _mm512_loadu_si512(x) : _mm512_maskz_loadu_epi8(SBIT__V(mask_bytes)(n), x);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m512i v)
+{
+    if (n >= 64) {
+        _mm512_storeu_si512(y, v);
+    } else {
+        _mm512_mask_storeu_epi8(y, SBIT__V(mask_bytes)(n), v);
+    }
+}
+SBIT__V_INLINE __m512i SBIT__V(max_bytes)(__m512i a, __m512i b)
+{
+    return _mm512_max_epu8(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(low8)(__m512i a, __m512i b)
+{
+    return _mm512_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(high8)(__m512i a, __m512i b)
+{
+    return _mm512_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(low16)(__m512i a, __m512i b)
+{
+    return _mm512_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(high16)(__m512i a, __m512i b)
+{
+    return _mm512_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i d)
+{
+    return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m512i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm512_set1_epi32(part);
+}
+
+/* >>products */
+#if SBIT__VNNI
+enum {
+    SBIT__V(tile_m) = 5,
+    SBIT__V(tile_v) = 4,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef __m512i SBIT__V(u4);
+typedef __m512i SBIT__V(s4);
+SBIT__V_INLINE __m512i SBIT__V(u4_of)(__m512i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m512i SBIT__V(s4_of)(__m512i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m512i SBIT__V(dot4)(__m512i sum, __m512i u, __m512i s)
+{
+    return _mm512_dpbusd_epi32(sum, u, s);
+}
+#else
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 4,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    __m512i even, odd;
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m512i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm512_and_si512(v, _mm512_set1_epi16(0xff));
+    u.odd = _mm512_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m512i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8);
+    s.odd = _mm512_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m512i SBIT__V(dot4)(__m512i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm512_add_epi32(sum, _mm512_madd_epi16(u.even, s.even));
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(u.odd, s.odd));
+}
+#endif
+/* ---- end src/kernels/vec_avx512.h ---- */
+
+/* ---- begin src/kernels/vec_q8.h ---- */
+/* vec_q8.h: the integer kernels over the vector operations of one instruction set. >>vec_q8
+ *
+ * q8_private.h says what they do. Included once for each set, behind its vec_*.h.
+ * A tile's sums are an array whose bounds are constants in each of its copies, so that unrolled
+ * loops keep it in registers; gcc and clang each want a pragma of their own for that.
+ */
+
+/* >>storing */
+
+/* Vector v of columns c.. of one row. */
+SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
+                                    const float *scale, const float *shift, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        SBIT__V(store_i32)((int32_t *)out + at, n, sum);
+        return;
+    }
+    const int64_t all = SBIT__V(lanes);
+    SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum), SBIT__V(load_f32)(scale, all));
+    if (shift != NULL) {
+        f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift, all));
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        SBIT__V(store_f32)((float *)out + at, n, f);
+        return;
+    }
+    f = SBIT__V(clamp_f32)(f, SBIT__V(set_f32)((float)(store->lo - store->zero)),
+                           SBIT__V(set_f32)((float)(store->hi - store->zero)));
+    SBIT__V(store_u8)
+    ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
+}
+
+/* >>tile */
+
+/* One row of a tile in every case; the usual one is stored by q8_body itself. */
+SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
+                                               int32_t row_sum, void *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < tile->width; c += lanes) {
+        SBIT__V(vi) v = sum[c / lanes];
+        if (tile->factor != NULL) {
+            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
+                                                     SBIT__V(load_i32)(tile->factor + c)));
+        }
+        SBIT__V(q8_put)
+        (&tile->store, tile->columns - c, v, tile->scale + c,
+         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
+                                     const uint8_t *const *row, const int32_t *row_sums, void *out,
+                                     int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    SBIT__V(vi) sum[8][4];
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+        }
+    }
+    for (int64_t t = 0; t < tile->taps; t++) {
+        const uint8_t *x[8];
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            x[i] = row[i] + tile->offsets[t];
+        }
+        for (int64_t k = 0; k < tile->depth; k += 4) {
+            SBIT__V(s4) s[4];
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
+            }
+            w += vectors * 4 * lanes;
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                }
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
+        tile->factor == NULL) {
+        const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
+        const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
+        const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
+                SBIT__V(store_u8)
+                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
+                 SBIT__V(add_i32)(q, zero));
+            }
+        }
+        return;
+    }
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__V(vi) row_sum[4];
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            row_sum[j] = sum[i][j];
+        }
+        SBIT__V(q8_put_row)
+        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
+    }
+}
+
+/* The next rows, as many as one tile takes; gives their number. */
+SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
+                                               const uint8_t *const *row, const int32_t *row_sums,
+                                               void *out, int64_t at)
+{
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
+                         : vectors == 1             ? SBIT__V(tile_m_narrow)
+                                                    : 4;
+    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (m >= n) {                                                                                  \
+        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
+        return n;                                                                                  \
+    }
+    if (vectors == 1) {
+        SBIT__Q8_CASE(8, 1)
+        SBIT__Q8_CASE(4, 1)
+        SBIT__Q8_CASE(2, 1)
+        SBIT__Q8_CASE(1, 1)
+    } else if (vectors == 2) {
+        SBIT__Q8_CASE(4, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(2, 2)
+        SBIT__Q8_CASE(1, 2)
+    } else {
+        if (SBIT__V(tile_m) >= 5) {
+            SBIT__Q8_CASE(5, 4)
+        }
+        SBIT__Q8_CASE(4, 4)
+        SBIT__Q8_CASE(3, 4)
+        SBIT__Q8_CASE(2, 4)
+        SBIT__Q8_CASE(1, 4)
+    }
+#undef SBIT__Q8_CASE
+    return rows;
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
+                                            const uint8_t *const *row, const int32_t *row_sums,
+                                            void *out)
+{
+    for (int64_t i = 0; i < rows;) {
+        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
+                              i * tile->out_stride);
+    }
+}
+
+/* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
+
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+                                     const int8_t *weights, SBIT__V(vi) sum[4])
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)weights;
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
+    SBIT__V(vb) u[4];
+    u[0] = SBIT__V(low16)(ab0, cd0);
+    u[1] = SBIT__V(high16)(ab0, cd0);
+    u[2] = SBIT__V(low16)(ab1, cd1);
+    u[3] = SBIT__V(high16)(ab1, cd1);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+    }
+}
+
+/* F32 and I32: not often, so through memory. */
+SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    for (int j = 0; j < 4; j++) {
+        const int64_t c = first + j * lanes;
+        SBIT__V(q8_put)
+        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
+         j * lanes);
+    }
+    for (int64_t place = 0; place < 4 * lanes; place++) {
+        const int64_t c = sbit__q8_lane(4 * lanes, place);
+        if (c < n) {
+            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
+                                                SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    if (d->store.kind != SBIT__Q8_U8) {
+        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
+        return;
+    }
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const int64_t c = first + j * lanes;
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
+        if (d->shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
+        }
+        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
+    }
+    SBIT__V(store_bytes)
+    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
+                                                 const uint8_t *x, void *y)
+{
+    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    for (int64_t first = 0; first < d->channels; first += block) {
+        const int8_t *weights = d->weights + first * d->quads * 4;
+        for (int64_t p = 0; p < pixels; p++) {
+            SBIT__V(vi) sum[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
+            }
+            for (int64_t q = 0; q < d->quads; q++) {
+                SBIT__V(q8_quad)
+                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
+                 weights + q * block * 4, sum);
+            }
+            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+        }
+    }
+}
+
+/* >>elements */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
+                                                  float scale, float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
+        SBIT__V(store_f32)
+        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+    }
+}
+/* ---- end src/kernels/vec_q8.h ---- */
+
+/* ---- begin src/kernels/vec_end.h ---- */
+/* vec_end.h: takes back what a vec_*.h defined. >>vec_end */
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#undef SBIT__V
+#undef SBIT__V_TARGET
+#undef SBIT__V_INLINE
+#undef SBIT__VNNI
+/* ---- end src/kernels/vec_end.h ---- */
+
+
+#elif SBIT__HAS_128
+#include <arm_neon.h> /* vector instructions */
+/* ---- begin src/kernels/vec_neon.h ---- */
+/* vec_neon.h: vector operations of 64-bit ARM's NEON. >>vec_neon
+ *
+ * The names are explained in vec_sse2.h; vec_end.h takes them back.
+ */
+#define SBIT__V(name) sbit__##name##__neon
+#define SBIT__V_TARGET
+#define SBIT__V_INLINE SBIT__INLINE
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#endif
+
+enum {
+    SBIT__V(lanes) = 4
+};
+typedef int32x4_t SBIT__V(vi);
+typedef float32x4_t SBIT__V(vf);
+typedef uint8x16_t SBIT__V(vb);
+
+SBIT__V_INLINE int32x4_t SBIT__V(set_i32)(int32_t x)
+{
+    return vdupq_n_s32(x);
+}
+SBIT__V_INLINE int32x4_t SBIT__V(load_i32)(const int32_t *x)
+{
+    return vld1q_s32(x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, int32x4_t v)
+{
+    if (n >= 4) {
+        vst1q_s32(y, v);
+    } else {
+        int32_t part[4];
+        vst1q_s32(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE int32x4_t SBIT__V(add_i32)(int32x4_t a, int32x4_t b)
+{
+    return vaddq_s32(a, b);
+}
+SBIT__V_INLINE int32x4_t SBIT__V(sub_i32)(int32x4_t a, int32x4_t b)
+{
+    return vsubq_s32(a, b);
+}
+SBIT__V_INLINE int32x4_t SBIT__V(mul_i32)(int32x4_t a, int32x4_t b)
+{
+    return vmulq_s32(a, b);
+}
+SBIT__V_INLINE int32x4_t SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[8] = {0};
+    memcpy(part, x, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vld1_u8(part)))));
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, int32x4_t v)
+{
+    const uint16x4_t words = vqmovun_s32(v);
+    const uint8x8_t bytes = vqmovn_u16(vcombine_u16(words, words));
+    const uint32_t part = vget_lane_u32(vreinterpret_u32_u8(bytes), 0);
+    memcpy(y, &part, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(set_f32)(float x)
+{
+    return vdupq_n_f32(x);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    float part[4] = {0.0f};
+    if (n >= 4) {
+        return vld1q_f32(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
+    return vld1q_f32(part);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, float32x4_t v)
+{
+    float part[4];
+    if (n >= 4) {
+        vst1q_f32(y, v);
+    } else {
+        vst1q_f32(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE float32x4_t SBIT__V(add_f32)(float32x4_t a, float32x4_t b)
+{
+    return vaddq_f32(a, b);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(sub_f32)(float32x4_t a, float32x4_t b)
+{
+    return vsubq_f32(a, b);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(mul_f32)(float32x4_t a, float32x4_t b)
+{
+    float32x4_t product = vmulq_f32(a, b);
+    __asm__("" : "+w"(product)); /* never joined to a sum */
+    return product;
+}
+SBIT__V_INLINE float32x4_t SBIT__V(div_f32)(float32x4_t a, float32x4_t b)
+{
+    return vdivq_f32(a, b);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(clamp_f32)(float32x4_t v, float32x4_t lo, float32x4_t hi)
+{
+    v = vbslq_f32(vcgtq_f32(v, lo), v, lo);
+    return vbslq_f32(vcltq_f32(v, hi), v, hi);
+}
+SBIT__V_INLINE float32x4_t SBIT__V(to_f32)(int32x4_t v)
+{
+    return vcvtq_f32_s32(v);
+}
+SBIT__V_INLINE int32x4_t SBIT__V(round)(float32x4_t v)
+{
+    return vcvtnq_s32_f32(v);
+}
+
+/* >>bytes: 16 channels */
+SBIT__V_INLINE uint8x16_t SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[16] = {0};
+    if (n >= 16) {
+        return vld1q_u8(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n : 0);
+    return vld1q_u8(part);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, uint8x16_t v)
+{
+    if (n >= 16) {
+        vst1q_u8(y, v);
+    } else {
+        uint8_t part[16];
+        vst1q_u8(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(max_bytes)(uint8x16_t a, uint8x16_t b)
+{
+    return vmaxq_u8(a, b);
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(low8)(uint8x16_t a, uint8x16_t b)
+{
+    return vzip1q_u8(a, b);
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(high8)(uint8x16_t a, uint8x16_t b)
+{
+    return vzip2q_u8(a, b);
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(low16)(uint8x16_t a, uint8x16_t b)
+{
+    return vreinterpretq_u8_u16(vzip1q_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)));
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(high16)(uint8x16_t a, uint8x16_t b)
+{
+    return vreinterpretq_u8_u16(vzip2q_u16(vreinterpretq_u16_u8(a), vreinterpretq_u16_u8(b)));
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(narrow)(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d)
+{
+    const uint16x8_t low = vcombine_u16(vqmovun_s32(a), vqmovun_s32(b));
+    const uint16x8_t high = vcombine_u16(vqmovun_s32(c), vqmovun_s32(d));
+    return vcombine_u8(vqmovn_u16(low), vqmovn_u16(high));
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    uint32_t part;
+    memcpy(&part, x, sizeof part);
+    return vreinterpretq_u8_u32(vdupq_n_u32(part));
+}
+
+/* >>products */
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 2,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    int16x8_t even, odd;
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(uint8x16_t v)
+{
+    SBIT__V(u4) u;
+    const uint16x8_t words = vreinterpretq_u16_u8(v);
+    u.even = vreinterpretq_s16_u16(vandq_u16(words, vdupq_n_u16(0xff)));
+    u.odd = vreinterpretq_s16_u16(vshrq_n_u16(words, 8));
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(uint8x16_t v)
+{
+    SBIT__V(s4) s;
+    const int16x8_t words = vreinterpretq_s16_u8(v);
+    s.even = vshrq_n_s16(vshlq_n_s16(words, 8), 8);
+    s.odd = vshrq_n_s16(words, 8);
+    return s;
+}
+SBIT__V_INLINE int32x4_t SBIT__V(dot4)(int32x4_t sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    int32x4_t low = vmull_s16(vget_low_s16(u.even), vget_low_s16(s.even));
+    int32x4_t high = vmull_s16(vget_high_s16(u.even), vget_high_s16(s.even));
+    low = vmlal_s16(low, vget_low_s16(u.odd), vget_low_s16(s.odd));
+    high = vmlal_s16(high, vget_high_s16(u.odd), vget_high_s16(s.odd));
+    return vaddq_s32(sum, vpaddq_s32(low, high));
+}
+/* ---- end src/kernels/vec_neon.h ---- */
+
+/* ---- begin src/kernels/vec_q8.h ---- */
+/* vec_q8.h: the integer kernels over the vector operations of one instruction set. >>vec_q8
+ *
+ * q8_private.h says what they do. Included once for each set, behind its vec_*.h.
+ * A tile's sums are an array whose bounds are constants in each of its copies, so that unrolled
+ * loops keep it in registers; gcc and clang each want a pragma of their own for that.
+ */
+
+/* >>storing */
+
+/* Vector v of columns c.. of one row. */
+SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
+                                    const float *scale, const float *shift, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        SBIT__V(store_i32)((int32_t *)out + at, n, sum);
+        return;
+    }
+    const int64_t all = SBIT__V(lanes);
+    SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum), SBIT__V(load_f32)(scale, all));
+    if (shift != NULL) {
+        f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift, all));
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        SBIT__V(store_f32)((float *)out + at, n, f);
+        return;
+    }
+    f = SBIT__V(clamp_f32)(f, SBIT__V(set_f32)((float)(store->lo - store->zero)),
+                           SBIT__V(set_f32)((float)(store->hi - store->zero)));
+    SBIT__V(store_u8)
+    ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
+}
+
+/* >>tile */
+
+/* One row of a tile in every case; the usual one is stored by q8_body itself. */
+SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
+                                               int32_t row_sum, void *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < tile->width; c += lanes) {
+        SBIT__V(vi) v = sum[c / lanes];
+        if (tile->factor != NULL) {
+            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
+                                                     SBIT__V(load_i32)(tile->factor + c)));
+        }
+        SBIT__V(q8_put)
+        (&tile->store, tile->columns - c, v, tile->scale + c,
+         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
+                                     const uint8_t *const *row, const int32_t *row_sums, void *out,
+                                     int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    SBIT__V(vi) sum[8][4];
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+        }
+    }
+    for (int64_t t = 0; t < tile->taps; t++) {
+        const uint8_t *x[8];
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            x[i] = row[i] + tile->offsets[t];
+        }
+        for (int64_t k = 0; k < tile->depth; k += 4) {
+            SBIT__V(s4) s[4];
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
+            }
+            w += vectors * 4 * lanes;
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                }
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
+        tile->factor == NULL) {
+        const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
+        const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
+        const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
+                SBIT__V(store_u8)
+                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
+                 SBIT__V(add_i32)(q, zero));
+            }
+        }
+        return;
+    }
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__V(vi) row_sum[4];
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            row_sum[j] = sum[i][j];
+        }
+        SBIT__V(q8_put_row)
+        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
+    }
+}
+
+/* The next rows, as many as one tile takes; gives their number. */
+SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
+                                               const uint8_t *const *row, const int32_t *row_sums,
+                                               void *out, int64_t at)
+{
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
+                         : vectors == 1             ? SBIT__V(tile_m_narrow)
+                                                    : 4;
+    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (m >= n) {                                                                                  \
+        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
+        return n;                                                                                  \
+    }
+    if (vectors == 1) {
+        SBIT__Q8_CASE(8, 1)
+        SBIT__Q8_CASE(4, 1)
+        SBIT__Q8_CASE(2, 1)
+        SBIT__Q8_CASE(1, 1)
+    } else if (vectors == 2) {
+        SBIT__Q8_CASE(4, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(2, 2)
+        SBIT__Q8_CASE(1, 2)
+    } else {
+        if (SBIT__V(tile_m) >= 5) {
+            SBIT__Q8_CASE(5, 4)
+        }
+        SBIT__Q8_CASE(4, 4)
+        SBIT__Q8_CASE(3, 4)
+        SBIT__Q8_CASE(2, 4)
+        SBIT__Q8_CASE(1, 4)
+    }
+#undef SBIT__Q8_CASE
+    return rows;
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
+                                            const uint8_t *const *row, const int32_t *row_sums,
+                                            void *out)
+{
+    for (int64_t i = 0; i < rows;) {
+        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
+                              i * tile->out_stride);
+    }
+}
+
+/* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
+
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+                                     const int8_t *weights, SBIT__V(vi) sum[4])
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)weights;
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
+    SBIT__V(vb) u[4];
+    u[0] = SBIT__V(low16)(ab0, cd0);
+    u[1] = SBIT__V(high16)(ab0, cd0);
+    u[2] = SBIT__V(low16)(ab1, cd1);
+    u[3] = SBIT__V(high16)(ab1, cd1);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+    }
+}
+
+/* F32 and I32: not often, so through memory. */
+SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    for (int j = 0; j < 4; j++) {
+        const int64_t c = first + j * lanes;
+        SBIT__V(q8_put)
+        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
+         j * lanes);
+    }
+    for (int64_t place = 0; place < 4 * lanes; place++) {
+        const int64_t c = sbit__q8_lane(4 * lanes, place);
+        if (c < n) {
+            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
+                                                SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    if (d->store.kind != SBIT__Q8_U8) {
+        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
+        return;
+    }
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const int64_t c = first + j * lanes;
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
+        if (d->shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
+        }
+        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
+    }
+    SBIT__V(store_bytes)
+    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
+                                                 const uint8_t *x, void *y)
+{
+    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    for (int64_t first = 0; first < d->channels; first += block) {
+        const int8_t *weights = d->weights + first * d->quads * 4;
+        for (int64_t p = 0; p < pixels; p++) {
+            SBIT__V(vi) sum[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
+            }
+            for (int64_t q = 0; q < d->quads; q++) {
+                SBIT__V(q8_quad)
+                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
+                 weights + q * block * 4, sum);
+            }
+            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+        }
+    }
+}
+
+/* >>elements */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
+                                                  float scale, float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
+        SBIT__V(store_f32)
+        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+    }
+}
+/* ---- end src/kernels/vec_q8.h ---- */
+
+/* ---- begin src/kernels/vec_end.h ---- */
+/* vec_end.h: takes back what a vec_*.h defined. >>vec_end */
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#undef SBIT__V
+#undef SBIT__V_TARGET
+#undef SBIT__V_INLINE
+#undef SBIT__VNNI
+/* ---- end src/kernels/vec_end.h ---- */
+
+
+#endif
+
+/* >>tables */
+#define SBIT__Q8_REF(type, name, params) sbit__##name##__ref,
+#define SBIT__Q8_SSE2(type, name, params) sbit__##name##__sse2,
+#define SBIT__Q8_AVX2(type, name, params) sbit__##name##__avx2,
+#define SBIT__Q8_AVX512(type, name, params) sbit__##name##__avx512,
+#define SBIT__Q8_AVX512VNNI(type, name, params) sbit__##name##__avx512vnni,
+#define SBIT__Q8_NEON(type, name, params) sbit__##name##__neon,
+
+static const sbit__q8_kernels sbit__q8_scalar = {4, 8, SBIT__Q8_LIST(SBIT__Q8_REF)};
+#if SBIT__X86
+static const sbit__q8_kernels sbit__q8_sse2 = {4, 4 * sbit__tile_v__sse2,
+                                               SBIT__Q8_LIST(SBIT__Q8_SSE2)};
+static const sbit__q8_kernels sbit__q8_avx2 = {8, 8 * sbit__tile_v__avx2,
+                                               SBIT__Q8_LIST(SBIT__Q8_AVX2)};
+static const sbit__q8_kernels sbit__q8_avx512 = {16, 16 * sbit__tile_v__avx512,
+                                                 SBIT__Q8_LIST(SBIT__Q8_AVX512)};
+static const sbit__q8_kernels sbit__q8_avx512vnni = {16, 16 * sbit__tile_v__avx512vnni,
+                                                     SBIT__Q8_LIST(SBIT__Q8_AVX512VNNI)};
+#elif SBIT__HAS_128
+static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
+                                               SBIT__Q8_LIST(SBIT__Q8_NEON)};
+#endif
+
+#undef SBIT__Q8_REF
+#undef SBIT__Q8_SSE2
+#undef SBIT__Q8_AVX2
+#undef SBIT__Q8_AVX512
+#undef SBIT__Q8_AVX512VNNI
+#undef SBIT__Q8_NEON
+#undef SBIT__UNROLL
+
+SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa)
+{
+    switch (isa) {
+    case SBIT_ISA_SCALAR:
+        return &sbit__q8_scalar;
+#if SBIT__X86
+    case SBIT_ISA_SSE2:
+        return &sbit__q8_sse2;
+    case SBIT_ISA_AVX2:
+        return &sbit__q8_avx2;
+    case SBIT_ISA_AVX512:
+        return &sbit__q8_avx512;
+    case SBIT_ISA_AVX512VNNI:
+        return &sbit__q8_avx512vnni;
+#elif SBIT__HAS_128
+    case SBIT_ISA_NEON:
+        return &sbit__q8_neon;
+#endif
+    default:
+        return NULL;
+    }
+}
+
+SBIT__FN const sbit__q8_kernels *sbit__q8_of(const sbit_ctx *ctx)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_kernels_of(sbit_ctx_isa(ctx));
+    return kernels != NULL ? kernels : &sbit__q8_scalar;
+}
+/* ---- end src/kernels/q8_sets.c ---- */
+
 /* ---- begin src/kernels/dispatch.c ---- */
 /* dispatch.c: the table of kernels for each instruction set. >>kernels_dispatch
  *
@@ -15266,6 +18293,492 @@ SBIT__FN void sbit__f64_conv_run(sbit_ctx *ctx, const sbit__f64_conv *conv)
 }
 /* ---- end src/kernels/float64.c ---- */
 
+/* ---- begin src/kernels/q8_conv.c ---- */
+/* q8_conv.c: integer convolutions and matrix products, channels last. >>q8_conv
+ *
+ * Called by: ops/qlinear*.c. Calls: the integer kernels, threads.
+ * A unit of work is a band of output rows of one image. Where windows reach over the edge, the
+ * band's input rows are first copied between borders filled with the zero point, so that all
+ * pixels are alike: pixel p begins at row[p], tap t lies offsets[t] from there. With one group and
+ * no dilation along the row the taps of a row are one run. Panels of columns outside, pixels
+ * inside, so that a panel stays in the cache.
+ *   v = sum x * w - zw * sum x + bias',   bias' = bias - zx * sum w + taps * depth * zx * zw
+ * which is sum (x - zx) * (w - zw) + bias; uint8 weights are shifted to int8.
+ */
+
+enum {
+    SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
+    SBIT__Q8_BAND_PIXELS = 320,
+    SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
+    SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
+};
+
+/* >>plan */
+
+/* The next panel's width where `left` columns remain. */
+static int64_t sbit__q8_panel(const sbit__q8_kernels *kernels, int64_t left)
+{
+    int64_t width = kernels->panel;
+    while (width > kernels->lanes && width - left >= kernels->lanes) {
+        width /= 2;
+    }
+    return width;
+}
+
+static int64_t sbit__q8_columns(const sbit__q8_kernels *kernels, int64_t count)
+{
+    int64_t columns = 0;
+    while (columns < count) {
+        columns += sbit__q8_panel(kernels, count - columns);
+    }
+    return columns;
+}
+
+/* 1 x 1 without stride: all pixels are rows of one matrix. */
+static void sbit__q8_fold(sbit__conv_shape *shape)
+{
+    int64_t pixels = shape->batch;
+    for (int i = 0; i < 3; i++) {
+        if (shape->kernel[i] != 1 || shape->stride[i] != 1 || shape->in[i] != shape->out[i]) {
+            return;
+        }
+        pixels *= shape->in[i];
+        shape->dilation[i] = 1;
+    }
+    shape->batch = 1;
+    shape->in[0] = shape->out[0] = shape->in[2] = shape->out[2] = 1;
+    shape->in[1] = shape->out[1] = pixels;
+}
+
+/* Input positions that `count` outputs see along an axis. */
+static int64_t sbit__q8_reach(const sbit__conv_shape *shape, int axis, int64_t count)
+{
+    return (count - 1) * shape->stride[axis] + (shape->kernel[axis] - 1) * shape->dilation[axis] +
+           1;
+}
+
+static bool sbit__q8_has_border(const sbit__conv_shape *shape)
+{
+    for (int i = 0; i < 3; i++) {
+        if (shape->pad_begin[i] != 0 ||
+            sbit__q8_reach(shape, i, shape->out[i]) > shape->in[i] + shape->pad_begin[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t sbit__q8_band_bytes(const sbit__q8_conv *conv, int64_t rows)
+{
+    const sbit__conv_shape *shape = &conv->shape;
+    return shape->kernel[0] * sbit__q8_reach(shape, 1, rows) *
+           sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
+}
+
+static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
+{
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t threads = sbit_ctx_threads(ctx), height = shape->out[1];
+    const int64_t images = shape->batch * shape->out[0];
+    const int64_t panels =
+        conv->depthwise ? 1 : sbit__div_up(conv->columns, sbit__q8_of(ctx)->panel);
+    const int64_t row_macs =
+        shape->out[2] * shape->out_channels * conv->taps * conv->depth * (conv->depthwise ? 4 : 1);
+    int64_t rows = 1;
+    while (rows < height && (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS &&
+           sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
+        rows++;
+    }
+    conv->parts = 1;
+    if (threads > 1) {
+        const int64_t work = sbit__larger(images * height * row_macs / SBIT__Q8_WORTH_A_THREAD, 1);
+        const int64_t units = sbit__smaller(work, 2 * threads);
+        const int64_t bands = sbit__div_up(units, images);
+        rows = sbit__smaller(rows, sbit__larger(height / bands, sbit__div_up(20, shape->out[2])));
+        rows = sbit__smaller(rows, height);
+        conv->parts =
+            sbit__smaller(sbit__div_up(units, images * sbit__div_up(height, rows)), panels);
+    }
+    conv->bands = sbit__div_up(height, rows);
+    conv->rows = sbit__div_up(height, conv->bands);
+    conv->bands = sbit__div_up(height, conv->rows);
+}
+
+SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_of(ctx);
+    sbit__conv_shape *shape = &conv->shape;
+    const int64_t in = shape->in_channels / shape->groups,
+                  out = shape->out_channels / shape->groups;
+    const int64_t kernel = shape->kernel[0] * shape->kernel[1] * shape->kernel[2];
+    sbit__q8_fold(shape);
+    conv->depthwise = in == 1 && out == 1 && shape->groups > 1 && !conv->has_factor;
+    conv->merges = shape->groups == 1 && shape->dilation[2] == 1;
+    conv->depth = conv->depthwise ? 1 : conv->merges ? in * shape->kernel[2] : in;
+    conv->taps = conv->merges ? kernel / shape->kernel[2] : kernel;
+    conv->copies = sbit__q8_has_border(shape) || (!conv->depthwise && conv->depth % 4 != 0);
+    if (conv->depthwise) {
+        const int64_t block = 4 * kernels->lanes;
+        conv->taps = sbit__div_up(kernel, 4);
+        conv->columns = sbit__div_up(shape->groups, block) * block;
+        conv->copies = conv->copies || shape->groups % block != 0;
+        conv->group_bytes = conv->columns * (16 + 4 * conv->taps);
+        conv->packed_bytes = (size_t)conv->group_bytes;
+    } else {
+        conv->columns = sbit__q8_columns(kernels, out);
+        conv->group_bytes = conv->columns * (16 + conv->taps * sbit__div_up(conv->depth, 4) * 4);
+        conv->packed_bytes = (size_t)(conv->group_bytes * shape->groups);
+    }
+    sbit__q8_plan_units(ctx, conv);
+    const int64_t pixels = conv->rows * shape->out[2];
+    conv->band_bytes =
+        conv->copies ? (sbit__q8_band_bytes(conv, conv->rows) + SBIT__Q8_SLACK + 63) / 64 * 64 : 0;
+    conv->worker_bytes =
+        (conv->band_bytes + 16 * (4 * conv->taps + pixels) + 63) / 64 * 64; /* see sbit__q8_unit */
+    conv->scratch_bytes = (size_t)conv->worker_bytes * (size_t)sbit_ctx_threads(ctx);
+}
+
+/* >>pack: per group bias, factor, scale, shift of all columns, then the weights */
+
+typedef struct sbit__q8_group {
+    int32_t *bias, *factor;
+    float *scale, *shift;
+    int8_t *weights;
+} sbit__q8_group;
+
+static sbit__q8_group sbit__q8_group_at(const sbit__q8_conv *conv, void *packed, int64_t group)
+{
+    sbit__q8_group at;
+    char *base = (char *)packed + group * conv->group_bytes;
+    at.bias = (int32_t *)(void *)base;
+    at.factor = at.bias + conv->columns;
+    at.scale = (float *)(void *)(at.factor + conv->columns);
+    at.shift = at.scale + conv->columns;
+    at.weights = (int8_t *)(void *)(at.shift + conv->columns);
+    return at;
+}
+
+static int32_t sbit__q8_weight(const sbit__q8_weights *weights, int64_t at)
+{
+    return weights->is_unsigned ? (int32_t)((const uint8_t *)weights->data)[at] - 128
+                                : (int32_t)((const int8_t *)weights->data)[at];
+}
+
+/* Column `column` of a group is output channel `channel`. */
+static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
+                                 const sbit__q8_group *at, int64_t column, int64_t channel,
+                                 uint32_t sum)
+{
+    const int64_t terms = conv->shape.in_channels / conv->shape.groups * conv->shape.kernel[0] *
+                          conv->shape.kernel[1] * conv->shape.kernel[2];
+    const int32_t zero =
+        (weights->zero != NULL ? weights->zero[channel] : 0) - (weights->is_unsigned ? 128 : 0);
+    const uint32_t zx = (uint32_t)conv->zero_x,
+                   bias = weights->bias != NULL ? (uint32_t)weights->bias[channel] : 0;
+    at->bias[column] = (int32_t)(bias - zx * sum + (uint32_t)terms * zx * (uint32_t)zero);
+    at->factor[column] = -zero;
+    at->scale[column] = weights->scale != NULL ? weights->scale[channel] : 0.0f;
+    at->shift[column] = weights->shift != NULL ? weights->shift[channel] : 0.0f;
+}
+
+/* One panel: `width` columns from `first`. */
+static void sbit__q8_pack_panel(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
+                                const sbit__q8_group *at, int64_t group, int64_t first,
+                                int64_t width)
+{
+    const int64_t in = conv->shape.in_channels / conv->shape.groups;
+    const int64_t out = conv->shape.out_channels / conv->shape.groups;
+    const int64_t quads = sbit__div_up(conv->depth, 4);
+    int8_t *to = at->weights + first * conv->taps * quads * 4;
+    for (int64_t j = 0; j < width && first + j < out; j++) {
+        const int64_t channel = group * out + first + j;
+        uint32_t sum = 0;
+        for (int64_t t = 0; t < conv->taps; t++) {
+            for (int64_t k = 0; k < conv->depth; k++) {
+                const int64_t tap = conv->merges ? t * conv->shape.kernel[2] + k / in : t;
+                const int32_t w = sbit__q8_weight(weights, channel * weights->out_stride +
+                                                               k % in * weights->in_stride +
+                                                               tap * weights->tap_stride);
+                to[((t * quads + k / 4) * width + j) * 4 + k % 4] = (int8_t)w;
+                sum += (uint32_t)w;
+            }
+        }
+        sbit__q8_pack_column(conv, weights, at, first + j, channel, sum);
+    }
+}
+
+static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                    const sbit__q8_weights *weights, const sbit__q8_group *at)
+{
+    const int64_t block = 4 * sbit__q8_of(ctx)->lanes;
+    const int64_t taps = conv->shape.kernel[0] * conv->shape.kernel[1] * conv->shape.kernel[2];
+    for (int64_t i = 0; i < conv->columns; i++) {
+        const int64_t first = i / block * block, place = i % block;
+        const int64_t channel = first + sbit__q8_lane(block, place);
+        uint32_t sum = 0;
+        for (int64_t t = 0; channel < conv->shape.groups && t < taps; t++) {
+            const int32_t w =
+                sbit__q8_weight(weights, channel * weights->out_stride + t * weights->tap_stride);
+            at->weights[(first * conv->taps + t / 4 * block + place) * 4 + t % 4] = (int8_t)w;
+            sum += (uint32_t)w;
+        }
+        if (channel < conv->shape.groups) {
+            sbit__q8_pack_column(conv, weights, at, i, channel, sum);
+        }
+    }
+}
+
+SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                 const sbit__q8_weights *weights, void *packed)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_of(ctx);
+    memset(packed, 0, conv->packed_bytes);
+    if (conv->depthwise) {
+        const sbit__q8_group at = sbit__q8_group_at(conv, packed, 0);
+        sbit__q8_pack_depthwise(ctx, conv, weights, &at);
+        return;
+    }
+    const int64_t out = conv->shape.out_channels / conv->shape.groups;
+    for (int64_t g = 0; g < conv->shape.groups; g++) {
+        const sbit__q8_group at = sbit__q8_group_at(conv, packed, g);
+        for (int64_t first = 0; first < out;) {
+            const int64_t width = sbit__q8_panel(kernels, out - first);
+            sbit__q8_pack_panel(conv, weights, &at, g, first, width);
+            first += width;
+        }
+    }
+}
+
+/* >>run */
+
+typedef struct sbit__q8_job {
+    const sbit__q8_conv *conv;
+    const sbit__q8_kernels *kernels;
+    const uint8_t *x;
+    const void *packed;
+    char *y, *scratch;
+} sbit__q8_job;
+
+/* One unit: where its pixels begin and how far taps lie. */
+typedef struct sbit__q8_unit {
+    const sbit__q8_job *job;
+    const uint8_t *base;     /* of the first pixel's first tap */
+    int64_t line, slice;     /* bytes from row to row, from slice to slice */
+    int64_t *offsets;        /* 4 * taps */
+    const uint8_t **row;     /* for each pixel */
+    int32_t *sums;           /* for each pixel */
+    int64_t rows, out_pixel; /* output rows, number of the first output pixel */
+    int64_t part;
+} sbit__q8_unit;
+
+/* Copies the input rows of a band between borders. */
+static void sbit__q8_copy_band(const sbit__q8_unit *unit, const uint8_t *image, int64_t out_d,
+                               int64_t out_h, uint8_t *to)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t c = shape->in_channels, width = sbit__q8_reach(shape, 2, shape->out[2]);
+    const int64_t left = sbit__smaller(shape->pad_begin[2], width);
+    const int64_t inside = sbit__larger(sbit__smaller(shape->in[2], width - left), 0);
+    const int64_t right = width - left - inside, height = sbit__q8_reach(shape, 1, unit->rows);
+    for (int64_t i = 0; i < shape->kernel[0] * height; i++) {
+        const int64_t d =
+            out_d * shape->stride[0] - shape->pad_begin[0] + i / height * shape->dilation[0];
+        const int64_t h = out_h * shape->stride[1] - shape->pad_begin[1] + i % height;
+        if (d < 0 || d >= shape->in[0] || h < 0 || h >= shape->in[1]) {
+            memset(to, conv->zero_x, (size_t)(width * c));
+        } else {
+            memset(to, conv->zero_x, (size_t)(left * c));
+            memcpy(to + left * c, image + (d * shape->in[1] + h) * shape->in[2] * c,
+                   (size_t)(inside * c));
+            memset(to + (left + inside) * c, conv->zero_x, (size_t)(right * c));
+        }
+        to += width * c;
+    }
+}
+
+static void sbit__q8_unit_offsets(sbit__q8_unit *unit)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t across = conv->merges ? 1 : shape->kernel[2];
+    const int64_t taps = shape->kernel[0] * shape->kernel[1] * across;
+    for (int64_t t = 0; t < 4 * conv->taps; t++) { /* what fills a quadruple has weight 0 */
+        const int64_t at = t < taps ? t : 0;
+        unit->offsets[t] = at / (shape->kernel[1] * across) * unit->slice +
+                           at / across % shape->kernel[1] * shape->dilation[1] * unit->line +
+                           at % across * shape->dilation[2] * shape->in_channels;
+    }
+}
+
+static void sbit__q8_unit_rows(const sbit__q8_unit *unit)
+{
+    const sbit__conv_shape *shape = &unit->job->conv->shape;
+    int64_t p = 0;
+    for (int64_t h = 0; h < unit->rows; h++) {
+        const uint8_t *line = unit->base + h * shape->stride[1] * unit->line;
+        for (int64_t w = 0; w < shape->out[2]; w++) {
+            unit->row[p++] = line + w * shape->stride[2] * shape->in_channels;
+        }
+    }
+}
+
+static void sbit__q8_unit_sums(const sbit__q8_unit *unit, int64_t channel)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    for (int64_t p = 0; p < unit->rows * conv->shape.out[2]; p++) {
+        int32_t sum = 0;
+        for (int64_t t = 0; t < conv->taps; t++) {
+            const uint8_t *x = unit->row[p] + channel + unit->offsets[t];
+            for (int64_t k = 0; k < conv->depth; k++) {
+                sum += x[k];
+            }
+        }
+        unit->sums[p] = sum;
+    }
+}
+
+static int64_t sbit__q8_out_bytes(const sbit__q8_conv *conv)
+{
+    return conv->store.kind == SBIT__Q8_U8 ? 1 : 4;
+}
+
+static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__q8_kernels *kernels = unit->job->kernels;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t in = shape->in_channels / shape->groups,
+                  out = shape->out_channels / shape->groups;
+    const int64_t pixels = unit->rows * shape->out[2], quads = sbit__div_up(conv->depth, 4);
+    /* packed weights are only read */
+    const sbit__q8_group at = sbit__q8_group_at(conv, (void *)(uintptr_t)unit->job->packed, group);
+    sbit__q8_tile tile;
+    int64_t number = 0;
+    memset(&tile, 0, sizeof tile);
+    if (group > 0) {
+        for (int64_t p = 0; p < pixels; p++) {
+            unit->row[p] += in;
+        }
+    }
+    if (conv->has_factor) {
+        sbit__q8_unit_sums(unit, 0);
+    }
+    tile.taps = conv->taps;
+    tile.depth = conv->depth;
+    tile.offsets = unit->offsets;
+    tile.store = conv->store;
+    tile.out_stride = shape->out_channels;
+    for (int64_t first = 0; first < out; number++) {
+        tile.width = sbit__q8_panel(kernels, out - first);
+        tile.columns = sbit__smaller(out - first, tile.width);
+        tile.weights = at.weights + first * conv->taps * quads * 4;
+        tile.bias = at.bias + first;
+        tile.factor = conv->has_factor ? at.factor + first : NULL;
+        tile.scale = at.scale + first;
+        tile.shift = conv->has_shift ? at.shift + first : NULL;
+        if (number % conv->parts == unit->part) {
+            const int64_t to = unit->out_pixel * shape->out_channels + group * out + first;
+            kernels->q8_tile(&tile, pixels, unit->row, unit->sums,
+                             unit->job->y + to * sbit__q8_out_bytes(conv));
+        }
+        first += tile.width;
+    }
+}
+
+static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const sbit__q8_group at = sbit__q8_group_at(conv, (void *)(uintptr_t)unit->job->packed, 0);
+    sbit__q8_depthwise d;
+    memset(&d, 0, sizeof d);
+    d.channels = shape->groups;
+    d.block = 4 * unit->job->kernels->lanes;
+    d.quads = conv->taps;
+    d.offsets = unit->offsets;
+    d.weights = at.weights;
+    d.bias = at.bias;
+    d.scale = at.scale;
+    d.shift = conv->has_shift ? at.shift : NULL;
+    d.store = conv->store;
+    d.in_stride = shape->stride[2] * shape->in_channels;
+    d.out_stride = shape->out_channels;
+    for (int64_t h = 0; h < unit->rows; h++) {
+        const int64_t to = (unit->out_pixel + h * shape->out[2]) * shape->out_channels;
+        unit->job->kernels->q8_depthwise(&d, shape->out[2],
+                                         unit->base + h * shape->stride[1] * unit->line,
+                                         unit->job->y + to * sbit__q8_out_bytes(conv));
+    }
+}
+
+static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t worker)
+{
+    const sbit__q8_conv *conv = job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t part = number % conv->parts, band = number / conv->parts % conv->bands;
+    const int64_t plane = number / conv->parts / conv->bands;
+    const int64_t n = plane / shape->out[0], d = plane % shape->out[0], h = band * conv->rows;
+    const int64_t line = shape->in[2] * shape->in_channels, pixels = conv->rows * shape->out[2];
+    const uint8_t *image = job->x + n * shape->in[0] * shape->in[1] * line;
+    char *scratch = job->scratch + worker * conv->worker_bytes;
+    sbit__q8_unit unit;
+    memset(&unit, 0, sizeof unit);
+    unit.job = job;
+    unit.part = part;
+    unit.rows = sbit__smaller(conv->rows, shape->out[1] - h);
+    unit.out_pixel = (plane * shape->out[1] + h) * shape->out[2];
+    unit.offsets = (int64_t *)(void *)(scratch + conv->band_bytes);
+    unit.row = (const uint8_t **)(void *)(unit.offsets + 4 * conv->taps);
+    unit.sums = (int32_t *)(void *)(unit.row + pixels);
+    if (conv->copies) {
+        unit.base = (const uint8_t *)(const void *)scratch;
+        unit.line = sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
+        unit.slice = unit.line * sbit__q8_reach(shape, 1, unit.rows);
+        sbit__q8_copy_band(&unit, image, d, h, (uint8_t *)(void *)scratch);
+    } else {
+        unit.line = line;
+        unit.slice = shape->in[1] * line * shape->dilation[0];
+        unit.base =
+            image + d * shape->stride[0] * shape->in[1] * line + h * shape->stride[1] * line;
+    }
+    sbit__q8_unit_offsets(&unit);
+    if (conv->depthwise) {
+        sbit__q8_unit_depthwise(&unit);
+        return;
+    }
+    sbit__q8_unit_rows(&unit);
+    for (int64_t g = 0; g < shape->groups; g++) {
+        sbit__q8_unit_group(&unit, g);
+    }
+}
+
+static void sbit__q8_run_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q8_run_unit((const sbit__q8_job *)task, i, worker);
+    }
+}
+
+SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
+                                const void *packed, void *y, void *scratch)
+{
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t units = shape->batch * shape->out[0] * conv->bands * conv->parts;
+    const int64_t unit_macs = conv->rows * shape->out[2] * shape->out_channels * conv->taps *
+                              conv->depth * (conv->depthwise ? 4 : 1) / conv->parts;
+    sbit__q8_job job;
+    job.conv = conv;
+    job.kernels = sbit__q8_of(ctx);
+    job.x = x;
+    job.packed = packed;
+    job.y = (char *)y;
+    job.scratch = (char *)scratch;
+    sbit__parallel_range(ctx, units, 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),
+                         sbit__q8_run_range, &job);
+}
+/* ---- end src/kernels/q8_conv.c ---- */
+
 /* ---- begin src/ops/ops_private.h ---- */
 /* ops_private.h: the families of built-in operators, and helpers that their files share.
  *
@@ -15304,6 +18817,8 @@ extern "C" {
     X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                          \
     X(control)  /* If, Loop, Scan, Sequence*, Optional* */                                         \
     X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
+    X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
+    X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
     X(text)     /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */                 \
     X(ml)       /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                                   \
     X(einsum)   /* Einsum, Det, misc. */                                                           \
@@ -17037,6 +20552,11 @@ SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *w
 /* Splits `total` cells of padding as auto_pad asks; SAME_LOWER puts the odd one in front. */
 SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total);
 
+/* conv.c: the driver's description of a Conv for the shapes in call->in_type, which must be
+ * numbers. */
+SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
+                                         sbit_error *error);
+
 /* Fails unless input i, if present, is a tensor; *rank -1: unknown. */
 SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
                                    sbit_error *error);
@@ -18467,9 +21987,8 @@ static sbit_status sbit__conv_check_sizes(const sbit_op_call *call, const sbit__
                                "the sizes of window, padding and output are too large together");
 }
 
-/* The driver's description of the node for the shapes in call->in_type, which must be numbers. */
-static sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
-                                       sbit_error *error)
+SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
+                                         sbit_error *error)
 {
     int32_t rank = -1;
     sbit__window window;
@@ -36069,6 +39588,1486 @@ SBIT__FN const sbit_op_row *sbit__op_rows_quantize(size_t *count)
     return sbit__qdq_rows;
 }
 /* ---- end src/ops/quantize.c ---- */
+
+/* ---- begin src/ops/qlinear_private.h ---- */
+/* qlinear_private.h: what the files of integer operators share. >>qlinear
+ *
+ * Called by: ops/qlinear*.c. Calls: integer kernels, ops/common.c.
+ * The domain "sbit" holds the operators that lowering puts in: those of com.microsoft, channels
+ * last, with attributes lo and hi (bounds of the result as uint8) for an activation behind.
+ */
+#ifndef SBIT_QLINEAR_PRIVATE_H
+#define SBIT_QLINEAR_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__T_Q8 (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8))
+
+/* One tensor's quantization as the kernels see it: uint8, flipped where the tensor is int8. */
+typedef struct sbit__q_param {
+    float scale;
+    int32_t zero;
+    uint8_t flip; /* 0 or 0x80 */
+} sbit__q_param;
+
+/* run: from inputs `scale` and `zero` (which may be omitted), for a tensor of this type. */
+SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, int32_t zero,
+                                      sbit_dtype dtype, sbit__q_param *out, sbit_error *error);
+/* The bounds and zero point of a uint8 result; attributes lo and hi. */
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y);
+SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call);
+
+/* The call as the float operator sees it: chosen inputs as float32. */
+#define SBIT__Q_VIEW_INPUTS 8
+typedef struct sbit__q_view {
+    sbit_op_call call;
+    const sbit_type *in_type[SBIT__Q_VIEW_INPUTS];
+    sbit_type *out_type[1];
+    sbit_type types[SBIT__Q_VIEW_INPUTS], out;
+    const sbit_tensor *in[SBIT__Q_VIEW_INPUTS];
+} sbit__q_view;
+
+/* `inputs`: numbers of the call's inputs, -1: omitted. channels_last: dims of inputs 0 are put
+ * in the order N, C, positions. The view must stay where it is. */
+SBIT__FN void sbit__q_view_init(const sbit_op_call *call, const char *op_type, int32_t version,
+                                const int32_t *inputs, int32_t count, bool channels_last,
+                                sbit__q_view *view);
+/* infer: output 0 gets the float operator's shape and this type. */
+SBIT__FN sbit_status sbit__q_infer_as(const sbit_op_call *call, const char *op_type,
+                                      int32_t version, const int32_t *inputs, int32_t count,
+                                      sbit_dtype dtype, sbit_error *error);
+
+/* y[position][channel] = x[channel][position] ^ flip for each of n images, and back. */
+SBIT__FN void sbit__q_to_last(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,
+                              uint8_t flip, uint8_t *y);
+SBIT__FN void sbit__q_to_first(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,
+                               uint8_t flip, uint8_t *y);
+SBIT__FN void sbit__q_flip(int64_t n, const uint8_t *x, uint8_t flip, uint8_t *y); /* in place ok */
+
+/* table[byte] = Q(op(DQ(byte))), by the scalar kernels, so that it is the same everywhere. */
+typedef void (*sbit__q_unary_fn)(const sbit_op_call *call, int64_t n, float *values);
+SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
+                            const sbit__q_param *y, sbit__q_unary_fn op, uint8_t table[256]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_QLINEAR_PRIVATE_H */
+/* ---- end src/ops/qlinear_private.h ---- */
+
+/* ---- begin src/ops/qlinear_common.c ---- */
+/* qlinear_common.c: quantization parameters, layouts and shapes of the integer operators.
+ *
+ * Called by: ops/qlinear*.c. Calls: kernels, the rows of the float operators for shapes.
+ */
+
+/* >>parameters */
+
+SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, int32_t zero,
+                                      sbit_dtype dtype, sbit__q_param *out, sbit_error *error)
+{
+    const sbit_tensor *s = sbit__in(call, scale), *z = sbit__in(call, zero);
+    if (s == NULL || sbit_tensor_count(s) != 1 || (z != NULL && sbit_tensor_count(z) != 1)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "scale (input %d) and zero point (input %d) must have one element",
+                            (int)scale, (int)zero);
+    }
+    out->scale = (float)sbit__tensor_f64_at(s, 0);
+    out->zero = z != NULL ? (int32_t)sbit__tensor_i64_at(z, 0) : 0;
+    out->flip = 0;
+    if (dtype == SBIT_I8) {
+        out->zero += 128;
+        out->flip = 0x80;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y)
+{
+    sbit__q8_store store;
+    store.kind = SBIT__Q8_U8;
+    store.zero = y->zero;
+    store.lo = (int32_t)sbit_node_int(call->node, "lo", 0);
+    store.hi = (int32_t)sbit_node_int(call->node, "hi", 255);
+    return store;
+}
+
+SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call)
+{
+    return sbit_node_int(call->node, "channels_last", 0) != 0;
+}
+
+/* >>shapes */
+
+/* N, positions..., C -> N, C, positions... */
+static void sbit__q_type_to_first(sbit_type *type)
+{
+    if (type->rank > 2) {
+        const sbit_dim channels = type->dims[type->rank - 1];
+        memmove(&type->dims[2], &type->dims[1], (size_t)(type->rank - 2) * sizeof channels);
+        type->dims[1] = channels;
+    }
+}
+
+static void sbit__q_type_to_last(sbit_type *type)
+{
+    if (type->rank > 2) {
+        const sbit_dim channels = type->dims[1];
+        memmove(&type->dims[1], &type->dims[2], (size_t)(type->rank - 2) * sizeof channels);
+        type->dims[type->rank - 1] = channels;
+    }
+}
+
+SBIT__FN void sbit__q_view_init(const sbit_op_call *call, const char *op_type, int32_t version,
+                                const int32_t *inputs, int32_t count, bool channels_last,
+                                sbit__q_view *view)
+{
+    memset(view, 0, sizeof *view);
+    view->call = *call;
+    view->call.row = sbit_operator_find(call->ctx, "", op_type, version);
+    view->call.opset = version;
+    for (int32_t i = 0; i < count; i++) {
+        const sbit_type *type = sbit__in_type(call, inputs[i]);
+        if (type == NULL) {
+            continue;
+        }
+        view->types[i] = *type;
+        view->types[i].dtype = type->dtype == SBIT_UNDEFINED ? SBIT_UNDEFINED : SBIT_F32;
+        view->in_type[i] = &view->types[i];
+        if (channels_last && i == 0) {
+            sbit__q_type_to_first(&view->types[i]);
+        }
+        view->call.input_count = i + 1;
+    }
+    view->out = sbit__type_unknown();
+    view->out_type[0] = &view->out;
+    view->call.in_type = view->in_type;
+    view->call.out_type = view->out_type;
+    view->call.output_count = 1;
+    view->call.in = view->in;
+    view->call.in_elems = NULL;
+    view->call.in_elem_count = NULL;
+}
+
+SBIT__FN sbit_status sbit__q_infer_as(const sbit_op_call *call, const char *op_type,
+                                      int32_t version, const int32_t *inputs, int32_t count,
+                                      sbit_dtype dtype, sbit_error *error)
+{
+    sbit__q_view view;
+    const bool last = sbit__q_channels_last(call);
+    sbit__q_view_init(call, op_type, version, inputs, count, last, &view);
+    SBIT__TRY(view.call.row->infer(&view.call, error));
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        *call->out_type[0] = view.out;
+        call->out_type[0]->dtype = dtype;
+        if (last) {
+            sbit__q_type_to_last(call->out_type[0]);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>layouts */
+
+/* y[j][i] = x[i][j] ^ flip */
+static void sbit__q_transpose(int64_t rows, int64_t columns, const uint8_t *x, uint8_t flip,
+                              uint8_t *y)
+{
+    const int64_t side = 32;
+    for (int64_t i0 = 0; i0 < rows; i0 += side) {
+        const int64_t i1 = i0 + side < rows ? i0 + side : rows;
+        for (int64_t j0 = 0; j0 < columns; j0 += side) {
+            const int64_t j1 = j0 + side < columns ? j0 + side : columns;
+            for (int64_t j = j0; j < j1; j++) {
+                for (int64_t i = i0; i < i1; i++) {
+                    y[j * rows + i] = (uint8_t)(x[i * columns + j] ^ flip);
+                }
+            }
+        }
+    }
+}
+
+SBIT__FN void sbit__q_to_last(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,
+                              uint8_t flip, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = i * channels * positions;
+        sbit__q_transpose(channels, positions, x + at, flip, y + at);
+    }
+}
+
+SBIT__FN void sbit__q_to_first(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,
+                               uint8_t flip, uint8_t *y)
+{
+    sbit__q_to_last(n, positions, channels, x, flip, y);
+}
+
+SBIT__FN void sbit__q_flip(int64_t n, const uint8_t *x, uint8_t flip, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = (uint8_t)(x[i] ^ flip);
+    }
+}
+
+/* >>tables */
+
+SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
+                            const sbit__q_param *y, sbit__q_unary_fn op, uint8_t table[256])
+{
+    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const sbit__q8_store store = sbit__q_store_of(call, y);
+    sbit_op_call plain = *call;
+    uint8_t bytes[256];
+    float values[256];
+    plain.kernels = scalar;
+    for (int32_t i = 0; i < 256; i++) {
+        bytes[i] = (uint8_t)i;
+    }
+    scalar->f32_dequantize_u8(256, bytes, x->scale, x->zero, values);
+    op(&plain, 256, values);
+    scalar->f32_quantize_u8(256, values, y->scale, y->zero, store.lo, store.hi, bytes);
+    for (int32_t i = 0; i < 256; i++) {
+        table[i ^ x->flip] = (uint8_t)(bytes[i] ^ y->flip);
+    }
+}
+/* ---- end src/ops/qlinear_common.c ---- */
+
+/* ---- begin src/ops/qlinear.c ---- */
+/* qlinear.c: integer convolutions and matrix products. >>qlinear
+ *
+ * Called by: exec through the rows. Calls: the integer driver, loops here for rare forms.
+ * ai.onnx QLinearConv, ConvInteger, QLinearMatMul, MatMulInteger; com.microsoft QLinearConv, QGemm,
+ * MatMulIntegerToFloat; sbit QConv, QMatMul.
+ *   y = saturate(round_half_even((float)acc * (s_x * s_w / s_y)) + zp_y)
+ * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
+ * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
+ * The driver works on uint8, channels last: others are flipped and transposed through scratch
+ * memory. Scales and zero points per row of a left matrix, or a bias matrix, are computed by loops.
+ */
+
+/* >>roles: which input is what; -1: the operator has no such input */
+typedef struct sbit__q_roles {
+    const char *op_type;
+    int32_t x, x_scale, x_zero, w, w_scale, w_zero, bias, y_scale, y_zero;
+    const char *shape_as; /* the float operator */
+    int32_t version;
+} sbit__q_roles;
+
+static const sbit__q_roles sbit__q_all_roles[] = {
+    {"QLinearConv", 0, 1, 2, 3, 4, 5, 8, 6, 7, "Conv", 11},
+    {"QConv", 0, 1, 2, 3, 4, 5, 8, 6, 7, "Conv", 11},
+    {"ConvInteger", 0, -1, 2, 1, -1, 3, -1, -1, -1, "Conv", 11},
+    {"QLinearMatMul", 0, 1, 2, 3, 4, 5, -1, 6, 7, "MatMul", 13},
+    {"QMatMul", 0, 1, 2, 3, 4, 5, 8, 6, 7, "MatMul", 13},
+    {"MatMulInteger", 0, -1, 2, 1, -1, 3, -1, -1, -1, "MatMul", 13},
+    {"MatMulIntegerToFloat", 0, 2, 4, 1, 3, 5, 6, -1, -1, "MatMul", 13},
+    {"QGemm", 0, 1, 2, 3, 4, 5, 6, 7, 8, "Gemm", 13},
+};
+
+static const sbit__q_roles *sbit__q_roles_of(const sbit_op_call *call)
+{
+    size_t i = 0;
+    while (strcmp(sbit__q_all_roles[i].op_type, call->row->op_type) != 0) {
+        i++; /* every row of this file is listed */
+    }
+    return &sbit__q_all_roles[i];
+}
+
+static sbit__q8_kind sbit__q_kind(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    return roles->x_scale < 0                            ? SBIT__Q8_I32
+           : sbit__in_type(call, roles->y_scale) == NULL ? SBIT__Q8_F32
+                                                         : SBIT__Q8_U8;
+}
+
+static sbit_dtype sbit__q_out_dtype(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    const sbit__q8_kind kind = sbit__q_kind(call, roles);
+    if (kind != SBIT__Q8_U8) {
+        return kind == SBIT__Q8_I32 ? SBIT_I32 : SBIT_F32;
+    }
+    return sbit__in_type(call, roles->y_zero) != NULL ? sbit__in_dtype(call, roles->y_zero)
+                                                      : sbit__in_dtype(call, roles->x);
+}
+
+static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    const bool conv = sbit__streq(roles->shape_as, "Conv");
+    const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
+    SBIT__TRY(sbit__op_inputs(call, roles->w + 1, 9, error));
+    SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, SBIT__T_Q8, error));
+    return sbit__q_infer_as(call, roles->shape_as, roles->version, inputs, 3,
+                            sbit__q_out_dtype(call, roles), error);
+}
+
+/* >>plan */
+
+typedef struct sbit__q_state {
+    sbit__q8_conv conv;
+    bool matrix;              /* not a convolution */
+    bool plain;               /* loops */
+    bool fixed;               /* everything but x is constant: packed once */
+    bool trans_x, trans_w;    /* QGemm */
+    int64_t m, k, n;          /* matrices */
+    int64_t batches, w_count; /* results; right matrices */
+    int32_t batch_rank;
+    int64_t batch[SBIT_MAX_RANK], x_step[SBIT_MAX_RANK], w_step[SBIT_MAX_RANK];
+    sbit__packed weight;
+    size_t x_bytes, y_bytes, array_bytes, packed_bytes; /* parts of scratch */
+} sbit__q_state;
+
+/* The one zero point or all of them: true if the kernels need row sums. */
+static bool sbit__q_has_zeros(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    const sbit_tensor *zero = sbit__in(call, roles->w_zero);
+    const int64_t middle = sbit__in_dtype(call, roles->w) == SBIT_U8 ? 128 : 0;
+    if (sbit__in_type(call, roles->w_zero) == NULL) {
+        return middle != 0;
+    }
+    if (zero == NULL || zero->data == NULL) {
+        return true;
+    }
+    for (int64_t i = 0; i < sbit_tensor_count(zero); i++) {
+        if (sbit__tensor_i64_at(zero, i) != middle) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Elements of an input: 0 if it is omitted. */
+static int64_t sbit__q_elements(const sbit_op_call *call, int32_t input)
+{
+    const sbit_type *type = sbit__in_type(call, input);
+    return type != NULL ? sbit__type_size(type) : 0;
+}
+
+static bool sbit__q_one_or(int64_t elements, int64_t n)
+{
+    return elements <= 1 || elements == n;
+}
+
+static sbit_status sbit__q_plan_conv(const sbit_op_call *call, const sbit__q_roles *roles,
+                                     sbit__q_state *state, sbit_error *error)
+{
+    const int32_t inputs[3] = {roles->x, roles->w, roles->bias};
+    sbit__q_view view;
+    sbit__q_view_init(call, "Conv", 11, inputs, 3, sbit__q_channels_last(call), &view);
+    SBIT__TRY(sbit__conv_shape_of(&view.call, &state->conv.shape, error));
+    const int64_t n = state->conv.shape.out_channels;
+    if (!sbit__q_one_or(sbit__q_elements(call, roles->w_scale), n) ||
+        !sbit__q_one_or(sbit__q_elements(call, roles->w_zero), n) ||
+        sbit__q_elements(call, roles->x_zero) > 1) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "scales and zero points of the weight must have 1 or %lld elements, "
+                            "those of the input 1",
+                            (long long)n);
+    }
+    state->batches = 1;
+    return SBIT_OK;
+}
+
+/* Leading dims of a matrix stack: steps in matrices, 0 where it is repeated. */
+static void sbit__q_steps(const sbit_type *type, int32_t batch_rank, int64_t *step)
+{
+    const int32_t own = type->rank > 2 ? type->rank - 2 : 0;
+    int64_t distance = 1;
+    for (int32_t i = batch_rank - 1; i >= 0; i--) {
+        const int32_t at = i - (batch_rank - own);
+        const int64_t dim = at >= 0 ? type->dims[at].value : 1;
+        step[i] = dim > 1 ? distance : 0;
+        distance *= dim;
+    }
+}
+
+static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *roles,
+                                sbit__q_state *state)
+{
+    const sbit_type *x = call->in_type[roles->x], *w = call->in_type[roles->w];
+    const sbit_type *y = call->out_type[0];
+    const int32_t left = x->rank > 2 ? x->rank - 2 : 0, right = w->rank > 2 ? w->rank - 2 : 0;
+    state->matrix = true;
+    state->trans_x = sbit_node_int(call->node, "transA", 0) != 0;
+    state->trans_w = sbit_node_int(call->node, "transB", 0) != 0;
+    state->m = x->rank < 2 ? 1 : x->dims[x->rank - (state->trans_x ? 1 : 2)].value;
+    state->k = x->dims[x->rank - (state->trans_x ? 2 : 1)].value;
+    state->n = w->rank < 2 ? 1 : w->dims[w->rank - (state->trans_w ? 2 : 1)].value;
+    state->batch_rank = left > right ? left : right;
+    state->batches = state->w_count = 1;
+    for (int32_t i = 0; i < right; i++) {
+        state->w_count *= w->dims[i].value;
+    }
+    for (int32_t i = 0; i < state->batch_rank; i++) {
+        state->batch[i] = y->dims[i].value;
+        state->batches *= state->batch[i];
+    }
+    sbit__q_steps(x, state->batch_rank, state->x_step);
+    sbit__q_steps(w, state->batch_rank, state->w_step);
+    const int64_t bias = sbit__q_elements(call, roles->bias);
+    const int64_t at_bias = bias > 0 ? call->in_type[roles->bias]->rank : 0;
+    const bool bias_columns =
+        bias <= 1 || (bias == state->n && (at_bias == 1 || state->m == 1 ||
+                                           call->in_type[roles->bias]->dims[0].value == 1));
+    state->plain = sbit__q_elements(call, roles->x_scale) > 1 ||
+                   sbit__q_elements(call, roles->x_zero) > 1 ||
+                   sbit__q_elements(call, roles->y_scale) > 1 || !bias_columns ||
+                   !sbit__q_one_or(sbit__q_elements(call, roles->w_scale), state->n) ||
+                   !sbit__q_one_or(sbit__q_elements(call, roles->w_zero), state->n);
+    if (state->w_count == 1 && !state->plain) { /* one matrix for all rows */
+        state->m *= state->batches;
+        state->batches = 1;
+        state->batch_rank = 0;
+    }
+    sbit__conv_shape *shape = &state->conv.shape;
+    memset(shape, 0, sizeof *shape);
+    shape->batch = shape->groups = 1;
+    shape->in_channels = state->k;
+    shape->out_channels = state->n;
+    for (int i = 0; i < 3; i++) {
+        shape->in[i] = shape->out[i] = i == 1 ? state->m : 1;
+        shape->kernel[i] = shape->stride[i] = shape->dilation[i] = 1;
+    }
+}
+
+static bool sbit__q_fixed(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (i != roles->x && call->in_type[i] != NULL && call->in[i] == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether padded input and sums stay far from what 64 bits hold. */
+static sbit_status sbit__q_check_size(const sbit_op_call *call, const sbit__conv_shape *shape,
+                                      sbit_error *error)
+{
+    int64_t bytes = shape->in_channels;
+    bool fits = true;
+    for (int i = 0; i < 3; i++) {
+        const int64_t reach = (shape->out[i] - 1) * shape->stride[i] +
+                              (shape->kernel[i] - 1) * shape->dilation[i] + 1;
+        fits = fits && sbit__mul_i64(bytes, reach > 1 ? reach : 1, &bytes);
+    }
+    fits = fits && bytes < INT64_MAX / 1024;
+    return fits ? SBIT_OK : sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+}
+
+static size_t sbit__q_type_bytes(const sbit_type *type)
+{
+    const int64_t count = sbit__type_count(type, 0, type->rank);
+    return sbit__align64((size_t)(count > 0 ? count : 0) *
+                         (sbit_dtype_bits((int32_t)type->dtype) > 8 ? 4 : 1));
+}
+
+static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    sbit__q_state next;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[roles->x]) ||
+        !sbit__type_static(call->in_type[roles->w])) {
+        return SBIT_OK;
+    }
+    memset(&next, 0, sizeof next);
+    next.fixed = sbit__q_fixed(call, roles);
+    next.conv.has_factor = sbit__q_has_zeros(call, roles);
+    next.conv.has_shift =
+        sbit__q_elements(call, roles->bias) > 0 && sbit__in_dtype(call, roles->bias) != SBIT_I32;
+    if (sbit__streq(roles->shape_as, "Conv")) {
+        SBIT__TRY(sbit__q_plan_conv(call, roles, &next, error));
+    } else {
+        sbit__q_plan_matrix(call, roles, &next);
+    }
+    SBIT__TRY(sbit__q_check_size(call, &next.conv.shape, error));
+    const int64_t columns = next.conv.shape.out_channels;
+    next.conv.store.kind = sbit__q_kind(call, roles);
+    sbit__q8_conv_plan(call->ctx, &next.conv);
+    next.x_bytes = sbit__q_type_bytes(call->in_type[roles->x]);
+    next.y_bytes = sbit__q_type_bytes(call->out_type[0]);
+    next.array_bytes = sbit__align64((size_t)columns * 16);
+    next.packed_bytes = sbit__align64(next.conv.packed_bytes);
+    const size_t stack = next.packed_bytes * (size_t)(next.matrix ? next.w_count : 1);
+    sbit__q_state *state = (sbit__q_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    next.weight = state->weight;
+    *state = next;
+    state->weight.data = next.plain || !next.fixed ? NULL : state->weight.data;
+    sbit__packed_plan(call, &state->weight, next.plain || !next.fixed ? 0 : stack, 1u << roles->w);
+    *call->scratch_bytes = next.x_bytes + next.y_bytes + next.array_bytes +
+                           sbit__align64(next.conv.scratch_bytes) +
+                           (next.fixed ? 0 : next.packed_bytes);
+    return SBIT_OK;
+}
+
+/* >>pack */
+
+typedef struct sbit__q_params {
+    sbit__q_param x, y;
+    float factor; /* of all products: alpha of QGemm */
+} sbit__q_params;
+
+static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_roles *roles,
+                                       sbit__q_state *state, sbit__q_params *params,
+                                       sbit_error *error)
+{
+    const sbit_dtype dtype = sbit__in_dtype(call, roles->x);
+    memset(params, 0, sizeof *params);
+    params->factor = sbit_node_float(call->node, "alpha", 1.0f);
+    if (roles->x_scale >= 0) {
+        SBIT__TRY(sbit__q_param_of(call, roles->x_scale, roles->x_zero, dtype, &params->x, error));
+    } else {
+        const sbit_tensor *zero = sbit__in(call, roles->x_zero);
+        params->x.zero = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, 0) : 0;
+        params->x.zero += dtype == SBIT_I8 ? 128 : 0;
+        params->x.flip = dtype == SBIT_I8 ? 0x80 : 0;
+    }
+    state->conv.zero_x = params->x.zero;
+    if (state->conv.store.kind == SBIT__Q8_U8) {
+        SBIT__TRY(sbit__q_param_of(call, roles->y_scale, roles->y_zero,
+                                   sbit__q_out_dtype(call, roles), &params->y, error));
+        state->conv.store = sbit__q_store_of(call, &params->y);
+    }
+    return SBIT_OK;
+}
+
+/* s_x * s_w / s_y, with alpha in front */
+static float sbit__q_multiplier(const sbit__q_params *params, float w_scale, bool to_int)
+{
+    const float product = params->factor == 1.0f ? params->x.scale * w_scale
+                                                 : params->factor * params->x.scale * w_scale;
+    return to_int ? product / params->y.scale : product;
+}
+
+/* Fills the arrays that packing reads; one entry for each output channel. */
+static void sbit__q_arrays(const sbit_op_call *call, const sbit__q_roles *roles,
+                           const sbit__q_state *state, const sbit__q_params *params, char *memory,
+                           sbit__q8_weights *weights)
+{
+    const int64_t n = state->conv.shape.out_channels;
+    const sbit_tensor *scale = sbit__in(call, roles->w_scale);
+    const sbit_tensor *zero = sbit__in(call, roles->w_zero), *b = sbit__in(call, roles->bias);
+    const bool to_int = state->conv.store.kind == SBIT__Q8_U8;
+    float *scales = (float *)(void *)memory, *shifts = scales + n;
+    int32_t *zeros = (int32_t *)(void *)(shifts + n), *biases = zeros + n;
+    for (int64_t c = 0; c < n; c++) {
+        const int64_t one_scale = scale != NULL && sbit_tensor_count(scale) > 1 ? c : 0;
+        const int64_t one_zero = zero != NULL && sbit_tensor_count(zero) > 1 ? c : 0;
+        const int64_t one_bias = b != NULL && sbit_tensor_count(b) > 1 ? c : 0;
+        scales[c] =
+            scale != NULL
+                ? sbit__q_multiplier(params, (float)sbit__tensor_f64_at(scale, one_scale), to_int)
+                : 0.0f;
+        zeros[c] = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, one_zero) : 0;
+        biases[c] = b != NULL && b->dtype == SBIT_I32 ? ((const int32_t *)b->data)[one_bias] : 0;
+        shifts[c] = b != NULL && b->dtype != SBIT_I32 ? (float)sbit__tensor_f64_at(b, one_bias) /
+                                                            (to_int ? params->y.scale : 1.0f)
+                                                      : 0.0f;
+    }
+    weights->scale = scales;
+    weights->shift = shifts;
+    weights->zero = zeros;
+    weights->bias = biases;
+}
+
+/* Weights number `index` of a stack. */
+static void sbit__q_pack(const sbit_op_call *call, const sbit__q_roles *roles,
+                         const sbit__q_state *state, const sbit__q_params *params, int64_t index,
+                         char *memory, void *packed)
+{
+    const sbit_tensor *w = call->in[roles->w];
+    const sbit__conv_shape *shape = &state->conv.shape;
+    const int64_t taps = shape->kernel[0] * shape->kernel[1] * shape->kernel[2];
+    sbit__q8_weights weights;
+    memset(&weights, 0, sizeof weights);
+    sbit__q_arrays(call, roles, state, params, memory, &weights);
+    weights.data = (const char *)w->data + index * state->k * state->n;
+    weights.is_unsigned = w->dtype == SBIT_U8;
+    if (!state->matrix) {
+        weights.data = w->data;
+        weights.out_stride = shape->in_channels / shape->groups * taps;
+        weights.in_stride = taps;
+        weights.tap_stride = 1;
+    } else {
+        weights.out_stride = state->trans_w ? state->k : 1;
+        weights.in_stride = state->trans_w ? 1 : state->n;
+    }
+    sbit__q8_conv_pack(call->ctx, &state->conv, &weights, packed);
+}
+
+/* >>run */
+
+/* x as the driver reads it: itself, or a copy at `memory`. */
+static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_roles *roles,
+                                    const sbit__q_state *state, const sbit__q_params *params,
+                                    uint8_t *memory)
+{
+    const sbit_tensor *x = call->in[roles->x];
+    const uint8_t *data = (const uint8_t *)x->data;
+    if (state->trans_x) {
+        sbit__q_to_last(1, state->k, state->m, data, params->x.flip, memory);
+    } else if (!state->matrix && !sbit__q_channels_last(call)) {
+        sbit__q_to_last(x->dims[0], x->dims[1], sbit__tensor_span(x, 2, x->rank), data,
+                        params->x.flip, memory);
+    } else if (params->x.flip != 0) {
+        sbit__q_flip(sbit_tensor_count(x), data, params->x.flip, memory);
+    } else {
+        return data;
+    }
+    return memory;
+}
+
+/* Whether the driver may write into the output itself. */
+static bool sbit__q_direct(const sbit_op_call *call, const sbit__q_state *state)
+{
+    return state->matrix || sbit__q_channels_last(call);
+}
+
+static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
+                           const sbit__q_params *params, const void *from)
+{
+    sbit_tensor *y = call->out[0];
+    const int64_t count = sbit_tensor_count(y);
+    if (sbit__q_direct(call, state)) {
+        if (params->y.flip != 0) {
+            sbit__q_flip(count, (const uint8_t *)y->data, params->y.flip, (uint8_t *)y->data);
+        }
+        return;
+    }
+    const int64_t positions = sbit__tensor_span(y, 2, y->rank);
+    if (state->conv.store.kind == SBIT__Q8_U8) {
+        sbit__q_to_first(y->dims[0], y->dims[1], positions, (const uint8_t *)from, params->y.flip,
+                         (uint8_t *)y->data);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) { /* 4 bytes each */
+        const int64_t c = i / positions % y->dims[1], p = i % positions;
+        const int64_t at = (i / positions / y->dims[1] * positions + p) * y->dims[1] + c;
+        memcpy((char *)y->data + 4 * i, (const char *)from + 4 * at, 4);
+    }
+}
+
+static void sbit__q_batch_at(const sbit__q_state *state, int64_t batch, int64_t *x, int64_t *w)
+{
+    *x = *w = 0;
+    for (int32_t i = state->batch_rank - 1; i >= 0; i--) {
+        *x += batch % state->batch[i] * state->x_step[i];
+        *w += batch % state->batch[i] * state->w_step[i];
+        batch /= state->batch[i];
+    }
+}
+
+static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_roles *roles,
+                                      sbit__q_state *state, sbit_error *error)
+{
+    sbit__q_params params;
+    bool fresh = false;
+    char *at = (char *)call->scratch;
+    SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
+    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
+    const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
+    char *y = sbit__q_direct(call, state) ? (char *)call->out[0]->data : at + state->x_bytes;
+    char *arrays = at + state->x_bytes + state->y_bytes;
+    char *work = arrays + state->array_bytes;
+    char *packed =
+        state->fixed ? (char *)state->weight.data : work + sbit__align64(state->conv.scratch_bytes);
+    for (int64_t i = 0; fresh && i < (state->matrix ? state->w_count : 1); i++) {
+        sbit__q_pack(call, roles, state, &params, i, arrays,
+                     packed + (size_t)i * state->packed_bytes);
+    }
+    sbit__packed_done(call, fresh ? 1u << roles->w : 0);
+    const int64_t element = state->conv.store.kind == SBIT__Q8_U8 ? 1 : 4;
+    for (int64_t batch = 0, last = -1; batch < state->batches; batch++) {
+        int64_t x_at = 0, w_at = 0;
+        sbit__q_batch_at(state, batch, &x_at, &w_at);
+        if (!state->fixed && w_at != last) {
+            sbit__q_pack(call, roles, state, &params, w_at, arrays, packed);
+            last = w_at;
+        }
+        sbit__q8_conv_run(call->ctx, &state->conv, x + x_at * state->m * state->k,
+                          packed + (state->fixed ? (size_t)w_at * state->packed_bytes : 0),
+                          y + batch * state->m * state->n * element, work);
+    }
+    sbit__q_output(call, state, &params, y);
+    return SBIT_OK;
+}
+
+/* >>loops: one result at a time, scales and zero points for each row */
+
+static double sbit__q_pick(const sbit_tensor *tensor, int64_t matrix, int64_t size, int64_t index)
+{
+    const int64_t count = tensor != NULL ? sbit_tensor_count(tensor) : 0;
+    return count == 0      ? 0.0
+           : count == 1    ? sbit__tensor_f64_at(tensor, 0)
+           : count == size ? sbit__tensor_f64_at(tensor, index)
+                           : sbit__tensor_f64_at(tensor, (matrix * size + index) % count);
+}
+
+static int32_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *roles,
+                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t i,
+                                 int64_t j)
+{
+    const int32_t zx = (int32_t)sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
+    const int32_t zw = (int32_t)sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
+    uint32_t sum = 0;
+    for (int64_t p = 0; p < state->k; p++) {
+        const int64_t a =
+            x_at * state->m * state->k + (state->trans_x ? p * state->m + i : i * state->k + p);
+        const int64_t b =
+            w_at * state->k * state->n + (state->trans_w ? j * state->k + p : p * state->n + j);
+        sum += (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->x], a) - zx) *
+               (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->w], b) - zw);
+    }
+    return (int32_t)sum;
+}
+
+/* C of QGemm, broadcast to [m, n]. */
+static int64_t sbit__q_bias_at(const sbit_tensor *bias, int64_t n, int64_t i, int64_t j)
+{
+    const int64_t columns = bias->rank > 0 ? bias->dims[bias->rank - 1] : 1;
+    const int64_t rows = sbit_tensor_count(bias) / columns;
+    return (rows > 1 ? i : 0) * columns + (columns == n && columns > 1 ? j : 0);
+}
+
+static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *roles,
+                                const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t to,
+                                int64_t i, int64_t j)
+{
+    const sbit_tensor *bias = sbit__in(call, roles->bias);
+    sbit_tensor *y = call->out[0];
+    uint32_t sum = (uint32_t)sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
+    float shift = 0.0f;
+    if (bias != NULL) {
+        const int64_t at = sbit__q_bias_at(bias, state->n, i, j);
+        sum += bias->dtype == SBIT_I32 ? (uint32_t)((const int32_t *)bias->data)[at] : 0u;
+        shift = bias->dtype == SBIT_I32 ? 0.0f : (float)sbit__tensor_f64_at(bias, at);
+    }
+    if (y->dtype == SBIT_I32) {
+        ((int32_t *)y->data)[to] = (int32_t)sum;
+        return;
+    }
+    const float alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    const float sx = (float)sbit__q_pick(sbit__in(call, roles->x_scale), x_at, state->m, i);
+    const float sw = (float)sbit__q_pick(sbit__in(call, roles->w_scale), w_at, state->n, j);
+    const float scale = alpha == 1.0f ? sx * sw : alpha * sx * sw;
+    if (y->dtype == SBIT_F32) {
+        ((float *)y->data)[to] = (float)(int32_t)sum * scale + shift;
+        return;
+    }
+    const float sy = (float)sbit__q_pick(sbit__in(call, roles->y_scale), x_at, state->m, i);
+    const float zy = (float)sbit__q_pick(sbit__in(call, roles->y_zero), x_at, state->m, i);
+    const float lo = y->dtype == SBIT_I8 ? -128.0f : 0.0f;
+    float q = rintf((float)(int32_t)sum * (scale / sy)) + zy;
+    q = q > lo ? q : lo;
+    q = q < lo + 255.0f ? q : lo + 255.0f;
+    ((uint8_t *)y->data)[to] = (uint8_t)(int32_t)q;
+}
+
+static void sbit__q_run_plain(const sbit_op_call *call, const sbit__q_roles *roles,
+                              const sbit__q_state *state)
+{
+    for (int64_t batch = 0; batch < state->batches; batch++) {
+        int64_t x_at = 0, w_at = 0;
+        sbit__q_batch_at(state, batch, &x_at, &w_at);
+        for (int64_t i = 0; i < state->m * state->n; i++) {
+            sbit__q_plain_store(call, roles, state, x_at, w_at, batch * state->m * state->n + i,
+                                i / state->n, i % state->n);
+        }
+    }
+}
+
+static sbit_status sbit__q_product_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    sbit__q_state *state = (sbit__q_state *)*call->state;
+    if (state == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    if (call->out[0] == NULL || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (state->plain) {
+        sbit__q_run_plain(call, roles, state);
+        return SBIT_OK;
+    }
+    return sbit__q_run_driver(call, roles, state, error);
+}
+
+static int64_t sbit__q_product_macs(const sbit_op_call *call)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    const sbit_type *x = call->in_type[roles->x], *w = call->in_type[roles->w];
+    if (sbit__streq(roles->shape_as, "Conv")) {
+        return sbit__window_macs(call->out_type[0], w);
+    }
+    const bool trans = sbit_node_int(call->node, "transA", 0) != 0;
+    const int32_t at = x->rank - (trans && x->rank > 1 ? 2 : 1);
+    return sbit__saturating_mul(sbit__type_size(call->out_type[0]),
+                                at >= 0 && sbit__dim_known(x->dims[at]) ? x->dims[at].value : 1);
+}
+
+/* >>rows */
+#define SBIT__Q_ROW(domain, name, version)                                                         \
+    {                                                                                              \
+        domain, name, version, SBIT__T_Q8, 0, 0, sbit__q_product_infer, sbit__q_product_prepare,   \
+            sbit__q_product_run, NULL, NULL, NULL, NULL, sbit__q_product_macs                      \
+    }
+
+static const sbit_op_row sbit__q_rows[] = {
+    SBIT__Q_ROW("", "QLinearConv", 10),
+    SBIT__Q_ROW("", "ConvInteger", 10),
+    SBIT__Q_ROW("", "QLinearMatMul", 10),
+    SBIT__Q_ROW("", "QLinearMatMul", 21),
+    SBIT__Q_ROW("", "MatMulInteger", 10),
+    SBIT__Q_ROW("com.microsoft", "QLinearConv", 1),
+    SBIT__Q_ROW("com.microsoft", "QGemm", 1),
+    SBIT__Q_ROW("com.microsoft", "MatMulIntegerToFloat", 1),
+    SBIT__Q_ROW("sbit", "QConv", 1),
+    SBIT__Q_ROW("sbit", "QMatMul", 1),
+};
+
+#undef SBIT__Q_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_qlinear(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__q_rows);
+    return sbit__q_rows;
+}
+/* ---- end src/ops/qlinear.c ---- */
+
+/* ---- begin src/ops/qlinear_elements.c ---- */
+/* qlinear_elements.c: integer operators beside products. >>qlinear_elements
+ *
+ * Called by: exec through the rows. Calls: integer kernels, scalar kernels for tables.
+ * com.microsoft QLinearAdd, QLinearMul, QLinearConcat, QLinearLeakyRelu, QLinearSigmoid,
+ * QLinearSoftmax, QLinearAveragePool, QLinearGlobalAveragePool; sbit QSub.
+ * All are: dequantize, the float32 operator with its operands in their order, quantize, and give
+ * the bits of that. Where a result depends on one byte it comes from a table of 256. Sums of pools
+ * and means run through the window in its order. Softmax: exp((q - qmax) * s) from a table, added
+ * up in eight sums (element i goes to sum i % 8) that are joined pairwise.
+ */
+
+#define SBIT__Q_CHUNK ((int64_t)1024) /* elements at a time */
+
+/* Inputs that every operator here with one tensor has, in this order. */
+enum {
+    SBIT__Q_X,
+    SBIT__Q_XS,
+    SBIT__Q_XZ,
+    SBIT__Q_YS,
+    SBIT__Q_YZ
+};
+
+static sbit_dtype sbit__q_zero_dtype(const sbit_op_call *call, int32_t zero, int32_t x)
+{
+    return sbit__in_type(call, zero) != NULL ? sbit__in_dtype(call, zero) : sbit__in_dtype(call, x);
+}
+
+/* Inputs 0 to last, but zero points (bits of `optional`) may be omitted. */
+static sbit_status sbit__q_inputs(const sbit_op_call *call, int32_t last, uint32_t optional,
+                                  sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 0, last + 2, error));
+    for (int32_t i = 0; i <= last; i++) {
+        if ((optional >> i & 1u) == 0 && sbit__in_type(call, i) == NULL) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_params_unary(const sbit_op_call *call, sbit__q_param *x,
+                                        sbit__q_param *y, sbit_error *error)
+{
+    SBIT__TRY(sbit__q_param_of(call, SBIT__Q_XS, SBIT__Q_XZ, call->in[0]->dtype, x, error));
+    return sbit__q_param_of(call, SBIT__Q_YS, SBIT__Q_YZ, call->out[0]->dtype, y, error);
+}
+
+/* >>add, sub, mul */
+
+static sbit_status sbit__q_binary_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[2] = {0, 3};
+    sbit__q_view view;
+    SBIT__TRY(sbit__q_inputs(call, 6, 1u << 2 | 1u << 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 1u << 3, SBIT__T_Q8, error));
+    sbit__q_view_init(call, "Add", 14, inputs, 2, false, &view);
+    SBIT__TRY(view.call.row->infer(&view.call, error));
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        *call->out_type[0] = view.out;
+        call->out_type[0]->dtype = sbit__q_zero_dtype(call, 7, 0);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_binary_task {
+    const sbit__q8_kernels *kernels;
+    sbit__q8_pair pair;
+    sbit__loop loop;
+    const uint8_t *a, *b;
+    uint8_t *y;
+    uint8_t flip_a, flip_b, flip_y;
+} sbit__q_binary_task;
+
+/* n bytes from x at a stride as one run: itself, or a copy in `part`. */
+static const uint8_t *sbit__q_run_of(const uint8_t *x, int64_t stride, int64_t n, uint8_t flip,
+                                     uint8_t *part)
+{
+    if (stride == 1 && flip == 0) {
+        return x;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        part[i] = (uint8_t)(x[i * stride] ^ flip);
+    }
+    return part;
+}
+
+static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_binary_task *task = (const sbit__q_binary_task *)user;
+    const sbit__loop *loop = &task->loop;
+    const int64_t chunks = (loop->inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
+    uint8_t part_a[SBIT__Q_CHUNK], part_b[SBIT__Q_CHUNK];
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t offsets[SBIT__LOOP_OPERANDS];
+        const int64_t first = i % chunks * SBIT__Q_CHUNK, left = loop->inner - first;
+        const int64_t n = left < SBIT__Q_CHUNK ? left : SBIT__Q_CHUNK;
+        const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
+        sbit__loop_row(loop, i / chunks, offsets);
+        uint8_t *y = task->y + offsets[0] + first;
+        const uint8_t *a =
+            sbit__q_run_of(task->a + offsets[1] + first * sa, sa, n, task->flip_a, part_a);
+        const uint8_t *b =
+            sbit__q_run_of(task->b + offsets[2] + first * sb, sb, n, task->flip_b, part_b);
+        task->kernels->q8_binary(&task->pair, n, a, b, y);
+        if (task->flip_y != 0) {
+            sbit__q_flip(n, y, task->flip_y, y);
+        }
+    }
+}
+
+static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_binary_task task;
+    int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
+    sbit__q_param a, b, y;
+    sbit_tensor *out = call->out[0];
+    if (out == NULL || sbit_tensor_count(out) == 0) {
+        return SBIT_OK;
+    }
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__q_param_of(call, 1, 2, call->in[0]->dtype, &a, error));
+    SBIT__TRY(sbit__q_param_of(call, 4, 5, call->in[3]->dtype, &b, error));
+    SBIT__TRY(sbit__q_param_of(call, 6, 7, out->dtype, &y, error));
+    sbit__tensor_strides(out, strides[0]);
+    SBIT__TRY(sbit__op_strides(call, call->in[0], -1, out->rank, out->dims, strides[1], error));
+    SBIT__TRY(sbit__op_strides(call, call->in[3], -1, out->rank, out->dims, strides[2], error));
+    sbit__loop_init(&task.loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
+    task.kernels = sbit__q8_of(call->ctx);
+    task.pair.op = sbit__streq(call->row->op_type, "QLinearMul") ? SBIT__BINARY_MUL
+                   : sbit__streq(call->row->op_type, "QSub")     ? SBIT__BINARY_SUB
+                                                                 : SBIT__BINARY_ADD;
+    task.pair.scale_a = a.scale;
+    task.pair.scale_b = b.scale;
+    task.pair.scale_y = y.scale;
+    task.pair.zero_a = a.zero;
+    task.pair.zero_b = b.zero;
+    task.pair.store = sbit__q_store_of(call, &y);
+    task.a = (const uint8_t *)call->in[0]->data;
+    task.b = (const uint8_t *)call->in[3]->data;
+    task.y = (uint8_t *)out->data;
+    task.flip_a = a.flip;
+    task.flip_b = b.flip;
+    task.flip_y = y.flip;
+    const int64_t chunks = (task.loop.inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
+    const int64_t each = task.loop.inner < SBIT__Q_CHUNK ? task.loop.inner : SBIT__Q_CHUNK;
+    sbit__parallel_range(call->ctx, task.loop.outer * chunks, 1 + 4 * SBIT__BLOCK / each,
+                         sbit__q_binary_rows, &task);
+    return SBIT_OK;
+}
+
+/* >>tables */
+
+static sbit_status sbit__q_unary_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__q_inputs(call, SBIT__Q_YS, 1u << SBIT__Q_XZ, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        call->out_type[0]->dtype = sbit__q_zero_dtype(call, SBIT__Q_YZ, 0);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_lookup_task {
+    const uint8_t *x, *table;
+    uint8_t *y;
+} sbit__q_lookup_task;
+
+static void sbit__q_lookup_block(void *user, int64_t begin, int64_t end)
+{
+    const sbit__q_lookup_task *task = (const sbit__q_lookup_task *)user;
+    for (int64_t i = begin; i < end; i++) {
+        task->y[i] = task->table[task->x[i]];
+    }
+}
+
+static void sbit__q_sigmoid(const sbit_op_call *call, int64_t n, float *values)
+{
+    call->kernels->f32_unary(SBIT__UNARY_SIGMOID, n, values, values);
+}
+
+static void sbit__q_leaky(const sbit_op_call *call, int64_t n, float *values)
+{
+    const float alpha = sbit_node_float(call->node, "alpha", 0.01f);
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = values[i] < 0.0f ? alpha * values[i] : values[i];
+    }
+}
+
+static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *error)
+{
+    const bool sigmoid = sbit__streq(call->row->op_type, "QLinearSigmoid");
+    sbit__q_lookup_task task;
+    sbit__q_param x, y;
+    uint8_t table[256];
+    SBIT__TRY(sbit__q_params_unary(call, &x, &y, error));
+    sbit__q_table(call, &x, &y, sigmoid ? sbit__q_sigmoid : sbit__q_leaky, table);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    task.table = table;
+    sbit__parallel_blocks(call->ctx, sbit_tensor_count(call->in[0]), sbit__q_lookup_block, &task);
+    return SBIT_OK;
+}
+
+/* >>softmax */
+
+static sbit_status sbit__q_softmax_axis(const sbit_op_call *call, int32_t rank, int32_t *axis,
+                                        sbit_error *error)
+{
+    return sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), rank, axis, error);
+}
+
+static sbit_status sbit__q_softmax_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t axis = 0;
+    SBIT__TRY(sbit__q_unary_infer(call, error));
+    return call->in_type[0]->rank > 0
+               ? sbit__q_softmax_axis(call, call->in_type[0]->rank, &axis, error)
+               : SBIT_OK;
+}
+
+typedef struct sbit__q_softmax_task {
+    const sbit_kernels *kernels;
+    const uint8_t *x;
+    uint8_t *y;
+    int64_t length, inner; /* a line's elements are `inner` apart */
+    sbit__q_param to;
+    uint8_t flip;
+    float exps[256]; /* of -d * scale */
+} sbit__q_softmax_task;
+
+static void sbit__q_softmax_line(const sbit__q_softmax_task *task, const uint8_t *x, uint8_t *y)
+{
+    const int64_t n = task->length, step = task->inner;
+    float sums[8] = {0.0f}, part[SBIT__Q_CHUNK];
+    uint8_t most = 0, bytes[SBIT__Q_CHUNK];
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t q = (uint8_t)(x[i * step] ^ task->flip);
+        most = q > most ? q : most;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sums[i % 8] += task->exps[most - (x[i * step] ^ task->flip)];
+    }
+    const float sum =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    for (int64_t first = 0; first < n; first += SBIT__Q_CHUNK) {
+        const int64_t count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        for (int64_t i = 0; i < count; i++) {
+            part[i] = task->exps[most - (x[(first + i) * step] ^ task->flip)];
+        }
+        task->kernels->f32_binary(SBIT__BINARY_DIV, count, part, 1, &sum, 0, part);
+        task->kernels->f32_quantize_u8(count, part, task->to.scale, task->to.zero, 0, 255, bytes);
+        for (int64_t i = 0; i < count; i++) {
+            y[(first + i) * step] = (uint8_t)(bytes[i] ^ task->to.flip);
+        }
+    }
+}
+
+static void sbit__q_softmax_lines(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_softmax_task *task = (const sbit__q_softmax_task *)user;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i / task->inner * task->length * task->inner + i % task->inner;
+        sbit__q_softmax_line(task, task->x + at, task->y + at);
+    }
+}
+
+static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const sbit_tensor *x = call->in[0];
+    sbit__q_softmax_task task;
+    sbit__q_param from;
+    int32_t axis = 0;
+    if (sbit_tensor_count(x) == 0) {
+        return SBIT_OK;
+    }
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__q_softmax_axis(call, x->rank, &axis, error));
+    SBIT__TRY(sbit__q_params_unary(call, &from, &task.to, error));
+    for (int32_t d = 0; d < 256; d++) {
+        task.exps[d] = (float)-d * from.scale;
+    }
+    scalar->f32_unary(SBIT__UNARY_EXP, 256, task.exps, task.exps);
+    task.kernels = call->kernels;
+    task.x = (const uint8_t *)x->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    task.flip = from.flip;
+    /* com.microsoft's attribute opset: before 13 all dims from the axis on are one line */
+    const bool flattens = sbit_node_int(call->node, "opset", 13) < 13;
+    task.length = flattens ? sbit__tensor_span(x, axis, x->rank) : x->dims[axis];
+    task.inner = flattens ? 1 : sbit__tensor_span(x, axis + 1, x->rank);
+    sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.length, 1 + 16384 / task.length,
+                         sbit__q_softmax_lines, &task);
+    return SBIT_OK;
+}
+
+/* >>concat: y scale, y zero, then x, scale, zero for each input; zero points are there */
+
+static sbit_status sbit__q_concat_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t count = (call->input_count - 2) / 3;
+    sbit_type *out = call->output_count > 0 ? call->out_type[0] : NULL;
+    int32_t axis = 0;
+    if (call->input_count < 5 || call->input_count % 3 != 2) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "it has %d inputs: 2 and 3 for each tensor are needed",
+                            (int)call->input_count);
+    }
+    SBIT__TRY(sbit__op_inputs(call, call->input_count, call->input_count, error));
+    if (out == NULL) {
+        return SBIT_OK;
+    }
+    *out = *call->in_type[2];
+    out->dtype = sbit__in_dtype(call, 1);
+    for (int32_t i = 0; i < count; i++) {
+        const sbit_type *type = call->in_type[2 + 3 * i];
+        if (type->dtype != SBIT_UNDEFINED && (SBIT_T(type->dtype) & SBIT__T_Q8) == 0) {
+            return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "tensor %d is %s", (int)i,
+                                sbit_dtype_name((int32_t)type->dtype));
+        }
+        if (type->rank < 0 || out->rank < 0) {
+            out->rank = -1;
+            continue;
+        }
+        SBIT__TRY(
+            sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), out->rank, &axis, error));
+        if (type->rank != out->rank) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "tensor %d has rank %d, not %d",
+                                (int)i, (int)type->rank, (int)out->rank);
+        }
+        for (int32_t d = 0; i > 0 && d < out->rank; d++) {
+            const sbit_dim dim = type->dims[d];
+            if (d == axis) {
+                out->dims[d] = sbit__dim_add(out->dims[d], dim);
+            } else if (!sbit__dim_known(out->dims[d])) {
+                out->dims[d] = sbit__dim_known(dim) ? dim : out->dims[d];
+            } else if (sbit__dim_known(dim) && dim.value != out->dims[d].value) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "dimension %d of tensor %d is %lld", (int)d, (int)i,
+                                    (long long)dim.value);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static void sbit__q_same(const sbit_op_call *call, int64_t n, float *values)
+{
+    (void)call;
+    (void)n;
+    (void)values;
+}
+
+static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_tensor *y = call->out[0];
+    const int32_t count = (call->input_count - 2) / 3;
+    sbit__q_param to, from;
+    int32_t axis = 0;
+    int64_t at = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), y->rank, &axis, error));
+    SBIT__TRY(sbit__q_param_of(call, 0, 1, y->dtype, &to, error));
+    const int64_t outer = sbit__tensor_span(y, 0, axis);
+    const int64_t pitch = sbit__tensor_span(y, axis, y->rank);
+    for (int32_t i = 0; i < count; i++) {
+        const sbit_tensor *x = call->in[2 + 3 * i];
+        const int64_t n = sbit__tensor_span(x, axis, x->rank);
+        uint8_t table[256];
+        bool same = true;
+        SBIT__TRY(sbit__q_param_of(call, 3 + 3 * i, 4 + 3 * i, x->dtype, &from, error));
+        sbit__q_table(call, &from, &to, sbit__q_same, table);
+        for (int32_t k = 0; k < 256; k++) {
+            same = same && table[k] == k;
+        }
+        for (int64_t o = 0; o < outer; o++) {
+            const uint8_t *source = (const uint8_t *)x->data + o * n;
+            uint8_t *target = (uint8_t *)y->data + o * pitch + at;
+            if (same) {
+                memcpy(target, source, (size_t)n);
+                continue;
+            }
+            for (int64_t k = 0; k < n; k++) {
+                target[k] = table[source[k]];
+            }
+        }
+        at += n;
+    }
+    return SBIT_OK;
+}
+
+/* >>average pools: channels last inside, transposed through scratch where the model is not */
+
+typedef struct sbit__q_pool {
+    sbit__window window; /* 3 axes */
+    int64_t batch, channels, in[3], out[3];
+    bool count_pad;
+    size_t x_bytes, y_bytes, sum_bytes; /* of a worker */
+} sbit__q_pool;
+
+static bool sbit__q_is_global(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "QLinearGlobalAveragePool");
+}
+
+static sbit_status sbit__q_pool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    SBIT__TRY(sbit__q_inputs(call, SBIT__Q_YS, 1u << SBIT__Q_XZ, error));
+    return sbit__q_infer_as(call, sbit__q_is_global(call) ? "GlobalAveragePool" : "AveragePool",
+                            sbit__q_is_global(call) ? 1 : 19, inputs, 1,
+                            sbit__q_zero_dtype(call, SBIT__Q_YZ, 0), error);
+}
+
+static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *pool,
+                                      sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    sbit__q_view view;
+    sbit__window window;
+    sbit__q_view_init(call, "AveragePool", 19, inputs, 1, sbit__q_channels_last(call), &view);
+    const sbit_type *x = view.in_type[0];
+    const int32_t spatial = x->rank - 2;
+    memset(pool, 0, sizeof *pool);
+    memset(&window, 0, sizeof window);
+    if (!sbit__q_is_global(call)) {
+        SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
+        window.may_cut = true;
+    }
+    pool->batch = x->dims[0].value;
+    pool->channels = x->dims[1].value;
+    pool->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t from = i - (3 - spatial);
+        pool->in[i] = pool->out[i] = 1;
+        pool->window.kernel[i] = pool->window.stride[i] = pool->window.dilation[i] = 1;
+        if (from < 0) {
+            continue;
+        }
+        pool->in[i] = x->dims[from + 2].value;
+        if (sbit__q_is_global(call)) {
+            pool->window.kernel[i] = pool->in[i];
+            continue;
+        }
+        SBIT__TRY(
+            sbit__window_length(&view.call, &window, from, pool->in[i], &pool->out[i], error));
+        pool->window.kernel[i] = window.kernel[from];
+        pool->window.stride[i] = window.stride[from];
+        pool->window.dilation[i] = window.dilation[from];
+        pool->window.pad_begin[i] = window.pad_begin[from];
+        pool->window.pad_end[i] = window.pad_end[from];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_pool pool;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__q_pool_shape(call, &pool, error));
+    sbit__q_pool *state = (sbit__q_pool *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    if (!sbit__q_channels_last(call) || call->in_type[0]->dtype == SBIT_I8 ||
+        call->out_type[0]->dtype == SBIT_I8) {
+        pool.x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
+        pool.y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
+    }
+    pool.sum_bytes = sbit__align64((size_t)pool.channels * sizeof(float));
+    *state = pool;
+    *call->scratch_bytes =
+        pool.x_bytes + pool.y_bytes + pool.sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_pool_task {
+    const sbit__q_pool *pool;
+    const sbit_kernels *kernels;
+    const sbit__q8_kernels *q8;
+    const uint8_t *x;
+    uint8_t *y;
+    char *sums;
+    sbit__q_param from, to;
+} sbit__q_pool_task;
+
+/* Taps begin..end of the window at `at` lie within the input; gives what counts of the window. */
+static int64_t sbit__q_pool_taps(const sbit__q_pool *pool, int32_t axis, int64_t at, int64_t *begin,
+                                 int64_t *end)
+{
+    const sbit__window *w = &pool->window;
+    const int64_t first = at * w->stride[axis] - w->pad_begin[axis];
+    int64_t padded = 0;
+    *begin = *end = 0;
+    for (int64_t k = 0; k < w->kernel[axis]; k++) {
+        const int64_t p = first + k * w->dilation[axis];
+        if (p < 0) {
+            *begin = *end = k + 1;
+        } else if (p < pool->in[axis]) {
+            *end = k + 1;
+        }
+        padded += p < pool->in[axis] + w->pad_end[axis] ? 1 : 0;
+    }
+    return pool->count_pad ? padded : *end - *begin;
+}
+
+static void sbit__q_pool_at(const sbit__q_pool_task *task, int64_t index, float *sums)
+{
+    const sbit__q_pool *pool = task->pool;
+    const sbit__window *w = &pool->window;
+    const int64_t c = pool->channels, plane = pool->out[0] * pool->out[1] * pool->out[2];
+    const int64_t n = index / plane;
+    const int64_t at[3] = {index % plane / pool->out[2] / pool->out[1],
+                           index % plane / pool->out[2] % pool->out[1], index % pool->out[2]};
+    int64_t begin[3], end[3];
+    float count = 1.0f;
+    for (int32_t i = 0; i < 3; i++) {
+        count *= (float)sbit__q_pool_taps(pool, i, at[i], &begin[i], &end[i]);
+    }
+    memset(sums, 0, (size_t)c * sizeof *sums);
+    for (int64_t d = begin[0]; d < end[0]; d++) {
+        for (int64_t h = begin[1]; h < end[1]; h++) {
+            const int64_t z = at[0] * w->stride[0] - w->pad_begin[0] + d * w->dilation[0];
+            const int64_t y = at[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1];
+            const int64_t x = at[2] * w->stride[2] - w->pad_begin[2];
+            const int64_t row = ((n * pool->in[0] + z) * pool->in[1] + y) * pool->in[2] + x;
+            for (int64_t k = begin[2]; k < end[2]; k++) {
+                task->q8->q8_accumulate(c, task->x + (row + k * w->dilation[2]) * c,
+                                        task->from.zero, task->from.scale, sums);
+            }
+        }
+    }
+    if (count > 0.0f) {
+        task->kernels->f32_binary(SBIT__BINARY_DIV, c, sums, 1, &count, 0, sums);
+    }
+    task->kernels->f32_quantize_u8(c, sums, task->to.scale, task->to.zero, 0, 255,
+                                   task->y + index * c);
+}
+
+static void sbit__q_pool_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_pool_task *task = (const sbit__q_pool_task *)user;
+    float *sums = (float *)(void *)(task->sums + (size_t)worker * task->pool->sum_bytes);
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q_pool_at(task, i, sums);
+    }
+}
+
+static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_pool *pool = (const sbit__q_pool *)*call->state;
+    const sbit_tensor *x = call->in[0];
+    sbit__q_pool_task task;
+    if (pool == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    const bool last = sbit__q_channels_last(call);
+    const int64_t in = pool->in[0] * pool->in[1] * pool->in[2];
+    const int64_t out = pool->out[0] * pool->out[1] * pool->out[2];
+    const int64_t taps = pool->window.kernel[0] * pool->window.kernel[1] * pool->window.kernel[2];
+    uint8_t *scratch = (uint8_t *)call->scratch, *result = (uint8_t *)call->out[0]->data;
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__q_params_unary(call, &task.from, &task.to, error));
+    task.pool = pool;
+    task.kernels = call->kernels;
+    task.q8 = sbit__q8_of(call->ctx);
+    task.x = (const uint8_t *)x->data;
+    task.y = pool->x_bytes == 0 ? result : scratch + pool->x_bytes;
+    task.sums = (char *)scratch + pool->x_bytes + pool->y_bytes;
+    if (last && pool->x_bytes > 0) {
+        sbit__q_flip(sbit_tensor_count(x), task.x, task.from.flip, scratch);
+        task.x = scratch;
+    } else if (!last) {
+        sbit__q_to_last(pool->batch, pool->channels, in, task.x, task.from.flip, scratch);
+        task.x = scratch;
+    }
+    sbit__parallel_range(call->ctx, pool->batch * out, 1 + 65536 / (taps * pool->channels + 1),
+                         sbit__q_pool_range, &task);
+    if (last && pool->x_bytes > 0) {
+        sbit__q_flip(sbit_tensor_count(call->out[0]), task.y, task.to.flip, result);
+    } else if (!last) {
+        sbit__q_to_first(pool->batch, pool->channels, out, task.y, task.to.flip, result);
+    }
+    return SBIT_OK;
+}
+
+/* >>rows */
+#define SBIT__Q_ROW(name, infer, prepare, run)                                                     \
+    {                                                                                              \
+        "com.microsoft", name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL,   \
+            NULL                                                                                   \
+    }
+
+static const sbit_op_row sbit__q_element_rows[] = {
+    SBIT__Q_ROW("QLinearAdd", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
+    SBIT__Q_ROW("QLinearMul", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
+    SBIT__Q_ROW("QLinearLeakyRelu", sbit__q_unary_infer, sbit__op_prepare_check,
+                sbit__q_lookup_run),
+    SBIT__Q_ROW("QLinearSigmoid", sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run),
+    SBIT__Q_ROW("QLinearSoftmax", sbit__q_softmax_infer, sbit__op_prepare_check,
+                sbit__q_softmax_run),
+    SBIT__Q_ROW("QLinearAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run),
+    SBIT__Q_ROW("QLinearGlobalAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare,
+                sbit__q_pool_run),
+    {"com.microsoft", "QLinearConcat", 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer,
+     sbit__op_prepare_check, sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL},
+    {"sbit", "QSub", 1, SBIT__T_Q8, 0, 0, sbit__q_binary_infer, sbit__op_prepare_check,
+     sbit__q_binary_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+#undef SBIT__Q_ROW
+#undef SBIT__Q_CHUNK
+
+SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_elements(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__q_element_rows);
+    return sbit__q_element_rows;
+}
+/* ---- end src/ops/qlinear_elements.c ---- */
 
 /* ---- begin src/ops/text.c ---- */
 /* text.c: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer. >>text

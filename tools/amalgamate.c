@@ -5,7 +5,9 @@
  * By its name a listed file is a manual (manual*.txt: the comment at the top), declarations
  * (*_api.h: behind the include guard) or code (other .h and .c). Files are joined in the listed
  * order; an internal #include is dropped, a system #include stays where it is first used. One that
- * stands inside an #if is kept each time, because it may not be compiled.
+ * stands inside an #if is kept each time, because it may not be compiled. A template, whose name
+ * begins with vec_, is not listed: it is pasted from the folder of the file that includes it, as
+ * often as it is included.
  */
 #include <stdbool.h> /* bool */
 #include <stdio.h>   /* files */
@@ -105,15 +107,36 @@ static bool keep_include(const char *from, int number, const char *name, bool ce
     return false;
 }
 
+static void put_source(FILE *out, const struct source *s, char *seen);
+
+/* Puts the file that `#include "vec_..."` names; false if the line names none. */
+static bool put_template(FILE *out, const struct source *s, const char *name, char *seen)
+{
+    const char *slash = strrchr(s->path, '/');
+    struct source template = *s;
+    if (strncmp(name, "\"vec_", 5) != 0) {
+        return false;
+    }
+    snprintf(template.path, sizeof template.path, "%.*s%.*s",
+             slash != NULL ? (int)(slash + 1 - s->path) : 0, s->path, (int)strcspn(name + 1, "\""),
+             name + 1);
+    put_source(out, &template, seen);
+    return true;
+}
+
 static void put_source(FILE *out, const struct source *s, char *seen)
 {
     const bool manual = s->kind == MANUAL;
-    int number = 1, depth = strstr(s->path, ".h") ? -1 : 0; /* a header's own guard: no #if */
+    const bool guarded = strstr(s->path, ".h") && !strstr(s->path, "vec_");
+    int number = 1, depth = guarded ? -1 : 0; /* a header's own guard: no #if */
     bool blank = false;
     char line[MAX_LINE];
     FILE *file = open_file("src/", s->path, "rb");
+    if (file == NULL) {
+        FAIL("there is no file src/%s\n", s->path);
+    }
     fprintf(out, "/* ---- begin src/%s ----%s\n", s->path, manual ? "" : " */");
-    for (; file != NULL && next_line(file, line); number++) {
+    for (; next_line(file, line); number++) {
         const char *p = line;
         if (manual && (strstr(line, "/*") || strstr(line, "*/"))) {
             FAIL("src/%s:%d: a manual cannot hold a comment\n", s->path, number);
@@ -121,6 +144,9 @@ static void put_source(FILE *out, const struct source *s, char *seen)
             p += 1 + strspn(p + 1, " ");
             depth += strncmp(p, "if", 2) == 0 ? 1 : strncmp(p, "endif", 5) == 0 ? -1 : 0;
             p += strncmp(p, "include", 7) == 0 ? 7 + strspn(p + 7, " ") : 0;
+            if (put_template(out, s, p, seen)) {
+                continue;
+            }
             if ((*p == '<' || *p == '"') && !keep_include(s->path, number, p, depth <= 0, seen)) {
                 continue;
             }

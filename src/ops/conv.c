@@ -147,9 +147,8 @@ static sbit_status sbit__conv_check_sizes(const sbit_op_call *call, const sbit__
                                "the sizes of window, padding and output are too large together");
 }
 
-/* The driver's description of the node for the shapes in call->in_type, which must be numbers. */
-static sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
-                                       sbit_error *error)
+SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
+                                         sbit_error *error)
 {
     int32_t rank = -1;
     sbit__window window;

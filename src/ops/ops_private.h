@@ -39,6 +39,8 @@ extern "C" {
     X(signal)   /* DFT, STFT, windows, MelWeightMatrix */                                          \
     X(control)  /* If, Loop, Scan, Sequence*, Optional* */                                         \
     X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
+    X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
+    X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
     X(text)     /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */                 \
     X(ml)       /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                                   \
     X(einsum)   /* Einsum, Det, misc. */                                                           \

@@ -49,6 +49,11 @@ SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *w
 /* Splits `total` cells of padding as auto_pad asks; SAME_LOWER puts the odd one in front. */
 SBIT__FN void sbit__window_split_pad(sbit__window *window, int32_t axis, int64_t total);
 
+/* conv.c: the driver's description of a Conv for the shapes in call->in_type, which must be
+ * numbers. */
+SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_shape *shape,
+                                         sbit_error *error);
+
 /* Fails unless input i, if present, is a tensor; *rank -1: unknown. */
 SBIT__FN sbit_status sbit__op_rank(const sbit_op_call *call, int32_t input, int32_t *rank,
                                    sbit_error *error);

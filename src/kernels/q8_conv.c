@@ -1,0 +1,485 @@
+/* q8_conv.c: integer convolutions and matrix products, channels last. >>q8_conv
+ *
+ * Called by: ops/qlinear*.c. Calls: the integer kernels, threads.
+ * A unit of work is a band of output rows of one image. Where windows reach over the edge, the
+ * band's input rows are first copied between borders filled with the zero point, so that all
+ * pixels are alike: pixel p begins at row[p], tap t lies offsets[t] from there. With one group and
+ * no dilation along the row the taps of a row are one run. Panels of columns outside, pixels
+ * inside, so that a panel stays in the cache.
+ *   v = sum x * w - zw * sum x + bias',   bias' = bias - zx * sum w + taps * depth * zx * zw
+ * which is sum (x - zx) * (w - zw) + bias; uint8 weights are shifted to int8.
+ */
+#include "q8_private.h"
+#include "rows_private.h"
+
+enum {
+    SBIT__Q8_BAND_BYTES = 64 * 1024, /* of input */
+    SBIT__Q8_BAND_PIXELS = 320,
+    SBIT__Q8_SLACK = 64,                 /* bytes that may be read behind a band */
+    SBIT__Q8_WORTH_A_THREAD = 256 * 1024 /* multiplications */
+};
+
+/* >>plan */
+
+/* The next panel's width where `left` columns remain. */
+static int64_t sbit__q8_panel(const sbit__q8_kernels *kernels, int64_t left)
+{
+    int64_t width = kernels->panel;
+    while (width > kernels->lanes && width - left >= kernels->lanes) {
+        width /= 2;
+    }
+    return width;
+}
+
+static int64_t sbit__q8_columns(const sbit__q8_kernels *kernels, int64_t count)
+{
+    int64_t columns = 0;
+    while (columns < count) {
+        columns += sbit__q8_panel(kernels, count - columns);
+    }
+    return columns;
+}
+
+/* 1 x 1 without stride: all pixels are rows of one matrix. */
+static void sbit__q8_fold(sbit__conv_shape *shape)
+{
+    int64_t pixels = shape->batch;
+    for (int i = 0; i < 3; i++) {
+        if (shape->kernel[i] != 1 || shape->stride[i] != 1 || shape->in[i] != shape->out[i]) {
+            return;
+        }
+        pixels *= shape->in[i];
+        shape->dilation[i] = 1;
+    }
+    shape->batch = 1;
+    shape->in[0] = shape->out[0] = shape->in[2] = shape->out[2] = 1;
+    shape->in[1] = shape->out[1] = pixels;
+}
+
+/* Input positions that `count` outputs see along an axis. */
+static int64_t sbit__q8_reach(const sbit__conv_shape *shape, int axis, int64_t count)
+{
+    return (count - 1) * shape->stride[axis] + (shape->kernel[axis] - 1) * shape->dilation[axis] +
+           1;
+}
+
+static bool sbit__q8_has_border(const sbit__conv_shape *shape)
+{
+    for (int i = 0; i < 3; i++) {
+        if (shape->pad_begin[i] != 0 ||
+            sbit__q8_reach(shape, i, shape->out[i]) > shape->in[i] + shape->pad_begin[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t sbit__q8_band_bytes(const sbit__q8_conv *conv, int64_t rows)
+{
+    const sbit__conv_shape *shape = &conv->shape;
+    return shape->kernel[0] * sbit__q8_reach(shape, 1, rows) *
+           sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
+}
+
+static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
+{
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t threads = sbit_ctx_threads(ctx), height = shape->out[1];
+    const int64_t images = shape->batch * shape->out[0];
+    const int64_t panels =
+        conv->depthwise ? 1 : sbit__div_up(conv->columns, sbit__q8_of(ctx)->panel);
+    const int64_t row_macs =
+        shape->out[2] * shape->out_channels * conv->taps * conv->depth * (conv->depthwise ? 4 : 1);
+    int64_t rows = 1;
+    while (rows < height && (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS &&
+           sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
+        rows++;
+    }
+    conv->parts = 1;
+    if (threads > 1) {
+        const int64_t work = sbit__larger(images * height * row_macs / SBIT__Q8_WORTH_A_THREAD, 1);
+        const int64_t units = sbit__smaller(work, 2 * threads);
+        const int64_t bands = sbit__div_up(units, images);
+        rows = sbit__smaller(rows, sbit__larger(height / bands, sbit__div_up(20, shape->out[2])));
+        rows = sbit__smaller(rows, height);
+        conv->parts =
+            sbit__smaller(sbit__div_up(units, images * sbit__div_up(height, rows)), panels);
+    }
+    conv->bands = sbit__div_up(height, rows);
+    conv->rows = sbit__div_up(height, conv->bands);
+    conv->bands = sbit__div_up(height, conv->rows);
+}
+
+SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_of(ctx);
+    sbit__conv_shape *shape = &conv->shape;
+    const int64_t in = shape->in_channels / shape->groups,
+                  out = shape->out_channels / shape->groups;
+    const int64_t kernel = shape->kernel[0] * shape->kernel[1] * shape->kernel[2];
+    sbit__q8_fold(shape);
+    conv->depthwise = in == 1 && out == 1 && shape->groups > 1 && !conv->has_factor;
+    conv->merges = shape->groups == 1 && shape->dilation[2] == 1;
+    conv->depth = conv->depthwise ? 1 : conv->merges ? in * shape->kernel[2] : in;
+    conv->taps = conv->merges ? kernel / shape->kernel[2] : kernel;
+    conv->copies = sbit__q8_has_border(shape) || (!conv->depthwise && conv->depth % 4 != 0);
+    if (conv->depthwise) {
+        const int64_t block = 4 * kernels->lanes;
+        conv->taps = sbit__div_up(kernel, 4);
+        conv->columns = sbit__div_up(shape->groups, block) * block;
+        conv->copies = conv->copies || shape->groups % block != 0;
+        conv->group_bytes = conv->columns * (16 + 4 * conv->taps);
+        conv->packed_bytes = (size_t)conv->group_bytes;
+    } else {
+        conv->columns = sbit__q8_columns(kernels, out);
+        conv->group_bytes = conv->columns * (16 + conv->taps * sbit__div_up(conv->depth, 4) * 4);
+        conv->packed_bytes = (size_t)(conv->group_bytes * shape->groups);
+    }
+    sbit__q8_plan_units(ctx, conv);
+    const int64_t pixels = conv->rows * shape->out[2];
+    conv->band_bytes =
+        conv->copies ? (sbit__q8_band_bytes(conv, conv->rows) + SBIT__Q8_SLACK + 63) / 64 * 64 : 0;
+    conv->worker_bytes =
+        (conv->band_bytes + 16 * (4 * conv->taps + pixels) + 63) / 64 * 64; /* see sbit__q8_unit */
+    conv->scratch_bytes = (size_t)conv->worker_bytes * (size_t)sbit_ctx_threads(ctx);
+}
+
+/* >>pack: per group bias, factor, scale, shift of all columns, then the weights */
+
+typedef struct sbit__q8_group {
+    int32_t *bias, *factor;
+    float *scale, *shift;
+    int8_t *weights;
+} sbit__q8_group;
+
+static sbit__q8_group sbit__q8_group_at(const sbit__q8_conv *conv, void *packed, int64_t group)
+{
+    sbit__q8_group at;
+    char *base = (char *)packed + group * conv->group_bytes;
+    at.bias = (int32_t *)(void *)base;
+    at.factor = at.bias + conv->columns;
+    at.scale = (float *)(void *)(at.factor + conv->columns);
+    at.shift = at.scale + conv->columns;
+    at.weights = (int8_t *)(void *)(at.shift + conv->columns);
+    return at;
+}
+
+static int32_t sbit__q8_weight(const sbit__q8_weights *weights, int64_t at)
+{
+    return weights->is_unsigned ? (int32_t)((const uint8_t *)weights->data)[at] - 128
+                                : (int32_t)((const int8_t *)weights->data)[at];
+}
+
+/* Column `column` of a group is output channel `channel`. */
+static void sbit__q8_pack_column(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
+                                 const sbit__q8_group *at, int64_t column, int64_t channel,
+                                 uint32_t sum)
+{
+    const int64_t terms = conv->shape.in_channels / conv->shape.groups * conv->shape.kernel[0] *
+                          conv->shape.kernel[1] * conv->shape.kernel[2];
+    const int32_t zero =
+        (weights->zero != NULL ? weights->zero[channel] : 0) - (weights->is_unsigned ? 128 : 0);
+    const uint32_t zx = (uint32_t)conv->zero_x,
+                   bias = weights->bias != NULL ? (uint32_t)weights->bias[channel] : 0;
+    at->bias[column] = (int32_t)(bias - zx * sum + (uint32_t)terms * zx * (uint32_t)zero);
+    at->factor[column] = -zero;
+    at->scale[column] = weights->scale != NULL ? weights->scale[channel] : 0.0f;
+    at->shift[column] = weights->shift != NULL ? weights->shift[channel] : 0.0f;
+}
+
+/* One panel: `width` columns from `first`. */
+static void sbit__q8_pack_panel(const sbit__q8_conv *conv, const sbit__q8_weights *weights,
+                                const sbit__q8_group *at, int64_t group, int64_t first,
+                                int64_t width)
+{
+    const int64_t in = conv->shape.in_channels / conv->shape.groups;
+    const int64_t out = conv->shape.out_channels / conv->shape.groups;
+    const int64_t quads = sbit__div_up(conv->depth, 4);
+    int8_t *to = at->weights + first * conv->taps * quads * 4;
+    for (int64_t j = 0; j < width && first + j < out; j++) {
+        const int64_t channel = group * out + first + j;
+        uint32_t sum = 0;
+        for (int64_t t = 0; t < conv->taps; t++) {
+            for (int64_t k = 0; k < conv->depth; k++) {
+                const int64_t tap = conv->merges ? t * conv->shape.kernel[2] + k / in : t;
+                const int32_t w = sbit__q8_weight(weights, channel * weights->out_stride +
+                                                               k % in * weights->in_stride +
+                                                               tap * weights->tap_stride);
+                to[((t * quads + k / 4) * width + j) * 4 + k % 4] = (int8_t)w;
+                sum += (uint32_t)w;
+            }
+        }
+        sbit__q8_pack_column(conv, weights, at, first + j, channel, sum);
+    }
+}
+
+static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                    const sbit__q8_weights *weights, const sbit__q8_group *at)
+{
+    const int64_t block = 4 * sbit__q8_of(ctx)->lanes;
+    const int64_t taps = conv->shape.kernel[0] * conv->shape.kernel[1] * conv->shape.kernel[2];
+    for (int64_t i = 0; i < conv->columns; i++) {
+        const int64_t first = i / block * block, place = i % block;
+        const int64_t channel = first + sbit__q8_lane(block, place);
+        uint32_t sum = 0;
+        for (int64_t t = 0; channel < conv->shape.groups && t < taps; t++) {
+            const int32_t w =
+                sbit__q8_weight(weights, channel * weights->out_stride + t * weights->tap_stride);
+            at->weights[(first * conv->taps + t / 4 * block + place) * 4 + t % 4] = (int8_t)w;
+            sum += (uint32_t)w;
+        }
+        if (channel < conv->shape.groups) {
+            sbit__q8_pack_column(conv, weights, at, i, channel, sum);
+        }
+    }
+}
+
+SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                 const sbit__q8_weights *weights, void *packed)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_of(ctx);
+    memset(packed, 0, conv->packed_bytes);
+    if (conv->depthwise) {
+        const sbit__q8_group at = sbit__q8_group_at(conv, packed, 0);
+        sbit__q8_pack_depthwise(ctx, conv, weights, &at);
+        return;
+    }
+    const int64_t out = conv->shape.out_channels / conv->shape.groups;
+    for (int64_t g = 0; g < conv->shape.groups; g++) {
+        const sbit__q8_group at = sbit__q8_group_at(conv, packed, g);
+        for (int64_t first = 0; first < out;) {
+            const int64_t width = sbit__q8_panel(kernels, out - first);
+            sbit__q8_pack_panel(conv, weights, &at, g, first, width);
+            first += width;
+        }
+    }
+}
+
+/* >>run */
+
+typedef struct sbit__q8_job {
+    const sbit__q8_conv *conv;
+    const sbit__q8_kernels *kernels;
+    const uint8_t *x;
+    const void *packed;
+    char *y, *scratch;
+} sbit__q8_job;
+
+/* One unit: where its pixels begin and how far taps lie. */
+typedef struct sbit__q8_unit {
+    const sbit__q8_job *job;
+    const uint8_t *base;     /* of the first pixel's first tap */
+    int64_t line, slice;     /* bytes from row to row, from slice to slice */
+    int64_t *offsets;        /* 4 * taps */
+    const uint8_t **row;     /* for each pixel */
+    int32_t *sums;           /* for each pixel */
+    int64_t rows, out_pixel; /* output rows, number of the first output pixel */
+    int64_t part;
+} sbit__q8_unit;
+
+/* Copies the input rows of a band between borders. */
+static void sbit__q8_copy_band(const sbit__q8_unit *unit, const uint8_t *image, int64_t out_d,
+                               int64_t out_h, uint8_t *to)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t c = shape->in_channels, width = sbit__q8_reach(shape, 2, shape->out[2]);
+    const int64_t left = sbit__smaller(shape->pad_begin[2], width);
+    const int64_t inside = sbit__larger(sbit__smaller(shape->in[2], width - left), 0);
+    const int64_t right = width - left - inside, height = sbit__q8_reach(shape, 1, unit->rows);
+    for (int64_t i = 0; i < shape->kernel[0] * height; i++) {
+        const int64_t d =
+            out_d * shape->stride[0] - shape->pad_begin[0] + i / height * shape->dilation[0];
+        const int64_t h = out_h * shape->stride[1] - shape->pad_begin[1] + i % height;
+        if (d < 0 || d >= shape->in[0] || h < 0 || h >= shape->in[1]) {
+            memset(to, conv->zero_x, (size_t)(width * c));
+        } else {
+            memset(to, conv->zero_x, (size_t)(left * c));
+            memcpy(to + left * c, image + (d * shape->in[1] + h) * shape->in[2] * c,
+                   (size_t)(inside * c));
+            memset(to + (left + inside) * c, conv->zero_x, (size_t)(right * c));
+        }
+        to += width * c;
+    }
+}
+
+static void sbit__q8_unit_offsets(sbit__q8_unit *unit)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t across = conv->merges ? 1 : shape->kernel[2];
+    const int64_t taps = shape->kernel[0] * shape->kernel[1] * across;
+    for (int64_t t = 0; t < 4 * conv->taps; t++) { /* what fills a quadruple has weight 0 */
+        const int64_t at = t < taps ? t : 0;
+        unit->offsets[t] = at / (shape->kernel[1] * across) * unit->slice +
+                           at / across % shape->kernel[1] * shape->dilation[1] * unit->line +
+                           at % across * shape->dilation[2] * shape->in_channels;
+    }
+}
+
+static void sbit__q8_unit_rows(const sbit__q8_unit *unit)
+{
+    const sbit__conv_shape *shape = &unit->job->conv->shape;
+    int64_t p = 0;
+    for (int64_t h = 0; h < unit->rows; h++) {
+        const uint8_t *line = unit->base + h * shape->stride[1] * unit->line;
+        for (int64_t w = 0; w < shape->out[2]; w++) {
+            unit->row[p++] = line + w * shape->stride[2] * shape->in_channels;
+        }
+    }
+}
+
+static void sbit__q8_unit_sums(const sbit__q8_unit *unit, int64_t channel)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    for (int64_t p = 0; p < unit->rows * conv->shape.out[2]; p++) {
+        int32_t sum = 0;
+        for (int64_t t = 0; t < conv->taps; t++) {
+            const uint8_t *x = unit->row[p] + channel + unit->offsets[t];
+            for (int64_t k = 0; k < conv->depth; k++) {
+                sum += x[k];
+            }
+        }
+        unit->sums[p] = sum;
+    }
+}
+
+static int64_t sbit__q8_out_bytes(const sbit__q8_conv *conv)
+{
+    return conv->store.kind == SBIT__Q8_U8 ? 1 : 4;
+}
+
+static void sbit__q8_unit_group(const sbit__q8_unit *unit, int64_t group)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__q8_kernels *kernels = unit->job->kernels;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t in = shape->in_channels / shape->groups,
+                  out = shape->out_channels / shape->groups;
+    const int64_t pixels = unit->rows * shape->out[2], quads = sbit__div_up(conv->depth, 4);
+    /* packed weights are only read */
+    const sbit__q8_group at = sbit__q8_group_at(conv, (void *)(uintptr_t)unit->job->packed, group);
+    sbit__q8_tile tile;
+    int64_t number = 0;
+    memset(&tile, 0, sizeof tile);
+    if (group > 0) {
+        for (int64_t p = 0; p < pixels; p++) {
+            unit->row[p] += in;
+        }
+    }
+    if (conv->has_factor) {
+        sbit__q8_unit_sums(unit, 0);
+    }
+    tile.taps = conv->taps;
+    tile.depth = conv->depth;
+    tile.offsets = unit->offsets;
+    tile.store = conv->store;
+    tile.out_stride = shape->out_channels;
+    for (int64_t first = 0; first < out; number++) {
+        tile.width = sbit__q8_panel(kernels, out - first);
+        tile.columns = sbit__smaller(out - first, tile.width);
+        tile.weights = at.weights + first * conv->taps * quads * 4;
+        tile.bias = at.bias + first;
+        tile.factor = conv->has_factor ? at.factor + first : NULL;
+        tile.scale = at.scale + first;
+        tile.shift = conv->has_shift ? at.shift + first : NULL;
+        if (number % conv->parts == unit->part) {
+            const int64_t to = unit->out_pixel * shape->out_channels + group * out + first;
+            kernels->q8_tile(&tile, pixels, unit->row, unit->sums,
+                             unit->job->y + to * sbit__q8_out_bytes(conv));
+        }
+        first += tile.width;
+    }
+}
+
+static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
+{
+    const sbit__q8_conv *conv = unit->job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const sbit__q8_group at = sbit__q8_group_at(conv, (void *)(uintptr_t)unit->job->packed, 0);
+    sbit__q8_depthwise d;
+    memset(&d, 0, sizeof d);
+    d.channels = shape->groups;
+    d.block = 4 * unit->job->kernels->lanes;
+    d.quads = conv->taps;
+    d.offsets = unit->offsets;
+    d.weights = at.weights;
+    d.bias = at.bias;
+    d.scale = at.scale;
+    d.shift = conv->has_shift ? at.shift : NULL;
+    d.store = conv->store;
+    d.in_stride = shape->stride[2] * shape->in_channels;
+    d.out_stride = shape->out_channels;
+    for (int64_t h = 0; h < unit->rows; h++) {
+        const int64_t to = (unit->out_pixel + h * shape->out[2]) * shape->out_channels;
+        unit->job->kernels->q8_depthwise(&d, shape->out[2],
+                                         unit->base + h * shape->stride[1] * unit->line,
+                                         unit->job->y + to * sbit__q8_out_bytes(conv));
+    }
+}
+
+static void sbit__q8_run_unit(const sbit__q8_job *job, int64_t number, int32_t worker)
+{
+    const sbit__q8_conv *conv = job->conv;
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t part = number % conv->parts, band = number / conv->parts % conv->bands;
+    const int64_t plane = number / conv->parts / conv->bands;
+    const int64_t n = plane / shape->out[0], d = plane % shape->out[0], h = band * conv->rows;
+    const int64_t line = shape->in[2] * shape->in_channels, pixels = conv->rows * shape->out[2];
+    const uint8_t *image = job->x + n * shape->in[0] * shape->in[1] * line;
+    char *scratch = job->scratch + worker * conv->worker_bytes;
+    sbit__q8_unit unit;
+    memset(&unit, 0, sizeof unit);
+    unit.job = job;
+    unit.part = part;
+    unit.rows = sbit__smaller(conv->rows, shape->out[1] - h);
+    unit.out_pixel = (plane * shape->out[1] + h) * shape->out[2];
+    unit.offsets = (int64_t *)(void *)(scratch + conv->band_bytes);
+    unit.row = (const uint8_t **)(void *)(unit.offsets + 4 * conv->taps);
+    unit.sums = (int32_t *)(void *)(unit.row + pixels);
+    if (conv->copies) {
+        unit.base = (const uint8_t *)(const void *)scratch;
+        unit.line = sbit__q8_reach(shape, 2, shape->out[2]) * shape->in_channels;
+        unit.slice = unit.line * sbit__q8_reach(shape, 1, unit.rows);
+        sbit__q8_copy_band(&unit, image, d, h, (uint8_t *)(void *)scratch);
+    } else {
+        unit.line = line;
+        unit.slice = shape->in[1] * line * shape->dilation[0];
+        unit.base =
+            image + d * shape->stride[0] * shape->in[1] * line + h * shape->stride[1] * line;
+    }
+    sbit__q8_unit_offsets(&unit);
+    if (conv->depthwise) {
+        sbit__q8_unit_depthwise(&unit);
+        return;
+    }
+    sbit__q8_unit_rows(&unit);
+    for (int64_t g = 0; g < shape->groups; g++) {
+        sbit__q8_unit_group(&unit, g);
+    }
+}
+
+static void sbit__q8_run_range(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q8_run_unit((const sbit__q8_job *)task, i, worker);
+    }
+}
+
+SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
+                                const void *packed, void *y, void *scratch)
+{
+    const sbit__conv_shape *shape = &conv->shape;
+    const int64_t units = shape->batch * shape->out[0] * conv->bands * conv->parts;
+    const int64_t unit_macs = conv->rows * shape->out[2] * shape->out_channels * conv->taps *
+                              conv->depth * (conv->depthwise ? 4 : 1) / conv->parts;
+    sbit__q8_job job;
+    job.conv = conv;
+    job.kernels = sbit__q8_of(ctx);
+    job.x = x;
+    job.packed = packed;
+    job.y = (char *)y;
+    job.scratch = (char *)scratch;
+    sbit__parallel_range(ctx, units, 1 + SBIT__Q8_WORTH_A_THREAD / (2 * (unit_macs + 1)),
+                         sbit__q8_run_range, &job);
+}

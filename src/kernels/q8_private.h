@@ -1,0 +1,148 @@
+/* q8_private.h: integer kernels: uint8 activations, int8 weights, int32 sums. >>q8
+ *
+ * Called by: ops/qlinear*.c. Calls: core (threads).
+ *
+ * Activations lie channels last, [image][position][channel], and are uint8: what is int8 outside
+ * is flipped (q ^ 0x80, zero point + 128) at the border. Sums are int32 and wrap. All kernels give
+ * the same bits on every instruction set; q8_reference.c defines them. They are written once, in
+ * vec_q8.h, over the vector operations of vec_*.h.
+ */
+#ifndef SBIT_Q8_PRIVATE_H
+#define SBIT_Q8_PRIVATE_H
+
+#include "kernels_private.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What becomes of the sum v of a column, with f = (float)v * scale, + shift if there are shifts:
+ *   U8   clamp(round_half_even(f) + zero, lo, hi), 0 <= lo <= hi <= 255
+ *   F32  f
+ *   I32  v */
+typedef enum sbit__q8_kind {
+    SBIT__Q8_U8,
+    SBIT__Q8_F32,
+    SBIT__Q8_I32
+} sbit__q8_kind;
+
+typedef struct sbit__q8_store {
+    sbit__q8_kind kind;
+    int32_t zero, lo, hi; /* U8 */
+} sbit__q8_store;
+
+/* One panel of columns. A row's sum is over `taps` runs of `depth` bytes, run t beginning at
+ * offsets[t] from the row's pointer; whole groups of 4 are read. Per-column arrays have `width`
+ * entries, of which `columns` are stored. */
+typedef struct sbit__q8_tile {
+    int64_t taps, depth;
+    const int64_t *offsets;
+    int64_t width, columns;
+    const int8_t *weights; /* [taps][depth / 4 rounded up][width][4], zeros beyond depth */
+    const int32_t *bias;
+    const int32_t *factor;      /* NULL: none; v += row_sums[row] * factor[column] */
+    const float *scale, *shift; /* shift NULL: none; both unused for I32 */
+    sbit__q8_store store;
+    int64_t out_stride; /* elements between rows of the output */
+} sbit__q8_tile;
+
+/* One tap of each channel at a time. Channels go in blocks of `block`; weights and per-channel
+ * arrays stand in the order that transposing bytes leaves (sbit__q8_lane). Blocks are read whole.
+ */
+typedef struct sbit__q8_depthwise {
+    int64_t channels, block;
+    int64_t quads;          /* taps / 4, rounded up */
+    const int64_t *offsets; /* 4 * quads */
+    const int8_t *weights;  /* [channels / block][quads][block][4] */
+    const int32_t *bias;
+    const float *scale, *shift;
+    sbit__q8_store store;
+    int64_t in_stride, out_stride; /* elements between pixels */
+} sbit__q8_depthwise;
+
+/* y = Q(DQ(a) op DQ(b)) in float32, with true division. */
+typedef struct sbit__q8_pair {
+    sbit__binary op; /* ADD, SUB, MUL */
+    float scale_a, scale_b, scale_y;
+    int32_t zero_a, zero_b;
+    sbit__q8_store store; /* U8 */
+} sbit__q8_pair;
+
+#define SBIT__Q8_LIST(X)                                                                           \
+    X(void, q8_tile,                                                                               \
+      (const sbit__q8_tile *tile, int64_t rows, const uint8_t *const *row,                         \
+       const int32_t *row_sums, void *out))                                                        \
+    /* `pixels` outputs side by side */                                                            \
+    X(void, q8_depthwise,                                                                          \
+      (const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x, void *y))                    \
+    X(void, q8_binary,                                                                             \
+      (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
+    X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    /* sums += (x - zero) * scale */                                                               \
+    X(void, q8_accumulate, (int64_t n, const uint8_t *x, int32_t zero, float scale, float *sums))
+
+/* The kernels of an instruction set. */
+typedef struct sbit__q8_kernels {
+    int32_t lanes; /* int32 in a vector; a depthwise block is 4 times that */
+    int32_t panel; /* widest panel: a power of two times lanes; narrower ones are halves */
+#define SBIT__Q8_MEMBER(type, name, params) type(*name) params;
+    SBIT__Q8_LIST(SBIT__Q8_MEMBER)
+#undef SBIT__Q8_MEMBER
+} sbit__q8_kernels;
+
+SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa); /* NULL: not compiled in */
+SBIT__FN const sbit__q8_kernels *sbit__q8_of(const sbit_ctx *ctx);
+
+#define SBIT__Q8_DECLARE(type, name, params) SBIT__FN type sbit__##name##__ref params;
+SBIT__Q8_LIST(SBIT__Q8_DECLARE)
+#undef SBIT__Q8_DECLARE
+
+/* >>convolution driver, channels last, 1 to 3 spatial dimensions; a matrix product is one of
+ * 1 x 1. Fixed-width plain data: it may be copied and written out. */
+typedef struct sbit__q8_conv {
+    sbit__conv_shape shape;
+    sbit__q8_store store;
+    int32_t zero_x;  /* of x; what padding is filled with */
+    bool has_factor; /* weights have zero points */
+    bool has_shift;  /* there is a float bias */
+    bool depthwise, copies, merges;
+    int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
+    int64_t columns;                  /* of a group, with what panels are filled up with */
+    int64_t rows, bands;              /* output rows of a unit, units along the rows */
+    int64_t parts;                    /* units that share the panels of a group */
+    int64_t band_bytes, worker_bytes; /* scratch */
+    int64_t group_bytes;              /* packed weights of a group */
+    size_t packed_bytes, scratch_bytes;
+} sbit__q8_conv;
+
+/* Weights as the model has them; strides in elements. */
+typedef struct sbit__q8_weights {
+    const void *data; /* int8 or uint8 */
+    bool is_unsigned;
+    int64_t out_stride, in_stride, tap_stride; /* in: within a group */
+    const int32_t *bias;                       /* NULL: none; one for each output channel */
+    const float *scale, *shift;                /* multipliers; NULL for I32, or none */
+    const int32_t *zero;                       /* zero points of the weights, NULL: 0 */
+} sbit__q8_weights;
+
+/* Fills in everything behind has_shift; no failure. Packed weights depend on channels, kernel and
+ * instruction set, never on the image. */
+SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv);
+SBIT__FN void sbit__q8_conv_pack(const sbit_ctx *ctx, const sbit__q8_conv *conv,
+                                 const sbit__q8_weights *weights, void *packed);
+/* x [batch][positions][in_channels], y alike, of the store's type */
+SBIT__FN void sbit__q8_conv_run(sbit_ctx *ctx, const sbit__q8_conv *conv, const uint8_t *x,
+                                const void *packed, void *y, void *scratch);
+
+/* Which channel of a block stands at place `at` in the arrays of a depthwise convolution. */
+SBIT__INLINE int64_t sbit__q8_lane(int64_t block, int64_t at)
+{
+    const int64_t lanes = block / 4, vector = at / lanes, lane = at % lanes;
+    return lane / 4 * 16 + vector * 4 + lane % 4;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_Q8_PRIVATE_H */

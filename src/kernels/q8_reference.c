@@ -1,0 +1,119 @@
+/* q8_reference.c: the integer kernels in plain C: what they mean. >>q8_reference
+ *
+ * Called by: dispatch (the scalar row), tests. Calls: nothing.
+ */
+#include "q8_private.h"
+
+#include <math.h> /* rintf */
+
+/* Unsigned arithmetic, because sums wrap. */
+static int32_t sbit__q8_madd(int32_t sum, int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)sum + (uint32_t)a * (uint32_t)b);
+}
+
+/* A rounded product: never joined to the sum behind it, as compilers do where the CPU can. */
+static float sbit__q8_times(float a, float b)
+{
+    float product = a * b;
+#if defined(__GNUC__) && defined(__aarch64__)
+    __asm__("" : "+w"(product));
+#endif
+    return product;
+}
+
+static uint8_t sbit__q8_finish(const sbit__q8_store *store, float f)
+{
+    const float lo = (float)(store->lo - store->zero), hi = (float)(store->hi - store->zero);
+    f = f > lo ? f : lo;
+    f = f < hi ? f : hi;
+    return (uint8_t)((int32_t)rintf(f) + store->zero);
+}
+
+static void sbit__q8_put(const sbit__q8_store *store, int32_t sum, const float *scale,
+                         const float *shift, int64_t column, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        ((int32_t *)out)[at] = sum;
+        return;
+    }
+    float f = sbit__q8_times((float)sum, scale[column]);
+    if (shift != NULL) {
+        f += shift[column];
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        ((float *)out)[at] = f;
+    } else {
+        ((uint8_t *)out)[at] = sbit__q8_finish(store, f);
+    }
+}
+
+SBIT__FN void sbit__q8_tile__ref(const sbit__q8_tile *tile, int64_t rows, const uint8_t *const *row,
+                                 const int32_t *row_sums, void *out)
+{
+    const int64_t quads = (tile->depth + 3) / 4;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < tile->columns; j++) {
+            int32_t sum = tile->bias[j];
+            for (int64_t t = 0; t < tile->taps; t++) {
+                const uint8_t *x = row[i] + tile->offsets[t];
+                for (int64_t k = 0; k < tile->depth; k++) {
+                    const int64_t group = (t * quads + k / 4) * tile->width + j;
+                    sum = sbit__q8_madd(sum, x[k], tile->weights[group * 4 + k % 4]);
+                }
+            }
+            if (tile->factor != NULL) {
+                sum = sbit__q8_madd(sum, row_sums[i], tile->factor[j]);
+            }
+            sbit__q8_put(&tile->store, sum, tile->scale, tile->shift, j, out,
+                         i * tile->out_stride + j);
+        }
+    }
+}
+
+SBIT__FN void sbit__q8_depthwise__ref(const sbit__q8_depthwise *d, int64_t pixels, const uint8_t *x,
+                                      void *y)
+{
+    const int64_t blocks = (d->channels + d->block - 1) / d->block;
+    for (int64_t i = 0; i < pixels * blocks * d->block; i++) {
+        const int64_t at = i % (blocks * d->block), p = i / (blocks * d->block);
+        const int64_t first = at / d->block * d->block, place = at % d->block;
+        const int64_t c = first + sbit__q8_lane(d->block, place);
+        int32_t sum = d->bias[at];
+        for (int64_t t = 0; c < d->channels && t < 4 * d->quads; t++) {
+            const int8_t *w = d->weights + (first * d->quads + t / 4 * d->block + place) * 4;
+            sum = sbit__q8_madd(sum, x[p * d->in_stride + d->offsets[t] + c], w[t % 4]);
+        }
+        if (c < d->channels) {
+            sbit__q8_put(&d->store, sum, d->scale, d->shift, at, y, p * d->out_stride + c);
+        }
+    }
+}
+
+SBIT__FN void sbit__q8_binary__ref(const sbit__q8_pair *pair, int64_t n, const uint8_t *a,
+                                   const uint8_t *b, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float u = sbit__q8_times((float)(a[i] - pair->zero_a), pair->scale_a);
+        const float v = sbit__q8_times((float)(b[i] - pair->zero_b), pair->scale_b);
+        const float f = pair->op == SBIT__BINARY_ADD   ? u + v
+                        : pair->op == SBIT__BINARY_SUB ? u - v
+                                                       : u * v;
+        y[i] = sbit__q8_finish(&pair->store, f / pair->scale_y);
+    }
+}
+
+SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] > y[i] ? x[i] : y[i];
+    }
+}
+
+SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero, float scale,
+                                       float *sums)
+{
+    for (int64_t i = 0; i < n; i++) {
+        sums[i] += sbit__q8_times((float)(x[i] - zero), scale);
+    }
+}

@@ -1,0 +1,106 @@
+/* q8_sets.c: the integer kernels for each instruction set, and their tables. >>q8_sets
+ *
+ * Called by: the integer drivers, tests. Calls: the kernels.
+ * VNNI multiplies groups of 4 bytes at once; the other sets widen them to 16 bits, because
+ * multiply-adds of bytes saturate.
+ */
+#include "q8_private.h"
+#include "rows_private.h"
+
+/* Before a loop whose bounds are constants. */
+#if defined(__clang__)
+#define SBIT__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define SBIT__UNROLL _Pragma("GCC unroll 8")
+#else
+#define SBIT__UNROLL
+#endif
+
+#if SBIT__X86
+#include <immintrin.h> /* vector instructions */
+
+#include "vec_sse2.h"
+#include "vec_q8.h"
+#include "vec_end.h"
+
+#include "vec_avx2.h"
+#include "vec_q8.h"
+#include "vec_end.h"
+
+#define SBIT__VNNI 0
+#include "vec_avx512.h"
+#include "vec_q8.h"
+#include "vec_end.h"
+
+#define SBIT__VNNI 1
+#include "vec_avx512.h"
+#include "vec_q8.h"
+#include "vec_end.h"
+
+#elif SBIT__HAS_128
+#include <arm_neon.h> /* vector instructions */
+
+#include "vec_neon.h"
+#include "vec_q8.h"
+#include "vec_end.h"
+#endif
+
+/* >>tables */
+#define SBIT__Q8_REF(type, name, params) sbit__##name##__ref,
+#define SBIT__Q8_SSE2(type, name, params) sbit__##name##__sse2,
+#define SBIT__Q8_AVX2(type, name, params) sbit__##name##__avx2,
+#define SBIT__Q8_AVX512(type, name, params) sbit__##name##__avx512,
+#define SBIT__Q8_AVX512VNNI(type, name, params) sbit__##name##__avx512vnni,
+#define SBIT__Q8_NEON(type, name, params) sbit__##name##__neon,
+
+static const sbit__q8_kernels sbit__q8_scalar = {4, 8, SBIT__Q8_LIST(SBIT__Q8_REF)};
+#if SBIT__X86
+static const sbit__q8_kernels sbit__q8_sse2 = {4, 4 * sbit__tile_v__sse2,
+                                               SBIT__Q8_LIST(SBIT__Q8_SSE2)};
+static const sbit__q8_kernels sbit__q8_avx2 = {8, 8 * sbit__tile_v__avx2,
+                                               SBIT__Q8_LIST(SBIT__Q8_AVX2)};
+static const sbit__q8_kernels sbit__q8_avx512 = {16, 16 * sbit__tile_v__avx512,
+                                                 SBIT__Q8_LIST(SBIT__Q8_AVX512)};
+static const sbit__q8_kernels sbit__q8_avx512vnni = {16, 16 * sbit__tile_v__avx512vnni,
+                                                     SBIT__Q8_LIST(SBIT__Q8_AVX512VNNI)};
+#elif SBIT__HAS_128
+static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
+                                               SBIT__Q8_LIST(SBIT__Q8_NEON)};
+#endif
+
+#undef SBIT__Q8_REF
+#undef SBIT__Q8_SSE2
+#undef SBIT__Q8_AVX2
+#undef SBIT__Q8_AVX512
+#undef SBIT__Q8_AVX512VNNI
+#undef SBIT__Q8_NEON
+#undef SBIT__UNROLL
+
+SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa)
+{
+    switch (isa) {
+    case SBIT_ISA_SCALAR:
+        return &sbit__q8_scalar;
+#if SBIT__X86
+    case SBIT_ISA_SSE2:
+        return &sbit__q8_sse2;
+    case SBIT_ISA_AVX2:
+        return &sbit__q8_avx2;
+    case SBIT_ISA_AVX512:
+        return &sbit__q8_avx512;
+    case SBIT_ISA_AVX512VNNI:
+        return &sbit__q8_avx512vnni;
+#elif SBIT__HAS_128
+    case SBIT_ISA_NEON:
+        return &sbit__q8_neon;
+#endif
+    default:
+        return NULL;
+    }
+}
+
+SBIT__FN const sbit__q8_kernels *sbit__q8_of(const sbit_ctx *ctx)
+{
+    const sbit__q8_kernels *kernels = sbit__q8_kernels_of(sbit_ctx_isa(ctx));
+    return kernels != NULL ? kernels : &sbit__q8_scalar;
+}

@@ -1,0 +1,195 @@
+/* vec_avx2.h: vector operations of AVX2. >>vec_avx2
+ *
+ * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for, so that
+ * compilers cannot join a product and a sum.
+ */
+#define SBIT__V(name) sbit__##name##__avx2
+#define SBIT__V_TARGET SBIT__TARGET("avx2")
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#endif
+
+enum {
+    SBIT__V(lanes) = 8
+};
+typedef __m256i SBIT__V(vi);
+typedef __m256 SBIT__V(vf);
+typedef __m256i SBIT__V(vb);
+
+SBIT__V_INLINE __m256i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+SBIT__V_INLINE __m256i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m256i v)
+{
+    if (n >= 8) {
+        _mm256_storeu_si256((__m256i *)(void *)y, v);
+    } else {
+        int32_t part[8];
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m256i SBIT__V(add_i32)(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(sub_i32)(__m256i a, __m256i b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(mul_i32)(__m256i a, __m256i b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    uint64_t part = 0;
+    memcpy(&part, x, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)part));
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m256i v)
+{
+    const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(v, v), v);
+    const __m128i bytes =
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    const int64_t part = _mm_cvtsi128_si64(bytes);
+    memcpy(y, &part, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+}
+SBIT__V_INLINE __m256 SBIT__V(set_f32)(float x)
+{
+    return _mm256_set1_ps(x);
+}
+SBIT__V_INLINE __m256 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    float part[8] = {0.0f};
+    if (n >= 8) {
+        return _mm256_loadu_ps(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
+    return _mm256_loadu_ps(part);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m256 v)
+{
+    float part[8];
+    if (n >= 8) {
+        _mm256_storeu_ps(y, v);
+    } else {
+        _mm256_storeu_ps(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m256 SBIT__V(add_f32)(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(sub_f32)(__m256 a, __m256 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(mul_f32)(__m256 a, __m256 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(div_f32)(__m256 a, __m256 b)
+{
+    return _mm256_div_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(clamp_f32)(__m256 v, __m256 lo, __m256 hi)
+{
+    return _mm256_min_ps(_mm256_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m256 SBIT__V(to_f32)(__m256i v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m256i SBIT__V(round)(__m256 v)
+{
+    return _mm256_cvtps_epi32(v);
+}
+
+/* >>bytes: 32 channels */
+SBIT__V_INLINE __m256i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[32] = {0};
+    if (n >= 32) {
+        return _mm256_loadu_si256((const __m256i *)(const void *)x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n : 0);
+    return _mm256_loadu_si256((const __m256i *)(const void *)part);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m256i v)
+{
+    if (n >= 32) {
+        _mm256_storeu_si256((__m256i *)(void *)y, v);
+    } else {
+        uint8_t part[32];
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
+SBIT__V_INLINE __m256i SBIT__V(max_bytes)(__m256i a, __m256i b)
+{
+    return _mm256_max_epu8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(low8)(__m256i a, __m256i b)
+{
+    return _mm256_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(high8)(__m256i a, __m256i b)
+{
+    return _mm256_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(low16)(__m256i a, __m256i b)
+{
+    return _mm256_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(high16)(__m256i a, __m256i b)
+{
+    return _mm256_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m256i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm256_set1_epi32(part);
+}
+
+/* >>products */
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 2,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    __m256i even, odd; /* 16 bits each */
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m256i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm256_and_si256(v, _mm256_set1_epi16(0xff));
+    u.odd = _mm256_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m256i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
+    s.odd = _mm256_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(u.even, s.even));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(u.odd, s.odd));
+}

@@ -1,0 +1,206 @@
+/* vec_sse2.h: vector operations of SSE2. >>vec
+ *
+ * A vec_*.h names the operations of one instruction set, vec_q8.h is written over them, and
+ * vec_end.h takes the names back. They have no include guards: q8_sets.c includes the three for
+ * each set, and tools/amalgamate pastes them where they are included.
+ *     SBIT__V(name)  the name with the set's suffix      SBIT__V_TARGET, SBIT__V_INLINE  functions
+ *     vi, vf, vb     vectors of int32, of float, of bytes (4 * lanes); all are loaded unaligned
+ *     (x, n)         only the first n elements are read (zeros behind) or written; n may be large
+ *     clamp_f32      lo where v is a NaN
+ *     round          to nearest even; store_u8: the values fit
+ *     repeat4        4 bytes in each lane
+ *     low8 ... narrow   unpack and pack within each 128 bits
+ *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
+ *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
+ *     tile_m, tile_v a tile's rows and vectors; tile_m_narrow: rows where there is one vector
+ */
+#define SBIT__V(name) sbit__##name##__sse2
+#define SBIT__V_TARGET SBIT__TARGET("sse2")
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#endif
+
+enum {
+    SBIT__V(lanes) = 4
+};
+typedef __m128i SBIT__V(vi);
+typedef __m128 SBIT__V(vf);
+typedef __m128i SBIT__V(vb);
+
+SBIT__V_INLINE __m128i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm_set1_epi32(x);
+}
+SBIT__V_INLINE __m128i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm_loadu_si128((const __m128i *)(const void *)x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m128i v)
+{
+    if (n >= 4) {
+        _mm_storeu_si128((__m128i *)(void *)y, v);
+    } else {
+        int32_t part[4];
+        _mm_storeu_si128((__m128i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m128i SBIT__V(add_i32)(__m128i a, __m128i b)
+{
+    return _mm_add_epi32(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(sub_i32)(__m128i a, __m128i b)
+{
+    return _mm_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(mul_i32)(__m128i a, __m128i b)
+{
+    const __m128i even = _mm_mul_epu32(a, b);
+    const __m128i odd = _mm_mul_epu32(_mm_srli_si128(a, 4), _mm_srli_si128(b, 4));
+    return _mm_unpacklo_epi32(_mm_shuffle_epi32(even, 8), _mm_shuffle_epi32(odd, 8));
+}
+SBIT__V_INLINE __m128i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    int32_t part = 0;
+    memcpy(&part, x, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+    const __m128i bytes = _mm_unpacklo_epi8(_mm_cvtsi32_si128(part), _mm_setzero_si128());
+    return _mm_unpacklo_epi16(bytes, _mm_setzero_si128());
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m128i v)
+{
+    const int32_t part = _mm_cvtsi128_si32(_mm_packus_epi16(_mm_packs_epi32(v, v), v));
+    memcpy(y, &part, n >= 4 ? 4 : n > 0 ? (size_t)n : 0);
+}
+SBIT__V_INLINE __m128 SBIT__V(set_f32)(float x)
+{
+    return _mm_set1_ps(x);
+}
+SBIT__V_INLINE __m128 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    float part[4] = {0.0f};
+    if (n >= 4) {
+        return _mm_loadu_ps(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
+    return _mm_loadu_ps(part);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m128 v)
+{
+    float part[4];
+    if (n >= 4) {
+        _mm_storeu_ps(y, v);
+    } else {
+        _mm_storeu_ps(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m128 SBIT__V(add_f32)(__m128 a, __m128 b)
+{
+    return _mm_add_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(sub_f32)(__m128 a, __m128 b)
+{
+    return _mm_sub_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(mul_f32)(__m128 a, __m128 b)
+{
+    return _mm_mul_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(div_f32)(__m128 a, __m128 b)
+{
+    return _mm_div_ps(a, b);
+}
+SBIT__V_INLINE __m128 SBIT__V(clamp_f32)(__m128 v, __m128 lo, __m128 hi)
+{
+    return _mm_min_ps(_mm_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m128 SBIT__V(to_f32)(__m128i v)
+{
+    return _mm_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m128i SBIT__V(round)(__m128 v)
+{
+    return _mm_cvtps_epi32(v);
+}
+
+/* >>bytes: 16 channels */
+SBIT__V_INLINE __m128i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[16] = {0};
+    if (n >= 16) {
+        return _mm_loadu_si128((const __m128i *)(const void *)x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n : 0);
+    return _mm_loadu_si128((const __m128i *)(const void *)part);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m128i v)
+{
+    if (n >= 16) {
+        _mm_storeu_si128((__m128i *)(void *)y, v);
+    } else {
+        uint8_t part[16];
+        _mm_storeu_si128((__m128i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
+SBIT__V_INLINE __m128i SBIT__V(max_bytes)(__m128i a, __m128i b)
+{
+    return _mm_max_epu8(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(low8)(__m128i a, __m128i b)
+{
+    return _mm_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(high8)(__m128i a, __m128i b)
+{
+    return _mm_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(low16)(__m128i a, __m128i b)
+{
+    return _mm_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(high16)(__m128i a, __m128i b)
+{
+    return _mm_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i d)
+{
+    return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m128i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm_set1_epi32(part);
+}
+
+/* >>products */
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 2,
+    SBIT__V(tile_m_narrow) = 8
+};
+typedef struct SBIT__V(u4) {
+    __m128i even, odd; /* 16 bits each */
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m128i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm_and_si128(v, _mm_set1_epi16(0xff));
+    u.odd = _mm_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m128i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm_srai_epi16(_mm_slli_epi16(v, 8), 8);
+    s.odd = _mm_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m128i SBIT__V(dot4)(__m128i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm_add_epi32(sum, _mm_madd_epi16(u.even, s.even));
+    return _mm_add_epi32(sum, _mm_madd_epi16(u.odd, s.odd));
+}

@@ -1,0 +1,608 @@
+/* qlinear.c: integer convolutions and matrix products. >>qlinear
+ *
+ * Called by: exec through the rows. Calls: the integer driver, loops here for rare forms.
+ * ai.onnx QLinearConv, ConvInteger, QLinearMatMul, MatMulInteger; com.microsoft QLinearConv, QGemm,
+ * MatMulIntegerToFloat; sbit QConv, QMatMul.
+ *   y = saturate(round_half_even((float)acc * (s_x * s_w / s_y)) + zp_y)
+ * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
+ * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
+ * The driver works on uint8, channels last: others are flipped and transposed through scratch
+ * memory. Scales and zero points per row of a left matrix, or a bias matrix, are computed by loops.
+ */
+#include "qlinear_private.h"
+
+#include <math.h> /* rintf */
+
+/* >>roles: which input is what; -1: the operator has no such input */
+typedef struct sbit__q_roles {
+    const char *op_type;
+    int32_t x, x_scale, x_zero, w, w_scale, w_zero, bias, y_scale, y_zero;
+    const char *shape_as; /* the float operator */
+    int32_t version;
+} sbit__q_roles;
+
+static const sbit__q_roles sbit__q_all_roles[] = {
+    {"QLinearConv", 0, 1, 2, 3, 4, 5, 8, 6, 7, "Conv", 11},
+    {"QConv", 0, 1, 2, 3, 4, 5, 8, 6, 7, "Conv", 11},
+    {"ConvInteger", 0, -1, 2, 1, -1, 3, -1, -1, -1, "Conv", 11},
+    {"QLinearMatMul", 0, 1, 2, 3, 4, 5, -1, 6, 7, "MatMul", 13},
+    {"QMatMul", 0, 1, 2, 3, 4, 5, 8, 6, 7, "MatMul", 13},
+    {"MatMulInteger", 0, -1, 2, 1, -1, 3, -1, -1, -1, "MatMul", 13},
+    {"MatMulIntegerToFloat", 0, 2, 4, 1, 3, 5, 6, -1, -1, "MatMul", 13},
+    {"QGemm", 0, 1, 2, 3, 4, 5, 6, 7, 8, "Gemm", 13},
+};
+
+static const sbit__q_roles *sbit__q_roles_of(const sbit_op_call *call)
+{
+    size_t i = 0;
+    while (strcmp(sbit__q_all_roles[i].op_type, call->row->op_type) != 0) {
+        i++; /* every row of this file is listed */
+    }
+    return &sbit__q_all_roles[i];
+}
+
+static sbit__q8_kind sbit__q_kind(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    return roles->x_scale < 0                            ? SBIT__Q8_I32
+           : sbit__in_type(call, roles->y_scale) == NULL ? SBIT__Q8_F32
+                                                         : SBIT__Q8_U8;
+}
+
+static sbit_dtype sbit__q_out_dtype(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    const sbit__q8_kind kind = sbit__q_kind(call, roles);
+    if (kind != SBIT__Q8_U8) {
+        return kind == SBIT__Q8_I32 ? SBIT_I32 : SBIT_F32;
+    }
+    return sbit__in_type(call, roles->y_zero) != NULL ? sbit__in_dtype(call, roles->y_zero)
+                                                      : sbit__in_dtype(call, roles->x);
+}
+
+static sbit_status sbit__q_product_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    const bool conv = sbit__streq(roles->shape_as, "Conv");
+    const int32_t inputs[3] = {roles->x, roles->w, conv ? roles->bias : -1};
+    SBIT__TRY(sbit__op_inputs(call, roles->w + 1, 9, error));
+    SBIT__TRY(sbit__op_dtypes(call, 1u << roles->w, SBIT__T_Q8, error));
+    return sbit__q_infer_as(call, roles->shape_as, roles->version, inputs, 3,
+                            sbit__q_out_dtype(call, roles), error);
+}
+
+/* >>plan */
+
+typedef struct sbit__q_state {
+    sbit__q8_conv conv;
+    bool matrix;              /* not a convolution */
+    bool plain;               /* loops */
+    bool fixed;               /* everything but x is constant: packed once */
+    bool trans_x, trans_w;    /* QGemm */
+    int64_t m, k, n;          /* matrices */
+    int64_t batches, w_count; /* results; right matrices */
+    int32_t batch_rank;
+    int64_t batch[SBIT_MAX_RANK], x_step[SBIT_MAX_RANK], w_step[SBIT_MAX_RANK];
+    sbit__packed weight;
+    size_t x_bytes, y_bytes, array_bytes, packed_bytes; /* parts of scratch */
+} sbit__q_state;
+
+/* The one zero point or all of them: true if the kernels need row sums. */
+static bool sbit__q_has_zeros(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    const sbit_tensor *zero = sbit__in(call, roles->w_zero);
+    const int64_t middle = sbit__in_dtype(call, roles->w) == SBIT_U8 ? 128 : 0;
+    if (sbit__in_type(call, roles->w_zero) == NULL) {
+        return middle != 0;
+    }
+    if (zero == NULL || zero->data == NULL) {
+        return true;
+    }
+    for (int64_t i = 0; i < sbit_tensor_count(zero); i++) {
+        if (sbit__tensor_i64_at(zero, i) != middle) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Elements of an input: 0 if it is omitted. */
+static int64_t sbit__q_elements(const sbit_op_call *call, int32_t input)
+{
+    const sbit_type *type = sbit__in_type(call, input);
+    return type != NULL ? sbit__type_size(type) : 0;
+}
+
+static bool sbit__q_one_or(int64_t elements, int64_t n)
+{
+    return elements <= 1 || elements == n;
+}
+
+static sbit_status sbit__q_plan_conv(const sbit_op_call *call, const sbit__q_roles *roles,
+                                     sbit__q_state *state, sbit_error *error)
+{
+    const int32_t inputs[3] = {roles->x, roles->w, roles->bias};
+    sbit__q_view view;
+    sbit__q_view_init(call, "Conv", 11, inputs, 3, sbit__q_channels_last(call), &view);
+    SBIT__TRY(sbit__conv_shape_of(&view.call, &state->conv.shape, error));
+    const int64_t n = state->conv.shape.out_channels;
+    if (!sbit__q_one_or(sbit__q_elements(call, roles->w_scale), n) ||
+        !sbit__q_one_or(sbit__q_elements(call, roles->w_zero), n) ||
+        sbit__q_elements(call, roles->x_zero) > 1) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "scales and zero points of the weight must have 1 or %lld elements, "
+                            "those of the input 1",
+                            (long long)n);
+    }
+    state->batches = 1;
+    return SBIT_OK;
+}
+
+/* Leading dims of a matrix stack: steps in matrices, 0 where it is repeated. */
+static void sbit__q_steps(const sbit_type *type, int32_t batch_rank, int64_t *step)
+{
+    const int32_t own = type->rank > 2 ? type->rank - 2 : 0;
+    int64_t distance = 1;
+    for (int32_t i = batch_rank - 1; i >= 0; i--) {
+        const int32_t at = i - (batch_rank - own);
+        const int64_t dim = at >= 0 ? type->dims[at].value : 1;
+        step[i] = dim > 1 ? distance : 0;
+        distance *= dim;
+    }
+}
+
+static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *roles,
+                                sbit__q_state *state)
+{
+    const sbit_type *x = call->in_type[roles->x], *w = call->in_type[roles->w];
+    const sbit_type *y = call->out_type[0];
+    const int32_t left = x->rank > 2 ? x->rank - 2 : 0, right = w->rank > 2 ? w->rank - 2 : 0;
+    state->matrix = true;
+    state->trans_x = sbit_node_int(call->node, "transA", 0) != 0;
+    state->trans_w = sbit_node_int(call->node, "transB", 0) != 0;
+    state->m = x->rank < 2 ? 1 : x->dims[x->rank - (state->trans_x ? 1 : 2)].value;
+    state->k = x->dims[x->rank - (state->trans_x ? 2 : 1)].value;
+    state->n = w->rank < 2 ? 1 : w->dims[w->rank - (state->trans_w ? 2 : 1)].value;
+    state->batch_rank = left > right ? left : right;
+    state->batches = state->w_count = 1;
+    for (int32_t i = 0; i < right; i++) {
+        state->w_count *= w->dims[i].value;
+    }
+    for (int32_t i = 0; i < state->batch_rank; i++) {
+        state->batch[i] = y->dims[i].value;
+        state->batches *= state->batch[i];
+    }
+    sbit__q_steps(x, state->batch_rank, state->x_step);
+    sbit__q_steps(w, state->batch_rank, state->w_step);
+    const int64_t bias = sbit__q_elements(call, roles->bias);
+    const int64_t at_bias = bias > 0 ? call->in_type[roles->bias]->rank : 0;
+    const bool bias_columns =
+        bias <= 1 || (bias == state->n && (at_bias == 1 || state->m == 1 ||
+                                           call->in_type[roles->bias]->dims[0].value == 1));
+    state->plain = sbit__q_elements(call, roles->x_scale) > 1 ||
+                   sbit__q_elements(call, roles->x_zero) > 1 ||
+                   sbit__q_elements(call, roles->y_scale) > 1 || !bias_columns ||
+                   !sbit__q_one_or(sbit__q_elements(call, roles->w_scale), state->n) ||
+                   !sbit__q_one_or(sbit__q_elements(call, roles->w_zero), state->n);
+    if (state->w_count == 1 && !state->plain) { /* one matrix for all rows */
+        state->m *= state->batches;
+        state->batches = 1;
+        state->batch_rank = 0;
+    }
+    sbit__conv_shape *shape = &state->conv.shape;
+    memset(shape, 0, sizeof *shape);
+    shape->batch = shape->groups = 1;
+    shape->in_channels = state->k;
+    shape->out_channels = state->n;
+    for (int i = 0; i < 3; i++) {
+        shape->in[i] = shape->out[i] = i == 1 ? state->m : 1;
+        shape->kernel[i] = shape->stride[i] = shape->dilation[i] = 1;
+    }
+}
+
+static bool sbit__q_fixed(const sbit_op_call *call, const sbit__q_roles *roles)
+{
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (i != roles->x && call->in_type[i] != NULL && call->in[i] == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether padded input and sums stay far from what 64 bits hold. */
+static sbit_status sbit__q_check_size(const sbit_op_call *call, const sbit__conv_shape *shape,
+                                      sbit_error *error)
+{
+    int64_t bytes = shape->in_channels;
+    bool fits = true;
+    for (int i = 0; i < 3; i++) {
+        const int64_t reach = (shape->out[i] - 1) * shape->stride[i] +
+                              (shape->kernel[i] - 1) * shape->dilation[i] + 1;
+        fits = fits && sbit__mul_i64(bytes, reach > 1 ? reach : 1, &bytes);
+    }
+    fits = fits && bytes < INT64_MAX / 1024;
+    return fits ? SBIT_OK : sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+}
+
+static size_t sbit__q_type_bytes(const sbit_type *type)
+{
+    const int64_t count = sbit__type_count(type, 0, type->rank);
+    return sbit__align64((size_t)(count > 0 ? count : 0) *
+                         (sbit_dtype_bits((int32_t)type->dtype) > 8 ? 4 : 1));
+}
+
+static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    sbit__q_state next;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[roles->x]) ||
+        !sbit__type_static(call->in_type[roles->w])) {
+        return SBIT_OK;
+    }
+    memset(&next, 0, sizeof next);
+    next.fixed = sbit__q_fixed(call, roles);
+    next.conv.has_factor = sbit__q_has_zeros(call, roles);
+    next.conv.has_shift =
+        sbit__q_elements(call, roles->bias) > 0 && sbit__in_dtype(call, roles->bias) != SBIT_I32;
+    if (sbit__streq(roles->shape_as, "Conv")) {
+        SBIT__TRY(sbit__q_plan_conv(call, roles, &next, error));
+    } else {
+        sbit__q_plan_matrix(call, roles, &next);
+    }
+    SBIT__TRY(sbit__q_check_size(call, &next.conv.shape, error));
+    const int64_t columns = next.conv.shape.out_channels;
+    next.conv.store.kind = sbit__q_kind(call, roles);
+    sbit__q8_conv_plan(call->ctx, &next.conv);
+    next.x_bytes = sbit__q_type_bytes(call->in_type[roles->x]);
+    next.y_bytes = sbit__q_type_bytes(call->out_type[0]);
+    next.array_bytes = sbit__align64((size_t)columns * 16);
+    next.packed_bytes = sbit__align64(next.conv.packed_bytes);
+    const size_t stack = next.packed_bytes * (size_t)(next.matrix ? next.w_count : 1);
+    sbit__q_state *state = (sbit__q_state *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    next.weight = state->weight;
+    *state = next;
+    state->weight.data = next.plain || !next.fixed ? NULL : state->weight.data;
+    sbit__packed_plan(call, &state->weight, next.plain || !next.fixed ? 0 : stack, 1u << roles->w);
+    *call->scratch_bytes = next.x_bytes + next.y_bytes + next.array_bytes +
+                           sbit__align64(next.conv.scratch_bytes) +
+                           (next.fixed ? 0 : next.packed_bytes);
+    return SBIT_OK;
+}
+
+/* >>pack */
+
+typedef struct sbit__q_params {
+    sbit__q_param x, y;
+    float factor; /* of all products: alpha of QGemm */
+} sbit__q_params;
+
+static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_roles *roles,
+                                       sbit__q_state *state, sbit__q_params *params,
+                                       sbit_error *error)
+{
+    const sbit_dtype dtype = sbit__in_dtype(call, roles->x);
+    memset(params, 0, sizeof *params);
+    params->factor = sbit_node_float(call->node, "alpha", 1.0f);
+    if (roles->x_scale >= 0) {
+        SBIT__TRY(sbit__q_param_of(call, roles->x_scale, roles->x_zero, dtype, &params->x, error));
+    } else {
+        const sbit_tensor *zero = sbit__in(call, roles->x_zero);
+        params->x.zero = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, 0) : 0;
+        params->x.zero += dtype == SBIT_I8 ? 128 : 0;
+        params->x.flip = dtype == SBIT_I8 ? 0x80 : 0;
+    }
+    state->conv.zero_x = params->x.zero;
+    if (state->conv.store.kind == SBIT__Q8_U8) {
+        SBIT__TRY(sbit__q_param_of(call, roles->y_scale, roles->y_zero,
+                                   sbit__q_out_dtype(call, roles), &params->y, error));
+        state->conv.store = sbit__q_store_of(call, &params->y);
+    }
+    return SBIT_OK;
+}
+
+/* s_x * s_w / s_y, with alpha in front */
+static float sbit__q_multiplier(const sbit__q_params *params, float w_scale, bool to_int)
+{
+    const float product = params->factor == 1.0f ? params->x.scale * w_scale
+                                                 : params->factor * params->x.scale * w_scale;
+    return to_int ? product / params->y.scale : product;
+}
+
+/* Fills the arrays that packing reads; one entry for each output channel. */
+static void sbit__q_arrays(const sbit_op_call *call, const sbit__q_roles *roles,
+                           const sbit__q_state *state, const sbit__q_params *params, char *memory,
+                           sbit__q8_weights *weights)
+{
+    const int64_t n = state->conv.shape.out_channels;
+    const sbit_tensor *scale = sbit__in(call, roles->w_scale);
+    const sbit_tensor *zero = sbit__in(call, roles->w_zero), *b = sbit__in(call, roles->bias);
+    const bool to_int = state->conv.store.kind == SBIT__Q8_U8;
+    float *scales = (float *)(void *)memory, *shifts = scales + n;
+    int32_t *zeros = (int32_t *)(void *)(shifts + n), *biases = zeros + n;
+    for (int64_t c = 0; c < n; c++) {
+        const int64_t one_scale = scale != NULL && sbit_tensor_count(scale) > 1 ? c : 0;
+        const int64_t one_zero = zero != NULL && sbit_tensor_count(zero) > 1 ? c : 0;
+        const int64_t one_bias = b != NULL && sbit_tensor_count(b) > 1 ? c : 0;
+        scales[c] =
+            scale != NULL
+                ? sbit__q_multiplier(params, (float)sbit__tensor_f64_at(scale, one_scale), to_int)
+                : 0.0f;
+        zeros[c] = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, one_zero) : 0;
+        biases[c] = b != NULL && b->dtype == SBIT_I32 ? ((const int32_t *)b->data)[one_bias] : 0;
+        shifts[c] = b != NULL && b->dtype != SBIT_I32 ? (float)sbit__tensor_f64_at(b, one_bias) /
+                                                            (to_int ? params->y.scale : 1.0f)
+                                                      : 0.0f;
+    }
+    weights->scale = scales;
+    weights->shift = shifts;
+    weights->zero = zeros;
+    weights->bias = biases;
+}
+
+/* Weights number `index` of a stack. */
+static void sbit__q_pack(const sbit_op_call *call, const sbit__q_roles *roles,
+                         const sbit__q_state *state, const sbit__q_params *params, int64_t index,
+                         char *memory, void *packed)
+{
+    const sbit_tensor *w = call->in[roles->w];
+    const sbit__conv_shape *shape = &state->conv.shape;
+    const int64_t taps = shape->kernel[0] * shape->kernel[1] * shape->kernel[2];
+    sbit__q8_weights weights;
+    memset(&weights, 0, sizeof weights);
+    sbit__q_arrays(call, roles, state, params, memory, &weights);
+    weights.data = (const char *)w->data + index * state->k * state->n;
+    weights.is_unsigned = w->dtype == SBIT_U8;
+    if (!state->matrix) {
+        weights.data = w->data;
+        weights.out_stride = shape->in_channels / shape->groups * taps;
+        weights.in_stride = taps;
+        weights.tap_stride = 1;
+    } else {
+        weights.out_stride = state->trans_w ? state->k : 1;
+        weights.in_stride = state->trans_w ? 1 : state->n;
+    }
+    sbit__q8_conv_pack(call->ctx, &state->conv, &weights, packed);
+}
+
+/* >>run */
+
+/* x as the driver reads it: itself, or a copy at `memory`. */
+static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_roles *roles,
+                                    const sbit__q_state *state, const sbit__q_params *params,
+                                    uint8_t *memory)
+{
+    const sbit_tensor *x = call->in[roles->x];
+    const uint8_t *data = (const uint8_t *)x->data;
+    if (state->trans_x) {
+        sbit__q_to_last(1, state->k, state->m, data, params->x.flip, memory);
+    } else if (!state->matrix && !sbit__q_channels_last(call)) {
+        sbit__q_to_last(x->dims[0], x->dims[1], sbit__tensor_span(x, 2, x->rank), data,
+                        params->x.flip, memory);
+    } else if (params->x.flip != 0) {
+        sbit__q_flip(sbit_tensor_count(x), data, params->x.flip, memory);
+    } else {
+        return data;
+    }
+    return memory;
+}
+
+/* Whether the driver may write into the output itself. */
+static bool sbit__q_direct(const sbit_op_call *call, const sbit__q_state *state)
+{
+    return state->matrix || sbit__q_channels_last(call);
+}
+
+static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
+                           const sbit__q_params *params, const void *from)
+{
+    sbit_tensor *y = call->out[0];
+    const int64_t count = sbit_tensor_count(y);
+    if (sbit__q_direct(call, state)) {
+        if (params->y.flip != 0) {
+            sbit__q_flip(count, (const uint8_t *)y->data, params->y.flip, (uint8_t *)y->data);
+        }
+        return;
+    }
+    const int64_t positions = sbit__tensor_span(y, 2, y->rank);
+    if (state->conv.store.kind == SBIT__Q8_U8) {
+        sbit__q_to_first(y->dims[0], y->dims[1], positions, (const uint8_t *)from, params->y.flip,
+                         (uint8_t *)y->data);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) { /* 4 bytes each */
+        const int64_t c = i / positions % y->dims[1], p = i % positions;
+        const int64_t at = (i / positions / y->dims[1] * positions + p) * y->dims[1] + c;
+        memcpy((char *)y->data + 4 * i, (const char *)from + 4 * at, 4);
+    }
+}
+
+static void sbit__q_batch_at(const sbit__q_state *state, int64_t batch, int64_t *x, int64_t *w)
+{
+    *x = *w = 0;
+    for (int32_t i = state->batch_rank - 1; i >= 0; i--) {
+        *x += batch % state->batch[i] * state->x_step[i];
+        *w += batch % state->batch[i] * state->w_step[i];
+        batch /= state->batch[i];
+    }
+}
+
+static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_roles *roles,
+                                      sbit__q_state *state, sbit_error *error)
+{
+    sbit__q_params params;
+    bool fresh = false;
+    char *at = (char *)call->scratch;
+    SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
+    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
+    const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
+    char *y = sbit__q_direct(call, state) ? (char *)call->out[0]->data : at + state->x_bytes;
+    char *arrays = at + state->x_bytes + state->y_bytes;
+    char *work = arrays + state->array_bytes;
+    char *packed =
+        state->fixed ? (char *)state->weight.data : work + sbit__align64(state->conv.scratch_bytes);
+    for (int64_t i = 0; fresh && i < (state->matrix ? state->w_count : 1); i++) {
+        sbit__q_pack(call, roles, state, &params, i, arrays,
+                     packed + (size_t)i * state->packed_bytes);
+    }
+    sbit__packed_done(call, fresh ? 1u << roles->w : 0);
+    const int64_t element = state->conv.store.kind == SBIT__Q8_U8 ? 1 : 4;
+    for (int64_t batch = 0, last = -1; batch < state->batches; batch++) {
+        int64_t x_at = 0, w_at = 0;
+        sbit__q_batch_at(state, batch, &x_at, &w_at);
+        if (!state->fixed && w_at != last) {
+            sbit__q_pack(call, roles, state, &params, w_at, arrays, packed);
+            last = w_at;
+        }
+        sbit__q8_conv_run(call->ctx, &state->conv, x + x_at * state->m * state->k,
+                          packed + (state->fixed ? (size_t)w_at * state->packed_bytes : 0),
+                          y + batch * state->m * state->n * element, work);
+    }
+    sbit__q_output(call, state, &params, y);
+    return SBIT_OK;
+}
+
+/* >>loops: one result at a time, scales and zero points for each row */
+
+static double sbit__q_pick(const sbit_tensor *tensor, int64_t matrix, int64_t size, int64_t index)
+{
+    const int64_t count = tensor != NULL ? sbit_tensor_count(tensor) : 0;
+    return count == 0      ? 0.0
+           : count == 1    ? sbit__tensor_f64_at(tensor, 0)
+           : count == size ? sbit__tensor_f64_at(tensor, index)
+                           : sbit__tensor_f64_at(tensor, (matrix * size + index) % count);
+}
+
+static int32_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *roles,
+                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t i,
+                                 int64_t j)
+{
+    const int32_t zx = (int32_t)sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
+    const int32_t zw = (int32_t)sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
+    uint32_t sum = 0;
+    for (int64_t p = 0; p < state->k; p++) {
+        const int64_t a =
+            x_at * state->m * state->k + (state->trans_x ? p * state->m + i : i * state->k + p);
+        const int64_t b =
+            w_at * state->k * state->n + (state->trans_w ? j * state->k + p : p * state->n + j);
+        sum += (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->x], a) - zx) *
+               (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->w], b) - zw);
+    }
+    return (int32_t)sum;
+}
+
+/* C of QGemm, broadcast to [m, n]. */
+static int64_t sbit__q_bias_at(const sbit_tensor *bias, int64_t n, int64_t i, int64_t j)
+{
+    const int64_t columns = bias->rank > 0 ? bias->dims[bias->rank - 1] : 1;
+    const int64_t rows = sbit_tensor_count(bias) / columns;
+    return (rows > 1 ? i : 0) * columns + (columns == n && columns > 1 ? j : 0);
+}
+
+static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *roles,
+                                const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t to,
+                                int64_t i, int64_t j)
+{
+    const sbit_tensor *bias = sbit__in(call, roles->bias);
+    sbit_tensor *y = call->out[0];
+    uint32_t sum = (uint32_t)sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
+    float shift = 0.0f;
+    if (bias != NULL) {
+        const int64_t at = sbit__q_bias_at(bias, state->n, i, j);
+        sum += bias->dtype == SBIT_I32 ? (uint32_t)((const int32_t *)bias->data)[at] : 0u;
+        shift = bias->dtype == SBIT_I32 ? 0.0f : (float)sbit__tensor_f64_at(bias, at);
+    }
+    if (y->dtype == SBIT_I32) {
+        ((int32_t *)y->data)[to] = (int32_t)sum;
+        return;
+    }
+    const float alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    const float sx = (float)sbit__q_pick(sbit__in(call, roles->x_scale), x_at, state->m, i);
+    const float sw = (float)sbit__q_pick(sbit__in(call, roles->w_scale), w_at, state->n, j);
+    const float scale = alpha == 1.0f ? sx * sw : alpha * sx * sw;
+    if (y->dtype == SBIT_F32) {
+        ((float *)y->data)[to] = (float)(int32_t)sum * scale + shift;
+        return;
+    }
+    const float sy = (float)sbit__q_pick(sbit__in(call, roles->y_scale), x_at, state->m, i);
+    const float zy = (float)sbit__q_pick(sbit__in(call, roles->y_zero), x_at, state->m, i);
+    const float lo = y->dtype == SBIT_I8 ? -128.0f : 0.0f;
+    float q = rintf((float)(int32_t)sum * (scale / sy)) + zy;
+    q = q > lo ? q : lo;
+    q = q < lo + 255.0f ? q : lo + 255.0f;
+    ((uint8_t *)y->data)[to] = (uint8_t)(int32_t)q;
+}
+
+static void sbit__q_run_plain(const sbit_op_call *call, const sbit__q_roles *roles,
+                              const sbit__q_state *state)
+{
+    for (int64_t batch = 0; batch < state->batches; batch++) {
+        int64_t x_at = 0, w_at = 0;
+        sbit__q_batch_at(state, batch, &x_at, &w_at);
+        for (int64_t i = 0; i < state->m * state->n; i++) {
+            sbit__q_plain_store(call, roles, state, x_at, w_at, batch * state->m * state->n + i,
+                                i / state->n, i % state->n);
+        }
+    }
+}
+
+static sbit_status sbit__q_product_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    sbit__q_state *state = (sbit__q_state *)*call->state;
+    if (state == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    if (call->out[0] == NULL || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (state->plain) {
+        sbit__q_run_plain(call, roles, state);
+        return SBIT_OK;
+    }
+    return sbit__q_run_driver(call, roles, state, error);
+}
+
+static int64_t sbit__q_product_macs(const sbit_op_call *call)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    const sbit_type *x = call->in_type[roles->x], *w = call->in_type[roles->w];
+    if (sbit__streq(roles->shape_as, "Conv")) {
+        return sbit__window_macs(call->out_type[0], w);
+    }
+    const bool trans = sbit_node_int(call->node, "transA", 0) != 0;
+    const int32_t at = x->rank - (trans && x->rank > 1 ? 2 : 1);
+    return sbit__saturating_mul(sbit__type_size(call->out_type[0]),
+                                at >= 0 && sbit__dim_known(x->dims[at]) ? x->dims[at].value : 1);
+}
+
+/* >>rows */
+#define SBIT__Q_ROW(domain, name, version)                                                         \
+    {                                                                                              \
+        domain, name, version, SBIT__T_Q8, 0, 0, sbit__q_product_infer, sbit__q_product_prepare,   \
+            sbit__q_product_run, NULL, NULL, NULL, NULL, sbit__q_product_macs                      \
+    }
+
+static const sbit_op_row sbit__q_rows[] = {
+    SBIT__Q_ROW("", "QLinearConv", 10),
+    SBIT__Q_ROW("", "ConvInteger", 10),
+    SBIT__Q_ROW("", "QLinearMatMul", 10),
+    SBIT__Q_ROW("", "QLinearMatMul", 21),
+    SBIT__Q_ROW("", "MatMulInteger", 10),
+    SBIT__Q_ROW("com.microsoft", "QLinearConv", 1),
+    SBIT__Q_ROW("com.microsoft", "QGemm", 1),
+    SBIT__Q_ROW("com.microsoft", "MatMulIntegerToFloat", 1),
+    SBIT__Q_ROW("sbit", "QConv", 1),
+    SBIT__Q_ROW("sbit", "QMatMul", 1),
+};
+
+#undef SBIT__Q_ROW
+
+SBIT__FN const sbit_op_row *sbit__op_rows_qlinear(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__q_rows);
+    return sbit__q_rows;
+}

@@ -1,0 +1,624 @@
+/* qlinear_elements.c: integer operators beside products. >>qlinear_elements
+ *
+ * Called by: exec through the rows. Calls: integer kernels, scalar kernels for tables.
+ * com.microsoft QLinearAdd, QLinearMul, QLinearConcat, QLinearLeakyRelu, QLinearSigmoid,
+ * QLinearSoftmax, QLinearAveragePool, QLinearGlobalAveragePool; sbit QSub.
+ * All are: dequantize, the float32 operator with its operands in their order, quantize, and give
+ * the bits of that. Where a result depends on one byte it comes from a table of 256. Sums of pools
+ * and means run through the window in its order. Softmax: exp((q - qmax) * s) from a table, added
+ * up in eight sums (element i goes to sum i % 8) that are joined pairwise.
+ */
+#include "qlinear_private.h"
+
+#define SBIT__Q_CHUNK ((int64_t)1024) /* elements at a time */
+
+/* Inputs that every operator here with one tensor has, in this order. */
+enum {
+    SBIT__Q_X,
+    SBIT__Q_XS,
+    SBIT__Q_XZ,
+    SBIT__Q_YS,
+    SBIT__Q_YZ
+};
+
+static sbit_dtype sbit__q_zero_dtype(const sbit_op_call *call, int32_t zero, int32_t x)
+{
+    return sbit__in_type(call, zero) != NULL ? sbit__in_dtype(call, zero) : sbit__in_dtype(call, x);
+}
+
+/* Inputs 0 to last, but zero points (bits of `optional`) may be omitted. */
+static sbit_status sbit__q_inputs(const sbit_op_call *call, int32_t last, uint32_t optional,
+                                  sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 0, last + 2, error));
+    for (int32_t i = 0; i <= last; i++) {
+        if ((optional >> i & 1u) == 0 && sbit__in_type(call, i) == NULL) {
+            return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input %d is missing", (int)i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_params_unary(const sbit_op_call *call, sbit__q_param *x,
+                                        sbit__q_param *y, sbit_error *error)
+{
+    SBIT__TRY(sbit__q_param_of(call, SBIT__Q_XS, SBIT__Q_XZ, call->in[0]->dtype, x, error));
+    return sbit__q_param_of(call, SBIT__Q_YS, SBIT__Q_YZ, call->out[0]->dtype, y, error);
+}
+
+/* >>add, sub, mul */
+
+static sbit_status sbit__q_binary_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[2] = {0, 3};
+    sbit__q_view view;
+    SBIT__TRY(sbit__q_inputs(call, 6, 1u << 2 | 1u << 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 1u << 3, SBIT__T_Q8, error));
+    sbit__q_view_init(call, "Add", 14, inputs, 2, false, &view);
+    SBIT__TRY(view.call.row->infer(&view.call, error));
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        *call->out_type[0] = view.out;
+        call->out_type[0]->dtype = sbit__q_zero_dtype(call, 7, 0);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_binary_task {
+    const sbit__q8_kernels *kernels;
+    sbit__q8_pair pair;
+    sbit__loop loop;
+    const uint8_t *a, *b;
+    uint8_t *y;
+    uint8_t flip_a, flip_b, flip_y;
+} sbit__q_binary_task;
+
+/* n bytes from x at a stride as one run: itself, or a copy in `part`. */
+static const uint8_t *sbit__q_run_of(const uint8_t *x, int64_t stride, int64_t n, uint8_t flip,
+                                     uint8_t *part)
+{
+    if (stride == 1 && flip == 0) {
+        return x;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        part[i] = (uint8_t)(x[i * stride] ^ flip);
+    }
+    return part;
+}
+
+static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_binary_task *task = (const sbit__q_binary_task *)user;
+    const sbit__loop *loop = &task->loop;
+    const int64_t chunks = (loop->inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
+    uint8_t part_a[SBIT__Q_CHUNK], part_b[SBIT__Q_CHUNK];
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t offsets[SBIT__LOOP_OPERANDS];
+        const int64_t first = i % chunks * SBIT__Q_CHUNK, left = loop->inner - first;
+        const int64_t n = left < SBIT__Q_CHUNK ? left : SBIT__Q_CHUNK;
+        const int64_t sa = loop->strides[1][loop->rank - 1], sb = loop->strides[2][loop->rank - 1];
+        sbit__loop_row(loop, i / chunks, offsets);
+        uint8_t *y = task->y + offsets[0] + first;
+        const uint8_t *a =
+            sbit__q_run_of(task->a + offsets[1] + first * sa, sa, n, task->flip_a, part_a);
+        const uint8_t *b =
+            sbit__q_run_of(task->b + offsets[2] + first * sb, sb, n, task->flip_b, part_b);
+        task->kernels->q8_binary(&task->pair, n, a, b, y);
+        if (task->flip_y != 0) {
+            sbit__q_flip(n, y, task->flip_y, y);
+        }
+    }
+}
+
+static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_binary_task task;
+    int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
+    sbit__q_param a, b, y;
+    sbit_tensor *out = call->out[0];
+    if (out == NULL || sbit_tensor_count(out) == 0) {
+        return SBIT_OK;
+    }
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__q_param_of(call, 1, 2, call->in[0]->dtype, &a, error));
+    SBIT__TRY(sbit__q_param_of(call, 4, 5, call->in[3]->dtype, &b, error));
+    SBIT__TRY(sbit__q_param_of(call, 6, 7, out->dtype, &y, error));
+    sbit__tensor_strides(out, strides[0]);
+    SBIT__TRY(sbit__op_strides(call, call->in[0], -1, out->rank, out->dims, strides[1], error));
+    SBIT__TRY(sbit__op_strides(call, call->in[3], -1, out->rank, out->dims, strides[2], error));
+    sbit__loop_init(&task.loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
+    task.kernels = sbit__q8_of(call->ctx);
+    task.pair.op = sbit__streq(call->row->op_type, "QLinearMul") ? SBIT__BINARY_MUL
+                   : sbit__streq(call->row->op_type, "QSub")     ? SBIT__BINARY_SUB
+                                                                 : SBIT__BINARY_ADD;
+    task.pair.scale_a = a.scale;
+    task.pair.scale_b = b.scale;
+    task.pair.scale_y = y.scale;
+    task.pair.zero_a = a.zero;
+    task.pair.zero_b = b.zero;
+    task.pair.store = sbit__q_store_of(call, &y);
+    task.a = (const uint8_t *)call->in[0]->data;
+    task.b = (const uint8_t *)call->in[3]->data;
+    task.y = (uint8_t *)out->data;
+    task.flip_a = a.flip;
+    task.flip_b = b.flip;
+    task.flip_y = y.flip;
+    const int64_t chunks = (task.loop.inner + SBIT__Q_CHUNK - 1) / SBIT__Q_CHUNK;
+    const int64_t each = task.loop.inner < SBIT__Q_CHUNK ? task.loop.inner : SBIT__Q_CHUNK;
+    sbit__parallel_range(call->ctx, task.loop.outer * chunks, 1 + 4 * SBIT__BLOCK / each,
+                         sbit__q_binary_rows, &task);
+    return SBIT_OK;
+}
+
+/* >>tables */
+
+static sbit_status sbit__q_unary_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__q_inputs(call, SBIT__Q_YS, 1u << SBIT__Q_XZ, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        call->out_type[0]->dtype = sbit__q_zero_dtype(call, SBIT__Q_YZ, 0);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_lookup_task {
+    const uint8_t *x, *table;
+    uint8_t *y;
+} sbit__q_lookup_task;
+
+static void sbit__q_lookup_block(void *user, int64_t begin, int64_t end)
+{
+    const sbit__q_lookup_task *task = (const sbit__q_lookup_task *)user;
+    for (int64_t i = begin; i < end; i++) {
+        task->y[i] = task->table[task->x[i]];
+    }
+}
+
+static void sbit__q_sigmoid(const sbit_op_call *call, int64_t n, float *values)
+{
+    call->kernels->f32_unary(SBIT__UNARY_SIGMOID, n, values, values);
+}
+
+static void sbit__q_leaky(const sbit_op_call *call, int64_t n, float *values)
+{
+    const float alpha = sbit_node_float(call->node, "alpha", 0.01f);
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = values[i] < 0.0f ? alpha * values[i] : values[i];
+    }
+}
+
+static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *error)
+{
+    const bool sigmoid = sbit__streq(call->row->op_type, "QLinearSigmoid");
+    sbit__q_lookup_task task;
+    sbit__q_param x, y;
+    uint8_t table[256];
+    SBIT__TRY(sbit__q_params_unary(call, &x, &y, error));
+    sbit__q_table(call, &x, &y, sigmoid ? sbit__q_sigmoid : sbit__q_leaky, table);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    task.table = table;
+    sbit__parallel_blocks(call->ctx, sbit_tensor_count(call->in[0]), sbit__q_lookup_block, &task);
+    return SBIT_OK;
+}
+
+/* >>softmax */
+
+static sbit_status sbit__q_softmax_axis(const sbit_op_call *call, int32_t rank, int32_t *axis,
+                                        sbit_error *error)
+{
+    return sbit__op_axis(call, sbit_node_int(call->node, "axis", -1), rank, axis, error);
+}
+
+static sbit_status sbit__q_softmax_infer(const sbit_op_call *call, sbit_error *error)
+{
+    int32_t axis = 0;
+    SBIT__TRY(sbit__q_unary_infer(call, error));
+    return call->in_type[0]->rank > 0
+               ? sbit__q_softmax_axis(call, call->in_type[0]->rank, &axis, error)
+               : SBIT_OK;
+}
+
+typedef struct sbit__q_softmax_task {
+    const sbit_kernels *kernels;
+    const uint8_t *x;
+    uint8_t *y;
+    int64_t length, inner; /* a line's elements are `inner` apart */
+    sbit__q_param to;
+    uint8_t flip;
+    float exps[256]; /* of -d * scale */
+} sbit__q_softmax_task;
+
+static void sbit__q_softmax_line(const sbit__q_softmax_task *task, const uint8_t *x, uint8_t *y)
+{
+    const int64_t n = task->length, step = task->inner;
+    float sums[8] = {0.0f}, part[SBIT__Q_CHUNK];
+    uint8_t most = 0, bytes[SBIT__Q_CHUNK];
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t q = (uint8_t)(x[i * step] ^ task->flip);
+        most = q > most ? q : most;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sums[i % 8] += task->exps[most - (x[i * step] ^ task->flip)];
+    }
+    const float sum =
+        ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+    for (int64_t first = 0; first < n; first += SBIT__Q_CHUNK) {
+        const int64_t count = n - first < SBIT__Q_CHUNK ? n - first : SBIT__Q_CHUNK;
+        for (int64_t i = 0; i < count; i++) {
+            part[i] = task->exps[most - (x[(first + i) * step] ^ task->flip)];
+        }
+        task->kernels->f32_binary(SBIT__BINARY_DIV, count, part, 1, &sum, 0, part);
+        task->kernels->f32_quantize_u8(count, part, task->to.scale, task->to.zero, 0, 255, bytes);
+        for (int64_t i = 0; i < count; i++) {
+            y[(first + i) * step] = (uint8_t)(bytes[i] ^ task->to.flip);
+        }
+    }
+}
+
+static void sbit__q_softmax_lines(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_softmax_task *task = (const sbit__q_softmax_task *)user;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i / task->inner * task->length * task->inner + i % task->inner;
+        sbit__q_softmax_line(task, task->x + at, task->y + at);
+    }
+}
+
+static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const sbit_tensor *x = call->in[0];
+    sbit__q_softmax_task task;
+    sbit__q_param from;
+    int32_t axis = 0;
+    if (sbit_tensor_count(x) == 0) {
+        return SBIT_OK;
+    }
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__q_softmax_axis(call, x->rank, &axis, error));
+    SBIT__TRY(sbit__q_params_unary(call, &from, &task.to, error));
+    for (int32_t d = 0; d < 256; d++) {
+        task.exps[d] = (float)-d * from.scale;
+    }
+    scalar->f32_unary(SBIT__UNARY_EXP, 256, task.exps, task.exps);
+    task.kernels = call->kernels;
+    task.x = (const uint8_t *)x->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    task.flip = from.flip;
+    /* com.microsoft's attribute opset: before 13 all dims from the axis on are one line */
+    const bool flattens = sbit_node_int(call->node, "opset", 13) < 13;
+    task.length = flattens ? sbit__tensor_span(x, axis, x->rank) : x->dims[axis];
+    task.inner = flattens ? 1 : sbit__tensor_span(x, axis + 1, x->rank);
+    sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.length, 1 + 16384 / task.length,
+                         sbit__q_softmax_lines, &task);
+    return SBIT_OK;
+}
+
+/* >>concat: y scale, y zero, then x, scale, zero for each input; zero points are there */
+
+static sbit_status sbit__q_concat_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t count = (call->input_count - 2) / 3;
+    sbit_type *out = call->output_count > 0 ? call->out_type[0] : NULL;
+    int32_t axis = 0;
+    if (call->input_count < 5 || call->input_count % 3 != 2) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "it has %d inputs: 2 and 3 for each tensor are needed",
+                            (int)call->input_count);
+    }
+    SBIT__TRY(sbit__op_inputs(call, call->input_count, call->input_count, error));
+    if (out == NULL) {
+        return SBIT_OK;
+    }
+    *out = *call->in_type[2];
+    out->dtype = sbit__in_dtype(call, 1);
+    for (int32_t i = 0; i < count; i++) {
+        const sbit_type *type = call->in_type[2 + 3 * i];
+        if (type->dtype != SBIT_UNDEFINED && (SBIT_T(type->dtype) & SBIT__T_Q8) == 0) {
+            return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "tensor %d is %s", (int)i,
+                                sbit_dtype_name((int32_t)type->dtype));
+        }
+        if (type->rank < 0 || out->rank < 0) {
+            out->rank = -1;
+            continue;
+        }
+        SBIT__TRY(
+            sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), out->rank, &axis, error));
+        if (type->rank != out->rank) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "tensor %d has rank %d, not %d",
+                                (int)i, (int)type->rank, (int)out->rank);
+        }
+        for (int32_t d = 0; i > 0 && d < out->rank; d++) {
+            const sbit_dim dim = type->dims[d];
+            if (d == axis) {
+                out->dims[d] = sbit__dim_add(out->dims[d], dim);
+            } else if (!sbit__dim_known(out->dims[d])) {
+                out->dims[d] = sbit__dim_known(dim) ? dim : out->dims[d];
+            } else if (sbit__dim_known(dim) && dim.value != out->dims[d].value) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                    "dimension %d of tensor %d is %lld", (int)d, (int)i,
+                                    (long long)dim.value);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static void sbit__q_same(const sbit_op_call *call, int64_t n, float *values)
+{
+    (void)call;
+    (void)n;
+    (void)values;
+}
+
+static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_tensor *y = call->out[0];
+    const int32_t count = (call->input_count - 2) / 3;
+    sbit__q_param to, from;
+    int32_t axis = 0;
+    int64_t at = 0;
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), y->rank, &axis, error));
+    SBIT__TRY(sbit__q_param_of(call, 0, 1, y->dtype, &to, error));
+    const int64_t outer = sbit__tensor_span(y, 0, axis);
+    const int64_t pitch = sbit__tensor_span(y, axis, y->rank);
+    for (int32_t i = 0; i < count; i++) {
+        const sbit_tensor *x = call->in[2 + 3 * i];
+        const int64_t n = sbit__tensor_span(x, axis, x->rank);
+        uint8_t table[256];
+        bool same = true;
+        SBIT__TRY(sbit__q_param_of(call, 3 + 3 * i, 4 + 3 * i, x->dtype, &from, error));
+        sbit__q_table(call, &from, &to, sbit__q_same, table);
+        for (int32_t k = 0; k < 256; k++) {
+            same = same && table[k] == k;
+        }
+        for (int64_t o = 0; o < outer; o++) {
+            const uint8_t *source = (const uint8_t *)x->data + o * n;
+            uint8_t *target = (uint8_t *)y->data + o * pitch + at;
+            if (same) {
+                memcpy(target, source, (size_t)n);
+                continue;
+            }
+            for (int64_t k = 0; k < n; k++) {
+                target[k] = table[source[k]];
+            }
+        }
+        at += n;
+    }
+    return SBIT_OK;
+}
+
+/* >>average pools: channels last inside, transposed through scratch where the model is not */
+
+typedef struct sbit__q_pool {
+    sbit__window window; /* 3 axes */
+    int64_t batch, channels, in[3], out[3];
+    bool count_pad;
+    size_t x_bytes, y_bytes, sum_bytes; /* of a worker */
+} sbit__q_pool;
+
+static bool sbit__q_is_global(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "QLinearGlobalAveragePool");
+}
+
+static sbit_status sbit__q_pool_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    SBIT__TRY(sbit__q_inputs(call, SBIT__Q_YS, 1u << SBIT__Q_XZ, error));
+    return sbit__q_infer_as(call, sbit__q_is_global(call) ? "GlobalAveragePool" : "AveragePool",
+                            sbit__q_is_global(call) ? 1 : 19, inputs, 1,
+                            sbit__q_zero_dtype(call, SBIT__Q_YZ, 0), error);
+}
+
+static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *pool,
+                                      sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    sbit__q_view view;
+    sbit__window window;
+    sbit__q_view_init(call, "AveragePool", 19, inputs, 1, sbit__q_channels_last(call), &view);
+    const sbit_type *x = view.in_type[0];
+    const int32_t spatial = x->rank - 2;
+    memset(pool, 0, sizeof *pool);
+    memset(&window, 0, sizeof window);
+    if (!sbit__q_is_global(call)) {
+        SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
+        window.may_cut = true;
+    }
+    pool->batch = x->dims[0].value;
+    pool->channels = x->dims[1].value;
+    pool->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t from = i - (3 - spatial);
+        pool->in[i] = pool->out[i] = 1;
+        pool->window.kernel[i] = pool->window.stride[i] = pool->window.dilation[i] = 1;
+        if (from < 0) {
+            continue;
+        }
+        pool->in[i] = x->dims[from + 2].value;
+        if (sbit__q_is_global(call)) {
+            pool->window.kernel[i] = pool->in[i];
+            continue;
+        }
+        SBIT__TRY(
+            sbit__window_length(&view.call, &window, from, pool->in[i], &pool->out[i], error));
+        pool->window.kernel[i] = window.kernel[from];
+        pool->window.stride[i] = window.stride[from];
+        pool->window.dilation[i] = window.dilation[from];
+        pool->window.pad_begin[i] = window.pad_begin[from];
+        pool->window.pad_end[i] = window.pad_end[from];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_pool pool;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__q_pool_shape(call, &pool, error));
+    sbit__q_pool *state = (sbit__q_pool *)sbit__op_state(call, sizeof *state);
+    if (state == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    if (!sbit__q_channels_last(call) || call->in_type[0]->dtype == SBIT_I8 ||
+        call->out_type[0]->dtype == SBIT_I8) {
+        pool.x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
+        pool.y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
+    }
+    pool.sum_bytes = sbit__align64((size_t)pool.channels * sizeof(float));
+    *state = pool;
+    *call->scratch_bytes =
+        pool.x_bytes + pool.y_bytes + pool.sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_pool_task {
+    const sbit__q_pool *pool;
+    const sbit_kernels *kernels;
+    const sbit__q8_kernels *q8;
+    const uint8_t *x;
+    uint8_t *y;
+    char *sums;
+    sbit__q_param from, to;
+} sbit__q_pool_task;
+
+/* Taps begin..end of the window at `at` lie within the input; gives what counts of the window. */
+static int64_t sbit__q_pool_taps(const sbit__q_pool *pool, int32_t axis, int64_t at, int64_t *begin,
+                                 int64_t *end)
+{
+    const sbit__window *w = &pool->window;
+    const int64_t first = at * w->stride[axis] - w->pad_begin[axis];
+    int64_t padded = 0;
+    *begin = *end = 0;
+    for (int64_t k = 0; k < w->kernel[axis]; k++) {
+        const int64_t p = first + k * w->dilation[axis];
+        if (p < 0) {
+            *begin = *end = k + 1;
+        } else if (p < pool->in[axis]) {
+            *end = k + 1;
+        }
+        padded += p < pool->in[axis] + w->pad_end[axis] ? 1 : 0;
+    }
+    return pool->count_pad ? padded : *end - *begin;
+}
+
+static void sbit__q_pool_at(const sbit__q_pool_task *task, int64_t index, float *sums)
+{
+    const sbit__q_pool *pool = task->pool;
+    const sbit__window *w = &pool->window;
+    const int64_t c = pool->channels, plane = pool->out[0] * pool->out[1] * pool->out[2];
+    const int64_t n = index / plane;
+    const int64_t at[3] = {index % plane / pool->out[2] / pool->out[1],
+                           index % plane / pool->out[2] % pool->out[1], index % pool->out[2]};
+    int64_t begin[3], end[3];
+    float count = 1.0f;
+    for (int32_t i = 0; i < 3; i++) {
+        count *= (float)sbit__q_pool_taps(pool, i, at[i], &begin[i], &end[i]);
+    }
+    memset(sums, 0, (size_t)c * sizeof *sums);
+    for (int64_t d = begin[0]; d < end[0]; d++) {
+        for (int64_t h = begin[1]; h < end[1]; h++) {
+            const int64_t z = at[0] * w->stride[0] - w->pad_begin[0] + d * w->dilation[0];
+            const int64_t y = at[1] * w->stride[1] - w->pad_begin[1] + h * w->dilation[1];
+            const int64_t x = at[2] * w->stride[2] - w->pad_begin[2];
+            const int64_t row = ((n * pool->in[0] + z) * pool->in[1] + y) * pool->in[2] + x;
+            for (int64_t k = begin[2]; k < end[2]; k++) {
+                task->q8->q8_accumulate(c, task->x + (row + k * w->dilation[2]) * c,
+                                        task->from.zero, task->from.scale, sums);
+            }
+        }
+    }
+    if (count > 0.0f) {
+        task->kernels->f32_binary(SBIT__BINARY_DIV, c, sums, 1, &count, 0, sums);
+    }
+    task->kernels->f32_quantize_u8(c, sums, task->to.scale, task->to.zero, 0, 255,
+                                   task->y + index * c);
+}
+
+static void sbit__q_pool_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_pool_task *task = (const sbit__q_pool_task *)user;
+    float *sums = (float *)(void *)(task->sums + (size_t)worker * task->pool->sum_bytes);
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q_pool_at(task, i, sums);
+    }
+}
+
+static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_pool *pool = (const sbit__q_pool *)*call->state;
+    const sbit_tensor *x = call->in[0];
+    sbit__q_pool_task task;
+    if (pool == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    const bool last = sbit__q_channels_last(call);
+    const int64_t in = pool->in[0] * pool->in[1] * pool->in[2];
+    const int64_t out = pool->out[0] * pool->out[1] * pool->out[2];
+    const int64_t taps = pool->window.kernel[0] * pool->window.kernel[1] * pool->window.kernel[2];
+    uint8_t *scratch = (uint8_t *)call->scratch, *result = (uint8_t *)call->out[0]->data;
+    memset(&task, 0, sizeof task);
+    SBIT__TRY(sbit__q_params_unary(call, &task.from, &task.to, error));
+    task.pool = pool;
+    task.kernels = call->kernels;
+    task.q8 = sbit__q8_of(call->ctx);
+    task.x = (const uint8_t *)x->data;
+    task.y = pool->x_bytes == 0 ? result : scratch + pool->x_bytes;
+    task.sums = (char *)scratch + pool->x_bytes + pool->y_bytes;
+    if (last && pool->x_bytes > 0) {
+        sbit__q_flip(sbit_tensor_count(x), task.x, task.from.flip, scratch);
+        task.x = scratch;
+    } else if (!last) {
+        sbit__q_to_last(pool->batch, pool->channels, in, task.x, task.from.flip, scratch);
+        task.x = scratch;
+    }
+    sbit__parallel_range(call->ctx, pool->batch * out, 1 + 65536 / (taps * pool->channels + 1),
+                         sbit__q_pool_range, &task);
+    if (last && pool->x_bytes > 0) {
+        sbit__q_flip(sbit_tensor_count(call->out[0]), task.y, task.to.flip, result);
+    } else if (!last) {
+        sbit__q_to_first(pool->batch, pool->channels, out, task.y, task.to.flip, result);
+    }
+    return SBIT_OK;
+}
+
+/* >>rows */
+#define SBIT__Q_ROW(name, infer, prepare, run)                                                     \
+    {                                                                                              \
+        "com.microsoft", name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL,   \
+            NULL                                                                                   \
+    }
+
+static const sbit_op_row sbit__q_element_rows[] = {
+    SBIT__Q_ROW("QLinearAdd", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
+    SBIT__Q_ROW("QLinearMul", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
+    SBIT__Q_ROW("QLinearLeakyRelu", sbit__q_unary_infer, sbit__op_prepare_check,
+                sbit__q_lookup_run),
+    SBIT__Q_ROW("QLinearSigmoid", sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run),
+    SBIT__Q_ROW("QLinearSoftmax", sbit__q_softmax_infer, sbit__op_prepare_check,
+                sbit__q_softmax_run),
+    SBIT__Q_ROW("QLinearAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run),
+    SBIT__Q_ROW("QLinearGlobalAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare,
+                sbit__q_pool_run),
+    {"com.microsoft", "QLinearConcat", 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer,
+     sbit__op_prepare_check, sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL},
+    {"sbit", "QSub", 1, SBIT__T_Q8, 0, 0, sbit__q_binary_infer, sbit__op_prepare_check,
+     sbit__q_binary_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+#undef SBIT__Q_ROW
+#undef SBIT__Q_CHUNK
+
+SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_elements(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__q_element_rows);
+    return sbit__q_element_rows;
+}
