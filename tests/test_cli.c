@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h> /* symlink */
 
 #define TMP SBIT_TEST_TMP "/cli-"
 
@@ -203,7 +204,7 @@ static void maker_begin(maker *m)
     CHECK_OK(sbit_graph_create(m->ctx, 13, &m->graph, &m->error), m->error);
 }
 
-/* dims: 0 is the symbol N. */
+/* dims: 0 is the symbol N, -1 the symbol H. */
 static sbit_value_id maker_value(maker *m, const char *name, int32_t rank, const int64_t *dims)
 {
     sbit_type type;
@@ -213,8 +214,10 @@ static sbit_value_id maker_value(maker *m, const char *name, int32_t rank, const
     type.rank = rank;
     for (int32_t i = 0; i < rank; i++) {
         type.dims[i].value = dims[i];
-        if (dims[i] == 0) {
-            CHECK_OK(sbit_graph_symbol(m->graph, "N", &type.dims[i].symbol, &m->error), m->error);
+        if (dims[i] <= 0) {
+            CHECK_OK(sbit_graph_symbol(m->graph, dims[i] == 0 ? "N" : "H", &type.dims[i].symbol,
+                                       &m->error),
+                     m->error);
         }
     }
     CHECK_OK(sbit_graph_add_value(m->graph, name, &type, &id, &m->error), m->error);
@@ -323,6 +326,84 @@ static void make_net(const char *path, bool large)
     const sbit_value_id gemm[2] = {l, maker_floats(&m, "fc.weight", 2, f_dims, f)};
     maker_node(&m, "Gemm", gemm, 2, y);
     maker_save(&m, y, path);
+}
+
+/* y = Conv 1x1 (3 -> 2) of x[N,3,H,8] */
+static void make_wide(const char *path)
+{
+    maker m;
+    const float w[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t in_dims[4] = {0, 3, -1, 8}, out_dims[4] = {0, 2, -1, 8}, w_dims[4] = {2, 3, 1, 1};
+    maker_begin(&m);
+    const sbit_value_id x = maker_input(&m, "x", 4, in_dims);
+    const sbit_value_id conv[2] = {x, maker_floats(&m, "w", 4, w_dims, w)};
+    const sbit_value_id y = maker_value(&m, "y", 4, out_dims);
+    maker_node(&m, "Conv", conv, 2, y);
+    maker_save(&m, y, path);
+}
+
+/* y = Range(0, n, 1) as floats: n, an integer, says how much there is to do. */
+static void make_count(const char *path)
+{
+    maker m;
+    const int64_t dims[1] = {0};
+    int64_t numbers[2] = {0, 1};
+    sbit_tensor number = {SBIT_I64, 0, {0}, NULL};
+    sbit_value_id range[3];
+    sbit_type type;
+    sbit_attr to = {"to",      SBIT_ONNX_ATTR_INT,
+                    0,         SBIT_F32,
+                    {NULL, 0}, {SBIT_F32, 0, {0}, NULL},
+                    NULL,      0,
+                    NULL,      NULL,
+                    NULL,      NULL,
+                    NULL,      NULL};
+    sbit_node_desc desc;
+    sbit_node_id node;
+    maker_begin(&m);
+    memset(&type, 0, sizeof type);
+    type.dtype = SBIT_I64;
+    CHECK_OK(sbit_graph_add_value(m.graph, "n", &type, &range[1], &m.error), m.error);
+    CHECK_OK(sbit_graph_set_input(m.graph, range[1], true, &m.error), m.error);
+    number.data = &numbers[0];
+    CHECK_OK(sbit_graph_add_constant(m.graph, "zero", &number, &range[0], &m.error), m.error);
+    number.data = &numbers[1];
+    CHECK_OK(sbit_graph_add_constant(m.graph, "one", &number, &range[2], &m.error), m.error);
+    const sbit_value_id r = maker_value(&m, "r", 1, dims), y = maker_value(&m, "y", 1, dims);
+    maker_node(&m, "Range", range, 3, r);
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "Cast";
+    desc.inputs = &r;
+    desc.outputs = &y;
+    desc.input_count = desc.output_count = desc.attr_count = 1;
+    desc.attrs = &to;
+    CHECK_OK(sbit_graph_add_node(m.graph, &desc, &node, &m.error), m.error);
+    maker_save(&m, y, path);
+}
+
+/* x through 12 Spin of com.acme and one Turn of ai.onnx, which nobody knows. */
+static void make_foreign(const char *path)
+{
+    maker m;
+    const int64_t dims[1] = {4};
+    sbit_node_desc desc;
+    sbit_node_id node;
+    maker_begin(&m);
+    CHECK_OK(sbit_graph_set_opset(m.graph, "com.acme", 2, &m.error), m.error);
+    sbit_value_id last = maker_input(&m, "x", 1, dims);
+    for (int i = 0; i < 13; i++) {
+        const sbit_value_id next = maker_value(&m, "v", 1, dims);
+        memset(&desc, 0, sizeof desc);
+        desc.op_type = i < 12 ? "Spin" : "Turn";
+        desc.domain = i < 12 ? "com.acme" : "";
+        desc.name = i < 12 ? "spin" : "turn";
+        desc.inputs = &last;
+        desc.outputs = &next;
+        desc.input_count = desc.output_count = 1;
+        CHECK_OK(sbit_graph_add_node(m.graph, &desc, &node, &m.error), m.error);
+        last = next;
+    }
+    maker_save(&m, last, path);
 }
 
 #define NET TMP "net.onnx"
@@ -978,4 +1059,152 @@ TEST(cli_info_simplify_bench_graph)
     CHECK_EQ_I64(RUN("graph %s --format dot", NET), 0);
     CHECK(strncmp(cli.out, "digraph model {\n", 16) == 0);
     CHECK_CONTAINS(cli.out, "->");
+}
+
+/* ---- what is refused, and how it is said */
+
+TEST(cli_output_is_checked)
+{
+    make_net_files();
+    struct stat info;
+    size_t size = 0, again = 0;
+    unsigned char *before = test_read_file(NET, &size);
+    CHECK_FAILS(2, "-o -", "simplify %s -o -", NET);
+    CHECK(!test_file_exists("-"));
+    /* the input is not overwritten by accident, whatever its path is */
+    CHECK_FAILS(1, "--force", "simplify %s -o %s", NET, NET);
+    CHECK_FAILS(1, "--force", "quantize %s --data npy:%s -o %s", NET, DATA, NET);
+    remove(TMP "same.onnx");
+    CHECK(symlink("cli-net.onnx", TMP "same.onnx") == 0);
+    CHECK_FAILS(1, "is the model that is read", "simplify %s -o %ssame.onnx", NET, TMP);
+    unsigned char *after = test_read_file(NET, &again);
+    CHECK(before != NULL && after != NULL && size == again && memcmp(before, after, size) == 0);
+    free(before);
+    free(after);
+    CHECK_EQ_I64(RUN("simplify %s -o %ssame.onnx --force", NET, TMP), 0);
+    CHECK(lstat(TMP "same.onnx", &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK_EQ_I64(RUN("info %s", NET), 0);
+    /* only regular files are replaced */
+    remove(TMP "pipe");
+    CHECK(mkfifo(TMP "pipe", 0600) == 0);
+    CHECK_FAILS(1, "is no regular file", "simplify %s -o %spipe", NET, TMP);
+    CHECK(lstat(TMP "pipe", &info) == 0 && S_ISFIFO(info.st_mode));
+    CHECK_FAILS(1, "is no regular file", "quantize %s --data npy:%s -o /dev/null", NET, DATA);
+}
+
+TEST(cli_options_that_do_nothing_are_said)
+{
+    make_net_files();
+    CHECK_FAILS(2, "--data is given twice", "eval %s --data npy:%s --data npy:%s", NET, DATA, DATA);
+    CHECK_FAILS(2, "-o is given twice", "simplify %s -o %sa.onnx --out %sb.onnx", NET, TMP, TMP);
+    CHECK_FAILS(2, "--as-is is given twice", "bench %s --as-is --as-is", NET);
+    CHECK_EQ_I64(RUN("simplify %s -o %sa.onnx --skip fold_constants --skip dead_code", NET, TMP),
+                 0);
+    CHECK_FAILS(2, "--seed is for --shuffle", "quantize %s --data npy:%s --seed 3 -o %sq.onnx", NET,
+                DATA, TMP);
+    CHECK_FAILS(2, "--layout is for pictures",
+                "quantize %s --data npy:%s --layout NHWC -o %sq.onnx", NET, DATA, TMP);
+    CHECK_FAILS(2, "--size is for pictures", "quantize %s --data npy:%s --size 8x8 -o %sq.onnx",
+                NET, DATA, TMP);
+    CHECK_FAILS(2, "-o OUT and --data SPEC are missing", "quantize %s", NET);
+    CHECK_EQ_I64(RUN("quantize %s --set A.QUANTIZER.DISABLE=true -o %sq.onnx", NET, TMP), 0);
+    CHECK_FAILS(2, "-o OUT is missing", "quantize %s --data npy:%s", NET, DATA);
+}
+
+TEST(cli_open_dims_are_said)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("info %s", NET), 0);
+    CHECK_CONTAINS(cli.out, "(N counts as 1");
+    CHECK_EQ_I64(RUN("info %s --json", NET), 0);
+    /* Conv 3*3*3*4*6*6 + Gemm 4*5; GlobalAveragePool multiplies nothing */
+    CHECK_EQ_I64(json_number("", "macs"), 3888 + 20);
+    CHECK_CONTAINS(cli.out, "\"open_dims\": [\"N\"]");
+    CHECK_EQ_I64(RUN("info %s --shape 5x3x8x8 --json", NET), 0);
+    CHECK_EQ_I64(json_number("", "macs"), 5 * (3888 + 20));
+    CHECK_CONTAINS(cli.out, "\"open_dims\": []");
+    CHECK_EQ_I64(RUN("info %s --shape 5x3x8x8", NET), 0);
+    CHECK(strstr(cli.out, "counts as 1") == NULL);
+    make_wide(TMP "wide.onnx");
+    static float x[2 * 3 * 10 * 8];
+    put_npy(TMP "wide.npy", "<f4", "(2, 3, 10, 8)", x, sizeof x);
+    CHECK_EQ_I64(RUN("info %swide.onnx", TMP), 0);
+    CHECK_CONTAINS(cli.out, "(N, H count as 1");
+    /* quantize knows the shapes from the data: Conv 1x1, 3 -> 2 channels, over 10x8 */
+    x[0] = 1.0f;
+    put_npy(TMP "wide.npy", "<f4", "(2, 3, 10, 8)", x, sizeof x);
+    CHECK_EQ_I64(
+        RUN("quantize %swide.onnx --data npy:%swide.npy -o %sq.onnx --json", TMP, TMP, TMP), 0);
+    CHECK_EQ_I64(json_number("\"before\"", "macs"), 3 * 2 * 10 * 8);
+}
+
+TEST(cli_failures_as_json)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("info %smissing.onnx --json", TMP), 1);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "{\"error\": {\"message\": \"");
+    CHECK_CONTAINS(cli.out, "No such file");
+    CHECK_CONTAINS(cli.err, "No such file");
+    CHECK_EQ_I64(json_number("", "exit_code"), 1);
+    CHECK_EQ_I64(RUN("eval %s --json", NET), 2);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("", "exit_code"), 2);
+    CHECK_CONTAINS(cli.out, "--data SPEC is missing");
+    CHECK_EQ_I64(RUN("infos --json"), 2);
+    CHECK(json_is_one_object(cli.out));
+    put_file(TMP "typo.yaml", "W: {QSCHEMA: x}\n", 16);
+    CHECK_EQ_I64(
+        RUN("quantize %s -c %stypo.yaml --data npy:%s -o %sq.onnx --json", NET, TMP, DATA, TMP), 1);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "QSCHEME");
+}
+
+/* What a model has to do may depend on the values of an input. */
+TEST(cli_bench_takes_inputs)
+{
+    make_net_files();
+    static float x[192];
+    put_npy(TMP "one.npy", "<f4", "(1, 3, 8, 8)", x, sizeof x);
+    CHECK_EQ_I64(RUN("bench %s --input x=%sone.npy --iters 2 --json", NET, TMP), 0);
+    CHECK_EQ_I64(json_number("", "iters"), 2);
+    CHECK_EQ_I64(json_number("", "macs"), 3888 + 20);
+    put_npy(TMP "two.npy", "<f4", "(2, 3, 8, 8)", x, sizeof x / 2);
+    CHECK_FAILS(1, "is cut short", "bench %s --input x=%stwo.npy --iters 2", NET, TMP);
+    make_count(TMP "count.onnx");
+    const int64_t many = 100000, few = 3;
+    put_npy(TMP "many.npy", "<i8", "()", &many, sizeof many);
+    put_npy(TMP "few.npy", "<i8", "()", &few, sizeof few);
+    CHECK_EQ_I64(RUN("bench %scount.onnx --input n=%sfew.npy --iters 3 --json", TMP, TMP), 0);
+    const double little = json_number("", "memory_bytes");
+    CHECK_EQ_I64(RUN("bench %scount.onnx --input n=%smany.npy --iters 3 --json", TMP, TMP), 0);
+    CHECK(json_number("", "memory_bytes") > little + 400000.0);
+}
+
+/* Operators are listed once each, with opset, count and the first nodes. */
+TEST(cli_unsupported_by_operator)
+{
+    make_foreign(TMP "foreign.onnx");
+    CHECK_EQ_I64(RUN("info %sforeign.onnx", TMP), 0);
+    CHECK_CONTAINS(cli.out,
+                   "com.acme.Spin-2: no such operator: 12 nodes: 'spin', 'spin_1', 'spin_2' "
+                   "and 9 more");
+    CHECK_CONTAINS(cli.out, "Turn-13: no such operator: 1 node: 'turn'");
+    CHECK_EQ_I64(RUN("info %sforeign.onnx --json", TMP), 0);
+    CHECK_CONTAINS(cli.out,
+                   "\"op_type\": \"Spin\", \"domain\": \"com.acme\", \"opset\": 2, "
+                   "\"reason\": \"no such operator\", \"count\": 12, \"nodes\": [\"spin\", ");
+    CHECK_FAILS(1, "com.acme.Spin", "run %sforeign.onnx", TMP);
+    CHECK_CONTAINS(cli.err, "13 of its nodes");
+    const char *at = strstr(cli.err, "Spin");
+    CHECK(at != NULL && strstr(at + 4, "Spin") == NULL);
+}
+
+TEST(cli_next_steps)
+{
+    make_net_files();
+    const char *pruning = "SPARSER:\n  TYPE: structed\n  STRATEGY: l1norm\n  RATIO: 0.5\n";
+    put_file(TMP "prune.yaml", pruning, strlen(pruning));
+    CHECK_FAILS(1, "is a pruning configuration",
+                "quantize %s -c %sprune.yaml --data npy:%s -o %sq.onnx", NET, TMP, DATA, TMP);
 }

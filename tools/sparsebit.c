@@ -4,18 +4,20 @@
  * and progress to stderr. See base/cli.h for the other files.
  */
 #include "commands/commands.h"
+#include "base/json.h"
 
 #define CLI_PREP " --scale --mean --std --layout --size"
 
 static int cli_help(const cli_args *args);
 
 static const cli_command cli_commands[] = {
-    {"info", "MODEL", "what a model contains and whether it can run", "--json", "",
+    {"info", "MODEL", "what a model contains and whether it can run", "--shape --json", "",
      "Shows inputs, outputs, operator sets, operators, parameters, multiply-accumulates (MACs),\n"
-     "bytes by element type, and every node that this build cannot run. Open dims count as 1.",
-     "sparsebit info model.onnx\nsparsebit info model.onnx --json", cli_info},
+     "bytes by element type, and every operator that this build cannot run. Dims that the model\n"
+     "leaves open count as 1; --shape gives them.",
+     "sparsebit info model.onnx\nsparsebit info model.onnx --shape input=1x3x224x224 --json", cli_info},
     {"simplify", "MODEL", "fold constants, remove and fuse operators",
-     "--out --keep-bn --skip --only --json", "--out",
+     "--out --force --keep-bn --skip --only --json", "--out",
      "Rewrites the graph until nothing changes. The result computes the same.",
      "sparsebit simplify model.onnx -o simple.onnx\n"
      "sparsebit simplify model.onnx -o simple.onnx --skip fold_batch_norm",
@@ -35,10 +37,10 @@ static const cli_command cli_commands[] = {
      "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
-     "--config --target --set --data --calib --batch --shuffle --seed --out --eval --limit "
+     "--config --target --set --data --calib --batch --shuffle --seed --out --force --eval --limit "
      "--output "
      "--threads --json" CLI_PREP,
-     "--out",
+     "--out ?--data",
      "Simplifies the model, feeds the calibration data to the observers, computes scales and zero\n"
      "points, and writes an ONNX model with QuantizeLinear and DequantizeLinear nodes.\n"
      "Weights alone (--set A.QUANTIZER.DISABLE=true) need no --data. --limit is for --eval.",
@@ -57,8 +59,10 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
-    {"bench", "MODEL", "how long one run takes", "--shape --threads --iters --profile --isa --as-is --json",
-     "", "Simplifies the model, runs it on random numbers and shows the median, smallest and mean time.",
+    {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --isa --as-is --json",
+     "",
+     "Simplifies the model, runs it on the given inputs (random numbers for the others) and shows\n"
+     "the median, smallest and mean time.",
      "sparsebit bench model.onnx --shape input=1x3x224x224\n"
      "sparsebit bench model.onnx --profile --threads 2",
      cli_bench},
@@ -158,8 +162,10 @@ static int cli_main(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    cli_json_failures(argc, argv);
     int code = cli_main(argc, argv);
     cli_progress_clear();
+    cli_json_fail(code);
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_OK) {
         code = cli_fail("stdout cannot be written (is the disk full?)");
     }

@@ -4,6 +4,7 @@
  * accepts the options it lists; everything else is an error that suggests the nearest name.
  */
 #include "base/args.h"
+#include "base/system.h"
 #include "formats/image.h"
 
 #include <errno.h>  /* ERANGE */
@@ -63,6 +64,8 @@ static const cli_option cli_options[] = {
     {"--eval", NULL, "SPEC", CLI_TEXT, CLI_AT(eval), 0, 0, NULL,
      "measure accuracy before and after on this data"},
     {"--out", "-o", "OUT", CLI_TEXT, CLI_AT(out), 0, 0, NULL, "where the result is written"},
+    {"--force", NULL, NULL, CLI_FLAG, CLI_AT(force), 0, 0, NULL,
+     "overwrite the model that is read, if -o names it"},
     {"--input", NULL, "NAME=FILE", CLI_MANY, CLI_AT(input), 0, 0, NULL,
      "feed an input from a .npy or .pb file (NAME= may be left out for the only input);\n"
      "inputs that are not given get random numbers, always the same"},
@@ -271,6 +274,11 @@ static int cli_store(const char *command, const cli_option *option, const char *
     return CLI_OK;
 }
 
+static const char *cli_short_name(const cli_option *option)
+{
+    return option->letter != NULL ? option->letter : option->name;
+}
+
 /* Takes argv[*at] (and its value); moves *at to the last argument used. */
 static int cli_take_option(const cli_command *command, int argc, char **argv, int *at,
                            cli_args *out)
@@ -280,6 +288,11 @@ static int cli_take_option(const cli_command *command, int argc, char **argv, in
     if (option == NULL) {
         return cli_unknown_option(command, text);
     }
+    bool *given = &out->given[option - cli_options];
+    if (*given && option->kind != CLI_MANY) {
+        return cli_fail_usage(command->name, "%s is given twice", cli_short_name(option));
+    }
+    *given = true;
     const char *equals = text[1] == '-' ? strchr(text, '=') : NULL;
     if (option->value == NULL) {
         if (equals != NULL) {
@@ -294,21 +307,38 @@ static int cli_take_option(const cli_command *command, int argc, char **argv, in
     return cli_store(command->name, option, equals != NULL ? equals + 1 : argv[++*at], out);
 }
 
-static bool cli_is_given(const cli_args *args, const cli_option *option)
-{
-    const void *at = (const char *)args + option->offset;
-    return option->kind == CLI_TEXT ? *(const char *const *)at != NULL : true;
-}
-
+/* Names what is missing, all at once. */
 static int cli_check_required(const cli_command *command, const cli_args *args)
 {
+    char names[200] = "", usual[64];
+    size_t count = 0;
+    bool missing = false;
     for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
+        missing =
+            missing || (cli_listed(command->required, cli_options[i].name) && !args->given[i]);
+    }
+    for (size_t i = CLI_COUNT_OF(cli_options); i-- > 0 && missing;) { /* -o before --data */
         const cli_option *option = &cli_options[i];
-        if (cli_listed(command->required, option->name) && !cli_is_given(args, option)) {
-            const char *example = command->examples;
-            return cli_fail_usage(command->name, "%s %s is missing, for example:\n  %.*s",
-                                  option->letter != NULL ? option->letter : option->name,
-                                  option->value, (int)strcspn(example, "\n"), example);
+        snprintf(usual, sizeof usual, "?%s", option->name);
+        if (!args->given[i] &&
+            (cli_listed(command->required, option->name) || cli_listed(command->required, usual))) {
+            const size_t at = strlen(names);
+            snprintf(names + at, sizeof names - at, "%s%s %s", count++ > 0 ? " and " : "",
+                     cli_short_name(option), option->value);
+        }
+    }
+    const char *example = command->examples;
+    return missing ? cli_fail_usage(command->name, "%s %s missing, for example:\n  %.*s", names,
+                                    count > 1 ? "are" : "is", (int)strcspn(example, "\n"), example)
+                   : CLI_OK;
+}
+
+/* Options that mean nothing without, or with, another. */
+static int cli_check_together(const cli_command *command, const cli_args *args)
+{
+    for (size_t i = 0; i < CLI_COUNT_OF(cli_options); i++) {
+        if (args->given[i] && strcmp(cli_options[i].name, "--seed") == 0 && !args->shuffle) {
+            return cli_fail_usage(command->name, "--seed is for --shuffle, which is not given");
         }
     }
     return CLI_OK;
@@ -349,7 +379,21 @@ int cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *
                               wanted == 2 && count == 1 ? "the second model" : "the model",
                               command->name, command->operands);
     }
-    return cli_check_required(command, out);
+    CLI_TRY(cli_check_required(command, out));
+    return cli_check_together(command, out);
+}
+
+int cli_check_out(const cli_args *args)
+{
+    CLI_TRY(cli_check_writable("-o", args->out));
+    for (size_t i = 0; i < CLI_COUNT_OF(args->operands) && !args->force; i++) {
+        if (args->operands[i] != NULL && cli_same_file(args->operands[i], args->out)) {
+            return cli_fail("-o '%s' is the model that is read; give another name, or --force to "
+                            "overwrite it",
+                            args->out);
+        }
+    }
+    return CLI_OK;
 }
 
 /* ---- help */

@@ -7,6 +7,7 @@
 
 #define CLI_MAX_LIST 64
 #define CLI_MAX_CHANNELS 64
+#define CLI_MAX_OPTIONS 64
 
 typedef struct cli_list {
     const char *items[CLI_MAX_LIST];
@@ -22,14 +23,15 @@ typedef struct cli_numbers {
 typedef struct cli_args {
     const char *command;
     const char *operands[2];
-    bool json, keep_bn, shuffle, as_is, profile, help;
+    bool json, keep_bn, shuffle, as_is, profile, force, help;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     int64_t limit, batch, threads, calib, seed, iters;
     cli_list set, skip, only, input, shape;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std;
     const char *layout;
-    int64_t size[2]; /* height, width */
+    int64_t size[2];             /* height, width */
+    bool given[CLI_MAX_OPTIONS]; /* by the index of the option in base/args.c */
 } cli_args;
 
 typedef struct cli_command {
@@ -37,13 +39,16 @@ typedef struct cli_command {
     const char *operands; /* "MODEL", "A B" */
     const char *summary;  /* one line */
     const char *options;  /* names, separated by spaces */
-    const char *required; /* likewise */
+    const char *required; /* likewise; "?--x": named too when another is missing */
     const char *about;    /* paragraphs for the help text */
     const char *examples;
     int (*run)(const cli_args *args);
 } cli_command;
 
 int cli_args_parse(const cli_command *command, int argc, char **argv, cli_args *out);
+/* The result can be written to -o: a file that can be made or replaced, and (without --force) is
+ * not one of the models that are read. */
+int cli_check_out(const cli_args *args);
 void cli_args_help(const cli_command *command, FILE *to);
 /* "1x3x224x224" -> dims; false if it is no such text. */
 bool cli_parse_dims(const char *text, int64_t *dims, int32_t *rank);

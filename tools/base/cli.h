@@ -53,6 +53,8 @@ int cli_fail_usage(const char *command, const char *format, ...) CLI_PRINTF(2, 3
 /* A failure of the library: "<doing>: <message>", and what to try next. Returns CLI_BAD. */
 int cli_fail_library(const sbit_error *error, const char *format, ...) CLI_PRINTF(2, 3);
 int cli_fail_memory(size_t bytes);
+size_t cli_failure_count(void); /* messages of the functions above, so far */
+const char *cli_failure_at(size_t index);
 void cli_warn(const char *format, ...) CLI_PRINTF(1, 2); /* the same text only once */
 void cli_note(const char *format, ...) CLI_PRINTF(1, 2);
 

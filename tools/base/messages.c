@@ -8,19 +8,41 @@
 
 /* ---- messages */
 
-static void cli_say(const char *kind, const char *format, va_list args)
+enum {
+    CLI_FAILURES = 16, /* kept for --json: the first ones and the last */
+    CLI_FAILURE_SIZE = 2048
+};
+
+static struct {
+    char text[CLI_FAILURES][CLI_FAILURE_SIZE];
+    size_t count;
+} cli_failures;
+
+static void cli_say_failure(const char *format, va_list args)
 {
+    const size_t last = CLI_FAILURES - 1;
+    cli_failures.count = cli_failures.count < last ? cli_failures.count : last;
+    char *text = cli_failures.text[cli_failures.count++];
+    vsnprintf(text, CLI_FAILURE_SIZE, format, args);
     cli_progress_clear();
-    fprintf(stderr, "sparsebit: %s", kind);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    fprintf(stderr, "sparsebit: error: %s\n", text);
+}
+
+size_t cli_failure_count(void)
+{
+    return cli_failures.count;
+}
+
+const char *cli_failure_at(size_t index)
+{
+    return cli_failures.text[index];
 }
 
 int cli_fail(const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    cli_say("error: ", format, args);
+    cli_say_failure(format, args);
     va_end(args);
     return CLI_BAD;
 }
@@ -29,7 +51,7 @@ int cli_fail_usage(const char *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    cli_say("error: ", format, args);
+    cli_say_failure(format, args);
     va_end(args);
     fprintf(stderr, "Try 'sparsebit help%s%s'.\n", command != NULL ? " " : "",
             command != NULL ? command : "");

@@ -130,6 +130,15 @@ bool cli_is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool cli_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (stat(a, &x) != 0 || stat(b, &y) != 0) {
+        return false;
+    }
+    return x.st_ino != 0 ? x.st_dev == y.st_dev && x.st_ino == y.st_ino : strcmp(a, b) == 0;
+}
+
 char *cli_path_join(const char *folder, const char *name)
 {
     const size_t size = strlen(folder) + strlen(name) + 2;
@@ -157,11 +166,27 @@ static char *cli_folder_of(const char *path)
     return folder;
 }
 
+/* "-" would be a file of that name. */
+static int cli_check_dash(const char *option, const char *path)
+{
+    return strcmp(path, "-") != 0
+               ? CLI_OK
+               : cli_fail_usage(NULL,
+                                "%s -: nothing is written to standard output; give a name "
+                                "('./-' for a file called '-')",
+                                option);
+}
+
 int cli_check_writable(const char *option, const char *path)
 {
+    struct stat info;
+    CLI_TRY(cli_check_dash(option, path));
     if (path[0] == '\0' || cli_is_folder(path)) {
         return cli_fail("%s '%s' is a folder; give a file name, such as '%s%smodel.onnx'", option,
                         path, path, cli_has_suffix(path, "/") || path[0] == '\0' ? "" : "/");
+    }
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        return cli_fail("%s '%s' is no regular file; give another name", option, path);
     }
     char *folder = cli_folder_of(path);
     if (folder == NULL) {
@@ -180,6 +205,7 @@ int cli_check_writable(const char *option, const char *path)
 
 int cli_make_folder(const char *option, const char *path)
 {
+    CLI_TRY(cli_check_dash(option, path));
     if (!cli_is_folder(path) && !cli_new_folder(path)) {
         return cli_fail("%s '%s': the folder cannot be made: %s; choose another place", option,
                         path, strerror(errno));

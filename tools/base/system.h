@@ -13,6 +13,7 @@ bool cli_is_terminal(void);        /* stderr */
 const char *cli_base_name(const char *path);
 bool cli_has_suffix(const char *text, const char *suffix); /* any case */
 bool cli_is_folder(const char *path);
+bool cli_same_file(const char *a, const char *b); /* both are there, and one */
 /* The file can be made or replaced; says why not. */
 int cli_check_writable(const char *option, const char *path);
 /* Makes the folder if its parent exists; checks that files can be made in it. */

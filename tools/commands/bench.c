@@ -111,14 +111,6 @@ static int cli_profile_take(cli_inputs *inputs, const cli_args *args, cli_profil
     return code;
 }
 
-static const char *cli_node_name(const sbit_graph *graph, const sbit_node *node)
-{
-    if (node->name[0] != '\0' || node->output_count == 0 || node->outputs[0].idx == 0) {
-        return node->name;
-    }
-    return sbit_graph_value(graph, node->outputs[0])->name;
-}
-
 static int cli_profile_table(const cli_inputs *inputs, const cli_profile *profile)
 {
     const sbit_graph *graph = inputs->model.graph;

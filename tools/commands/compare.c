@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "report/measure.h"
+#include "report/unsupported.h"
 
 #include <math.h>   /* isfinite */
 #include <stdlib.h> /* calloc */

@@ -3,6 +3,7 @@
 #include "commands/commands.h"
 #include "base/json.h"
 #include "report/measure.h"
+#include "report/unsupported.h"
 
 static void cli_json_score(sbit_json *json, const cli_args *args, const cli_data *data,
                            const cli_score *score)

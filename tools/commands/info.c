@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "model/model.h"
+#include "report/unsupported.h"
 
 #include <stdlib.h> /* calloc, qsort */
 
@@ -18,9 +19,8 @@ typedef struct cli_inventory {
     cli_op_count *ops;
     size_t op_count, op_capacity;
     uint64_t bytes[SBIT_DTYPE_COUNT];
-    size_t unsupported;
-    sbit_json *json; /* of the list of unsupported nodes; NULL: as text */
-    FILE *to;
+    cli_missing missing;
+    cli_names open; /* dims of the inputs */
 } cli_inventory;
 
 static int cli_count_op(cli_inventory *inventory, const sbit_node *node)
@@ -102,27 +102,22 @@ static int cli_take_inventory(cli_inventory *inventory)
     if (sbit_graph_cost_of(inventory->model->graph, &inventory->cost, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s'", inventory->model->path);
     }
-    return CLI_OK;
+    CLI_TRY(cli_model_open_dims(inventory->model, &inventory->open));
+    return cli_missing_find(inventory->model->graph, &inventory->missing);
 }
 
-static void cli_show_unsupported(const sbit_unsupported *item, void *user)
+/* "N, H count as 1: --shape gives them"; empty if no dim is open. */
+static void cli_open_text(const cli_names *open, char *text, size_t size)
 {
-    cli_inventory *inventory = (cli_inventory *)user;
-    const sbit_node *node = sbit_graph_node(item->graph, item->node);
-    char name[200];
-    sbit_graph_describe(item->graph, item->node, name, sizeof name);
-    inventory->unsupported++;
-    if (inventory->json == NULL) {
-        fprintf(inventory->to, "  %s%s%s: %s\n", name, node->domain[0] != '\0' ? " of " : "",
-                node->domain, item->reason);
-        return;
+    size_t at = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < open->count && at < size; i++) {
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i > 0 ? ", " : " (", open->items[i]);
     }
-    sbit_json_open(inventory->json, NULL, '{');
-    sbit_json_text(inventory->json, "name", node->name);
-    sbit_json_text(inventory->json, "op_type", node->op_type);
-    sbit_json_text(inventory->json, "domain", node->domain);
-    sbit_json_text(inventory->json, "reason", item->reason);
-    sbit_json_close(inventory->json, '}');
+    if (at > 0 && at < size) {
+        snprintf(text + at, size - at, " count%s as 1; --shape gives %s)",
+                 open->count == 1 ? "s" : "", open->count == 1 ? "it" : "them");
+    }
 }
 
 /* ---- as a table */
@@ -188,7 +183,10 @@ static void cli_print_info(cli_inventory *inventory)
     cli_print_operators(inventory);
     printf("%-12s %s\n", "parameters",
            cli_count_text((double)inventory->cost.params, text, sizeof text));
-    printf("%-12s %s\n", "MACs", cli_count_text((double)inventory->cost.macs, more, sizeof more));
+    char open[400];
+    cli_open_text(&inventory->open, open, sizeof open);
+    printf("%-12s %s%s\n", "MACs", cli_count_text((double)inventory->cost.macs, more, sizeof more),
+           open);
     printf("%-12s", "weights");
     const char *comma = " ";
     for (int i = 0; i < SBIT_DTYPE_COUNT; i++) {
@@ -209,11 +207,14 @@ static void cli_print_info(cli_inventory *inventory)
                    (unsigned long)strlen(value));
         }
     }
-    if (sbit_graph_unsupported(model->graph, NULL, NULL) > 0) {
-        printf("not supported by this build:\n");
-        sbit_graph_unsupported(model->graph, cli_show_unsupported, inventory);
-    } else {
+    if (inventory->missing.count == 0) {
         printf("%-12s yes\n", "can run");
+        return;
+    }
+    printf("not supported by this build:\n");
+    for (size_t i = 0; i < inventory->missing.count; i++) {
+        char line[600];
+        printf("  %s\n", cli_missing_text(&inventory->missing.items[i], line, sizeof line));
     }
 }
 
@@ -269,6 +270,11 @@ static int cli_json_info(cli_inventory *inventory)
     sbit_json_close(&json.to, '}');
     sbit_json_int(&json.to, "params", inventory->cost.params);
     sbit_json_int(&json.to, "macs", inventory->cost.macs);
+    sbit_json_open(&json.to, "open_dims", '['); /* which count as 1 there */
+    for (size_t i = 0; i < inventory->open.count; i++) {
+        sbit_json_text(&json.to, NULL, inventory->open.items[i]);
+    }
+    sbit_json_close(&json.to, ']');
     sbit_json_open(&json.to, "weight_bytes", '{');
     for (int i = 0; i < SBIT_DTYPE_COUNT; i++) {
         if (inventory->bytes[i] > 0) {
@@ -283,10 +289,7 @@ static int cli_json_info(cli_inventory *inventory)
                        entry->value.data != NULL ? entry->value.data : "");
     }
     sbit_json_close(&json.to, '}');
-    sbit_json_open(&json.to, "unsupported", '[');
-    inventory->json = &json.to;
-    sbit_graph_unsupported(model->graph, cli_show_unsupported, inventory);
-    sbit_json_close(&json.to, ']');
+    cli_missing_json(&json.to, &inventory->missing);
     sbit_json_close(&json.to, '}');
     return cli_json_print(&json);
 }
@@ -301,13 +304,15 @@ int cli_info(const cli_args *args)
     int code = cli_model_load(ctx, args->operands[0], &model);
     if (code == CLI_OK) {
         inventory.model = &model;
-        inventory.to = stdout;
-        code = cli_take_inventory(&inventory);
+        code = args->shape.count > 0 ? cli_model_apply_shapes(&model, &args->shape, false) : code;
+        code = code == CLI_OK ? cli_take_inventory(&inventory) : code;
         if (code == CLI_OK && args->json) {
             code = cli_json_info(&inventory);
         } else if (code == CLI_OK) {
             cli_print_info(&inventory);
         }
+        cli_missing_free(&inventory.missing);
+        cli_names_free(&inventory.open);
         free(inventory.ops);
         cli_model_free(&model);
     }

@@ -8,6 +8,7 @@
 #include "commands/commands.h"
 #include "base/text.h"
 #include "report/quantize.h"
+#include "report/unsupported.h"
 
 #include <stdlib.h> /* malloc */
 
@@ -75,6 +76,20 @@ static int cli_config_show(const cli_job *job)
     return CLI_OK;
 }
 
+/* A file for pruning is a common mistake. */
+static int cli_fail_config(const cli_args *args, sbit_ctx *ctx, const sbit_error *error)
+{
+    sbit_sconfig *pruning = NULL;
+    sbit_error ignored;
+    if (sbit_sconfig_load(ctx, args->config, &pruning, &ignored) == SBIT_OK) {
+        sbit_sconfig_destroy(pruning);
+        return cli_fail("'%s' is a pruning configuration; -c of quantize wants a quantization "
+                        "configuration (QSCHEME, QUANTIZER ...)",
+                        args->config);
+    }
+    return cli_fail_library(error, "configuration '%s'", args->config);
+}
+
 static int cli_config_make(cli_job *job)
 {
     const cli_args *args = job->args;
@@ -87,7 +102,7 @@ static int cli_config_make(cli_job *job)
             return cli_fail_library(&error, "configuration");
         }
     } else if (sbit_qconfig_load(ctx, args->config, &job->config, &error) != SBIT_OK) {
-        return cli_fail_library(&error, "configuration '%s'", args->config);
+        return cli_fail_config(args, ctx, &error);
     } else if (args->target != NULL &&
                sbit_qconfig_set(job->config, "PLACEMENT", args->target, &error) != SBIT_OK) {
         return cli_fail_library(&error, "--target %s", args->target);
@@ -211,12 +226,41 @@ static int cli_export(cli_job *job)
 
 /* ---- cost before and after */
 
+/* For one sample of the calibration data, whose shapes say what the model leaves open. */
+static sbit_status cli_cost_of_sample(cli_job *job, const sbit_graph *graph, sbit_graph_cost *out,
+                                      sbit_error *error)
+{
+    const cli_data *data = &job->calib;
+    sbit_graph *sized = NULL;
+    sbit_status status = sbit_graph_clone(graph, &sized, error);
+    for (size_t i = 0; i < data->input_count && status == SBIT_OK; i++) {
+        const char *name = sbit_graph_value(job->model.graph, data->inputs[i])->name;
+        const sbit_value_id id = sbit_graph_find_value(sized, name);
+        sbit_type type = sbit_graph_value(sized, id)->type;
+        const bool known = type.rank >= 0;
+        type.rank = data->samples[i].rank;
+        for (int32_t d = 0; d < type.rank; d++) {
+            if (!known || type.dims[d].symbol != 0) {
+                type.dims[d].symbol = 0;
+                type.dims[d].value = data->samples[i].dims[d];
+            }
+        }
+        sbit_graph_set_type(sized, id, &type);
+    }
+    status = status == SBIT_OK ? sbit_infer(sized, error) : status;
+    status = status == SBIT_OK ? sbit_graph_cost_of(sized, out, error) : status;
+    sbit_graph_destroy(sized);
+    return status;
+}
+
 static int cli_measure_cost(cli_job *job, sbit_graph *graph, const char *name, cli_cost *out)
 {
     sbit_graph_cost cost;
     sbit_error error;
     memset(&error, 0, sizeof error);
-    if (sbit_graph_cost_of(graph, &cost, &error) != SBIT_OK) {
+    error.status = job->has_calib ? cli_cost_of_sample(job, graph, &cost, &error)
+                                  : sbit_graph_cost_of(graph, &cost, &error);
+    if (error.status != SBIT_OK) {
         return cli_fail_library(&error, "'%s'", name);
     }
     out->params = cost.params;
@@ -305,7 +349,7 @@ int cli_quantize(const cli_args *args)
     cli_job job;
     memset(&job, 0, sizeof job);
     job.args = args;
-    CLI_TRY(cli_check_writable("-o", args->out));
+    CLI_TRY(cli_check_out(args));
     CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
     int code = cli_model_load(ctx, args->operands[0], &job.model);
     if (code == CLI_OK) {

@@ -122,7 +122,7 @@ int cli_simplify(const cli_args *args)
     memset(&simplified, 0, sizeof simplified);
     CLI_TRY(cli_check_passes(args, "--skip", &args->skip));
     CLI_TRY(cli_check_passes(args, "--only", &args->only));
-    CLI_TRY(cli_check_writable("-o", args->out));
+    CLI_TRY(cli_check_out(args));
     CLI_TRY(cli_context_create(args, 1, &ctx));
     int code = cli_model_load(ctx, args->operands[0], &model);
     if (code == CLI_OK) {

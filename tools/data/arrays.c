@@ -90,6 +90,11 @@ static int cli_arrays_begin(cli_data *data, cli_arrays *arrays)
     const int64_t channels = first->rank < 2 ? 1 : first->dims[nhwc ? first->rank - 1 : 1];
     CLI_TRY(cli_prep_fill(&data->prep, data->args, 1.0, channels));
     data->prep.active = data->prep.given;
+    if (data->args->layout != NULL && !data->prep.given) {
+        return cli_fail_usage(data->args->command,
+                              "--layout is for pictures, or for the channels that --scale, --mean "
+                              "and --std are for; arrays are fed as they are stored");
+    }
     if (data->args->size[0] > 0) {
         return cli_fail_usage(data->args->command, "--size is for pictures, not for arrays");
     }

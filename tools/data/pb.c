@@ -128,9 +128,10 @@ static int cli_pb_open(cli_data *data)
                               "--batch: the sets of pb:DIR are run one by one");
     }
     CLI_TRY(cli_prep_fill(&data->prep, data->args, 1.0, 1));
-    if (data->prep.given || data->args->size[0] > 0) {
-        return cli_fail_usage(data->args->command,
-                              "pb:DIR is fed as it is: leave --scale, --mean, --std, --size away");
+    if (data->prep.given || data->args->size[0] > 0 || data->args->layout != NULL) {
+        return cli_fail_usage(
+            data->args->command,
+            "pb:DIR is fed as it is: leave --scale, --mean, --std, --layout, --size away");
     }
     CLI_TRY(cli_pb_find_sets(data, sets));
     data->count = (int64_t)sets->count;

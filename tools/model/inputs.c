@@ -2,6 +2,7 @@
  */
 #include "model/inputs.h"
 #include "formats/npy.h"
+#include "report/unsupported.h"
 
 static int cli_inputs_file(cli_inputs *inputs, const char *text)
 {
@@ -57,7 +58,7 @@ static int cli_inputs_fill(cli_inputs *inputs, const cli_args *args)
         CLI_TRY(cli_inputs_file(inputs, args->input.items[i]));
     }
     cli_inputs_types(inputs);
-    CLI_TRY(cli_model_apply_shapes(&inputs->model, &args->shape));
+    CLI_TRY(cli_model_apply_shapes(&inputs->model, &args->shape, true));
     CLI_TRY(cli_model_check_runs(&inputs->model));
     for (size_t i = 0; i < inputs->model.input_count; i++) {
         const sbit_value_info *info = cli_model_input(&inputs->model, i);

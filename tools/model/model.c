@@ -184,25 +184,6 @@ const char *cli_model_metadata(const cli_model *model, const char *key)
     return NULL;
 }
 
-static void cli_tell_unsupported(const sbit_unsupported *item, void *user)
-{
-    char name[160];
-    (void)user;
-    sbit_graph_describe(item->graph, item->node, name, sizeof name);
-    cli_fail("%s cannot run: %s", name, item->reason);
-}
-
-int cli_model_check_runs(const cli_model *model)
-{
-    const size_t count = sbit_graph_unsupported(model->graph, cli_tell_unsupported, NULL);
-    if (count > 0) {
-        return cli_fail("'%s' cannot run: %lu of its nodes are not supported; register a row for "
-                        "them with sbit_operator_register, or cut the model before them",
-                        model->path, (unsigned long)count);
-    }
-    return CLI_OK;
-}
-
 /* ---- shapes */
 
 const char *cli_type_text(const sbit_graph *graph, const sbit_type *type, char *text, size_t size)
@@ -312,8 +293,9 @@ static int cli_apply_shape(cli_model *model, const char *text)
     return CLI_OK;
 }
 
-/* One symbol has one value: what --shape says for one input holds for all. */
-static void cli_close_symbols(cli_model *model, const sbit_type *declared)
+/* One symbol has one value: what --shape says for one input holds for all; what it says of none
+ * becomes 1 if `close_rest`. */
+static void cli_set_symbols(cli_model *model, const sbit_type *declared, bool close_rest)
 {
     for (size_t i = 0; i < model->input_count; i++) {
         sbit_type type = cli_model_input(model, i)->type;
@@ -322,12 +304,15 @@ static void cli_close_symbols(cli_model *model, const sbit_type *declared)
             if (symbol == 0) {
                 continue;
             }
-            type.dims[d].symbol = 0;
-            type.dims[d].value = 1;
+            if (close_rest) {
+                type.dims[d].symbol = 0;
+                type.dims[d].value = 1;
+            }
             for (size_t k = 0; k < model->input_count && symbol != SBIT_SYMBOL_ANY; k++) {
                 const sbit_type *other = &cli_model_input(model, k)->type;
                 for (int32_t e = 0; e < other->rank && e < declared[k].rank; e++) {
                     if (declared[k].dims[e].symbol == symbol && other->dims[e].symbol == 0) {
+                        type.dims[d].symbol = 0;
                         type.dims[d].value = other->dims[e].value;
                     }
                 }
@@ -337,7 +322,7 @@ static void cli_close_symbols(cli_model *model, const sbit_type *declared)
     }
 }
 
-int cli_model_apply_shapes(cli_model *model, const cli_list *shapes)
+int cli_model_apply_shapes(cli_model *model, const cli_list *shapes, bool close_rest)
 {
     sbit_type declared[CLI_MAX_INPUTS];
     sbit_error error;
@@ -350,16 +335,45 @@ int cli_model_apply_shapes(cli_model *model, const cli_list *shapes)
     }
     for (size_t i = 0; i < model->input_count; i++) {
         const sbit_value_info *info = cli_model_input(model, i);
-        if (info->type.rank < 0) {
+        if (info->type.rank < 0 && close_rest) {
             return cli_fail("input '%s' has no declared shape; give it: --shape %s=1x3x224x224",
                             info->name, info->name);
         }
     }
-    cli_close_symbols(model, declared);
+    cli_set_symbols(model, declared, close_rest);
     if (sbit_infer(model->graph, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s' does not work with these input shapes", model->path);
     }
     return CLI_OK;
+}
+
+int cli_model_open_dims(const cli_model *model, cli_names *out)
+{
+    memset(out, 0, sizeof *out);
+    for (size_t i = 0; i < model->input_count; i++) {
+        const sbit_type *type = &cli_model_input(model, i)->type;
+        for (int32_t d = 0; d < type->rank; d++) {
+            const uint32_t symbol = type->dims[d].symbol;
+            const char *name =
+                symbol == SBIT_SYMBOL_ANY ? "?" : sbit_graph_symbol_name(model->graph, symbol);
+            bool known = symbol == 0;
+            for (size_t k = 0; k < out->count && !known; k++) {
+                known = strcmp(out->items[k], name) == 0;
+            }
+            if (!known) {
+                CLI_TRY(cli_names_add(out, name, strlen(name)));
+            }
+        }
+    }
+    return CLI_OK;
+}
+
+const char *cli_node_name(const sbit_graph *graph, const sbit_node *node)
+{
+    if (node->name[0] != '\0' || node->output_count == 0 || node->outputs[0].idx == 0) {
+        return node->name;
+    }
+    return sbit_graph_value(graph, node->outputs[0])->name;
 }
 
 /* ---- sessions and tensors */

@@ -25,11 +25,14 @@ int cli_model_load(sbit_ctx *ctx, const char *path, cli_model *out); /* and infe
 int cli_model_prepare(const cli_args *args, cli_model *model);
 void cli_model_free(cli_model *model);
 const sbit_value_info *cli_model_input(const cli_model *model, size_t index);
-/* Fails with the list of all nodes that cannot run. */
-int cli_model_check_runs(const cli_model *model);
 const char *cli_model_metadata(const cli_model *model, const char *key); /* NULL: none */
-/* Sets symbolic dims of the inputs from --shape (the rest to 1) and infers again. */
-int cli_model_apply_shapes(cli_model *model, const cli_list *shapes);
+/* Sets symbolic dims of the inputs from --shape and infers again. close_rest: the others become 1.
+ */
+int cli_model_apply_shapes(cli_model *model, const cli_list *shapes, bool close_rest);
+/* The dims of the inputs that are open, each name once ("?": without a name), to be freed. */
+int cli_model_open_dims(const cli_model *model, cli_names *out);
+/* The node's name, or its first output's. */
+const char *cli_node_name(const sbit_graph *graph, const sbit_node *node);
 /* The input that "NAME=VALUE" names ("VALUE": the only one), or a failure that lists the names. */
 int cli_input_index(const cli_model *model, const char *option, const char *text, size_t *index,
                     const char **value);
