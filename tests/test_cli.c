@@ -1069,6 +1069,7 @@ TEST(cli_output_is_checked)
     struct stat info;
     size_t size = 0, again = 0;
     unsigned char *before = test_read_file(NET, &size);
+    remove("-");
     CHECK_FAILS(2, "-o -", "simplify %s -o -", NET);
     CHECK(!test_file_exists("-"));
     /* the input is not overwritten by accident, whatever its path is */
