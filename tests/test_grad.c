@@ -599,6 +599,22 @@ TEST(normalizations)
     }
 }
 
+TEST(recurrent)
+{
+    static const char *const directions[] = {"forward", "reverse", "bidirectional"};
+    for (int mode = 0; mode < 3; mode++) {
+        grad_case c = grad_of("LSTM", "4,2,3", mode < 2 ? "1,20,3" : "2,20,3",
+                              mode < 2 ? "1,20,5" : "2,20,5");
+        c.dims[3] = mode < 2 ? "1,40" : "2,40";
+        grad_attr(&c, build_int("hidden_size", 5));
+        grad_attr(&c, grad_text("direction", directions[mode]));
+        c.outputs = 3;
+        c.h = 3e-3;
+        c.loose = 1000;
+        grad_check(&c);
+    }
+}
+
 /* A value read twice, a value that does not matter, a shape that depends on the value. */
 TEST(sums_and_dead_ends)
 {

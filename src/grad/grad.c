@@ -5,8 +5,7 @@
  * with an output that matters are visited from the last to the first; by then all that read their
  * outputs have given their part, and parts are added as they come.
  */
-#include "../passes/passes_private.h"
-#include "grad_api.h"
+#include "grad_private.h"
 
 #include <stdio.h> /* snprintf */
 
@@ -53,6 +52,12 @@ static sbit_status sbit__gradients_init(sbit__gradients *d, sbit_value_id loss,
     return SBIT_OK;
 }
 
+/* CastLike looks at the type of its second input, not at its elements. */
+static size_t sbit__gradients_reads(const sbit_node *node)
+{
+    return sbit__is_op(node, "CastLike") ? 1 : node->input_count;
+}
+
 /* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
 static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
                                  size_t *count)
@@ -62,7 +67,7 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
         bool depends = false;
-        for (size_t i = 0; i < node->input_count; i++) {
+        for (size_t i = 0; i < sbit__gradients_reads(node); i++) {
             depends = depends || d->depends[node->inputs[i].idx];
         }
         const size_t captures = sbit_graph_captures(graph, id, NULL, 0);
@@ -89,7 +94,7 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
         for (size_t i = 0; i < node->output_count; i++) {
             matters = matters || d->matters[node->outputs[i].idx];
         }
-        for (size_t i = 0; matters && i < node->input_count; i++) {
+        for (size_t i = 0; matters && i < sbit__gradients_reads(node); i++) {
             d->matters[node->inputs[i].idx] |= d->depends[node->inputs[i].idx];
         }
     }
@@ -188,7 +193,7 @@ static sbit_status sbit__gradients_visit(sbit__gradients *d, sbit_node_id id, sb
     }
     memcpy(ids, node->inputs, ins * sizeof *ids);
     memcpy(ids + ins, node->outputs, outs * sizeof *ids);
-    for (size_t i = 0; i < ins; i++) {
+    for (size_t i = 0; i < sbit__gradients_reads(node); i++) {
         wanted[i] = d->matters[node->inputs[i].idx];
     }
     for (size_t i = 0; i < outs; i++) {

@@ -37,6 +37,43 @@ typedef struct sbit_statistic {
 SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statistic *statistics,
                                                  size_t capacity, size_t *count, sbit_error *error);
 
+/* >>losses: a row adds the nodes that compute the loss from an output of the model. */
+typedef struct sbit_loss_row {
+    sbit_head head; /* "cross_entropy" */
+    /* targets have the type and shape of the output (else class numbers: int64 [N]; rows that take
+     * both say false and look at what comes) */
+    bool like_output;
+    /* *loss: a value of one element, the mean over the batch. `target` is an input of the graph. */
+    sbit_status (*build)(sbit_graph *graph, const sbit_options *options, sbit_value_id output,
+                         sbit_value_id target, sbit_value_id *loss, sbit_error *error);
+} sbit_loss_row;
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_loss_register(sbit_ctx *ctx, const sbit_loss_row *row,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_loss_row *sbit_loss_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_loss_row *sbit_loss_at(size_t index); /* built-in; NULL past the end */
+
+/* >>optimizers: one update of one parameter of `count` numbers. */
+typedef struct sbit_optimizer_call {
+    sbit_ctx *ctx;
+    const char *name; /* of the parameter, for messages */
+    const sbit_options *options;
+    int64_t count, step; /* step counts from 1 */
+    float learning_rate, weight_decay;
+} sbit_optimizer_call;
+
+typedef struct sbit_optimizer_row {
+    sbit_head head; /* "sgd", "adam" */
+    size_t (*state_bytes)(const sbit_optimizer_call *call); /* zeroed before the first step */
+    /* Parameters are updated side by side by several threads, each parameter by one. */
+    sbit_status (*update)(void *state, const sbit_optimizer_call *call, const float *gradient,
+                          float *parameter, sbit_error *error);
+} sbit_optimizer_row;
+SPARSEBIT_API sbit_status sbit_optimizer_register(sbit_ctx *ctx, const sbit_optimizer_row *row,
+                                                  sbit_error *error);
+SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_at(size_t index);
+
 #ifdef __cplusplus
 }
 #endif

@@ -282,7 +282,7 @@ static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__spread_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
     return sbit__grad_infer_shape(call, 1, error);
 }
 
@@ -319,9 +319,8 @@ static void sbit__spread_rows(void *user, int64_t begin, int64_t end, int32_t wo
 
 static sbit_status sbit__spread_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit_attr *axes = sbit_node_attr(call->node, "axes");
     int64_t dims[SBIT_MAX_RANK], strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
-    int64_t stride = 1, set = 1;
+    int64_t axes[SBIT_MAX_RANK], axis_count = -1, stride = 1, set = 1;
     int32_t rank = 0;
     sbit__spread_task task;
     memset(&task, 0, sizeof task);
@@ -331,11 +330,13 @@ static sbit_status sbit__spread_run(const sbit_op_call *call, sbit_error *error)
     if (task.dx == NULL || sbit_tensor_count(task.dx) == 0) {
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__op_ints(call, "axes", 2, axes, SBIT_MAX_RANK, &axis_count, error));
+    const bool all = axis_count < 1 && sbit_node_int(call->node, "noop_with_empty_axes", 0) == 0;
     sbit__tensor_strides(task.dx, strides[0]);
     for (int32_t i = rank - 1; i >= 0; i--) {
-        bool reduced = false;
-        for (size_t k = 0; axes != NULL && k < axes->count; k++) {
-            reduced = reduced || axes->ints[k] == i;
+        bool reduced = all;
+        for (int64_t k = 0; k < axis_count; k++) {
+            reduced = reduced || axes[k] == i || axes[k] + rank == i;
         }
         strides[1][i] = reduced ? 0 : stride;
         stride *= reduced ? 1 : dims[i];

@@ -470,6 +470,51 @@ static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
+/* >>Distillation(logits, teacher's logits) {temperature} -> loss, dlogits: T^2 * mean over rows of
+ * sum p_t (log p_t - log p), p = softmax(. / T) */
+
+static void sbit__distill_row(const sbit_tensor *x, int64_t at, int64_t classes, double t,
+                              double *top, double *sum)
+{
+    *top = -(double)INFINITY;
+    *sum = 0.0;
+    for (int64_t c = 0; c < classes; c++) {
+        const double v = sbit__bn_at(x->dtype, x->data, at + c) / t;
+        *top = v > *top || v != v ? v : *top;
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        *sum += exp(sbit__bn_at(x->dtype, x->data, at + c) / t - *top);
+    }
+}
+
+static sbit_status sbit__distill_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *teacher = call->in[1];
+    const int64_t classes = x->dims[1], rows = x->dims[0];
+    const double t = (double)sbit_node_float(call->node, "temperature", 1.0f);
+    double loss = 0.0;
+    if (!sbit_tensor_same_shape(x, teacher) || x->dtype != teacher->dtype) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "the teacher's logits differ in shape or type");
+    }
+    for (int64_t n = 0; n < rows; n++) {
+        double top[2], sum[2];
+        sbit__distill_row(x, n * classes, classes, t, &top[0], &sum[0]);
+        sbit__distill_row(teacher, n * classes, classes, t, &top[1], &sum[1]);
+        for (int64_t c = 0; c < classes; c++) {
+            const int64_t at = n * classes + c;
+            const double own = sbit__bn_at(x->dtype, x->data, at) / t - top[0] - log(sum[0]);
+            const double want =
+                sbit__bn_at(x->dtype, teacher->data, at) / t - top[1] - log(sum[1]);
+            loss += exp(want) * (want - own);
+            sbit__bn_set(x->dtype, sbit__bn_out(call, 1), at,
+                         t * (exp(own) - exp(want)) / (double)rows);
+        }
+    }
+    sbit__bn_set(x->dtype, sbit__bn_out(call, 0), 0, rows > 0 ? t * t * loss / (double)rows : 0.0);
+    return SBIT_OK;
+}
+
 /* >>rows */
 
 #define SBIT__GRAD_ROW(name, flags, fn, gradient)                                                  \
@@ -484,6 +529,8 @@ static const sbit_op_row sbit__grad_norm_rows[] = {
     SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL),
     SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL),
     SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, sbit__grad_cross_entropy),
+    {SBIT__GRAD_DOMAIN, "Distillation", 1, SBIT__T_GRAD, 0, 0, sbit__cross_entropy_infer, NULL,
+     sbit__distill_run, sbit__grad_cross_entropy, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__GRAD_ROW

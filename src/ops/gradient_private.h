@@ -7,7 +7,7 @@
  * Transpose, Reshape, Shape ...) and internal rows of domain "sbit" (ops/grad_*.c) for the rest:
  *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}     dx of one elementwise function
  *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: as for a bias
- *     Spread(dy, shape) {axes, mean}        the opposite: gives a reduction's gradient to its
+ *     Spread(dy, shape [, axes]) {axes, mean}        the opposite: gives a reduction's gradient to its
  * inputs ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move
  * elements IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
@@ -17,7 +17,8 @@
  *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
- *     CrossEntropy(logits, targets) -> loss, dlogits
+ *     CrossEntropy(logits, targets) -> loss, dlogits      Distillation likewise
+ *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */
 #ifndef SBIT_GRADIENT_PRIVATE_H
@@ -43,7 +44,7 @@ extern "C" {
     X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
         X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
             X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
-                X(conv_transpose) X(matmul) X(gemm) X(cross_entropy)
+                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)

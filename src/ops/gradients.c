@@ -29,10 +29,11 @@ SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, cons
     g->status = sbit__fail(g->error, status, g->node->name, "%s: %s", node, text);
 }
 
+/* outputs[i] is made anew where `made` (NULL: all) says so, else omitted. */
 static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
                              const sbit_value_id *inputs, size_t input_count,
-                             const sbit_attr *attrs, size_t attr_count, sbit_value_id *outputs,
-                             size_t output_count)
+                             const sbit_attr *attrs, size_t attr_count, const bool *made,
+                             sbit_value_id *outputs, size_t output_count)
 {
     sbit_node_desc desc;
     sbit_node_id id;
@@ -41,7 +42,7 @@ static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *o
     snprintf(name, sizeof name, "%s_grad", g->node->name[0] != '\0' ? g->node->name : op_type);
     for (size_t i = 0; i < output_count; i++) {
         outputs[i].idx = 0;
-        if (g->status == SBIT_OK) {
+        if (g->status == SBIT_OK && (made == NULL || made[i])) {
             const sbit_type type = sbit__type_unknown();
             g->status = sbit_graph_add_value(g->graph, name, &type, &outputs[i], g->error);
         }
@@ -66,7 +67,7 @@ SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *doma
                                               size_t attr_count)
 {
     sbit_value_id output = {0};
-    sbit__g_add_node(g, domain, op_type, inputs, input_count, attrs, attr_count, &output, 1);
+    sbit__g_add_node(g, domain, op_type, inputs, input_count, attrs, attr_count, NULL, &output, 1);
     return output;
 }
 
@@ -365,46 +366,27 @@ SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 
 /* >>reductions and moves */
 
-/* The axes of a Reduce: attribute, constant input, or all. */
-static int32_t sbit__g_axes(sbit_gradient *g, int32_t rank, int64_t axes[SBIT_MAX_RANK])
+/* Gives the gradient of a reduction to all that it was made of; `list` (NULL: none) states the
+ * axes, else an input of the node does. */
+static void sbit__g_spread(sbit_gradient *g, const sbit_attr *list, bool mean)
 {
-    const sbit_attr *attr = sbit_node_attr(g->node, "axes");
-    const sbit_value_id input = g->input_count > 1 ? g->inputs[1] : g->outputs[0];
-    const sbit_tensor *list =
-        g->input_count > 1 && input.idx != 0 ? sbit__graph_constant(g->graph, input) : NULL;
-    int64_t count = attr != NULL ? (int64_t)attr->count : 0;
-    if (attr == NULL && list == NULL && g->input_count > 1 && input.idx != 0) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its axes must be constant for its gradient");
-        return 0;
-    }
-    count = list != NULL ? sbit_tensor_count(list) : count;
-    for (int64_t i = 0; i < count && i < rank; i++) {
-        axes[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
-        axes[i] += axes[i] < 0 ? rank : 0;
-    }
-    if (count == 0 && sbit_node_int(g->node, "noop_with_empty_axes", 0) == 0) {
-        for (count = 0; count < rank; count++) {
-            axes[count] = count;
-        }
-    }
-    return (int32_t)(count < rank ? count : rank);
-}
-
-static void sbit__g_spread(sbit_gradient *g, const int64_t *axes, int32_t count, bool mean)
-{
-    const sbit_value_id inputs[2] = {g->output_grads[0], sbit__g_shape(g, g->inputs[0])};
-    sbit_attr attrs[2];
-    attrs[0] = sbit__g_ints("axes", axes, (size_t)count);
-    attrs[1] = sbit__g_int("mean", mean ? 1 : 0);
-    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, 2, attrs, 2);
+    const bool from_input = list == NULL && g->input_count > 1 && g->inputs[1].idx != 0;
+    sbit_value_id inputs[3];
+    sbit_attr attrs[3];
+    inputs[0] = g->output_grads[0];
+    inputs[1] = sbit__g_shape(g, g->inputs[0]);
+    inputs[2] = from_input ? g->inputs[1] : inputs[1];
+    attrs[0] = sbit__g_int("mean", mean ? 1 : 0);
+    attrs[1] =
+        sbit__g_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
+    attrs[2] = list != NULL ? *list : attrs[1];
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs,
+                                          from_input ? 3 : 2, attrs, list != NULL ? 3 : 2);
 }
 
 static void sbit__g_reduction(sbit_gradient *g, bool mean)
 {
-    int64_t axes[SBIT_MAX_RANK];
-    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
-    const int32_t count = sbit__g_axes(g, rank, axes);
-    sbit__g_spread(g, axes, count, mean);
+    sbit__g_spread(g, sbit_node_attr(g->node, "axes"), mean);
 }
 
 SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
@@ -714,12 +696,50 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
         for (int32_t i = 2; i < rank; i++) {
             axes[i - 2] = i;
         }
-        sbit__g_spread(g, axes, rank > 2 ? rank - 2 : 0, true);
+        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        sbit__g_spread(g, &list, true);
         return;
     }
     const size_t count = sbit__g_attrs(g, attrs);
     g->input_grads[0] =
         sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, attrs, count);
+}
+
+/* >>recurrent */
+
+/* LSTM in its usual form; Y is needed for the states between steps. */
+SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
+{
+    static const int32_t places[] = {0, 1, 2, 3, 5, 6}; /* x, W, R, B, h0, c0 among the inputs */
+    sbit_value_id inputs[10], outputs[6];
+    sbit_attr attrs[1];
+    bool wanted[6];
+    const bool other =
+        sbit_node_attr(g->node, "activations") != NULL || sbit_node_attr(g->node, "clip") != NULL ||
+        sbit_node_int(g->node, "input_forget", 0) != 0 || sbit_node_int(g->node, "layout", 0) != 0;
+    if (other || (g->input_count > 4 && g->inputs[4].idx != 0) ||
+        (g->input_count > 7 && g->inputs[7].idx != 0) || g->outputs[0].idx == 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "no gradient with activations, clip, input_forget, layout, "
+                           "sequence_lens, peepholes, or without output Y");
+        return;
+    }
+    memset(inputs, 0, sizeof inputs);
+    for (int32_t i = 0; i < 6; i++) {
+        inputs[i].idx = places[i] < g->input_count ? g->inputs[places[i]].idx : 0;
+        wanted[i] = sbit__g_wanted(g, places[i]);
+    }
+    inputs[6] = g->outputs[0];
+    for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
+        inputs[7 + i] = g->output_grads[i];
+    }
+    attrs[0] = sbit__g_text("direction", sbit_node_string(g->node, "direction", "forward"));
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LstmGrad", inputs, 10, attrs, 1, wanted, outputs, 6);
+    for (int32_t i = 0; i < 6; i++) {
+        if (wanted[i]) {
+            g->input_grads[places[i]] = outputs[i];
+        }
+    }
 }
 
 /* >>normalization and losses */
@@ -732,7 +752,8 @@ static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id me
     sbit_value_id outputs[3];
     attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[1] = sbit__g_int("training", training ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, outputs, 3);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, g->wanted, outputs,
+                     3);
     for (int32_t i = 0; i < 3; i++) {
         g->input_grads[i] = outputs[i];
     }
@@ -774,7 +795,7 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
     attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[2] = sbit__g_int("rms", rms ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, outputs, 2);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = outputs[0];
     if (g->wanted[1]) {
         sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, outputs[1]));

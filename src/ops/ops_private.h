@@ -47,7 +47,8 @@ extern "C" {
     X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
-    X(grad_norm)
+    X(grad_norm)                                                                                   \
+    X(grad_recurrent)
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);

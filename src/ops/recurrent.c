@@ -12,6 +12,7 @@
  * into every activation. activation_alpha and _beta are consumed by the functions that use them.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* expf, exp, tanhf, tanh, log1pf, log1p, fabsf, fabs */
@@ -1005,20 +1006,26 @@ static int64_t sbit__rnn_macs(const sbit_op_call *call)
 
 static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
 
-#define SBIT__RNN_ROW(name, version, types)                                                        \
+#define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
-            NULL, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                     \
+            gradient, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                 \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
-    SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1),  SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1), SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS),
-    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1),   SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1),   SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS),    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1),   SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS),
+    SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, NULL),
+    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS, NULL),
 };
 
 #undef SBIT__RNN_MAX_FUNCTIONS

@@ -1,7 +1,15 @@
-/* train_api.h: what training shows to its caller. >>train
+/* train_api.h: training: a step, and a loop over a feed. >>train
  *
- * Called by: users. Calls: grad, quant (QAT: quantizer rows' forward and backward), sparse (masks).
- * A trainer runs the same executor forward, the rows' backward, and optimizer rows per parameter.
+ * Called by: users. Calls: grad, exec, quant (QAT), sparse (masks).
+ *
+ *     sbit_trainer_create(graph, &desc, &trainer, &error);
+ *     sbit_trainer_fit(trainer, &feed, &fit, &error);       or sbit_trainer_step, batch by batch
+ *     sbit_trainer_store(trainer, graph, &error);           weights and statistics, back to the graph
+ *
+ * A trainer has a private clone of the graph with the loss and all gradients as nodes: one plan, one
+ * session. Parameters are the float32 weights that the loss depends on; running statistics of
+ * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
+ * threads of its context, and gives the same bits for any number of them.
  */
 #ifndef SBIT_TRAIN_API_H
 #define SBIT_TRAIN_API_H
@@ -13,21 +21,118 @@
 extern "C" {
 #endif
 
+typedef struct sbit_trainer sbit_trainer;
+
+/* Settings for the parameters whose names match; of several groups the first counts. */
+typedef struct sbit_train_group {
+    const char *pattern; /* glob: "*.bias" */
+    bool frozen;         /* not trained */
+    float rate;          /* factor on the learning rate; 0: 1 */
+    bool no_decay;       /* no weight decay */
+} sbit_train_group;
+
+/* All zero is valid but for learning_rate. Texts are copied. */
+typedef struct sbit_train_desc {
+    const char *loss;              /* name of a loss row; NULL: cross_entropy */
+    const char *loss_options;      /* YAML of its keys, "SMOOTHING: 0.1"; NULL: defaults */
+    const char *optimizer;         /* name of an optimizer row; NULL: sgd */
+    const char *optimizer_options; /* "MOMENTUM: 0.9" */
+    float learning_rate, weight_decay;
+    float clip_norm;  /* the gradient of all parameters together is at most this long; 0: no */
+    float clip_value; /* each element of the gradient lies in +-this; 0: no */
+    const sbit_train_group *groups;
+    size_t group_count;
+    const char *const *train; /* names of the parameters; NULL: all weights */
+    size_t train_count;
+    size_t output;         /* which output of the model the loss looks at */
+    bool fixed_statistics; /* BatchNormalization as in inference */
+} sbit_train_desc;
+
 /* What a step reports. */
 typedef struct sbit_train_report {
-    int64_t step, epoch;
-    double loss;
-    float learning_rate, sparsity;
+    int64_t step, epoch; /* steps count from 1, epochs from 0 */
+    double loss, learning_rate;
+    double gradient_norm; /* before clipping */
+    int64_t samples;
 } sbit_train_report;
 
-/* The learning rate of a step as a factor of the base rate; rows like those of schedules. */
+/* The graph is read here and may be edited or freed afterwards. Errors: UNSUPPORTED (operators
+ * without a gradient, all named; nothing to train), NOT_FOUND (names of rows and parameters). Free
+ * with sbit_trainer_destroy. */
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error);
+SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine */
+
+/* Runs forward and backward for a batch (its first target goes to the loss; rows of padding are cut
+ * off) and updates the parameters. `report` may be NULL. A loss or gradient that is not finite is
+ * an error that names it; parameters are then as before. */
+SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
+                                            sbit_train_report *report, sbit_error *error);
+/* The two halves: gradients can be read and changed between them. */
+SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
+                                                sbit_train_report *report, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
+                                              sbit_error *error);
+/* The learning rate from now on: what schedules change. */
+SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate);
+/* The model's output `index` in the last backward; borrowed until the next. */
+SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
+
+/* A parameter: data may be written at any time, gradient between backward and update. */
+typedef struct sbit_train_parameter {
+    const char *name;
+    sbit_value_id value; /* in the graph that the trainer was made from */
+    sbit_tensor data;    /* float32 */
+    float *gradient;     /* of the last backward; NULL before */
+    bool frozen;
+} sbit_train_parameter;
+SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
+SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
+                                                          size_t index); /* asserts the index */
+/* Elements with keep 0 become zero and stay so, whatever momentum and decay say. `keep` is copied,
+ * one byte an element; NULL: no mask any more. Errors: NOT_FOUND. */
+SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
+                                                const uint8_t *keep, sbit_error *error);
+
+/* Copies parameters and running statistics into the constants of `graph`, which must be the graph
+ * that the trainer was made from or a clone of it. */
+SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
+                                             sbit_error *error);
+
+/* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
 typedef struct sbit_rate_row {
-    const char *name; /* "constant", "cosine", "step" */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
+    sbit_head head; /* "constant", "cosine", "step", "one_cycle" */
+    /* steps 0..total-1 */
     double (*factor)(const sbit_options *options, int64_t step, int64_t total);
 } sbit_rate_row;
+SPARSEBIT_API sbit_status sbit_rate_register(sbit_ctx *ctx, const sbit_rate_row *row,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_rate_row *sbit_rate_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index); /* built-in; NULL past the end */
+
+/* Called around a step; anything but SBIT_OK ends training with that status. `report` says step,
+ * epoch and rate before a step, all after it. */
+typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_report *report,
+                                       void *user, sbit_error *error);
+
+typedef struct sbit_fit_desc {
+    int64_t epochs;           /* 0: 1 */
+    int64_t batch;            /* samples of a step; 0: 64 */
+    int64_t most;             /* samples of an epoch; 0: all */
+    uint64_t seed;            /* of the order of samples */
+    bool in_order;            /* do not shuffle */
+    const char *rate;         /* name of a schedule; NULL: constant */
+    const char *rate_options; /* YAML of its keys */
+    int64_t warmup;           /* steps over which the rate grows from 0 */
+    sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
+    void *user;
+} sbit_fit_desc;
+/* The loop: epochs over the feed in a shuffled order that depends on the seed and the epoch only. Progress
+ * "train" counts samples. report (NULL ok): of the last step, with the mean loss of the last epoch.
+ * A last batch that is smaller is trained too, unless the model has a fixed batch. */
+SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
+                                           const sbit_fit_desc *desc, sbit_train_report *report,
+                                           sbit_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,383 @@
+/* grad_recurrent.c: gradient of LSTM. >>grad-recurrent
+ *
+ * Called by: infer, exec; the node is added by ops/gradients.c. Calls: kernels.
+ * LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0   (B, h0, c0, d..
+ * optional) x [T,N,I], W [D,4H,I], R [D,4H,H], B [D,8H], Y [T,D,N,H], states [D,N,H]; gates i, o,
+ * f, c as ONNX. All gates are computed again at once, since the states between steps are known from
+ * Y: g = x W^T + h R^T + b (all steps), c_t in order; then, from the last step to the first, dc +=
+ * dh o (1 - tanh(c)^2);  di, do, df, dc~ through their functions;  dh' = dg R;  dc' = dc f dx = dg
+ * W   dW = dg^T x   dR = dg^T h   dB = sum of dg, twice
+ */
+#include "elements_private.h"
+#include "gradient_private.h"
+#include "window_private.h"
+
+#include <math.h> /* exp, tanh */
+
+typedef struct sbit__lstm_grad {
+    sbit_ctx *ctx;
+    sbit_dtype dtype;
+    int64_t steps, batch, input, hidden, directions;
+    bool reverse; /* the direction at hand */
+    void *gates, *more, *cells, *before, *dh, *dc, *gemm;
+} sbit__lstm_grad;
+
+enum {
+    SBIT__LSTM_X,
+    SBIT__LSTM_W,
+    SBIT__LSTM_R,
+    SBIT__LSTM_B,
+    SBIT__LSTM_H0,
+    SBIT__LSTM_C0,
+    SBIT__LSTM_Y,
+    SBIT__LSTM_DY,
+    SBIT__LSTM_DYH,
+    SBIT__LSTM_DYC
+};
+
+static sbit_status sbit__lstm_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    static const int32_t from[] = {SBIT__LSTM_X, SBIT__LSTM_W,  SBIT__LSTM_R,
+                                   SBIT__LSTM_B, SBIT__LSTM_H0, SBIT__LSTM_C0};
+    SBIT__TRY(sbit__op_inputs(call, 3, 10, error));
+    for (int32_t i = 0; i < 6 && i < call->output_count; i++) {
+        if (call->out_type[i] != NULL && sbit__op_has(call, from[i])) {
+            *call->out_type[i] = *call->in_type[from[i]];
+        }
+    }
+    return SBIT_OK;
+}
+
+/* c [m][n] = a * b; float64 by the definition. trans: a is [k][m], b is [n][k]. */
+typedef struct sbit__lstm_product {
+    int64_t m, n, k;
+    bool trans_a, trans_b;
+} sbit__lstm_product;
+
+static sbit__gemm sbit__lstm_gemm(const sbit__lstm_product *p)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = p->m;
+    gemm.n = gemm.ldc = p->n;
+    gemm.k = p->k;
+    gemm.lda = p->trans_a ? p->m : p->k;
+    gemm.ldb = p->trans_b ? p->k : p->n;
+    gemm.trans_a = p->trans_a;
+    gemm.trans_b = p->trans_b;
+    gemm.alpha = 1.0f;
+    return gemm;
+}
+
+static void sbit__lstm_multiply(const sbit__lstm_grad *l, sbit__lstm_product p, const void *a,
+                                const void *b, void *c)
+{
+    sbit__gemm gemm = sbit__lstm_gemm(&p);
+    if (l->dtype == SBIT_F32) {
+        gemm.a = (const float *)a;
+        gemm.b = (const float *)b;
+        gemm.c = (float *)c;
+        sbit__gemm_run(l->ctx, &gemm, l->gemm);
+        return;
+    }
+    for (int64_t i = 0; i < p.m; i++) {
+        for (int64_t j = 0; j < p.n; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < p.k; k++) {
+                sum += ((const double *)a)[p.trans_a ? k * p.m + i : i * p.k + k] *
+                       ((const double *)b)[p.trans_b ? j * p.k + k : k * p.n + j];
+            }
+            ((double *)c)[i * p.n + j] = sum;
+        }
+    }
+}
+
+static sbit__lstm_product sbit__lstm_product_of(int64_t m, int64_t n, int64_t k, bool trans_a,
+                                                bool trans_b)
+{
+    sbit__lstm_product p;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.trans_a = trans_a;
+    p.trans_b = trans_b;
+    return p;
+}
+
+/* Sizes from types, and memory for one direction from `scratch` (NULL: only sizes); gives the
+ * bytes. */
+static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, char *scratch)
+{
+    const sbit_type *x = call->in_type[SBIT__LSTM_X], *r = call->in_type[SBIT__LSTM_R];
+    memset(l, 0, sizeof *l);
+    l->ctx = call->ctx;
+    l->dtype = x->dtype;
+    l->steps = x->dims[0].value;
+    l->batch = x->dims[1].value;
+    l->input = x->dims[2].value;
+    l->directions = r->dims[0].value;
+    l->hidden = r->dims[2].value;
+    const int64_t rows = l->steps * l->batch, h = l->hidden, in = l->input;
+    const size_t each = l->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
+    const int64_t widest = in > 4 * h ? in : 4 * h;
+    const int64_t counts[6] = {rows * 4 * h, rows * widest, (l->steps + 1) * l->batch * h,
+                               rows * h,     l->batch * h,  l->batch * h};
+    void **places[6];
+    size_t used = 0, gemm = 0;
+    places[0] = &l->gates;
+    places[1] = &l->more;
+    places[2] = &l->cells;
+    places[3] = &l->before;
+    places[4] = &l->dh;
+    places[5] = &l->dc;
+    for (int32_t i = 0; i < 6; i++) {
+        *places[i] = scratch != NULL ? scratch + used : NULL;
+        used += sbit__align64((size_t)counts[i] * each);
+    }
+    l->gemm = scratch != NULL ? scratch + used : NULL;
+    const sbit__lstm_product all[6] = {sbit__lstm_product_of(rows, 4 * h, in, false, true),
+                                       sbit__lstm_product_of(rows, 4 * h, h, false, true),
+                                       sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
+                                       sbit__lstm_product_of(rows, in, 4 * h, false, false),
+                                       sbit__lstm_product_of(4 * h, in, rows, true, false),
+                                       sbit__lstm_product_of(4 * h, h, rows, true, false)};
+    for (int32_t i = 0; l->dtype == SBIT_F32 && i < 6; i++) {
+        const sbit__gemm one = sbit__lstm_gemm(&all[i]);
+        const size_t bytes = sbit__gemm_scratch_bytes(call->ctx, &one);
+        gemm = bytes > gemm ? bytes : gemm;
+    }
+    return used + sbit__align64(gemm);
+}
+
+static sbit_status sbit__lstm_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__lstm_grad l;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (sbit__type_static(call->in_type[SBIT__LSTM_X]) &&
+        sbit__type_static(call->in_type[SBIT__LSTM_R])) {
+        *call->scratch_bytes = sbit__lstm_place(call, &l, NULL);
+    }
+    return SBIT_OK;
+}
+
+/* The steps of one direction, for one type. b, c0, dY, dYh, dYc may be NULL. */
+#define SBIT__LSTM_STEPS(T, name)                                                                  \
+    static void name##_forward(const sbit__lstm_grad *l, const T *b, const T *c0)                  \
+    {                                                                                              \
+        const int64_t h = l->hidden, cell = l->batch * h;                                          \
+        const T *more = (const T *)l->more;                                                        \
+        T *gates = (T *)l->gates, *cells = (T *)l->cells;                                          \
+        for (int64_t i = 0; i < cell; i++) {                                                       \
+            cells[i] = c0 != NULL ? c0[i] : (T)0;                                                  \
+        }                                                                                          \
+        for (int64_t r = 0; r < l->steps * l->batch; r++) {                                        \
+            T *g = gates + r * 4 * h;                                                              \
+            for (int64_t i = 0; i < 4 * h; i++) {                                                  \
+                const T v = g[i] + more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0); \
+                g[i] = i < 3 * h ? (T)(1.0 / (1.0 + exp(-(double)v))) : (T)tanh((double)v);        \
+            }                                                                                      \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                cells[cell + r * h + i] = g[2 * h + i] * cells[r * h + i] + g[i] * g[3 * h + i];   \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* step t in the order of this direction; dy: its gradient, or NULL */                         \
+    static void name##_back(const sbit__lstm_grad *l, int64_t t, const T *dy)                      \
+    {                                                                                              \
+        const int64_t h = l->hidden;                                                               \
+        for (int64_t n = 0; n < l->batch; n++) {                                                   \
+            const int64_t r = t * l->batch + n;                                                    \
+            T *g = (T *)l->gates + r * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;  \
+            const T *c0 = (const T *)l->cells + r * h, *c1 = c0 + l->batch * h;                    \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T in = g[i], out = g[h + i], keep = g[2 * h + i], value = g[3 * h + i];      \
+                const T top = (T)tanh((double)c1[i]);                                              \
+                const T up = dh[i] + (dy != NULL ? dy[n * h + i] : (T)0);                          \
+                const T down = dc[i] + up * out * ((T)1 - top * top);                              \
+                g[i] = down * value * in * ((T)1 - in);                                            \
+                g[h + i] = up * top * out * ((T)1 - out);                                          \
+                g[2 * h + i] = down * c0[i] * keep * ((T)1 - keep);                                \
+                g[3 * h + i] = down * in * ((T)1 - value * value);                                 \
+                dc[i] = down * keep;                                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_bias(const sbit__lstm_grad *l, T *db)                                       \
+    {                                                                                              \
+        const int64_t width = 4 * l->hidden;                                                       \
+        for (int64_t i = 0; i < width; i++) {                                                      \
+            double sum = 0.0;                                                                      \
+            for (int64_t r = 0; r < l->steps * l->batch; r++) {                                    \
+                sum += (double)((const T *)l->gates)[r * width + i];                               \
+            }                                                                                      \
+            db[i] = db[width + i] = (T)sum;                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_add(int64_t n, const T *x, bool first, T *y)                                \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            y[i] = first ? x[i] : y[i] + x[i];                                                     \
+        }                                                                                          \
+    }
+
+SBIT__LSTM_STEPS(float, sbit__lstm_f32)
+SBIT__LSTM_STEPS(double, sbit__lstm_f64)
+#undef SBIT__LSTM_STEPS
+
+/* Element `offset` of input i, which may be omitted. */
+static const void *sbit__lstm_in(const sbit_op_call *call, int32_t i, int64_t offset)
+{
+    const sbit_tensor *in = sbit__in(call, i);
+    return in != NULL ? sbit__elem_at_const(in->dtype, in->data, offset) : NULL;
+}
+
+static void *sbit__lstm_out(const sbit_op_call *call, int32_t i, int64_t offset)
+{
+    sbit_tensor *out = sbit__out(call, i);
+    return out != NULL ? sbit__elem_at(out->dtype, out->data, offset) : NULL;
+}
+
+/* Step t of this direction is time `at`. */
+static int64_t sbit__lstm_time(const sbit__lstm_grad *l, int64_t t)
+{
+    return l->reverse ? l->steps - 1 - t : t;
+}
+
+/* Rows of x (`width` numbers for each step and sample) in the order of this direction. */
+static void sbit__lstm_order(const sbit__lstm_grad *l, const void *x, int64_t width, void *to)
+{
+    for (int64_t t = 0; t < l->steps; t++) {
+        sbit__elem_copy(l->dtype, to, t * l->batch * width, x,
+                        sbit__lstm_time(l, t) * l->batch * width, l->batch * width);
+    }
+}
+
+/* The states in front of each step: h0, then Y of the step before. */
+static void sbit__lstm_before(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t cell = l->batch * l->hidden;
+    const void *h0 = sbit__lstm_in(call, SBIT__LSTM_H0, d * cell);
+    if (h0 != NULL) {
+        sbit__elem_copy(l->dtype, l->before, 0, h0, 0, cell);
+    } else {
+        sbit__elem_zero(l->dtype, l->before, 0, cell);
+    }
+    for (int64_t t = 1; t < l->steps; t++) {
+        sbit__elem_copy(l->dtype, l->before, t * cell, call->in[SBIT__LSTM_Y]->data,
+                        (sbit__lstm_time(l, t - 1) * l->directions + d) * cell, cell);
+    }
+}
+
+static void sbit__lstm_copy_or_zero(const sbit__lstm_grad *l, const void *from, void *to)
+{
+    const int64_t cell = l->batch * l->hidden;
+    if (from != NULL) {
+        sbit__elem_copy(l->dtype, to, 0, from, 0, cell);
+    } else {
+        sbit__elem_zero(l->dtype, to, 0, cell);
+    }
+}
+
+/* Gates and cells of all steps, then their gradients in place of the gates. */
+static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t rows = l->steps * l->batch, h = l->hidden, cell = l->batch * h;
+    const bool single = l->dtype == SBIT_F32;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
+    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
+    const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 8 * h);
+    const void *c0 = sbit__lstm_in(call, SBIT__LSTM_C0, d * cell);
+    sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, l->input, false, true), l->more, w,
+                        l->gates);
+    sbit__lstm_before(call, l, d);
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, h, false, true), l->before, r,
+                        l->more);
+    if (single) {
+        sbit__lstm_f32_forward(l, (const float *)b, (const float *)c0);
+    } else {
+        sbit__lstm_f64_forward(l, (const double *)b, (const double *)c0);
+    }
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYH, d * cell), l->dh);
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYC, d * cell), l->dc);
+    for (int64_t t = l->steps - 1; t >= 0; t--) {
+        const void *dy =
+            sbit__lstm_in(call, SBIT__LSTM_DY, (sbit__lstm_time(l, t) * l->directions + d) * cell);
+        if (single) {
+            sbit__lstm_f32_back(l, t, (const float *)dy);
+        } else {
+            sbit__lstm_f64_back(l, t, (const double *)dy);
+        }
+        sbit__lstm_multiply(l, sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
+                            sbit__elem_at_const(l->dtype, l->gates, t * l->batch * 4 * h), r,
+                            l->dh);
+    }
+}
+
+static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t rows = l->steps * l->batch, h = l->hidden, cell = l->batch * h;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
+    void *dx = sbit__lstm_out(call, 0, 0), *dw = sbit__lstm_out(call, 1, d * 4 * h * l->input);
+    void *dr = sbit__lstm_out(call, 2, d * 4 * h * h), *db = sbit__lstm_out(call, 3, d * 8 * h);
+    void *dh0 = sbit__lstm_out(call, 4, d * cell), *dc0 = sbit__lstm_out(call, 5, d * cell);
+    sbit__lstm_gates(call, l, d);
+    if (dh0 != NULL) {
+        sbit__elem_copy(l->dtype, dh0, 0, l->dh, 0, cell);
+    }
+    if (dc0 != NULL) {
+        sbit__elem_copy(l->dtype, dc0, 0, l->dc, 0, cell);
+    }
+    if (dr != NULL) {
+        sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, h, rows, true, false), l->gates,
+                            l->before, dr);
+    }
+    if (db != NULL && l->dtype == SBIT_F32) {
+        sbit__lstm_f32_bias(l, (float *)db);
+    } else if (db != NULL) {
+        sbit__lstm_f64_bias(l, (double *)db);
+    }
+    if (dw != NULL) {
+        sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
+        sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, l->input, rows, true, false), l->gates,
+                            l->more, dw);
+    }
+    if (dx == NULL) {
+        return;
+    }
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, l->input, 4 * h, false, false), l->gates, w,
+                        l->more);
+    for (int64_t t = 0; t < l->steps; t++) {
+        const int64_t n = l->batch * l->input, to = sbit__lstm_time(l, t) * n;
+        if (l->dtype == SBIT_F32) {
+            sbit__lstm_f32_add(n, (const float *)l->more + t * n, d == 0, (float *)dx + to);
+        } else {
+            sbit__lstm_f64_add(n, (const double *)l->more + t * n, d == 0, (double *)dx + to);
+        }
+    }
+}
+
+static sbit_status sbit__lstm_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__lstm_grad l;
+    const char *direction = sbit_node_string(call->node, "direction", "forward");
+    (void)error;
+    sbit__lstm_place(call, &l, (char *)call->scratch);
+    for (int64_t d = 0; l.steps > 0 && l.batch > 0 && d < l.directions; d++) {
+        l.reverse = d == 1 || sbit__streq(direction, "reverse");
+        sbit__lstm_direction(call, &l, d);
+    }
+    return SBIT_OK;
+}
+
+static const sbit_op_row sbit__grad_recurrent_rows[] = {
+    {SBIT__GRAD_DOMAIN, "LstmGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lstm_grad_infer,
+     sbit__lstm_grad_prepare, sbit__lstm_grad_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_recurrent(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_recurrent_rows);
+    return sbit__grad_recurrent_rows;
+}

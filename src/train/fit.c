@@ -1,0 +1,247 @@
+/* fit.c: the loop of training, and schedules of the learning rate. >>fit
+ *
+ * Called by: users. Calls: trainer.
+ */
+#include "train_private.h"
+
+#include <math.h> /* cos, pow */
+
+/* >>schedules */
+
+static const double sbit__rate_pi = 3.14159265358979323846;
+
+static double sbit__rate_constant(const sbit_options *options, int64_t step, int64_t total)
+{
+    (void)options;
+    (void)step;
+    (void)total;
+    return 1.0;
+}
+
+static const sbit_key sbit__rate_cosine_keys[] = {
+    {"LOWEST", SBIT_KEY_FLOAT, "0", 0, 1, NULL, "what is left of the rate at the end"},
+};
+
+static double sbit__rate_cosine(const sbit_options *options, int64_t step, int64_t total)
+{
+    const double lowest = sbit_options_float(options, "LOWEST");
+    const double at = total > 0 ? (double)step / (double)total : 0.0;
+    return lowest + (1.0 - lowest) * 0.5 * (1.0 + cos(sbit__rate_pi * at));
+}
+
+static const sbit_key sbit__rate_step_keys[] = {
+    {"PARTS", SBIT_KEY_INT, "3", 1, 1000, NULL, "training is cut in so many equal parts"},
+    {"FACTOR", SBIT_KEY_FLOAT, "0.1", 0, 1, NULL, "on the rate from one part to the next"},
+};
+
+static double sbit__rate_step(const sbit_options *options, int64_t step, int64_t total)
+{
+    const int64_t parts = sbit_options_int(options, "PARTS");
+    return pow(sbit_options_float(options, "FACTOR"),
+               (double)(total > 0 ? step * parts / total : 0));
+}
+
+static const sbit_key sbit__rate_one_cycle_keys[] = {
+    {"RISE", SBIT_KEY_FLOAT, "0.3", 0, 1, NULL, "part of training in which the rate grows"},
+    {"FIRST", SBIT_KEY_FLOAT, "0.04", 0, 1, NULL, "what it begins with"},
+    {"LOWEST", SBIT_KEY_FLOAT, "0.0001", 0, 1, NULL, "what is left at the end"},
+};
+
+static double sbit__rate_one_cycle(const sbit_options *options, int64_t step, int64_t total)
+{
+    const double rise = sbit_options_float(options, "RISE") * (double)total;
+    const double first = sbit_options_float(options, "FIRST");
+    const double lowest = sbit_options_float(options, "LOWEST");
+    const double at = (double)step;
+    if (at < rise) {
+        return first + (1.0 - first) * 0.5 * (1.0 - cos(sbit__rate_pi * at / rise));
+    }
+    const double rest = (double)total > rise ? (at - rise) / ((double)total - rise) : 1.0;
+    return lowest + (1.0 - lowest) * 0.5 * (1.0 + cos(sbit__rate_pi * rest));
+}
+
+#define SBIT__RATE_KEYS(keys) keys, SBIT__COUNT_OF(keys)
+
+static const sbit_rate_row sbit__rates[] = {
+    {{"constant", "the same rate all the time", 0, NULL, 0}, sbit__rate_constant},
+    {{"cosine", "half a cosine down to LOWEST", 0, SBIT__RATE_KEYS(sbit__rate_cosine_keys)},
+     sbit__rate_cosine},
+    {{"step", "times FACTOR after each part", 0, SBIT__RATE_KEYS(sbit__rate_step_keys)},
+     sbit__rate_step},
+    {{"one_cycle", "up, then down", 0, SBIT__RATE_KEYS(sbit__rate_one_cycle_keys)},
+     sbit__rate_one_cycle},
+};
+
+#undef SBIT__RATE_KEYS
+
+static const sbit_head *sbit__rate_head(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__rates) ? &sbit__rates[index].head : NULL;
+}
+
+SBIT__FN const sbit__kind *sbit__kind_rate(void)
+{
+    static const sbit__kind kind = {"schedule", sbit__rate_head};
+    return &kind;
+}
+
+SPARSEBIT_API sbit_status sbit_rate_register(sbit_ctx *ctx, const sbit_rate_row *row,
+                                             sbit_error *error)
+{
+    return sbit__row_register(ctx, sbit__kind_rate(), row != NULL ? &row->head : NULL,
+                              row != NULL && row->factor != NULL, error);
+}
+
+SPARSEBIT_API const sbit_rate_row *sbit_rate_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_rate_row *)(const void *)sbit__row_find(ctx, sbit__kind_rate(), name);
+}
+
+SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__rates) ? &sbit__rates[index] : NULL;
+}
+
+/* >>the loop */
+
+typedef struct sbit__fit {
+    sbit_trainer *trainer;
+    const sbit_feed *feed;
+    const sbit_fit_desc *desc;
+    const sbit_rate_row *rate;
+    sbit_options options;
+    sbit__arena arena;
+    int64_t *order;
+    int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
+    double base;                                  /* the rate that the schedule's factors are for */
+    bool whole;                                   /* the model takes full batches only */
+} sbit__fit;
+
+/* A new order for each epoch, the same for the same seed. */
+static void sbit__fit_shuffle(sbit__fit *fit, int64_t epoch)
+{
+    const int64_t count = fit->feed->count;
+    sbit_rng rng = sbit_rng_seed(fit->desc->seed * 1000003u + (uint64_t)epoch);
+    for (int64_t i = 0; i < count; i++) {
+        fit->order[i] = i;
+    }
+    for (int64_t i = count - 1; !fit->desc->in_order && i > 0; i--) {
+        const int64_t k = (int64_t)sbit_rng_below(&rng, (uint32_t)(i + 1));
+        const int64_t other = fit->order[k];
+        fit->order[k] = fit->order[i];
+        fit->order[i] = other;
+    }
+}
+
+static sbit_status sbit__fit_init(sbit__fit *fit, sbit_error *error)
+{
+    const sbit_fit_desc *desc = fit->desc;
+    const sbit_head *head = NULL;
+    const int64_t most = fit->feed->batch > 0 ? fit->feed->batch : SBIT_FEED_MOST;
+    SBIT__TRY(sbit__train_row(fit->trainer->ctx, sbit__kind_rate(),
+                              desc->rate != NULL ? desc->rate : "constant", &head, error));
+    fit->rate = (const sbit_rate_row *)(const void *)head;
+    SBIT__TRY(sbit__train_options(fit->trainer->ctx, &fit->arena, head, desc->rate_options,
+                                  &fit->options, error));
+    fit->batch = desc->batch > 0 ? desc->batch : 64;
+    fit->batch = fit->batch > most ? most : fit->batch;
+    fit->epochs = desc->epochs > 0 ? desc->epochs : 1;
+    fit->samples = desc->most > 0 && desc->most < fit->feed->count ? desc->most : fit->feed->count;
+    const size_t inputs = sbit_graph_input_count(fit->trainer->graph);
+    for (size_t i = 0; i < inputs; i++) {
+        const sbit_value_id id = sbit_graph_input(fit->trainer->graph, i);
+        const sbit_type *type = &sbit_graph_value(fit->trainer->graph, id)->type;
+        fit->whole = fit->whole || (id.idx != fit->trainer->target.idx && type->rank > 0 &&
+                                    sbit__dim_known(type->dims[0]));
+    }
+    fit->steps = (fit->samples + (fit->whole ? 0 : fit->batch - 1)) / fit->batch;
+    fit->total = fit->steps * fit->epochs;
+    fit->base = fit->trainer->rate;
+    if (fit->steps == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "%lld samples do not make a batch of %lld", (long long)fit->samples,
+                          (long long)fit->batch);
+    }
+    fit->order =
+        (int64_t *)sbit__arena_array(&fit->arena, (size_t)fit->feed->count + 1, sizeof *fit->order);
+    return fit->order != NULL ? SBIT_OK
+                              : sbit__fail_oom(error, (size_t)fit->feed->count * sizeof(int64_t));
+}
+
+static double sbit__fit_rate(const sbit__fit *fit, int64_t step)
+{
+    const int64_t warm = fit->desc->warmup;
+    if (step < warm) {
+        return fit->base * (double)(step + 1) / (double)warm;
+    }
+    return fit->base * fit->rate->factor(&fit->options, step - warm, fit->total - warm);
+}
+
+static sbit_status sbit__fit_step(sbit__fit *fit, int64_t epoch, int64_t index, sbit_error *error)
+{
+    sbit_trainer *t = fit->trainer;
+    const sbit_fit_desc *desc = fit->desc;
+    const int64_t first = index * fit->batch, rest = fit->samples - first;
+    sbit_batch batch;
+    sbit_train_report report;
+    memset(&batch, 0, sizeof batch);
+    sbit_trainer_set_rate(t, sbit__fit_rate(fit, epoch * fit->steps + index));
+    t->report.epoch = epoch;
+    t->report.learning_rate = t->rate;
+    if (desc->before_step != NULL) {
+        SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
+    }
+    SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first,
+                              rest < fit->batch ? rest : fit->batch, &batch, error));
+    SBIT__TRY(sbit_trainer_step(t, &batch, &report, error));
+    return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
+}
+
+static sbit_status sbit__fit_run(sbit__fit *fit, sbit_train_report *last, sbit_error *error)
+{
+    sbit_trainer *t = fit->trainer;
+    SBIT__TRY(sbit__fit_init(fit, error));
+    for (int64_t epoch = 0; epoch < fit->epochs; epoch++) {
+        double loss = 0.0;
+        int64_t samples = 0;
+        sbit__fit_shuffle(fit, epoch);
+        for (int64_t i = 0; i < fit->steps; i++) {
+            SBIT__TRY(sbit__progress(t->ctx, "train", epoch * fit->samples + i * fit->batch,
+                                     fit->epochs * fit->samples, error));
+            SBIT__TRY(sbit__fit_step(fit, epoch, i, error));
+            loss += t->report.loss * (double)t->report.samples;
+            samples += t->report.samples;
+        }
+        *last = t->report;
+        last->loss = samples > 0 ? loss / (double)samples : 0.0;
+        last->samples = samples;
+        if (fit->desc->after_epoch != NULL) {
+            SBIT__TRY(fit->desc->after_epoch(t, last, fit->desc->user, error));
+        }
+    }
+    return sbit__progress(t->ctx, "train", fit->epochs * fit->samples, fit->epochs * fit->samples,
+                          error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
+                                           const sbit_fit_desc *desc, sbit_train_report *report,
+                                           sbit_error *error)
+{
+    sbit__fit fit;
+    sbit_fit_desc defaults;
+    sbit_train_report last;
+    memset(&fit, 0, sizeof fit);
+    memset(&defaults, 0, sizeof defaults);
+    memset(&last, 0, sizeof last);
+    fit.trainer = trainer;
+    fit.feed = feed;
+    fit.desc = desc != NULL ? desc : &defaults;
+    sbit__arena_init(&fit.arena, &trainer->ctx->allocator);
+    const sbit_status status = sbit__fit_run(&fit, &last, error);
+    sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
+    sbit__arena_deinit(&fit.arena);
+    if (status == SBIT_OK && report != NULL) {
+        *report = last;
+    }
+    return status;
+}

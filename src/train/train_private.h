@@ -1,0 +1,60 @@
+/* train_private.h: the insides of a trainer.
+ *
+ * Called by: train. Calls: grad, exec, config.
+ */
+#ifndef SBIT_TRAIN_PRIVATE_H
+#define SBIT_TRAIN_PRIVATE_H
+
+#include "../exec/exec_private.h"
+#include "../grad/grad_private.h"
+#include "train_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit__train_param {
+    const char *name;
+    sbit_value_id value, gradient;
+    sbit_tensor data;
+    uint8_t *mask; /* NULL: none */
+    void *state;
+    size_t state_bytes;
+    float rate, decay; /* factors */
+    size_t output;     /* the session's, that is the gradient */
+    float *grad;       /* of the last backward */
+} sbit__train_param;
+
+struct sbit_trainer {
+    sbit_ctx *ctx;
+    sbit_graph *graph; /* with loss and gradients */
+    sbit__arena arena;
+    sbit_session *session;
+    const sbit_loss_row *loss_row;
+    const sbit_optimizer_row *optimizer;
+    sbit_options loss_options, optimizer_options;
+    double rate;
+    float decay, clip_norm, clip_value;
+    sbit__train_param *params;
+    size_t param_count;
+    sbit_statistic *statistics;
+    size_t statistic_count;
+    sbit_value_id target, loss;
+    size_t model_outputs;
+    sbit_train_report report;
+    bool ready; /* gradients wait for an update */
+};
+
+/* Options of a row from YAML text (NULL: defaults), in the arena. */
+SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, const sbit_head *head,
+                                         const char *text, sbit_options *out, sbit_error *error);
+/* The row of a kind with that name; an unknown name is an error that lists the known ones. */
+SBIT__FN sbit_status sbit__train_row(sbit_ctx *ctx, const sbit__kind *kind, const char *name,
+                                     const sbit_head **out, sbit_error *error);
+SBIT__FN const sbit__kind *sbit__kind_rate(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_TRAIN_PRIVATE_H */

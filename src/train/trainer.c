@@ -1,0 +1,584 @@
+/* trainer.c: a model with loss, gradients and optimizer: one step. >>trainer
+ *
+ * Called by: users, fit. Calls: grad (loss, gradients, optimizers), exec.
+ * The clone gets the loss behind the model's output, BatchNormalization in training form, and the
+ * gradients of all parameters. The session is cut at the parameters: they are fed from the
+ * trainer's memory, which optimizers write; running statistics are states. Gradients are outputs,
+ * so they can be read, clipped and changed before the update.
+ */
+#include "train_private.h"
+
+#include <math.h> /* sqrt */
+
+/* >>rows and options */
+
+SBIT__FN sbit_status sbit__train_row(sbit_ctx *ctx, const sbit__kind *kind, const char *name,
+                                     const sbit_head **out, sbit_error *error)
+{
+    sbit__text known;
+    *out = sbit__row_find(ctx, kind, name);
+    if (*out != NULL) {
+        return SBIT_OK;
+    }
+    sbit__text_init(&known, &ctx->allocator);
+    sbit__row_names(ctx, kind, 0, ", ", &known);
+    const sbit_status status =
+        sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "unknown %s '%s'; known: %s", kind->what, name,
+                   known.failed || known.data == NULL ? "" : known.data);
+    sbit__text_deinit(&known);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, const sbit_head *head,
+                                         const char *text, sbit_options *out, sbit_error *error)
+{
+    sbit__key_table table;
+    sbit_yaml_doc *doc = NULL;
+    table.prefix = "";
+    table.keys = head->keys;
+    table.count = head->key_count;
+    SBIT__TRY(sbit__options_init(arena, &table, 1, out, error));
+    if (text == NULL) {
+        return sbit__options_complete(out, head->name, error);
+    }
+    SBIT__TRY(sbit_yaml_parse(ctx, text, strlen(text), &doc, error));
+    sbit_status status = sbit__options_read(arena, out, sbit_yaml_root(doc), head->name, error);
+    sbit_yaml_destroy(doc);
+    return status == SBIT_OK ? sbit__options_complete(out, head->name, error) : status;
+}
+
+/* >>parameters */
+
+static const sbit_train_group *sbit__train_group_of(const sbit_train_desc *desc, const char *name)
+{
+    for (size_t i = 0; i < desc->group_count; i++) {
+        if (sbit__fnmatch(desc->groups[i].pattern, name)) {
+            return &desc->groups[i];
+        }
+    }
+    return NULL;
+}
+
+/* A stored tensor of the model, not one that a Constant node or an exporter's arithmetic makes. */
+static bool sbit__train_is_weight(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit__graph_value *value = sbit__graph_value_at(graph, id);
+    const sbit_onnx_graph *source = graph->source;
+    if (!value->info.is_constant || value->info.use_count == 0 ||
+        value->info.constant.dtype != SBIT_F32 || value->info.constant.rank == 0) {
+        return false;
+    }
+    return source == NULL || value->tensor == NULL ||
+           (value->tensor >= source->initializer &&
+            value->tensor < source->initializer + source->initializer_count);
+}
+
+static bool sbit__train_is_statistic(const sbit_trainer *t, sbit_value_id id)
+{
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        if (t->statistics[i].value.idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool sbit__train_listed(const sbit_train_desc *desc, const char *name)
+{
+    for (size_t i = 0; i < desc->train_count; i++) {
+        if (sbit__streq(desc->train[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sbit_status sbit__train_choose(sbit_trainer *t, const sbit_train_desc *desc,
+                                      sbit_value_id *ids, size_t *count, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(t->graph);
+    size_t found = 0;
+    *count = 0;
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_value_id id = {i};
+        if (!sbit_graph_value_alive(t->graph, id) || !sbit__train_is_weight(t->graph, id) ||
+            sbit__train_is_statistic(t, id)) {
+            continue;
+        }
+        const char *name = sbit_graph_value(t->graph, id)->name;
+        const sbit_train_group *group = sbit__train_group_of(desc, name);
+        const bool listed = desc->train == NULL || sbit__train_listed(desc, name);
+        found += listed ? 1 : 0;
+        if (listed && (group == NULL || !group->frozen)) {
+            ids[(*count)++] = id;
+        }
+    }
+    if (desc->train != NULL && found != desc->train_count) {
+        return sbit__fail(
+            error, SBIT_ERR_NOT_FOUND, NULL,
+            "of %lu names of parameters to train, %lu are float32 weights of the model",
+            (unsigned long)desc->train_count, (unsigned long)found);
+    }
+    return SBIT_OK;
+}
+
+/* The parameters that the loss depends on, with memory of their own. */
+static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *desc,
+                                     const sbit_value_id *ids, const sbit_value_id *grads,
+                                     size_t count, sbit_error *error)
+{
+    t->params = (sbit__train_param *)sbit__arena_array(&t->arena, count + 1, sizeof *t->params);
+    if (t->params == NULL) {
+        return sbit__fail_oom(error, count * sizeof *t->params);
+    }
+    for (size_t i = 0; i < count; i++) {
+        sbit__train_param *p = &t->params[t->param_count];
+        sbit_optimizer_call call;
+        if (grads[i].idx == 0) {
+            continue;
+        }
+        const sbit_value_info *info = sbit_graph_value(t->graph, ids[i]);
+        const sbit_train_group *group = sbit__train_group_of(desc, info->name);
+        p->name = info->name;
+        p->value = ids[i];
+        p->gradient = grads[i];
+        p->rate = group != NULL && group->rate > 0.0f ? group->rate : 1.0f;
+        p->decay = group != NULL && group->no_decay ? 0.0f : 1.0f;
+        SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
+        t->param_count++;
+        memset(&call, 0, sizeof call);
+        call.ctx = t->ctx;
+        call.options = &t->optimizer_options;
+        call.count = sbit_tensor_count(&p->data);
+        p->state_bytes = t->optimizer->state_bytes(&call);
+        if (p->state_bytes > 0) {
+            p->state = sbit__calloc(&t->ctx->allocator, p->state_bytes, 1);
+            if (p->state == NULL) {
+                return sbit__fail_oom(error, p->state_bytes);
+            }
+        }
+    }
+    if (t->param_count == 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "there is nothing to train: the loss depends on no float32 weight");
+    }
+    return SBIT_OK;
+}
+
+/* >>building */
+
+/* Values that are sequences: the passes know how to do without them. */
+static bool sbit__train_has_sequences(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (sbit__is_op(node, "SplitToSequence") || sbit__is_op(node, "SequenceConstruct") ||
+            sbit__is_op(node, "SequenceAt")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sbit_status sbit__train_prepare(sbit_trainer *t, sbit_error *error)
+{
+    static const char *const only[] = {"fold_constants", "shape_folding", "sequence_to_split",
+                                       "dead_code"};
+    sbit_simplify_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.only = only;
+    desc.only_count = SBIT__COUNT_OF(only);
+    desc.keep_batch_norm = true;
+    return sbit__train_has_sequences(t->graph) ? sbit_simplify(t->graph, &desc, NULL, error)
+                                               : SBIT_OK;
+}
+
+static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
+{
+    size_t nodes = 0;
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0;
+         id = sbit_graph_next(t->graph, id)) {
+        nodes++;
+    }
+    t->statistics =
+        (sbit_statistic *)sbit__arena_array(&t->arena, 2 * nodes + 1, sizeof *t->statistics);
+    if (t->statistics == NULL) {
+        return sbit__fail_oom(error, nodes * sizeof *t->statistics);
+    }
+    return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
+}
+
+static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
+{
+    sbit_type type = sbit__type_unknown();
+    t->model_outputs = sbit_graph_output_count(t->graph);
+    if (desc->output >= t->model_outputs) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the model has no output %lu for the loss", (unsigned long)desc->output);
+    }
+    const sbit_value_id output = sbit_graph_output(t->graph, desc->output);
+    SBIT__TRY(sbit_infer(t->graph, error));
+    if (t->loss_row->like_output) {
+        type = sbit_graph_value(t->graph, output)->type;
+    }
+    SBIT__TRY(sbit_graph_add_value(t->graph, "target", &type, &t->target, error));
+    SBIT__TRY(sbit_graph_set_input(t->graph, t->target, true, error));
+    return t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error);
+}
+
+static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
+{
+    sbit_session_desc desc;
+    const size_t outputs = 1 + t->model_outputs + t->param_count;
+    sbit_value_id *ids =
+        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count, sizeof *ids);
+    sbit_session_state *states =
+        (sbit_session_state *)sbit__arena_array(&t->arena, t->statistic_count + 1, sizeof *states);
+    if (ids == NULL || states == NULL) {
+        return sbit__fail_oom(error, outputs * sizeof *ids);
+    }
+    sbit_value_id *inputs = ids + outputs;
+    ids[0] = t->loss;
+    for (size_t i = 0; i < t->model_outputs; i++) {
+        ids[1 + i] = sbit_graph_output(t->graph, i);
+    }
+    for (size_t i = 0; i < t->param_count; i++) {
+        t->params[i].output = 1 + t->model_outputs + i;
+        ids[t->params[i].output] = t->params[i].gradient;
+        inputs[i] = t->params[i].value;
+    }
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        states[i].input = t->statistics[i].value;
+        states[i].output = t->statistics[i].updated;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = ids;
+    desc.output_count = outputs;
+    desc.inputs = inputs;
+    desc.input_count = t->param_count;
+    desc.states = states;
+    desc.state_count = t->statistic_count;
+    SBIT__TRY(sbit_session_create(t->graph, &desc, &t->session, error));
+    for (size_t i = 0; i < t->param_count; i++) {
+        SBIT__TRY(sbit_session_set_input_at(t->session, i, &t->params[i].data, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
+{
+    const sbit_head *head = NULL;
+    SBIT__TRY(sbit__train_row(t->ctx, sbit__kind_loss(),
+                              desc->loss != NULL ? desc->loss : "cross_entropy", &head, error));
+    t->loss_row = (const sbit_loss_row *)(const void *)head;
+    SBIT__TRY(
+        sbit__train_options(t->ctx, &t->arena, head, desc->loss_options, &t->loss_options, error));
+    SBIT__TRY(sbit__train_row(t->ctx, sbit__kind_optimizer(),
+                              desc->optimizer != NULL ? desc->optimizer : "sgd", &head, error));
+    t->optimizer = (const sbit_optimizer_row *)(const void *)head;
+    return sbit__train_options(t->ctx, &t->arena, head, desc->optimizer_options,
+                               &t->optimizer_options, error);
+}
+
+static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph,
+                                     const sbit_train_desc *desc, sbit_error *error)
+{
+    size_t count = 0;
+    SBIT__TRY(sbit__train_rows(t, desc, error));
+    SBIT__TRY(sbit_graph_clone(graph, &t->graph, error));
+    SBIT__TRY(sbit__train_prepare(t, error));
+    if (!desc->fixed_statistics) {
+        SBIT__TRY(sbit__train_statistics(t, error));
+    }
+    SBIT__TRY(sbit__train_loss(t, desc, error));
+    const size_t limit = sbit_graph_value_limit(t->graph);
+    sbit_value_id *ids = (sbit_value_id *)sbit__arena_array(&t->arena, 2 * limit, sizeof *ids);
+    if (ids == NULL) {
+        return sbit__fail_oom(error, 2 * limit * sizeof *ids);
+    }
+    SBIT__TRY(sbit__train_choose(t, desc, ids, &count, error));
+    SBIT__TRY(sbit_graph_add_gradients(t->graph, t->loss, ids, count, ids + limit, error));
+    SBIT__TRY(sbit__train_adopt(t, desc, ids, ids + limit, count, error));
+    return sbit__train_session(t, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    sbit_trainer *t = (sbit_trainer *)sbit__calloc(&ctx->allocator, 1, sizeof *t);
+    if (t == NULL) {
+        return sbit__fail_oom(error, sizeof *t);
+    }
+    t->ctx = ctx;
+    sbit__arena_init(&t->arena, &ctx->allocator);
+    t->rate = (double)desc->learning_rate;
+    t->decay = desc->weight_decay;
+    t->clip_norm = desc->clip_norm;
+    t->clip_value = desc->clip_value;
+    const sbit_status status = sbit__train_build(t, graph, desc, error);
+    if (status != SBIT_OK) {
+        sbit_trainer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
+{
+    if (trainer == NULL) {
+        return;
+    }
+    const sbit_allocator *a = &trainer->ctx->allocator;
+    sbit_ctx *ctx = trainer->ctx;
+    sbit_session_destroy(trainer->session);
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
+        sbit__free(a, p->state, p->state_bytes);
+        sbit_tensor_free(ctx, &p->data);
+    }
+    sbit_graph_destroy(trainer->graph);
+    sbit__arena_deinit(&trainer->arena);
+    sbit__free(a, trainer, sizeof *trainer);
+}
+
+/* >>a step */
+
+/* The model's inputs behind the parameters, and the target; rows of padding are cut off. */
+static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sbit_error *error)
+{
+    const size_t first = t->param_count, count = sbit_session_input_count(t->session);
+    const char *target = sbit_graph_value(t->graph, t->target)->name;
+    const char *only = NULL;
+    for (size_t i = first; i < count; i++) {
+        const char *name = sbit_session_input_info(t->session, i)->name;
+        only = sbit__streq(name, target) || only != NULL ? only : name;
+    }
+    if (batch->target_count == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the batch has no target for the loss");
+    }
+    for (size_t i = 0; i <= batch->input_count; i++) {
+        const bool is_target = i == batch->input_count;
+        sbit_tensor tensor = is_target ? batch->targets[0] : batch->inputs[i];
+        const char *name = is_target ? target : batch->names != NULL ? batch->names[i] : only;
+        if (tensor.rank > 0 && batch->samples < tensor.dims[0]) {
+            tensor.dims[0] = batch->samples;
+        }
+        SBIT__TRY(sbit_session_set_input(t->session, name != NULL ? name : "", &tensor, error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
+                                                sbit_train_report *report, sbit_error *error)
+{
+    double squares = 0.0;
+    trainer->ready = false;
+    SBIT__TRY(sbit__train_feed(trainer, batch, error));
+    SBIT__TRY(sbit_session_run(trainer->session, error));
+    trainer->report.loss =
+        sbit__tensor_f64_at(&sbit_session_output(trainer->session, 0)->tensor, 0);
+    trainer->report.samples = batch->samples;
+    trainer->report.learning_rate = trainer->rate;
+    if (trainer->report.loss - trainer->report.loss != 0.0) {
+        return sbit__fail(
+            error, SBIT_ERR_STATE, NULL,
+            "the loss is not finite after step %lld: lower the learning rate, or clip "
+            "the gradient",
+            (long long)trainer->report.step);
+    }
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        const int64_t count = sbit_tensor_count(&p->data);
+        p->grad = (float *)sbit_session_output(trainer->session, p->output)->tensor.data;
+        const double own = (double)sbit__kernels(trainer->ctx)->f32_dot(count, p->grad, p->grad);
+        if (own - own != 0.0) {
+            return sbit__fail(error, SBIT_ERR_STATE, p->name,
+                              "the gradient of '%s' is not finite after step %lld", p->name,
+                              (long long)trainer->report.step);
+        }
+        squares += own;
+    }
+    trainer->report.gradient_norm = sqrt(squares);
+    trainer->ready = true;
+    if (report != NULL) {
+        *report = trainer->report;
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__train_update {
+    sbit_trainer *trainer;
+    double factor;      /* on all gradients */
+    sbit_status status; /* of the first parameter that failed */
+    size_t failed;
+} sbit__train_update;
+
+static void sbit__train_mask(sbit__train_param *p)
+{
+    const int64_t count = sbit_tensor_count(&p->data);
+    for (int64_t i = 0; p->mask != NULL && i < count; i++) {
+        if (p->mask[i] == 0) {
+            ((float *)p->data.data)[i] = 0.0f;
+        }
+    }
+}
+
+static void sbit__train_update_one(void *user, int64_t index, int32_t worker)
+{
+    sbit__train_update *u = (sbit__train_update *)user;
+    const sbit_trainer *t = u->trainer;
+    sbit__train_param *p = &t->params[index];
+    sbit_optimizer_call call;
+    sbit_error ignored;
+    (void)worker;
+    memset(&call, 0, sizeof call);
+    call.ctx = t->ctx;
+    call.name = p->name;
+    call.options = &t->optimizer_options;
+    call.count = sbit_tensor_count(&p->data);
+    call.step = t->report.step + 1;
+    call.learning_rate = (float)(t->rate * (double)p->rate);
+    call.weight_decay = t->decay * p->decay;
+    for (int64_t i = 0; (u->factor != 1.0 || t->clip_value > 0.0f) && i < call.count; i++) {
+        const float g = (float)((double)p->grad[i] * u->factor), most = t->clip_value;
+        p->grad[i] = most > 0.0f ? (g > most ? most : g < -most ? -most : g) : g;
+    }
+    const sbit_status status =
+        t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
+    if (status != SBIT_OK) {
+        u->status = status;
+        u->failed = (size_t)index;
+    }
+    sbit__train_mask(p);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
+                                              sbit_error *error)
+{
+    sbit__train_update u;
+    if (!trainer->ready) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "there are no gradients: call sbit_trainer_backward first");
+    }
+    memset(&u, 0, sizeof u);
+    u.trainer = trainer;
+    u.factor = 1.0;
+    if (trainer->clip_norm > 0.0f && trainer->report.gradient_norm > (double)trainer->clip_norm) {
+        u.factor = (double)trainer->clip_norm / trainer->report.gradient_norm;
+    }
+    trainer->ready = false;
+    sbit_ctx_parallel(trainer->ctx, (int64_t)trainer->param_count, sbit__train_update_one, &u);
+    if (u.status != SBIT_OK) {
+        return sbit__fail(error, u.status, trainer->params[u.failed].name,
+                          "%s could not update '%s'", trainer->optimizer->head.name,
+                          trainer->params[u.failed].name);
+    }
+    trainer->report.step++;
+    if (report != NULL) {
+        *report = trainer->report;
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
+                                            sbit_train_report *report, sbit_error *error)
+{
+    SBIT__TRY(sbit_trainer_backward(trainer, batch, NULL, error));
+    return sbit_trainer_update(trainer, report, error);
+}
+
+/* >>access */
+
+SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate)
+{
+    trainer->rate = rate;
+}
+
+SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index)
+{
+    const sbit_value *value =
+        index < trainer->model_outputs ? sbit_session_output(trainer->session, 1 + index) : NULL;
+    return value != NULL ? &value->tensor : NULL;
+}
+
+SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer)
+{
+    return trainer->param_count;
+}
+
+SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer, size_t index)
+{
+    sbit_train_parameter out;
+    SPARSEBIT_ASSERT(index < trainer->param_count);
+    const sbit__train_param *p = &trainer->params[index];
+    memset(&out, 0, sizeof out);
+    out.name = p->name;
+    out.value = p->value;
+    out.data = p->data;
+    out.gradient = p->grad;
+    return out;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
+                                                const uint8_t *keep, sbit_error *error)
+{
+    const sbit_allocator *a = &trainer->ctx->allocator;
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        const size_t count = (size_t)sbit_tensor_count(&p->data);
+        if (!sbit__streq(p->name, name)) {
+            continue;
+        }
+        if (keep != NULL && p->mask == NULL) {
+            p->mask = (uint8_t *)sbit__alloc(a, count);
+            if (p->mask == NULL) {
+                return sbit__fail_oom(error, count);
+            }
+        }
+        if (keep == NULL) {
+            sbit__free(a, p->mask, count);
+            p->mask = NULL;
+        } else {
+            memcpy(p->mask, keep, count);
+            sbit__train_mask(p);
+        }
+        return SBIT_OK;
+    }
+    return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "'%s' is no parameter that is trained",
+                      name);
+}
+
+static sbit_status sbit__train_store(const sbit_trainer *t, sbit_graph *graph, sbit_value_id id,
+                                     const sbit_tensor *tensor, sbit_error *error)
+{
+    const sbit_value_info *mine = sbit_graph_value(t->graph, id);
+    if (!sbit_graph_value_alive(graph, id) ||
+        !sbit__streq(sbit_graph_value(graph, id)->name, mine->name) ||
+        !sbit_graph_value(graph, id)->is_constant) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, mine->name,
+                          "the graph has no constant '%s': it is not the one that is trained",
+                          mine->name);
+    }
+    return sbit_graph_set_constant(graph, id, tensor, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
+                                             sbit_error *error)
+{
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
+                                    &trainer->params[i].data, error));
+    }
+    for (size_t i = 0; i < trainer->statistic_count; i++) {
+        const sbit_value *value = sbit_session_state_at(trainer->session, i);
+        if (value != NULL) {
+            SBIT__TRY(sbit__train_store(trainer, graph, trainer->statistics[i].value,
+                                        &value->tensor, error));
+        }
+    }
+    return SBIT_OK;
+}

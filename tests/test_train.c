@@ -1,0 +1,507 @@
+/* test_train.c: whole networks against PyTorch's float64 gradients (../shared/golden, group H,
+ * whose conventions are in H.md), optimizer steps, and training itself. */
+#include "../sparsebit.h"
+#include "test.h"
+
+#include "golden.h"
+
+enum {
+    IMAGE = 3 * 32 * 32,
+    DIGEST = 27
+};
+
+static sbit_ctx *train_ctx(void)
+{
+    sbit_ctx_desc desc;
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    desc.threads = test_threads();
+    CHECK(sbit_ctx_create(&desc, &ctx, &error) == SBIT_OK);
+    return ctx;
+}
+
+/* ---- CIFAR-10: records first..first+count-1 of train-20k.bin, normalized as H.md says */
+
+typedef struct cifar {
+    int64_t count;
+    float *images;
+    int64_t *labels;
+    sbit_tensor x, y;
+    sbit_batch batch;
+} cifar;
+
+static bool cifar_load(cifar *c, const char *file, int64_t first, int64_t count)
+{
+    static const double mean[3] = {.4914, .4822, .4465}, std[3] = {.2470, .2435, .2616};
+    char path[512], name[128];
+    unsigned char record[IMAGE + 1];
+    memset(c, 0, sizeof *c);
+    snprintf(name, sizeof name, "data/cifar10/%s", file);
+    FILE *f = test_shared(name, path, sizeof path) ? fopen(path, "rb") : NULL;
+    if (f == NULL) {
+        return false;
+    }
+    c->count = count;
+    c->images = (float *)malloc((size_t)(count * IMAGE) * sizeof(float));
+    c->labels = (int64_t *)malloc((size_t)count * sizeof(int64_t));
+    fseek(f, (long)(first * (IMAGE + 1)), SEEK_SET);
+    for (int64_t n = 0; n < count; n++) {
+        if (fread(record, 1, sizeof record, f) != sizeof record) {
+            c->count = n;
+            break;
+        }
+        c->labels[n] = record[0];
+        for (int i = 0; i < IMAGE; i++) {
+            c->images[n * IMAGE + i] =
+                (float)(((double)record[1 + i] / 255.0 - mean[i / 1024]) / std[i / 1024]);
+        }
+    }
+    fclose(f);
+    c->x.dtype = SBIT_F32;
+    c->x.rank = 4;
+    c->x.dims[0] = c->y.dims[0] = c->count;
+    c->x.dims[1] = 3;
+    c->x.dims[2] = c->x.dims[3] = 32;
+    c->x.data = c->images;
+    c->y.dtype = SBIT_I64;
+    c->y.rank = 1;
+    c->y.data = c->labels;
+    c->batch.samples = c->count;
+    c->batch.input_count = c->batch.target_count = 1;
+    c->batch.inputs = &c->x;
+    c->batch.targets = &c->y;
+    return true;
+}
+
+static void cifar_free(cifar *c)
+{
+    free(c->images);
+    free(c->labels);
+}
+
+/* ---- golden H */
+
+typedef struct golden_h {
+    sbit_ctx *ctx;
+    golden g;
+    sbit_yaml_doc *doc; /* of one network */
+    const sbit_yaml *net;
+    const char *name;
+} golden_h;
+
+/* The part of the index that describes one network. */
+static bool golden_h_open(golden_h *h, const char *network)
+{
+    char key[64];
+    sbit_error error;
+    memset(h, 0, sizeof *h);
+    h->name = network;
+    h->ctx = train_ctx();
+    if (!golden_open(&h->g, h->ctx, "H_gradients")) {
+        return false;
+    }
+    snprintf(key, sizeof key, "\n  \"%s\": {", network);
+    char *begin = strstr((char *)h->g.index.data, key);
+    if (!CHECK(begin != NULL)) {
+        return false;
+    }
+    begin = strchr(begin, '{');
+    size_t depth = 0, size = 0;
+    do {
+        depth += begin[size] == '{' ? 1 : 0;
+        depth -= begin[size] == '}' ? 1 : 0;
+        size++;
+    } while (depth > 0);
+    if (sbit_yaml_parse(h->ctx, begin, size, &h->doc, &error) != SBIT_OK) {
+        return CHECK_MSG(false, "%s: %s", network, error.message);
+    }
+    h->net = sbit_yaml_root(h->doc);
+    return true;
+}
+
+static void golden_h_close(golden_h *h)
+{
+    sbit_yaml_destroy(h->doc);
+    golden_close(&h->g);
+    sbit_ctx_destroy(h->ctx);
+}
+
+static const double *golden_f64(golden_h *h, const char *name, golden_array_view *view)
+{
+    char full[160];
+    snprintf(full, sizeof full, "%s/%s", h->name, name);
+    return CHECK_MSG(golden_array(&h->g, full, view), "golden has no %s", full)
+               ? (const double *)(const void *)view->u8
+               : NULL;
+}
+
+static void digest_of(const float *g, int64_t count, double out[DIGEST])
+{
+    memset(out, 0, DIGEST * sizeof out[0]);
+    for (int64_t i = 0; i < count; i++) {
+        const double v = (double)g[i];
+        out[0] += v * v;
+        out[1] += v;
+        out[2] = fabs(v) > out[2] ? fabs(v) : out[2];
+        if (i < 16) {
+            out[3 + i] = v;
+        }
+        for (int k = 0; k < 8; k++) {
+            out[19 + k] += v * sin(0.37 * (k + 1) * (double)i + 0.11 * k);
+        }
+    }
+    out[0] = sqrt(out[0]);
+}
+
+/* ||g - g'|| <= bound * ||g'|| + 1e-6 * max ||g'||, read off a digest: sum and projections are sums
+ * of many elements, which H.md allows ten times as much. */
+static void digest_check(const char *what, const char *name, const double *got, const double *want,
+                         double bound, double largest)
+{
+    const double allowed = bound * want[0] + 1e-6 * largest;
+    for (int i = 0; i < DIGEST; i++) {
+        const double factor = i == 1 || i >= 19 ? 10.0 : 1.0;
+        if (!(fabs(got[i] - want[i]) <= factor * allowed)) {
+            CHECK_MSG(false, "%s: %s: column %d is %.8g, golden has %.8g (norm %.6g, allowed %.2g)",
+                      what, name, i, got[i], want[i], want[0], factor * allowed);
+            return;
+        }
+    }
+}
+
+static bool train_load(golden_h *h, sbit_graph **graph)
+{
+    char path[512], name[128];
+    sbit_error error;
+    snprintf(name, sizeof name, "models/cifar10/%s.onnx", h->name);
+    return CHECK(test_shared(name, path, sizeof path)) &&
+           CHECK_MSG(sbit_graph_load(h->ctx, path, graph, &error) == SBIT_OK, "%s: %s", name,
+                     error.message);
+}
+
+static void gradients_check(golden_h *h, bool training, bool small)
+{
+    char what[64], array[64];
+    cifar c;
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_graph *graph = NULL;
+    sbit_trainer *t = NULL;
+    sbit_error error;
+    const sbit_yaml *names = golden_get(h->net, "parameters");
+    const sbit_yaml *b4 = golden_get(h->net, "b4");
+    const sbit_yaml *records = golden_get(b4, "records");
+    const double want_loss =
+        small ? golden_value(b4, training ? "train_loss" : "eval_loss")
+              : golden_value(golden_get(h->net, training ? "train" : "eval"), "loss");
+    memset(&desc, 0, sizeof desc);
+    desc.fixed_statistics = !training;
+    snprintf(what, sizeof what, "%s %s %s", h->name, training ? "train" : "eval",
+             small ? "b4" : "64");
+    snprintf(array, sizeof array, "%sdigest_%s", small ? "b4_" : "", training ? "train" : "eval");
+    golden_array_view view;
+    const double *digests = golden_f64(h, array, &view);
+    if (digests == NULL || !train_load(h, &graph)) {
+        return;
+    }
+    const bool ok = CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s: %s",
+                              what, error.message) &&
+                    CHECK(cifar_load(&c, "train-20k.bin", small ? atoi(records->items[0].text) : 0,
+                                     small ? 4 : 64)) &&
+                    CHECK_MSG(sbit_trainer_backward(t, &c.batch, &report, &error) == SBIT_OK,
+                              "%s: %s", what, error.message);
+    double largest = 0.0;
+    for (size_t i = 0; i < names->count; i++) {
+        largest = digests[i * DIGEST] > largest ? digests[i * DIGEST] : largest;
+    }
+    if (ok) {
+        CHECK_NEAR(report.loss, want_loss, 2e-6);
+    }
+    for (size_t i = 0; ok && i < names->count; i++) {
+        const char *name = golden_text(&names->items[i], "name");
+        double got[DIGEST] = {0};
+        bool found = false;
+        for (size_t p = 0; p < sbit_trainer_parameter_count(t) && !found; p++) {
+            const sbit_train_parameter parameter = sbit_trainer_parameter(t, p);
+            if (strcmp(parameter.name, name) == 0) {
+                digest_of(parameter.gradient, sbit_tensor_count(&parameter.data), got);
+                found = true;
+            }
+        }
+        CHECK_MSG(found, "%s: %s is not trained", what, name);
+        digest_check(what, name, got, digests + i * DIGEST, small ? 1e-4 : 1e-2, largest);
+    }
+    if (ok) {
+        cifar_free(&c);
+    }
+    sbit_trainer_destroy(t);
+    sbit_graph_destroy(graph);
+}
+
+static void network_check(const char *network)
+{
+    golden_h h;
+    const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
+    if (!golden_h_open(&h, network)) {
+        golden_h_close(&h);
+        SBIT_TEST_SKIP("no golden data");
+    }
+    const bool has_bn = strcmp(golden_text(h.net, "has_bn"), "true") == 0;
+    for (int mode = 0; mode < (quick ? 2 : 4); mode++) {
+        if (mode % 2 == 0 || has_bn) { /* else training is inference */
+            gradients_check(&h, mode % 2 == 1, mode < 2);
+        }
+    }
+    golden_h_close(&h);
+}
+
+TEST(gradients_resnet20)
+{
+    network_check("resnet20");
+}
+TEST(gradients_mobilenetv2)
+{
+    network_check("mobilenetv2");
+}
+TEST(gradients_mobilenetv3s)
+{
+    network_check("mobilenetv3s");
+}
+TEST(gradients_resnet18w32)
+{
+    network_check("resnet18w32");
+}
+TEST(gradients_vggsmall)
+{
+    network_check("vggsmall");
+}
+TEST(gradients_shufflenetv2)
+{
+    network_check("shufflenetv2");
+}
+TEST(gradients_vit_tiny)
+{
+    network_check("vit_tiny");
+}
+TEST(gradients_rowlstm)
+{
+    network_check("rowlstm");
+}
+
+/* ---- optimizers: three steps on batches 0, 1, 2, then the loss of batch 3 */
+
+static double eval_loss(golden_h *h, sbit_graph *graph, const sbit_batch *batch)
+{
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_trainer *t = NULL;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    memset(&report, 0, sizeof report);
+    desc.fixed_statistics = true;
+    CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK &&
+                  sbit_trainer_backward(t, batch, &report, &error) == SBIT_OK,
+              "%s: %s", h->name, error.message);
+    sbit_trainer_destroy(t);
+    return report.loss;
+}
+
+static void optimizer_check(golden_h *h, const char *name, double bound)
+{
+    const sbit_yaml *want = golden_get(golden_get(h->net, "optimizers"), name);
+    const sbit_yaml *losses = golden_get(want, "losses");
+    sbit_graph *graph = NULL;
+    sbit_trainer *t = NULL;
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_error error;
+    cifar c;
+    memset(&desc, 0, sizeof desc);
+    desc.optimizer = name;
+    desc.learning_rate = strcmp(name, "sgd") == 0 ? 0.05f : 1e-3f;
+    desc.optimizer_options = strcmp(name, "sgd") == 0 ? "MOMENTUM: 0.9" : NULL;
+    desc.weight_decay = strcmp(name, "sgd") == 0 ? 5e-4f : strcmp(name, "adamw") == 0 ? 0.05f : 0;
+    if (!train_load(h, &graph) ||
+        !CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s: %s", h->name,
+                   error.message)) {
+        sbit_graph_destroy(graph);
+        return;
+    }
+    for (int step = 0; step < 4; step++) {
+        CHECK(cifar_load(&c, "train-20k.bin", 64 * step, 64));
+        const sbit_status status = step < 3 ? sbit_trainer_step(t, &c.batch, &report, &error)
+                                            : sbit_trainer_backward(t, &c.batch, &report, &error);
+        CHECK_MSG(status == SBIT_OK, "%s %s: %s", h->name, name, error.message);
+        const double loss =
+            step < 3 ? atof(losses->items[step].text) : golden_value(want, "loss_4");
+        CHECK_NEAR(report.loss, loss, bound);
+        CHECK_EQ_I64(report.step, step < 3 ? step + 1 : 3);
+        cifar_free(&c);
+        if (step == 2) { /* with the running statistics of three batches */
+            CHECK(cifar_load(&c, "train-20k.bin", 0, 64));
+            CHECK_MSG(sbit_trainer_store(t, graph, &error) == SBIT_OK, "%s", error.message);
+            CHECK_NEAR(eval_loss(h, graph, &c.batch), golden_value(want, "eval_loss_after_3"),
+                       bound);
+            cifar_free(&c);
+        }
+    }
+    sbit_trainer_destroy(t);
+    sbit_graph_destroy(graph);
+}
+
+TEST(optimizers_against_pytorch)
+{
+    static const char *const networks[] = {"resnet20", "mobilenetv2", "vit_tiny"};
+    const int count = getenv("SBIT_TEST_QUICK") != NULL ? 1 : 3;
+    for (int i = 0; i < count; i++) {
+        golden_h h;
+        if (!golden_h_open(&h, networks[i])) {
+            golden_h_close(&h);
+            SBIT_TEST_SKIP("no golden data");
+        }
+        optimizer_check(&h, "sgd", 1e-3);
+        optimizer_check(&h, "adam", 5e-3);
+        optimizer_check(&h, "adamw", 5e-3);
+        golden_h_close(&h);
+    }
+}
+
+/* ---- the loop */
+
+typedef struct loop_seen {
+    int64_t before, after, epochs, samples;
+    double first, last;
+} loop_seen;
+
+static sbit_status loop_before(sbit_trainer *t, const sbit_train_report *r, void *user,
+                               sbit_error *error)
+{
+    (void)t;
+    (void)error;
+    CHECK_EQ_I64(r->step, ((loop_seen *)user)->before);
+    ((loop_seen *)user)->before++;
+    return SBIT_OK;
+}
+
+static sbit_status loop_after(sbit_trainer *t, const sbit_train_report *r, void *user,
+                              sbit_error *error)
+{
+    loop_seen *seen = (loop_seen *)user;
+    (void)error;
+    seen->after++;
+    seen->samples += r->samples;
+    CHECK_EQ_I64(sbit_trainer_output(t, 0)->dims[0], r->samples);
+    return SBIT_OK;
+}
+
+static sbit_status loop_epoch(sbit_trainer *t, const sbit_train_report *r, void *user,
+                              sbit_error *error)
+{
+    loop_seen *seen = (loop_seen *)user;
+    (void)t;
+    (void)error;
+    seen->epochs++;
+    seen->first = seen->epochs == 1 ? r->loss : seen->first;
+    seen->last = r->loss;
+    return SBIT_OK;
+}
+
+/* Forgets part of what it knows, and learns it again: an epoch of SGD lowers the loss, by the same
+ * bits with one and three threads; masked weights stay zero; hooks see every step. */
+TEST(an_epoch_lowers_the_loss)
+{
+    golden_h h;
+    cifar c;
+    float *weights[2] = {NULL, NULL};
+    const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
+    const int64_t count = quick ? 8 * 32 + 5 : 40 * 64 + 5;
+    memset(&h, 0, sizeof h);
+    h.name = "resnet20";
+    if (!cifar_load(&c, "train-20k.bin", 1000, count)) {
+        SBIT_TEST_SKIP("no CIFAR-10");
+    }
+    for (int run = 0; run < 2; run++) {
+        sbit_ctx_desc ctx_desc;
+        sbit_graph *graph = NULL;
+        sbit_trainer *t = NULL;
+        sbit_train_desc desc;
+        sbit_fit_desc fit;
+        sbit_feed_desc data;
+        sbit_feed feed;
+        sbit_error error;
+        sbit_train_report report;
+        loop_seen seen;
+        uint8_t keep[32 * 32 * 9];
+        memset(&ctx_desc, 0, sizeof ctx_desc);
+        memset(&desc, 0, sizeof desc);
+        memset(&fit, 0, sizeof fit);
+        memset(&data, 0, sizeof data);
+        memset(&seen, 0, sizeof seen);
+        ctx_desc.threads = run == 0 ? 1 : 3;
+        CHECK(sbit_ctx_create(&ctx_desc, &h.ctx, &error) == SBIT_OK);
+        data.inputs = &c.x;
+        data.input_count = 1;
+        data.targets = &c.y;
+        data.target_count = 1;
+        CHECK(sbit_feed_of_tensors(h.ctx, &data, &feed, &error) == SBIT_OK);
+        desc.learning_rate = 0.02f;
+        desc.weight_decay = 5e-4f;
+        desc.optimizer_options = "{MOMENTUM: 0.9, NESTEROV: true}";
+        desc.clip_norm = 5.0f;
+        fit.epochs = 2;
+        fit.batch = quick ? 32 : 64;
+        fit.seed = 3;
+        fit.rate = "cosine";
+        fit.warmup = 2;
+        fit.before_step = loop_before;
+        fit.after_step = loop_after;
+        fit.after_epoch = loop_epoch;
+        fit.user = &seen;
+        for (size_t i = 0; i < sizeof keep; i++) {
+            keep[i] = i % 3 != 0;
+        }
+        if (!train_load(&h, &graph) ||
+            !CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s",
+                       error.message)) {
+            break;
+        }
+        const size_t params = sbit_trainer_parameter_count(t);
+        CHECK_EQ_I64((int64_t)params, 65);
+        for (size_t p = 0; p < params; p++) { /* noise on the later layers */
+            const sbit_train_parameter w = sbit_trainer_parameter(t, p);
+            sbit_rng rng = sbit_rng_seed(p);
+            for (int64_t i = 0; p > 30 && w.data.rank == 4 && i < sbit_tensor_count(&w.data); i++) {
+                ((float *)w.data.data)[i] *= 0.5f + sbit_rng_uniform(&rng);
+            }
+        }
+        CHECK(sbit_trainer_set_mask(t, "body.4.c1.0.weight", keep, &error) == SBIT_OK);
+        CHECK(sbit_trainer_set_mask(t, "nobody", keep, &error) == SBIT_ERR_NOT_FOUND);
+        CHECK_MSG(sbit_trainer_fit(t, &feed, &fit, &report, &error) == SBIT_OK, "%s",
+                  error.message);
+        CHECK_EQ_I64(seen.before, seen.after);
+        CHECK_EQ_I64(seen.samples, 2 * count);
+        CHECK_EQ_I64(seen.epochs, 2);
+        CHECK_MSG(seen.last < 0.7 * seen.first, "loss %g, then %g", seen.first, seen.last);
+        for (size_t p = 0; p < params; p++) {
+            const sbit_train_parameter w = sbit_trainer_parameter(t, p);
+            for (size_t i = 0; strcmp(w.name, "body.4.c1.0.weight") == 0 && i < sizeof keep; i++) {
+                CHECK(keep[i] != 0 || ((const float *)w.data.data)[i] == 0.0f);
+            }
+            if (strcmp(w.name, "body.8.c2.0.weight") == 0) {
+                weights[run] = (float *)malloc(sbit_tensor_bytes(&w.data));
+                memcpy(weights[run], w.data.data, sbit_tensor_bytes(&w.data));
+            }
+        }
+        sbit_trainer_destroy(t);
+        sbit_feed_close(&feed);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(h.ctx);
+    }
+    if (CHECK(weights[0] != NULL && weights[1] != NULL)) {
+        CHECK(memcmp(weights[0], weights[1], 64 * 64 * 9 * sizeof(float)) == 0);
+    }
+    free(weights[0]);
+    free(weights[1]);
+    cifar_free(&c);
+}
