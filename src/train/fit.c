@@ -104,7 +104,7 @@ SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index)
 
 /* >>the loop */
 
-typedef struct sbit__fit {
+typedef struct sbit__epochs {
     sbit_trainer *trainer;
     const sbit_feed *feed;
     const sbit_fit_desc *desc;
@@ -115,10 +115,10 @@ typedef struct sbit__fit {
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
     double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
-} sbit__fit;
+} sbit__epochs;
 
 /* A new order for each epoch, the same for the same seed. */
-static void sbit__fit_shuffle(sbit__fit *fit, int64_t epoch)
+static void sbit__epochs_shuffle(sbit__epochs *fit, int64_t epoch)
 {
     const int64_t count = fit->feed->count;
     sbit_rng rng = sbit_rng_seed(fit->desc->seed * 1000003u + (uint64_t)epoch);
@@ -133,7 +133,7 @@ static void sbit__fit_shuffle(sbit__fit *fit, int64_t epoch)
     }
 }
 
-static sbit_status sbit__fit_init(sbit__fit *fit, sbit_error *error)
+static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
 {
     const sbit_fit_desc *desc = fit->desc;
     const sbit_head *head = NULL;
@@ -168,7 +168,7 @@ static sbit_status sbit__fit_init(sbit__fit *fit, sbit_error *error)
                               : sbit__fail_oom(error, (size_t)fit->feed->count * sizeof(int64_t));
 }
 
-static double sbit__fit_rate(const sbit__fit *fit, int64_t step)
+static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
 {
     const int64_t warm = fit->desc->warmup;
     if (step < warm) {
@@ -177,7 +177,8 @@ static double sbit__fit_rate(const sbit__fit *fit, int64_t step)
     return fit->base * fit->rate->factor(&fit->options, step - warm, fit->total - warm);
 }
 
-static sbit_status sbit__fit_step(sbit__fit *fit, int64_t epoch, int64_t index, sbit_error *error)
+static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t index,
+                                     sbit_error *error)
 {
     sbit_trainer *t = fit->trainer;
     const sbit_fit_desc *desc = fit->desc;
@@ -185,7 +186,7 @@ static sbit_status sbit__fit_step(sbit__fit *fit, int64_t epoch, int64_t index, 
     sbit_batch batch;
     sbit_train_report report;
     memset(&batch, 0, sizeof batch);
-    sbit_trainer_set_rate(t, sbit__fit_rate(fit, epoch * fit->steps + index));
+    sbit_trainer_set_rate(t, sbit__epochs_rate(fit, epoch * fit->steps + index));
     t->report.epoch = epoch;
     t->report.learning_rate = t->rate;
     if (desc->before_step != NULL) {
@@ -197,18 +198,18 @@ static sbit_status sbit__fit_step(sbit__fit *fit, int64_t epoch, int64_t index, 
     return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
 }
 
-static sbit_status sbit__fit_run(sbit__fit *fit, sbit_train_report *last, sbit_error *error)
+static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, sbit_error *error)
 {
     sbit_trainer *t = fit->trainer;
-    SBIT__TRY(sbit__fit_init(fit, error));
+    SBIT__TRY(sbit__epochs_init(fit, error));
     for (int64_t epoch = 0; epoch < fit->epochs; epoch++) {
         double loss = 0.0;
         int64_t samples = 0;
-        sbit__fit_shuffle(fit, epoch);
+        sbit__epochs_shuffle(fit, epoch);
         for (int64_t i = 0; i < fit->steps; i++) {
             SBIT__TRY(sbit__progress(t->ctx, "train", epoch * fit->samples + i * fit->batch,
                                      fit->epochs * fit->samples, error));
-            SBIT__TRY(sbit__fit_step(fit, epoch, i, error));
+            SBIT__TRY(sbit__epochs_step(fit, epoch, i, error));
             loss += t->report.loss * (double)t->report.samples;
             samples += t->report.samples;
         }
@@ -227,7 +228,7 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
                                            const sbit_fit_desc *desc, sbit_train_report *report,
                                            sbit_error *error)
 {
-    sbit__fit fit;
+    sbit__epochs fit;
     sbit_fit_desc defaults;
     sbit_train_report last;
     memset(&fit, 0, sizeof fit);
@@ -237,7 +238,7 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
     fit.feed = feed;
     fit.desc = desc != NULL ? desc : &defaults;
     sbit__arena_init(&fit.arena, &trainer->ctx->allocator);
-    const sbit_status status = sbit__fit_run(&fit, &last, error);
+    const sbit_status status = sbit__epochs_run(&fit, &last, error);
     sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
     sbit__arena_deinit(&fit.arena);
     if (status == SBIT_OK && report != NULL) {
