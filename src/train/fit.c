@@ -137,7 +137,7 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
 {
     const sbit_fit_desc *desc = fit->desc;
     const sbit_head *head = NULL;
-    const int64_t most = fit->feed->batch > 0 ? fit->feed->batch : SBIT_FEED_MOST;
+    const int64_t most = fit->feed->batch > 0 ? fit->feed->batch : (int64_t)SBIT_FEED_MOST;
     SBIT__TRY(sbit__train_row(fit->trainer->ctx, sbit__kind_rate(),
                               desc->rate != NULL ? desc->rate : "constant", &head, error));
     fit->rate = (const sbit_rate_row *)(const void *)head;
