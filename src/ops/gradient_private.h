@@ -5,7 +5,7 @@
  *
  * A rule adds nodes: rows of ai.onnx whose form is the same in every opset (Add, Mul, MatMul,
  * Transpose, Reshape, Shape ...) and internal rows of domain "sbit" (ops/grad_*.c) for the rest:
- *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}     dx of one elementwise function
+ *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}   of one elementwise function
  *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: as for a bias
  *     Spread(dy, shape [, axes]) {axes, mean}        the opposite: gives a reduction's gradient to its
  * inputs ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move

@@ -3,10 +3,10 @@
  * Called by: users. Calls: grad, exec, quant (QAT), sparse (masks).
  *
  *     sbit_trainer_create(graph, &desc, &trainer, &error);
- *     sbit_trainer_fit(trainer, &feed, &fit, &error);       or sbit_trainer_step, batch by batch
- *     sbit_trainer_store(trainer, graph, &error);           weights and statistics, back to the graph
+ *     sbit_trainer_fit(trainer, &feed, &fit, &report, &error);    or sbit_trainer_step in a loop
+ *     sbit_trainer_store(trainer, graph, &error);     weights and statistics, back to the graph
  *
- * A trainer has a private clone of the graph with the loss and all gradients as nodes: one plan, one
+ * A trainer has a private clone of the graph with loss and gradients as nodes: one plan, one
  * session. Parameters are the float32 weights that the loss depends on; running statistics of
  * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
  * threads of its context, and gives the same bits for any number of them.
@@ -127,8 +127,8 @@ typedef struct sbit_fit_desc {
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
     void *user;
 } sbit_fit_desc;
-/* The loop: epochs over the feed in a shuffled order that depends on the seed and the epoch only. Progress
- * "train" counts samples. report (NULL ok): of the last step, with the mean loss of the last epoch.
+/* The loop: epochs over the feed, shuffled in an order that only the seed and the epoch give.
+ * Progress "train" counts samples. report (NULL ok): of the last step, with the mean loss of the last epoch.
  * A last batch that is smaller is trained too, unless the model has a fixed batch. */
 SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
                                            const sbit_fit_desc *desc, sbit_train_report *report,
