@@ -1363,6 +1363,43 @@ typedef struct sbit_statistic {
 SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statistic *statistics,
                                                  size_t capacity, size_t *count, sbit_error *error);
 
+/* >>losses: a row adds the nodes that compute the loss from an output of the model. */
+typedef struct sbit_loss_row {
+    sbit_head head; /* "cross_entropy" */
+    /* targets have the type and shape of the output (else class numbers: int64 [N]; rows that take
+     * both say false and look at what comes) */
+    bool like_output;
+    /* *loss: a value of one element, the mean over the batch. `target` is an input of the graph. */
+    sbit_status (*build)(sbit_graph *graph, const sbit_options *options, sbit_value_id output,
+                         sbit_value_id target, sbit_value_id *loss, sbit_error *error);
+} sbit_loss_row;
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_loss_register(sbit_ctx *ctx, const sbit_loss_row *row,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_loss_row *sbit_loss_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_loss_row *sbit_loss_at(size_t index); /* built-in; NULL past the end */
+
+/* >>optimizers: one update of one parameter of `count` numbers. */
+typedef struct sbit_optimizer_call {
+    sbit_ctx *ctx;
+    const char *name; /* of the parameter, for messages */
+    const sbit_options *options;
+    int64_t count, step; /* step counts from 1 */
+    float learning_rate, weight_decay;
+} sbit_optimizer_call;
+
+typedef struct sbit_optimizer_row {
+    sbit_head head; /* "sgd", "adam" */
+    size_t (*state_bytes)(const sbit_optimizer_call *call); /* zeroed before the first step */
+    /* Parameters are updated side by side by several threads, each parameter by one. */
+    sbit_status (*update)(void *state, const sbit_optimizer_call *call, const float *gradient,
+                          float *parameter, sbit_error *error);
+} sbit_optimizer_row;
+SPARSEBIT_API sbit_status sbit_optimizer_register(sbit_ctx *ctx, const sbit_optimizer_row *row,
+                                                  sbit_error *error);
+SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_at(size_t index);
+
 #ifdef __cplusplus
 }
 #endif
@@ -1911,10 +1948,18 @@ typedef struct sbit_channel_group {
 /* ---- end src/sparse/sparse_api.h ---- */
 
 /* ---- begin src/train/train_api.h ---- */
-/* train_api.h: what training shows to its caller. >>train
+/* train_api.h: training: a step, and a loop over a feed. >>train
  *
- * Called by: users. Calls: grad, quant (QAT: quantizer rows' forward and backward), sparse (masks).
- * A trainer runs the same executor forward, the rows' backward, and optimizer rows per parameter.
+ * Called by: users. Calls: grad, exec, quant (QAT), sparse (masks).
+ *
+ *     sbit_trainer_create(graph, &desc, &trainer, &error);
+ *     sbit_trainer_fit(trainer, &feed, &fit, &report, &error);    or sbit_trainer_step in a loop
+ *     sbit_trainer_store(trainer, graph, &error);     weights and statistics, back to the graph
+ *
+ * A trainer has a private clone of the graph with loss and gradients as nodes: one plan, one
+ * session. Parameters are the float32 weights that the loss depends on; running statistics of
+ * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
+ * threads of its context, and gives the same bits for any number of them.
  */
 #ifndef SBIT_TRAIN_API_H
 #define SBIT_TRAIN_API_H
@@ -1923,21 +1968,118 @@ typedef struct sbit_channel_group {
 extern "C" {
 #endif
 
+typedef struct sbit_trainer sbit_trainer;
+
+/* Settings for the parameters whose names match; of several groups the first counts. */
+typedef struct sbit_train_group {
+    const char *pattern; /* glob: "*.bias" */
+    bool frozen;         /* not trained */
+    float rate;          /* factor on the learning rate; 0: 1 */
+    bool no_decay;       /* no weight decay */
+} sbit_train_group;
+
+/* All zero is valid but for learning_rate. Texts are copied. */
+typedef struct sbit_train_desc {
+    const char *loss;              /* name of a loss row; NULL: cross_entropy */
+    const char *loss_options;      /* YAML of its keys, "SMOOTHING: 0.1"; NULL: defaults */
+    const char *optimizer;         /* name of an optimizer row; NULL: sgd */
+    const char *optimizer_options; /* "MOMENTUM: 0.9" */
+    float learning_rate, weight_decay;
+    float clip_norm;  /* the gradient of all parameters together is at most this long; 0: no */
+    float clip_value; /* each element of the gradient lies in +-this; 0: no */
+    const sbit_train_group *groups;
+    size_t group_count;
+    const char *const *train; /* names of the parameters; NULL: all weights */
+    size_t train_count;
+    size_t output;         /* which output of the model the loss looks at */
+    bool fixed_statistics; /* BatchNormalization as in inference */
+} sbit_train_desc;
+
 /* What a step reports. */
 typedef struct sbit_train_report {
-    int64_t step, epoch;
-    double loss;
-    float learning_rate, sparsity;
+    int64_t step, epoch; /* steps count from 1, epochs from 0 */
+    double loss, learning_rate;
+    double gradient_norm; /* before clipping */
+    int64_t samples;
 } sbit_train_report;
 
-/* The learning rate of a step as a factor of the base rate; rows like those of schedules. */
+/* The graph is read here and may be edited or freed afterwards. Errors: UNSUPPORTED (operators
+ * without a gradient, all named; nothing to train), NOT_FOUND (names of rows and parameters). Free
+ * with sbit_trainer_destroy. */
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error);
+SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine */
+
+/* Runs forward and backward for a batch (its first target goes to the loss; rows of padding are cut
+ * off) and updates the parameters. `report` may be NULL. A loss or gradient that is not finite is
+ * an error that names it; parameters are then as before. */
+SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
+                                            sbit_train_report *report, sbit_error *error);
+/* The two halves: gradients can be read and changed between them. */
+SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
+                                                sbit_train_report *report, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
+                                              sbit_error *error);
+/* The learning rate from now on: what schedules change. */
+SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate);
+/* The model's output `index` in the last backward; borrowed until the next. */
+SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
+
+/* A parameter: data may be written at any time, gradient between backward and update. */
+typedef struct sbit_train_parameter {
+    const char *name;
+    sbit_value_id value; /* in the graph that the trainer was made from */
+    sbit_tensor data;    /* float32 */
+    float *gradient;     /* of the last backward; NULL before */
+    bool frozen;
+} sbit_train_parameter;
+SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
+SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
+                                                          size_t index); /* asserts the index */
+/* Elements with keep 0 become zero and stay so, whatever momentum and decay say. `keep` is copied,
+ * one byte an element; NULL: no mask any more. Errors: NOT_FOUND. */
+SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
+                                                const uint8_t *keep, sbit_error *error);
+
+/* Copies parameters and running statistics into the constants of `graph`, which must be the graph
+ * that the trainer was made from or a clone of it. */
+SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
+                                             sbit_error *error);
+
+/* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
 typedef struct sbit_rate_row {
-    const char *name; /* "constant", "cosine", "step" */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
+    sbit_head head; /* "constant", "cosine", "step", "one_cycle" */
+    /* steps 0..total-1 */
     double (*factor)(const sbit_options *options, int64_t step, int64_t total);
 } sbit_rate_row;
+SPARSEBIT_API sbit_status sbit_rate_register(sbit_ctx *ctx, const sbit_rate_row *row,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_rate_row *sbit_rate_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index); /* built-in; NULL past the end */
+
+/* Called around a step; anything but SBIT_OK ends training with that status. `report` says step,
+ * epoch and rate before a step, all after it. */
+typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_report *report,
+                                       void *user, sbit_error *error);
+
+typedef struct sbit_fit_desc {
+    int64_t epochs;           /* 0: 1 */
+    int64_t batch;            /* samples of a step; 0: 64 */
+    int64_t most;             /* samples of an epoch; 0: all */
+    uint64_t seed;            /* of the order of samples */
+    bool in_order;            /* do not shuffle */
+    const char *rate;         /* name of a schedule; NULL: constant */
+    const char *rate_options; /* YAML of its keys */
+    int64_t warmup;           /* steps over which the rate grows from 0 */
+    sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
+    void *user;
+} sbit_fit_desc;
+/* The loop: epochs over the feed, shuffled in an order that only the seed and the epoch give.
+ * Progress "train" counts samples. report (NULL ok): of the last step, with the mean loss of the
+ * last epoch. A last batch that is smaller is trained too, unless the model has a fixed batch. */
+SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
+                                           const sbit_fit_desc *desc, sbit_train_report *report,
+                                           sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -18825,7 +18967,8 @@ extern "C" {
     X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
-    X(grad_norm)
+    X(grad_norm)                                                                                   \
+    X(grad_recurrent)
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);
@@ -19877,26 +20020,26 @@ SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
 /* ---- end src/ops/common.c ---- */
 
 /* ---- begin src/ops/gradient_private.h ---- */
-/* gradient_private.h: what the rules of gradients (ops/gradients.c) and the rows that they use
- * share.
+/* gradient_private.h: what the rules of gradients (ops/gradients.c) and their rows share.
  *
  * Called by: the families (their column `gradient`), ops/grad_*.c, grad. Calls: graph.
  *
  * A rule adds nodes: rows of ai.onnx whose form is the same in every opset (Add, Mul, MatMul,
  * Transpose, Reshape, Shape ...) and internal rows of domain "sbit" (ops/grad_*.c) for the rest:
- *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}     dx of one elementwise function
- *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: as for a bias
- *     Spread(dy, shape) {axes, mean}        the opposite: gives a reduction's gradient to its
- * inputs ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move
- * elements IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
+ *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}   of one elementwise function
+ *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: of a bias
+ *     Spread(dy, shape [, axes]) {axes, mean}   the opposite: a reduction's gradient, given back
+ *     ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move elements
+ *     IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
- *     ConvDataGrad(dy, w, shape)  ConvWeightGrad(x, dy, shape)      attributes as Conv
+ *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool
  *     BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var
  *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
- *     CrossEntropy(logits, targets) -> loss, dlogits
+ *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
+ *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */
 #ifndef SBIT_GRADIENT_PRIVATE_H
@@ -19920,7 +20063,7 @@ extern "C" {
     X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
         X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
             X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
-                X(conv_transpose) X(matmul) X(gemm) X(cross_entropy)
+                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
@@ -21068,10 +21211,11 @@ SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, cons
     g->status = sbit__fail(g->error, status, g->node->name, "%s: %s", node, text);
 }
 
+/* outputs[i] is made anew where `made` (NULL: all) says so, else omitted. */
 static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
                              const sbit_value_id *inputs, size_t input_count,
-                             const sbit_attr *attrs, size_t attr_count, sbit_value_id *outputs,
-                             size_t output_count)
+                             const sbit_attr *attrs, size_t attr_count, const bool *made,
+                             sbit_value_id *outputs, size_t output_count)
 {
     sbit_node_desc desc;
     sbit_node_id id;
@@ -21080,7 +21224,7 @@ static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *o
     snprintf(name, sizeof name, "%s_grad", g->node->name[0] != '\0' ? g->node->name : op_type);
     for (size_t i = 0; i < output_count; i++) {
         outputs[i].idx = 0;
-        if (g->status == SBIT_OK) {
+        if (g->status == SBIT_OK && (made == NULL || made[i])) {
             const sbit_type type = sbit__type_unknown();
             g->status = sbit_graph_add_value(g->graph, name, &type, &outputs[i], g->error);
         }
@@ -21105,7 +21249,7 @@ SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *doma
                                               size_t attr_count)
 {
     sbit_value_id output = {0};
-    sbit__g_add_node(g, domain, op_type, inputs, input_count, attrs, attr_count, &output, 1);
+    sbit__g_add_node(g, domain, op_type, inputs, input_count, attrs, attr_count, NULL, &output, 1);
     return output;
 }
 
@@ -21404,46 +21548,27 @@ SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 
 /* >>reductions and moves */
 
-/* The axes of a Reduce: attribute, constant input, or all. */
-static int32_t sbit__g_axes(sbit_gradient *g, int32_t rank, int64_t axes[SBIT_MAX_RANK])
+/* Gives the gradient of a reduction to all that it was made of; `list` (NULL: none) states the
+ * axes, else an input of the node does. */
+static void sbit__g_spread(sbit_gradient *g, const sbit_attr *list, bool mean)
 {
-    const sbit_attr *attr = sbit_node_attr(g->node, "axes");
-    const sbit_value_id input = g->input_count > 1 ? g->inputs[1] : g->outputs[0];
-    const sbit_tensor *list =
-        g->input_count > 1 && input.idx != 0 ? sbit__graph_constant(g->graph, input) : NULL;
-    int64_t count = attr != NULL ? (int64_t)attr->count : 0;
-    if (attr == NULL && list == NULL && g->input_count > 1 && input.idx != 0) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its axes must be constant for its gradient");
-        return 0;
-    }
-    count = list != NULL ? sbit_tensor_count(list) : count;
-    for (int64_t i = 0; i < count && i < rank; i++) {
-        axes[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
-        axes[i] += axes[i] < 0 ? rank : 0;
-    }
-    if (count == 0 && sbit_node_int(g->node, "noop_with_empty_axes", 0) == 0) {
-        for (count = 0; count < rank; count++) {
-            axes[count] = count;
-        }
-    }
-    return (int32_t)(count < rank ? count : rank);
-}
-
-static void sbit__g_spread(sbit_gradient *g, const int64_t *axes, int32_t count, bool mean)
-{
-    const sbit_value_id inputs[2] = {g->output_grads[0], sbit__g_shape(g, g->inputs[0])};
-    sbit_attr attrs[2];
-    attrs[0] = sbit__g_ints("axes", axes, (size_t)count);
-    attrs[1] = sbit__g_int("mean", mean ? 1 : 0);
-    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, 2, attrs, 2);
+    const bool from_input = list == NULL && g->input_count > 1 && g->inputs[1].idx != 0;
+    sbit_value_id inputs[3];
+    sbit_attr attrs[3];
+    inputs[0] = g->output_grads[0];
+    inputs[1] = sbit__g_shape(g, g->inputs[0]);
+    inputs[2] = from_input ? g->inputs[1] : inputs[1];
+    attrs[0] = sbit__g_int("mean", mean ? 1 : 0);
+    attrs[1] =
+        sbit__g_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
+    attrs[2] = list != NULL ? *list : attrs[1];
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs,
+                                          from_input ? 3 : 2, attrs, list != NULL ? 3 : 2);
 }
 
 static void sbit__g_reduction(sbit_gradient *g, bool mean)
 {
-    int64_t axes[SBIT_MAX_RANK];
-    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
-    const int32_t count = sbit__g_axes(g, rank, axes);
-    sbit__g_spread(g, axes, count, mean);
+    sbit__g_spread(g, sbit_node_attr(g->node, "axes"), mean);
 }
 
 SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
@@ -21753,12 +21878,50 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
         for (int32_t i = 2; i < rank; i++) {
             axes[i - 2] = i;
         }
-        sbit__g_spread(g, axes, rank > 2 ? rank - 2 : 0, true);
+        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        sbit__g_spread(g, &list, true);
         return;
     }
     const size_t count = sbit__g_attrs(g, attrs);
     g->input_grads[0] =
         sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, attrs, count);
+}
+
+/* >>recurrent */
+
+/* LSTM in its usual form; Y is needed for the states between steps. */
+SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
+{
+    static const int32_t places[] = {0, 1, 2, 3, 5, 6}; /* x, W, R, B, h0, c0 among the inputs */
+    sbit_value_id inputs[10], outputs[6];
+    sbit_attr attrs[1];
+    bool wanted[6];
+    const bool other =
+        sbit_node_attr(g->node, "activations") != NULL || sbit_node_attr(g->node, "clip") != NULL ||
+        sbit_node_int(g->node, "input_forget", 0) != 0 || sbit_node_int(g->node, "layout", 0) != 0;
+    if (other || (g->input_count > 4 && g->inputs[4].idx != 0) ||
+        (g->input_count > 7 && g->inputs[7].idx != 0) || g->outputs[0].idx == 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "no gradient with activations, clip, input_forget, layout, "
+                           "sequence_lens, peepholes, or without output Y");
+        return;
+    }
+    memset(inputs, 0, sizeof inputs);
+    for (int32_t i = 0; i < 6; i++) {
+        inputs[i].idx = places[i] < g->input_count ? g->inputs[places[i]].idx : 0;
+        wanted[i] = sbit__g_wanted(g, places[i]);
+    }
+    inputs[6] = g->outputs[0];
+    for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
+        inputs[7 + i] = g->output_grads[i];
+    }
+    attrs[0] = sbit__g_text("direction", sbit_node_string(g->node, "direction", "forward"));
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LstmGrad", inputs, 10, attrs, 1, wanted, outputs, 6);
+    for (int32_t i = 0; i < 6; i++) {
+        if (wanted[i]) {
+            g->input_grads[places[i]] = outputs[i];
+        }
+    }
 }
 
 /* >>normalization and losses */
@@ -21771,7 +21934,8 @@ static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id me
     sbit_value_id outputs[3];
     attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[1] = sbit__g_int("training", training ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, outputs, 3);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, g->wanted, outputs,
+                     3);
     for (int32_t i = 0; i < 3; i++) {
         g->input_grads[i] = outputs[i];
     }
@@ -21813,7 +21977,7 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
     attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[2] = sbit__g_int("rms", rms ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, outputs, 2);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = outputs[0];
     if (g->wanted[1]) {
         sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, outputs[1]));
@@ -28843,20 +29007,26 @@ static int64_t sbit__rnn_macs(const sbit_op_call *call)
 
 static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
 
-#define SBIT__RNN_ROW(name, version, types)                                                        \
+#define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
-            NULL, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                     \
+            gradient, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                 \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
-    SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1),  SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1), SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS),
-    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1),   SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1),   SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS),    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1),   SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1),
-    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS),
+    SBIT__RNN_ROW("LSTM", 1, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, NULL),
+    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, NULL),
+    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS, NULL),
 };
 
 #undef SBIT__RNN_MAX_FUNCTIONS
@@ -42952,7 +43122,7 @@ static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
 
 static sbit_status sbit__spread_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
     return sbit__grad_infer_shape(call, 1, error);
 }
 
@@ -42989,9 +43159,8 @@ static void sbit__spread_rows(void *user, int64_t begin, int64_t end, int32_t wo
 
 static sbit_status sbit__spread_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit_attr *axes = sbit_node_attr(call->node, "axes");
     int64_t dims[SBIT_MAX_RANK], strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
-    int64_t stride = 1, set = 1;
+    int64_t axes[SBIT_MAX_RANK], axis_count = -1, stride = 1, set = 1;
     int32_t rank = 0;
     sbit__spread_task task;
     memset(&task, 0, sizeof task);
@@ -43001,11 +43170,13 @@ static sbit_status sbit__spread_run(const sbit_op_call *call, sbit_error *error)
     if (task.dx == NULL || sbit_tensor_count(task.dx) == 0) {
         return SBIT_OK;
     }
+    SBIT__TRY(sbit__op_ints(call, "axes", 2, axes, SBIT_MAX_RANK, &axis_count, error));
+    const bool all = axis_count < 1 && sbit_node_int(call->node, "noop_with_empty_axes", 0) == 0;
     sbit__tensor_strides(task.dx, strides[0]);
     for (int32_t i = rank - 1; i >= 0; i--) {
-        bool reduced = false;
-        for (size_t k = 0; axes != NULL && k < axes->count; k++) {
-            reduced = reduced || axes->ints[k] == i;
+        bool reduced = all;
+        for (int64_t k = 0; k < axis_count; k++) {
+            reduced = reduced || axes[k] == i || axes[k] + rank == i;
         }
         strides[1][i] = reduced ? 0 : stride;
         stride *= reduced ? 1 : dims[i];
@@ -44504,6 +44675,51 @@ static sbit_status sbit__cross_entropy_run(const sbit_op_call *call, sbit_error 
     return SBIT_OK;
 }
 
+/* >>Distillation(logits, teacher's logits) {temperature} -> loss, dlogits: T^2 * mean over rows of
+ * sum p_t (log p_t - log p), p = softmax(. / T) */
+
+static void sbit__distill_row(const sbit_tensor *x, int64_t at, int64_t classes, double t,
+                              double *top, double *sum)
+{
+    *top = -(double)INFINITY;
+    *sum = 0.0;
+    for (int64_t c = 0; c < classes; c++) {
+        const double v = sbit__bn_at(x->dtype, x->data, at + c) / t;
+        *top = v > *top || v != v ? v : *top;
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        *sum += exp(sbit__bn_at(x->dtype, x->data, at + c) / t - *top);
+    }
+}
+
+static sbit_status sbit__distill_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0], *teacher = call->in[1];
+    const int64_t classes = x->dims[1], rows = x->dims[0];
+    const double t = (double)sbit_node_float(call->node, "temperature", 1.0f);
+    double loss = 0.0;
+    if (!sbit_tensor_same_shape(x, teacher) || x->dtype != teacher->dtype) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "the teacher's logits differ in shape or type");
+    }
+    for (int64_t n = 0; n < rows; n++) {
+        double top[2], sum[2];
+        sbit__distill_row(x, n * classes, classes, t, &top[0], &sum[0]);
+        sbit__distill_row(teacher, n * classes, classes, t, &top[1], &sum[1]);
+        for (int64_t c = 0; c < classes; c++) {
+            const int64_t at = n * classes + c;
+            const double own = sbit__bn_at(x->dtype, x->data, at) / t - top[0] - log(sum[0]);
+            const double want =
+                sbit__bn_at(x->dtype, teacher->data, at) / t - top[1] - log(sum[1]);
+            loss += exp(want) * (want - own);
+            sbit__bn_set(x->dtype, sbit__bn_out(call, 1), at,
+                         t * (exp(own) - exp(want)) / (double)rows);
+        }
+    }
+    sbit__bn_set(x->dtype, sbit__bn_out(call, 0), 0, rows > 0 ? t * t * loss / (double)rows : 0.0);
+    return SBIT_OK;
+}
+
 /* >>rows */
 
 #define SBIT__GRAD_ROW(name, flags, fn, gradient)                                                  \
@@ -44518,6 +44734,8 @@ static const sbit_op_row sbit__grad_norm_rows[] = {
     SBIT__GRAD_ROW("NormGrad", 0, norm_grad, NULL),
     SBIT__GRAD_ROW("SoftmaxGrad", SBIT_OP_IN_PLACE, softmax_grad, NULL),
     SBIT__GRAD_ROW("CrossEntropy", 0, cross_entropy, sbit__grad_cross_entropy),
+    {SBIT__GRAD_DOMAIN, "Distillation", 1, SBIT__T_GRAD, 0, 0, sbit__cross_entropy_infer, NULL,
+     sbit__distill_run, sbit__grad_cross_entropy, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__GRAD_ROW
@@ -44529,6 +44747,387 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_norm(size_t *count)
     return sbit__grad_norm_rows;
 }
 /* ---- end src/ops/grad_norm.c ---- */
+
+/* ---- begin src/ops/grad_recurrent.c ---- */
+/* grad_recurrent.c: gradient of LSTM. >>grad-recurrent
+ *
+ * Called by: infer, exec; the node is added by ops/gradients.c. Calls: kernels.
+ * LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0   (B, h0, c0, d..
+ * optional) x [T,N,I], W [D,4H,I], R [D,4H,H], B [D,8H], Y [T,D,N,H], states [D,N,H]; gates i, o,
+ * f, c as ONNX. All gates are computed again at once, since the states between steps are known from
+ * Y: g = x W^T + h R^T + b (all steps), c_t in order; then, from the last step to the first, dc +=
+ * dh o (1 - tanh(c)^2);  di, do, df, dc~ through their functions;  dh' = dg R;  dc' = dc f dx = dg
+ * W   dW = dg^T x   dR = dg^T h   dB = sum of dg, twice
+ */
+
+typedef struct sbit__lstm_grad {
+    sbit_ctx *ctx;
+    sbit_dtype dtype;
+    int64_t steps, batch, input, hidden, directions;
+    bool reverse; /* the direction at hand */
+    void *gates, *more, *cells, *before, *dh, *dc, *gemm;
+} sbit__lstm_grad;
+
+enum {
+    SBIT__LSTM_X,
+    SBIT__LSTM_W,
+    SBIT__LSTM_R,
+    SBIT__LSTM_B,
+    SBIT__LSTM_H0,
+    SBIT__LSTM_C0,
+    SBIT__LSTM_Y,
+    SBIT__LSTM_DY,
+    SBIT__LSTM_DYH,
+    SBIT__LSTM_DYC
+};
+
+static sbit_status sbit__lstm_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    static const int32_t from[] = {SBIT__LSTM_X, SBIT__LSTM_W,  SBIT__LSTM_R,
+                                   SBIT__LSTM_B, SBIT__LSTM_H0, SBIT__LSTM_C0};
+    SBIT__TRY(sbit__op_inputs(call, 3, 10, error));
+    for (int32_t i = 0; i < 6 && i < call->output_count; i++) {
+        if (call->out_type[i] != NULL && sbit__op_has(call, from[i])) {
+            *call->out_type[i] = *call->in_type[from[i]];
+        }
+    }
+    return SBIT_OK;
+}
+
+/* c [m][n] = a * b; float64 by the definition. trans: a is [k][m], b is [n][k]. */
+typedef struct sbit__lstm_product {
+    int64_t m, n, k;
+    bool trans_a, trans_b;
+} sbit__lstm_product;
+
+static sbit__gemm sbit__lstm_gemm(const sbit__lstm_product *p)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = p->m;
+    gemm.n = gemm.ldc = p->n;
+    gemm.k = p->k;
+    gemm.lda = p->trans_a ? p->m : p->k;
+    gemm.ldb = p->trans_b ? p->k : p->n;
+    gemm.trans_a = p->trans_a;
+    gemm.trans_b = p->trans_b;
+    gemm.alpha = 1.0f;
+    return gemm;
+}
+
+static void sbit__lstm_multiply(const sbit__lstm_grad *l, sbit__lstm_product p, const void *a,
+                                const void *b, void *c)
+{
+    sbit__gemm gemm = sbit__lstm_gemm(&p);
+    if (l->dtype == SBIT_F32) {
+        gemm.a = (const float *)a;
+        gemm.b = (const float *)b;
+        gemm.c = (float *)c;
+        sbit__gemm_run(l->ctx, &gemm, l->gemm);
+        return;
+    }
+    for (int64_t i = 0; i < p.m; i++) {
+        for (int64_t j = 0; j < p.n; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < p.k; k++) {
+                sum += ((const double *)a)[p.trans_a ? k * p.m + i : i * p.k + k] *
+                       ((const double *)b)[p.trans_b ? j * p.k + k : k * p.n + j];
+            }
+            ((double *)c)[i * p.n + j] = sum;
+        }
+    }
+}
+
+static sbit__lstm_product sbit__lstm_product_of(int64_t m, int64_t n, int64_t k, bool trans_a,
+                                                bool trans_b)
+{
+    sbit__lstm_product p;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.trans_a = trans_a;
+    p.trans_b = trans_b;
+    return p;
+}
+
+/* Sizes from types, and memory for one direction from `scratch` (NULL: only sizes); gives the
+ * bytes. */
+static size_t sbit__lstm_place(const sbit_op_call *call, sbit__lstm_grad *l, char *scratch)
+{
+    const sbit_type *x = call->in_type[SBIT__LSTM_X], *r = call->in_type[SBIT__LSTM_R];
+    memset(l, 0, sizeof *l);
+    l->ctx = call->ctx;
+    l->dtype = x->dtype;
+    l->steps = x->dims[0].value;
+    l->batch = x->dims[1].value;
+    l->input = x->dims[2].value;
+    l->directions = r->dims[0].value;
+    l->hidden = r->dims[2].value;
+    const int64_t rows = l->steps * l->batch, h = l->hidden, in = l->input;
+    const size_t each = l->dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
+    const int64_t widest = in > 4 * h ? in : 4 * h;
+    const int64_t counts[6] = {rows * 4 * h, rows * widest, (l->steps + 1) * l->batch * h,
+                               rows * h,     l->batch * h,  l->batch * h};
+    void **places[6];
+    size_t used = 0, gemm = 0;
+    places[0] = &l->gates;
+    places[1] = &l->more;
+    places[2] = &l->cells;
+    places[3] = &l->before;
+    places[4] = &l->dh;
+    places[5] = &l->dc;
+    for (int32_t i = 0; i < 6; i++) {
+        *places[i] = scratch != NULL ? scratch + used : NULL;
+        used += sbit__align64((size_t)counts[i] * each);
+    }
+    l->gemm = scratch != NULL ? scratch + used : NULL;
+    const sbit__lstm_product all[6] = {sbit__lstm_product_of(rows, 4 * h, in, false, true),
+                                       sbit__lstm_product_of(rows, 4 * h, h, false, true),
+                                       sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
+                                       sbit__lstm_product_of(rows, in, 4 * h, false, false),
+                                       sbit__lstm_product_of(4 * h, in, rows, true, false),
+                                       sbit__lstm_product_of(4 * h, h, rows, true, false)};
+    for (int32_t i = 0; l->dtype == SBIT_F32 && i < 6; i++) {
+        const sbit__gemm one = sbit__lstm_gemm(&all[i]);
+        const size_t bytes = sbit__gemm_scratch_bytes(call->ctx, &one);
+        gemm = bytes > gemm ? bytes : gemm;
+    }
+    return used + sbit__align64(gemm);
+}
+
+static sbit_status sbit__lstm_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__lstm_grad l;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (sbit__type_static(call->in_type[SBIT__LSTM_X]) &&
+        sbit__type_static(call->in_type[SBIT__LSTM_R])) {
+        *call->scratch_bytes = sbit__lstm_place(call, &l, NULL);
+    }
+    return SBIT_OK;
+}
+
+/* The steps of one direction, for one type. b, c0, dY, dYh, dYc may be NULL. */
+#define SBIT__LSTM_STEPS(T, name)                                                                  \
+    static void name##_forward(const sbit__lstm_grad *l, const T *b, const T *c0)                  \
+    {                                                                                              \
+        const int64_t h = l->hidden, cell = l->batch * h;                                          \
+        const T *more = (const T *)l->more;                                                        \
+        T *gates = (T *)l->gates, *cells = (T *)l->cells;                                          \
+        for (int64_t i = 0; i < cell; i++) {                                                       \
+            cells[i] = c0 != NULL ? c0[i] : (T)0;                                                  \
+        }                                                                                          \
+        for (int64_t r = 0; r < l->steps * l->batch; r++) {                                        \
+            T *g = gates + r * 4 * h;                                                              \
+            for (int64_t i = 0; i < 4 * h; i++) {                                                  \
+                const T v = g[i] + more[r * 4 * h + i] + (b != NULL ? b[i] + b[4 * h + i] : (T)0); \
+                g[i] = i < 3 * h ? (T)(1.0 / (1.0 + exp(-(double)v))) : (T)tanh((double)v);        \
+            }                                                                                      \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                cells[cell + r * h + i] = g[2 * h + i] * cells[r * h + i] + g[i] * g[3 * h + i];   \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* step t in the order of this direction; dy: its gradient, or NULL */                         \
+    static void name##_back(const sbit__lstm_grad *l, int64_t t, const T *dy)                      \
+    {                                                                                              \
+        const int64_t h = l->hidden;                                                               \
+        for (int64_t n = 0; n < l->batch; n++) {                                                   \
+            const int64_t r = t * l->batch + n;                                                    \
+            T *g = (T *)l->gates + r * 4 * h, *dh = (T *)l->dh + n * h, *dc = (T *)l->dc + n * h;  \
+            const T *c0 = (const T *)l->cells + r * h, *c1 = c0 + l->batch * h;                    \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T in = g[i], out = g[h + i], keep = g[2 * h + i], value = g[3 * h + i];      \
+                const T top = (T)tanh((double)c1[i]);                                              \
+                const T up = dh[i] + (dy != NULL ? dy[n * h + i] : (T)0);                          \
+                const T down = dc[i] + up * out * ((T)1 - top * top);                              \
+                g[i] = down * value * in * ((T)1 - in);                                            \
+                g[h + i] = up * top * out * ((T)1 - out);                                          \
+                g[2 * h + i] = down * c0[i] * keep * ((T)1 - keep);                                \
+                g[3 * h + i] = down * in * ((T)1 - value * value);                                 \
+                dc[i] = down * keep;                                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_bias(const sbit__lstm_grad *l, T *db)                                       \
+    {                                                                                              \
+        const int64_t width = 4 * l->hidden;                                                       \
+        for (int64_t i = 0; i < width; i++) {                                                      \
+            double sum = 0.0;                                                                      \
+            for (int64_t r = 0; r < l->steps * l->batch; r++) {                                    \
+                sum += (double)((const T *)l->gates)[r * width + i];                               \
+            }                                                                                      \
+            db[i] = db[width + i] = (T)sum;                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_add(int64_t n, const T *x, bool first, T *y)                                \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            y[i] = first ? x[i] : y[i] + x[i];                                                     \
+        }                                                                                          \
+    }
+
+SBIT__LSTM_STEPS(float, sbit__lstm_f32)
+SBIT__LSTM_STEPS(double, sbit__lstm_f64)
+#undef SBIT__LSTM_STEPS
+
+/* Element `offset` of input i, which may be omitted. */
+static const void *sbit__lstm_in(const sbit_op_call *call, int32_t i, int64_t offset)
+{
+    const sbit_tensor *in = sbit__in(call, i);
+    return in != NULL ? sbit__elem_at_const(in->dtype, in->data, offset) : NULL;
+}
+
+static void *sbit__lstm_out(const sbit_op_call *call, int32_t i, int64_t offset)
+{
+    sbit_tensor *out = sbit__out(call, i);
+    return out != NULL ? sbit__elem_at(out->dtype, out->data, offset) : NULL;
+}
+
+/* Step t of this direction is time `at`. */
+static int64_t sbit__lstm_time(const sbit__lstm_grad *l, int64_t t)
+{
+    return l->reverse ? l->steps - 1 - t : t;
+}
+
+/* Rows of x (`width` numbers for each step and sample) in the order of this direction. */
+static void sbit__lstm_order(const sbit__lstm_grad *l, const void *x, int64_t width, void *to)
+{
+    for (int64_t t = 0; t < l->steps; t++) {
+        sbit__elem_copy(l->dtype, to, t * l->batch * width, x,
+                        sbit__lstm_time(l, t) * l->batch * width, l->batch * width);
+    }
+}
+
+/* The states in front of each step: h0, then Y of the step before. */
+static void sbit__lstm_before(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t cell = l->batch * l->hidden;
+    const void *h0 = sbit__lstm_in(call, SBIT__LSTM_H0, d * cell);
+    if (h0 != NULL) {
+        sbit__elem_copy(l->dtype, l->before, 0, h0, 0, cell);
+    } else {
+        sbit__elem_zero(l->dtype, l->before, 0, cell);
+    }
+    for (int64_t t = 1; t < l->steps; t++) {
+        sbit__elem_copy(l->dtype, l->before, t * cell, call->in[SBIT__LSTM_Y]->data,
+                        (sbit__lstm_time(l, t - 1) * l->directions + d) * cell, cell);
+    }
+}
+
+static void sbit__lstm_copy_or_zero(const sbit__lstm_grad *l, const void *from, void *to)
+{
+    const int64_t cell = l->batch * l->hidden;
+    if (from != NULL) {
+        sbit__elem_copy(l->dtype, to, 0, from, 0, cell);
+    } else {
+        sbit__elem_zero(l->dtype, to, 0, cell);
+    }
+}
+
+/* Gates and cells of all steps, then their gradients in place of the gates. */
+static void sbit__lstm_gates(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t rows = l->steps * l->batch, h = l->hidden, cell = l->batch * h;
+    const bool single = l->dtype == SBIT_F32;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
+    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 4 * h * h);
+    const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 8 * h);
+    const void *c0 = sbit__lstm_in(call, SBIT__LSTM_C0, d * cell);
+    sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, l->input, false, true), l->more, w,
+                        l->gates);
+    sbit__lstm_before(call, l, d);
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, 4 * h, h, false, true), l->before, r,
+                        l->more);
+    if (single) {
+        sbit__lstm_f32_forward(l, (const float *)b, (const float *)c0);
+    } else {
+        sbit__lstm_f64_forward(l, (const double *)b, (const double *)c0);
+    }
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYH, d * cell), l->dh);
+    sbit__lstm_copy_or_zero(l, sbit__lstm_in(call, SBIT__LSTM_DYC, d * cell), l->dc);
+    for (int64_t t = l->steps - 1; t >= 0; t--) {
+        const void *dy =
+            sbit__lstm_in(call, SBIT__LSTM_DY, (sbit__lstm_time(l, t) * l->directions + d) * cell);
+        if (single) {
+            sbit__lstm_f32_back(l, t, (const float *)dy);
+        } else {
+            sbit__lstm_f64_back(l, t, (const double *)dy);
+        }
+        sbit__lstm_multiply(l, sbit__lstm_product_of(l->batch, h, 4 * h, false, false),
+                            sbit__elem_at_const(l->dtype, l->gates, t * l->batch * 4 * h), r,
+                            l->dh);
+    }
+}
+
+static void sbit__lstm_direction(const sbit_op_call *call, const sbit__lstm_grad *l, int64_t d)
+{
+    const int64_t rows = l->steps * l->batch, h = l->hidden, cell = l->batch * h;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 4 * h * l->input);
+    void *dx = sbit__lstm_out(call, 0, 0), *dw = sbit__lstm_out(call, 1, d * 4 * h * l->input);
+    void *dr = sbit__lstm_out(call, 2, d * 4 * h * h), *db = sbit__lstm_out(call, 3, d * 8 * h);
+    void *dh0 = sbit__lstm_out(call, 4, d * cell), *dc0 = sbit__lstm_out(call, 5, d * cell);
+    sbit__lstm_gates(call, l, d);
+    if (dh0 != NULL) {
+        sbit__elem_copy(l->dtype, dh0, 0, l->dh, 0, cell);
+    }
+    if (dc0 != NULL) {
+        sbit__elem_copy(l->dtype, dc0, 0, l->dc, 0, cell);
+    }
+    if (dr != NULL) {
+        sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, h, rows, true, false), l->gates,
+                            l->before, dr);
+    }
+    if (db != NULL && l->dtype == SBIT_F32) {
+        sbit__lstm_f32_bias(l, (float *)db);
+    } else if (db != NULL) {
+        sbit__lstm_f64_bias(l, (double *)db);
+    }
+    if (dw != NULL) {
+        sbit__lstm_order(l, call->in[SBIT__LSTM_X]->data, l->input, l->more);
+        sbit__lstm_multiply(l, sbit__lstm_product_of(4 * h, l->input, rows, true, false), l->gates,
+                            l->more, dw);
+    }
+    if (dx == NULL) {
+        return;
+    }
+    sbit__lstm_multiply(l, sbit__lstm_product_of(rows, l->input, 4 * h, false, false), l->gates, w,
+                        l->more);
+    for (int64_t t = 0; t < l->steps; t++) {
+        const int64_t n = l->batch * l->input, to = sbit__lstm_time(l, t) * n;
+        if (l->dtype == SBIT_F32) {
+            sbit__lstm_f32_add(n, (const float *)l->more + t * n, d == 0, (float *)dx + to);
+        } else {
+            sbit__lstm_f64_add(n, (const double *)l->more + t * n, d == 0, (double *)dx + to);
+        }
+    }
+}
+
+static sbit_status sbit__lstm_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__lstm_grad l;
+    const char *direction = sbit_node_string(call->node, "direction", "forward");
+    (void)error;
+    sbit__lstm_place(call, &l, (char *)call->scratch);
+    for (int64_t d = 0; l.steps > 0 && l.batch > 0 && d < l.directions; d++) {
+        l.reverse = d == 1 || sbit__streq(direction, "reverse");
+        sbit__lstm_direction(call, &l, d);
+    }
+    return SBIT_OK;
+}
+
+static const sbit_op_row sbit__grad_recurrent_rows[] = {
+    {SBIT__GRAD_DOMAIN, "LstmGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lstm_grad_infer,
+     sbit__lstm_grad_prepare, sbit__lstm_grad_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_grad_recurrent(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__grad_recurrent_rows);
+    return sbit__grad_recurrent_rows;
+}
+/* ---- end src/ops/grad_recurrent.c ---- */
 
 /* ---- begin src/ops/table.c ---- */
 /* table.c: all operator rows: the built-in families and what the user registered. >>ops-table
@@ -56288,6 +56887,28 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
 #undef SBIT__LIFT_NEWEST
 /* ---- end src/passes/lift_opset.c ---- */
 
+/* ---- begin src/grad/grad_private.h ---- */
+/* grad_private.h: the kinds of rows of the gradient layer.
+ *
+ * Called by: grad, train. Calls: config.
+ */
+#ifndef SBIT_GRAD_PRIVATE_H
+#define SBIT_GRAD_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+SBIT__FN const sbit__kind *sbit__kind_loss(void);
+SBIT__FN const sbit__kind *sbit__kind_optimizer(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_GRAD_PRIVATE_H */
+/* ---- end src/grad/grad_private.h ---- */
+
 /* ---- begin src/grad/grad.c ---- */
 /* grad.c: the driver of differentiation: which nodes matter, in which order, and sums. >>grad
  *
@@ -56340,6 +56961,12 @@ static sbit_status sbit__gradients_init(sbit__gradients *d, sbit_value_id loss,
     return SBIT_OK;
 }
 
+/* CastLike looks at the type of its second input, not at its elements. */
+static size_t sbit__gradients_reads(const sbit_node *node)
+{
+    return sbit__is_op(node, "CastLike") ? 1 : node->input_count;
+}
+
 /* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
 static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
                                  size_t *count)
@@ -56349,7 +56976,7 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
         bool depends = false;
-        for (size_t i = 0; i < node->input_count; i++) {
+        for (size_t i = 0; i < sbit__gradients_reads(node); i++) {
             depends = depends || d->depends[node->inputs[i].idx];
         }
         const size_t captures = sbit_graph_captures(graph, id, NULL, 0);
@@ -56376,7 +57003,7 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
         for (size_t i = 0; i < node->output_count; i++) {
             matters = matters || d->matters[node->outputs[i].idx];
         }
-        for (size_t i = 0; matters && i < node->input_count; i++) {
+        for (size_t i = 0; matters && i < sbit__gradients_reads(node); i++) {
             d->matters[node->inputs[i].idx] |= d->depends[node->inputs[i].idx];
         }
     }
@@ -56475,7 +57102,7 @@ static sbit_status sbit__gradients_visit(sbit__gradients *d, sbit_node_id id, sb
     }
     memcpy(ids, node->inputs, ins * sizeof *ids);
     memcpy(ids + ins, node->outputs, outs * sizeof *ids);
-    for (size_t i = 0; i < ins; i++) {
+    for (size_t i = 0; i < sbit__gradients_reads(node); i++) {
         wanted[i] = d->matters[node->inputs[i].idx];
     }
     for (size_t i = 0; i < outs; i++) {
@@ -56594,6 +57221,363 @@ SPARSEBIT_API sbit_status sbit_graph_to_training(sbit_graph *graph, sbit_statist
     return SBIT_OK;
 }
 /* ---- end src/grad/grad.c ---- */
+
+/* ---- begin src/grad/losses.c ---- */
+/* losses.c: the built-in losses, as nodes. >>losses
+ *
+ * Called by: train, steps. Calls: graph. With o the output, t the target, d = o - t:
+ *     cross_entropy   mean over rows of -log softmax(o)[t]; t: class numbers or probabilities
+ *     kl              T^2 * mean over rows of sum p_t (log p_t - log p_o), p = softmax(. / T):
+ *                     distillation from a teacher's logits
+ *     mse, l1         mean of d^2, of |d|
+ *     huber           mean of c (d - c/2), c = d clipped to +-DELTA
+ *     bce             mean of softplus(o) - o t: binary cross entropy of logits
+ */
+
+/* >>building. After a failure nothing is added any more. */
+typedef struct sbit__loss_builder {
+    sbit_graph *graph;
+    sbit_status status;
+    sbit_error *error;
+} sbit__loss_builder;
+
+static sbit_value_id sbit__loss_op(sbit__loss_builder *b, const char *op_type, sbit_value_id x,
+                                   sbit_value_id y, const sbit_attr *attr)
+{
+    const sbit_node_id end = {0};
+    const sbit_value_id inputs[2] = {x, y};
+    sbit_value_id out = {0};
+    if (b->status == SBIT_OK) {
+        b->status = sbit__emit(b->graph, end, op_type, "loss", inputs, y.idx != 0 ? 2 : 1, attr,
+                               attr != NULL ? 1 : 0, &out, b->error);
+    }
+    return out;
+}
+
+static sbit_value_id sbit__loss_number(sbit__loss_builder *b, sbit_value_id like, double value)
+{
+    sbit_value_id out = {0};
+    if (b->status == SBIT_OK) {
+        b->status =
+            sbit__add_scalar(b->graph, "loss_number", sbit_graph_value(b->graph, like)->type.dtype,
+                             0, value, &out, b->error);
+    }
+    return out;
+}
+
+static sbit_status sbit__loss_mean(sbit__loss_builder *b, sbit_value_id x, sbit_value_id *loss)
+{
+    const sbit_attr keep = sbit__attr_int("keepdims", 0);
+    const sbit_value_id none = {0};
+    const sbit_value_id mean = sbit__loss_op(b, "ReduceMean", x, none, &keep);
+    if (b->status == SBIT_OK) {
+        *loss = mean;
+    }
+    return b->status;
+}
+
+static sbit__loss_builder sbit__loss_begin(sbit_graph *graph, sbit_error *error)
+{
+    sbit__loss_builder b;
+    b.graph = graph;
+    b.status = SBIT_OK;
+    b.error = error;
+    return b;
+}
+
+/* >>rows */
+
+static const sbit_key sbit__loss_cross_entropy_keys[] = {
+    {"SMOOTHING", SBIT_KEY_FLOAT, "0", 0, 1, NULL, "label smoothing"},
+    {"IGNORE", SBIT_KEY_INT, "-100", 0, 0, NULL, "class number of rows that do not count"},
+};
+
+/* A row of domain sbit with outputs loss and gradient of the output. */
+static sbit_status sbit__loss_fused(sbit_graph *graph, const char *op_type, const sbit_attr *attrs,
+                                    size_t count, sbit_value_id output, sbit_value_id target,
+                                    sbit_value_id *loss, sbit_error *error)
+{
+    const sbit_type type = sbit__type_unknown();
+    const sbit_value_id inputs[2] = {output, target};
+    sbit_value_id outputs[2];
+    sbit_node_desc desc;
+    sbit_node_id node;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(graph, "loss", &type, &outputs[0], error));
+    SBIT__TRY(sbit_graph_add_value(graph, "loss_output_grad", &type, &outputs[1], error));
+    desc.op_type = op_type;
+    desc.domain = "sbit";
+    desc.name = "loss";
+    desc.inputs = inputs;
+    desc.input_count = 2;
+    desc.outputs = outputs;
+    desc.output_count = 2;
+    desc.attrs = attrs;
+    desc.attr_count = count;
+    SBIT__TRY(sbit_graph_add_node(graph, &desc, &node, error));
+    *loss = outputs[0];
+    return SBIT_OK;
+}
+
+static sbit_status sbit__loss_cross_entropy(sbit_graph *graph, const sbit_options *options,
+                                            sbit_value_id output, sbit_value_id target,
+                                            sbit_value_id *loss, sbit_error *error)
+{
+    sbit_attr attrs[2];
+    attrs[0] = sbit__attr_float("smoothing", (float)sbit_options_float(options, "SMOOTHING"));
+    attrs[1] = sbit__attr_int("ignore", sbit_options_int(options, "IGNORE"));
+    return sbit__loss_fused(graph, "CrossEntropy", attrs, 2, output, target, loss, error);
+}
+
+static const sbit_key sbit__loss_kl_keys[] = {
+    {"TEMPERATURE", SBIT_KEY_FLOAT, "4", 0.01, 1000, NULL, "of both softmaxes"},
+};
+
+static sbit_status sbit__loss_kl(sbit_graph *graph, const sbit_options *options,
+                                 sbit_value_id output, sbit_value_id target, sbit_value_id *loss,
+                                 sbit_error *error)
+{
+    const sbit_attr attr =
+        sbit__attr_float("temperature", (float)sbit_options_float(options, "TEMPERATURE"));
+    return sbit__loss_fused(graph, "Distillation", &attr, 1, output, target, loss, error);
+}
+
+static sbit_status sbit__loss_mse(sbit_graph *graph, const sbit_options *options,
+                                  sbit_value_id output, sbit_value_id target, sbit_value_id *loss,
+                                  sbit_error *error)
+{
+    sbit__loss_builder b = sbit__loss_begin(graph, error);
+    const sbit_value_id d = sbit__loss_op(&b, "Sub", output, target, NULL);
+    (void)options;
+    return sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", d, d, NULL), loss);
+}
+
+static sbit_status sbit__loss_l1(sbit_graph *graph, const sbit_options *options,
+                                 sbit_value_id output, sbit_value_id target, sbit_value_id *loss,
+                                 sbit_error *error)
+{
+    sbit__loss_builder b = sbit__loss_begin(graph, error);
+    const sbit_value_id none = {0}, d = sbit__loss_op(&b, "Sub", output, target, NULL);
+    (void)options;
+    return sbit__loss_mean(&b, sbit__loss_op(&b, "Abs", d, none, NULL), loss);
+}
+
+static const sbit_key sbit__loss_huber_keys[] = {
+    {"DELTA", SBIT_KEY_FLOAT, "1", 1e-30, 1e30, NULL, "where the square becomes a line"},
+};
+
+static sbit_status sbit__loss_huber(sbit_graph *graph, const sbit_options *options,
+                                    sbit_value_id output, sbit_value_id target, sbit_value_id *loss,
+                                    sbit_error *error)
+{
+    sbit__loss_builder b = sbit__loss_begin(graph, error);
+    const double delta = sbit_options_float(options, "DELTA");
+    const sbit_value_id none = {0}, d = sbit__loss_op(&b, "Sub", output, target, NULL);
+    /* the clipped d as (|d + delta| - |d - delta|) / 2: a form that every opset has */
+    const sbit_value_id number = sbit__loss_number(&b, output, delta);
+    const sbit_value_id half = sbit__loss_number(&b, output, 0.5);
+    const sbit_value_id up = sbit__loss_op(&b, "Add", d, number, NULL);
+    const sbit_value_id down = sbit__loss_op(&b, "Sub", d, number, NULL);
+    const sbit_value_id wide = sbit__loss_op(&b, "Sub", sbit__loss_op(&b, "Abs", up, none, NULL),
+                                             sbit__loss_op(&b, "Abs", down, none, NULL), NULL);
+    const sbit_value_id c = sbit__loss_op(&b, "Mul", wide, half, NULL);
+    const sbit_value_id rest =
+        sbit__loss_op(&b, "Sub", d, sbit__loss_op(&b, "Mul", c, half, NULL), NULL);
+    return sbit__loss_mean(&b, sbit__loss_op(&b, "Mul", c, rest, NULL), loss);
+}
+
+static sbit_status sbit__loss_bce(sbit_graph *graph, const sbit_options *options,
+                                  sbit_value_id output, sbit_value_id target, sbit_value_id *loss,
+                                  sbit_error *error)
+{
+    sbit__loss_builder b = sbit__loss_begin(graph, error);
+    const sbit_value_id none = {0}, soft = sbit__loss_op(&b, "Softplus", output, none, NULL);
+    const sbit_value_id product = sbit__loss_op(&b, "Mul", output, target, NULL);
+    (void)options;
+    return sbit__loss_mean(&b, sbit__loss_op(&b, "Sub", soft, product, NULL), loss);
+}
+
+#define SBIT__LOSS_KEYS(keys) keys, SBIT__COUNT_OF(keys)
+
+static const sbit_loss_row sbit__losses[] = {
+    {{"cross_entropy", "classes: -log of the softmax at the target", 0,
+      SBIT__LOSS_KEYS(sbit__loss_cross_entropy_keys)},
+     false,
+     sbit__loss_cross_entropy},
+    {{"mse", "mean squared difference", 0, NULL, 0}, true, sbit__loss_mse},
+    {{"l1", "mean absolute difference", 0, NULL, 0}, true, sbit__loss_l1},
+    {{"huber", "squared near 0, absolute beyond DELTA", 0, SBIT__LOSS_KEYS(sbit__loss_huber_keys)},
+     true,
+     sbit__loss_huber},
+    {{"bce", "binary cross entropy of logits", 0, NULL, 0}, true, sbit__loss_bce},
+    {{"kl", "distillation: the targets are a teacher's logits", 0,
+      SBIT__LOSS_KEYS(sbit__loss_kl_keys)},
+     true,
+     sbit__loss_kl},
+};
+
+#undef SBIT__LOSS_KEYS
+
+static const sbit_head *sbit__loss_head(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__losses) ? &sbit__losses[index].head : NULL;
+}
+
+SBIT__FN const sbit__kind *sbit__kind_loss(void)
+{
+    static const sbit__kind kind = {"loss", sbit__loss_head};
+    return &kind;
+}
+
+SPARSEBIT_API sbit_status sbit_loss_register(sbit_ctx *ctx, const sbit_loss_row *row,
+                                             sbit_error *error)
+{
+    return sbit__row_register(ctx, sbit__kind_loss(), row != NULL ? &row->head : NULL,
+                              row != NULL && row->build != NULL, error);
+}
+
+SPARSEBIT_API const sbit_loss_row *sbit_loss_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_loss_row *)(const void *)sbit__row_find(ctx, sbit__kind_loss(), name);
+}
+
+SPARSEBIT_API const sbit_loss_row *sbit_loss_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__losses) ? &sbit__losses[index] : NULL;
+}
+/* ---- end src/grad/losses.c ---- */
+
+/* ---- begin src/grad/optimizers.c ---- */
+/* optimizers.c: the built-in optimizers. >>optimizers
+ *
+ * Called by: train. Conventions are PyTorch's. With g the gradient, r the rate, d the decay:
+ *     sgd     g += d w; v = MOMENTUM v + g (the first step: v = g); w -= r v
+ *             NESTEROV: w -= r (g + MOMENTUM v)
+ *     adam    g += d w; m = B1 m + (1 - B1) g; s = B2 s + (1 - B2) g^2
+ *             w -= r m / (1 - B1^t) / (sqrt(s / (1 - B2^t)) + EPSILON)
+ *     adamw   w -= r d w, then adam without decay
+ */
+
+static const sbit_key sbit__sgd_keys[] = {
+    {"MOMENTUM", SBIT_KEY_FLOAT, "0", 0, 1, NULL, "how much of the last step goes on"},
+    {"NESTEROV", SBIT_KEY_BOOL, "false", 0, 0, NULL, "look ahead along the momentum"},
+};
+
+static size_t sbit__sgd_bytes(const sbit_optimizer_call *call)
+{
+    const bool moves = sbit_options_float(call->options, "MOMENTUM") != 0.0;
+    return moves ? (size_t)call->count * sizeof(float) : 0;
+}
+
+static sbit_status sbit__sgd_update(void *state, const sbit_optimizer_call *call,
+                                    const float *gradient, float *parameter, sbit_error *error)
+{
+    const float momentum = (float)sbit_options_float(call->options, "MOMENTUM");
+    const bool nesterov = sbit_options_bool(call->options, "NESTEROV");
+    float *v = (float *)state;
+    (void)error;
+    for (int64_t i = 0; i < call->count; i++) {
+        float g = gradient[i] + call->weight_decay * parameter[i];
+        if (momentum != 0.0f) {
+            v[i] = momentum * v[i] + g;
+            g = nesterov ? g + momentum * v[i] : v[i];
+        }
+        parameter[i] -= call->learning_rate * g;
+    }
+    return SBIT_OK;
+}
+
+static const sbit_key sbit__adam_keys[] = {
+    {"BETA1", SBIT_KEY_FLOAT, "0.9", 0, 1, NULL, "keeps the mean of gradients"},
+    {"BETA2", SBIT_KEY_FLOAT, "0.999", 0, 1, NULL, "keeps the mean of their squares"},
+    {"EPSILON", SBIT_KEY_FLOAT, "1e-8", 0, 1, NULL, "added outside of the root"},
+};
+
+static size_t sbit__adam_bytes(const sbit_optimizer_call *call)
+{
+    return (size_t)call->count * 2 * sizeof(float);
+}
+
+static void sbit__adam_step(float *state, const sbit_optimizer_call *call, float coupled,
+                            float decoupled, const float *gradient, float *parameter)
+{
+    const double beta1 = sbit_options_float(call->options, "BETA1");
+    const double beta2 = sbit_options_float(call->options, "BETA2");
+    const float epsilon = (float)sbit_options_float(call->options, "EPSILON");
+    const float b1 = (float)beta1, b2 = (float)beta2;
+    const float rate =
+        (float)((double)call->learning_rate / (1.0 - pow(beta1, (double)call->step)));
+    const float root = (float)(1.0 / sqrt(1.0 - pow(beta2, (double)call->step)));
+    float *m = state, *s = state + call->count;
+    for (int64_t i = 0; i < call->count; i++) {
+        const float g = gradient[i] + coupled * parameter[i];
+        m[i] = b1 * m[i] + (1.0f - b1) * g;
+        s[i] = b2 * s[i] + (1.0f - b2) * g * g;
+        parameter[i] -= call->learning_rate * decoupled * parameter[i];
+        parameter[i] -= rate * m[i] / (sqrtf(s[i]) * root + epsilon);
+    }
+}
+
+static sbit_status sbit__adam_update(void *state, const sbit_optimizer_call *call,
+                                     const float *gradient, float *parameter, sbit_error *error)
+{
+    (void)error;
+    sbit__adam_step((float *)state, call, call->weight_decay, 0.0f, gradient, parameter);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__adamw_update(void *state, const sbit_optimizer_call *call,
+                                      const float *gradient, float *parameter, sbit_error *error)
+{
+    (void)error;
+    sbit__adam_step((float *)state, call, 0.0f, call->weight_decay, gradient, parameter);
+    return SBIT_OK;
+}
+
+static const sbit_optimizer_row sbit__optimizers[] = {
+    {{"sgd", "stochastic gradient descent", 0, sbit__sgd_keys, SBIT__COUNT_OF(sbit__sgd_keys)},
+     sbit__sgd_bytes,
+     sbit__sgd_update},
+    {{"adam", "steps of a size that the gradients' squares give", 0, sbit__adam_keys,
+      SBIT__COUNT_OF(sbit__adam_keys)},
+     sbit__adam_bytes,
+     sbit__adam_update},
+    {{"adamw", "adam, with weight decay beside it", 0, sbit__adam_keys,
+      SBIT__COUNT_OF(sbit__adam_keys)},
+     sbit__adam_bytes,
+     sbit__adamw_update},
+};
+
+static const sbit_head *sbit__optimizer_head(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__optimizers) ? &sbit__optimizers[index].head : NULL;
+}
+
+SBIT__FN const sbit__kind *sbit__kind_optimizer(void)
+{
+    static const sbit__kind kind = {"optimizer", sbit__optimizer_head};
+    return &kind;
+}
+
+SPARSEBIT_API sbit_status sbit_optimizer_register(sbit_ctx *ctx, const sbit_optimizer_row *row,
+                                                  sbit_error *error)
+{
+    const bool complete = row != NULL && row->state_bytes != NULL && row->update != NULL;
+    return sbit__row_register(ctx, sbit__kind_optimizer(), row != NULL ? &row->head : NULL,
+                              complete, error);
+}
+
+SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_optimizer_row *)(const void *)sbit__row_find(ctx, sbit__kind_optimizer(),
+                                                                    name);
+}
+
+SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__optimizers) ? &sbit__optimizers[index] : NULL;
+}
+/* ---- end src/grad/optimizers.c ---- */
 
 /* ---- begin src/observers/observers_private.h ---- */
 /* observers_private.h: the built-in observers.
@@ -61872,6 +62856,897 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
     return status;
 }
 /* ---- end src/sparse/sconfig.c ---- */
+
+/* ---- begin src/train/train_private.h ---- */
+/* train_private.h: the insides of a trainer.
+ *
+ * Called by: train. Calls: grad, exec, config.
+ */
+#ifndef SBIT_TRAIN_PRIVATE_H
+#define SBIT_TRAIN_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit__train_param {
+    const char *name;
+    sbit_value_id value, gradient;
+    sbit_tensor data;
+    uint8_t *mask; /* NULL: none */
+    void *state;
+    size_t state_bytes;
+    float rate, decay; /* factors */
+    size_t output;     /* the session's, that is the gradient */
+    float *grad;       /* of the last backward */
+} sbit__train_param;
+
+struct sbit_trainer {
+    sbit_ctx *ctx;
+    sbit_graph *graph; /* with loss and gradients */
+    sbit__arena arena;
+    sbit_session *session;
+    const sbit_loss_row *loss_row;
+    const sbit_optimizer_row *optimizer;
+    sbit_options loss_options, optimizer_options;
+    double rate;
+    float decay, clip_norm, clip_value;
+    sbit__train_param *params;
+    size_t param_count;
+    sbit_statistic *statistics;
+    size_t statistic_count;
+    sbit_value_id target, loss;
+    size_t model_outputs;
+    sbit_train_report report;
+    bool ready; /* gradients wait for an update */
+};
+
+/* Options of a row from YAML text (NULL: defaults), in the arena. */
+SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, const sbit_head *head,
+                                         const char *text, sbit_options *out, sbit_error *error);
+/* The row of a kind with that name; an unknown name is an error that lists the known ones. */
+SBIT__FN sbit_status sbit__train_row(sbit_ctx *ctx, const sbit__kind *kind, const char *name,
+                                     const sbit_head **out, sbit_error *error);
+SBIT__FN const sbit__kind *sbit__kind_rate(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_TRAIN_PRIVATE_H */
+/* ---- end src/train/train_private.h ---- */
+
+/* ---- begin src/train/trainer.c ---- */
+/* trainer.c: a model with loss, gradients and optimizer: one step. >>trainer
+ *
+ * Called by: users, fit. Calls: grad (loss, gradients, optimizers), exec.
+ * The clone gets the loss behind the model's output, BatchNormalization in training form, and the
+ * gradients of all parameters. The session is cut at the parameters: they are fed from the
+ * trainer's memory, which optimizers write; running statistics are states. Gradients are outputs,
+ * so they can be read, clipped and changed before the update.
+ */
+
+/* >>rows and options */
+
+SBIT__FN sbit_status sbit__train_row(sbit_ctx *ctx, const sbit__kind *kind, const char *name,
+                                     const sbit_head **out, sbit_error *error)
+{
+    sbit__text known;
+    *out = sbit__row_find(ctx, kind, name);
+    if (*out != NULL) {
+        return SBIT_OK;
+    }
+    sbit__text_init(&known, &ctx->allocator);
+    sbit__row_names(ctx, kind, 0, ", ", &known);
+    const sbit_status status =
+        sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "unknown %s '%s'; known: %s", kind->what, name,
+                   known.failed || known.data == NULL ? "" : known.data);
+    sbit__text_deinit(&known);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, const sbit_head *head,
+                                         const char *text, sbit_options *out, sbit_error *error)
+{
+    sbit__key_table table;
+    sbit_yaml_doc *doc = NULL;
+    table.prefix = "";
+    table.keys = head->keys;
+    table.count = head->key_count;
+    SBIT__TRY(sbit__options_init(arena, &table, 1, out, error));
+    if (text == NULL) {
+        return sbit__options_complete(out, head->name, error);
+    }
+    SBIT__TRY(sbit_yaml_parse(ctx, text, strlen(text), &doc, error));
+    sbit_status status = sbit__options_read(arena, out, sbit_yaml_root(doc), head->name, error);
+    sbit_yaml_destroy(doc);
+    return status == SBIT_OK ? sbit__options_complete(out, head->name, error) : status;
+}
+
+/* >>parameters */
+
+static const sbit_train_group *sbit__train_group_of(const sbit_train_desc *desc, const char *name)
+{
+    for (size_t i = 0; i < desc->group_count; i++) {
+        if (sbit__fnmatch(desc->groups[i].pattern, name)) {
+            return &desc->groups[i];
+        }
+    }
+    return NULL;
+}
+
+/* A stored tensor of the model, not one that a Constant node or an exporter's arithmetic makes. */
+static bool sbit__train_is_weight(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit__graph_value *value = sbit__graph_value_at(graph, id);
+    const sbit_onnx_graph *source = graph->source;
+    if (!value->info.is_constant || value->info.use_count == 0 ||
+        value->info.constant.dtype != SBIT_F32 || value->info.constant.rank == 0) {
+        return false;
+    }
+    return source == NULL || value->tensor == NULL ||
+           (value->tensor >= source->initializer &&
+            value->tensor < source->initializer + source->initializer_count);
+}
+
+static bool sbit__train_is_statistic(const sbit_trainer *t, sbit_value_id id)
+{
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        if (t->statistics[i].value.idx == id.idx) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool sbit__train_listed(const sbit_train_desc *desc, const char *name)
+{
+    for (size_t i = 0; i < desc->train_count; i++) {
+        if (sbit__streq(desc->train[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sbit_status sbit__train_choose(sbit_trainer *t, const sbit_train_desc *desc,
+                                      sbit_value_id *ids, size_t *count, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(t->graph);
+    size_t found = 0;
+    *count = 0;
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_value_id id = {i};
+        if (!sbit_graph_value_alive(t->graph, id) || !sbit__train_is_weight(t->graph, id) ||
+            sbit__train_is_statistic(t, id)) {
+            continue;
+        }
+        const char *name = sbit_graph_value(t->graph, id)->name;
+        const sbit_train_group *group = sbit__train_group_of(desc, name);
+        const bool listed = desc->train == NULL || sbit__train_listed(desc, name);
+        found += listed ? 1 : 0;
+        if (listed && (group == NULL || !group->frozen)) {
+            ids[(*count)++] = id;
+        }
+    }
+    if (desc->train != NULL && found != desc->train_count) {
+        return sbit__fail(
+            error, SBIT_ERR_NOT_FOUND, NULL,
+            "of %lu names of parameters to train, %lu are float32 weights of the model",
+            (unsigned long)desc->train_count, (unsigned long)found);
+    }
+    return SBIT_OK;
+}
+
+/* The parameters that the loss depends on, with memory of their own. */
+static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *desc,
+                                     const sbit_value_id *ids, const sbit_value_id *grads,
+                                     size_t count, sbit_error *error)
+{
+    t->params = (sbit__train_param *)sbit__arena_array(&t->arena, count + 1, sizeof *t->params);
+    if (t->params == NULL) {
+        return sbit__fail_oom(error, count * sizeof *t->params);
+    }
+    for (size_t i = 0; i < count; i++) {
+        sbit__train_param *p = &t->params[t->param_count];
+        sbit_optimizer_call call;
+        if (grads[i].idx == 0) {
+            continue;
+        }
+        const sbit_value_info *info = sbit_graph_value(t->graph, ids[i]);
+        const sbit_train_group *group = sbit__train_group_of(desc, info->name);
+        p->name = info->name;
+        p->value = ids[i];
+        p->gradient = grads[i];
+        p->rate = group != NULL && group->rate > 0.0f ? group->rate : 1.0f;
+        p->decay = group != NULL && group->no_decay ? 0.0f : 1.0f;
+        SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
+        t->param_count++;
+        memset(&call, 0, sizeof call);
+        call.ctx = t->ctx;
+        call.options = &t->optimizer_options;
+        call.count = sbit_tensor_count(&p->data);
+        p->state_bytes = t->optimizer->state_bytes(&call);
+        if (p->state_bytes > 0) {
+            p->state = sbit__calloc(&t->ctx->allocator, p->state_bytes, 1);
+            if (p->state == NULL) {
+                return sbit__fail_oom(error, p->state_bytes);
+            }
+        }
+    }
+    if (t->param_count == 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "there is nothing to train: the loss depends on no float32 weight");
+    }
+    return SBIT_OK;
+}
+
+/* >>building */
+
+/* Values that are sequences: the passes know how to do without them. */
+static bool sbit__train_has_sequences(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (sbit__is_op(node, "SplitToSequence") || sbit__is_op(node, "SequenceConstruct") ||
+            sbit__is_op(node, "SequenceAt")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sbit_status sbit__train_prepare(sbit_trainer *t, sbit_error *error)
+{
+    static const char *const only[] = {"fold_constants", "shape_folding", "sequence_to_split",
+                                       "dead_code"};
+    sbit_simplify_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.only = only;
+    desc.only_count = SBIT__COUNT_OF(only);
+    desc.keep_batch_norm = true;
+    return sbit__train_has_sequences(t->graph) ? sbit_simplify(t->graph, &desc, NULL, error)
+                                               : SBIT_OK;
+}
+
+static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
+{
+    size_t nodes = 0;
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0;
+         id = sbit_graph_next(t->graph, id)) {
+        nodes++;
+    }
+    t->statistics =
+        (sbit_statistic *)sbit__arena_array(&t->arena, 2 * nodes + 1, sizeof *t->statistics);
+    if (t->statistics == NULL) {
+        return sbit__fail_oom(error, nodes * sizeof *t->statistics);
+    }
+    return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
+}
+
+static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
+{
+    sbit_type type = sbit__type_unknown();
+    t->model_outputs = sbit_graph_output_count(t->graph);
+    if (desc->output >= t->model_outputs) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the model has no output %lu for the loss", (unsigned long)desc->output);
+    }
+    const sbit_value_id output = sbit_graph_output(t->graph, desc->output);
+    SBIT__TRY(sbit_infer(t->graph, error));
+    if (t->loss_row->like_output) {
+        type = sbit_graph_value(t->graph, output)->type;
+    }
+    SBIT__TRY(sbit_graph_add_value(t->graph, "target", &type, &t->target, error));
+    SBIT__TRY(sbit_graph_set_input(t->graph, t->target, true, error));
+    return t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error);
+}
+
+static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
+{
+    sbit_session_desc desc;
+    const size_t outputs = 1 + t->model_outputs + t->param_count;
+    sbit_value_id *ids =
+        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count, sizeof *ids);
+    sbit_session_state *states =
+        (sbit_session_state *)sbit__arena_array(&t->arena, t->statistic_count + 1, sizeof *states);
+    if (ids == NULL || states == NULL) {
+        return sbit__fail_oom(error, outputs * sizeof *ids);
+    }
+    sbit_value_id *inputs = ids + outputs;
+    ids[0] = t->loss;
+    for (size_t i = 0; i < t->model_outputs; i++) {
+        ids[1 + i] = sbit_graph_output(t->graph, i);
+    }
+    for (size_t i = 0; i < t->param_count; i++) {
+        t->params[i].output = 1 + t->model_outputs + i;
+        ids[t->params[i].output] = t->params[i].gradient;
+        inputs[i] = t->params[i].value;
+    }
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        states[i].input = t->statistics[i].value;
+        states[i].output = t->statistics[i].updated;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = ids;
+    desc.output_count = outputs;
+    desc.inputs = inputs;
+    desc.input_count = t->param_count;
+    desc.states = states;
+    desc.state_count = t->statistic_count;
+    SBIT__TRY(sbit_session_create(t->graph, &desc, &t->session, error));
+    for (size_t i = 0; i < t->param_count; i++) {
+        SBIT__TRY(sbit_session_set_input_at(t->session, i, &t->params[i].data, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
+{
+    const sbit_head *head = NULL;
+    SBIT__TRY(sbit__train_row(t->ctx, sbit__kind_loss(),
+                              desc->loss != NULL ? desc->loss : "cross_entropy", &head, error));
+    t->loss_row = (const sbit_loss_row *)(const void *)head;
+    SBIT__TRY(
+        sbit__train_options(t->ctx, &t->arena, head, desc->loss_options, &t->loss_options, error));
+    SBIT__TRY(sbit__train_row(t->ctx, sbit__kind_optimizer(),
+                              desc->optimizer != NULL ? desc->optimizer : "sgd", &head, error));
+    t->optimizer = (const sbit_optimizer_row *)(const void *)head;
+    return sbit__train_options(t->ctx, &t->arena, head, desc->optimizer_options,
+                               &t->optimizer_options, error);
+}
+
+static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph,
+                                     const sbit_train_desc *desc, sbit_error *error)
+{
+    size_t count = 0;
+    SBIT__TRY(sbit__train_rows(t, desc, error));
+    SBIT__TRY(sbit_graph_clone(graph, &t->graph, error));
+    SBIT__TRY(sbit__train_prepare(t, error));
+    if (!desc->fixed_statistics) {
+        SBIT__TRY(sbit__train_statistics(t, error));
+    }
+    SBIT__TRY(sbit__train_loss(t, desc, error));
+    const size_t limit = sbit_graph_value_limit(t->graph);
+    sbit_value_id *ids = (sbit_value_id *)sbit__arena_array(&t->arena, 2 * limit, sizeof *ids);
+    if (ids == NULL) {
+        return sbit__fail_oom(error, 2 * limit * sizeof *ids);
+    }
+    SBIT__TRY(sbit__train_choose(t, desc, ids, &count, error));
+    SBIT__TRY(sbit_graph_add_gradients(t->graph, t->loss, ids, count, ids + limit, error));
+    SBIT__TRY(sbit__train_adopt(t, desc, ids, ids + limit, count, error));
+    return sbit__train_session(t, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    sbit_trainer *t = (sbit_trainer *)sbit__calloc(&ctx->allocator, 1, sizeof *t);
+    if (t == NULL) {
+        return sbit__fail_oom(error, sizeof *t);
+    }
+    t->ctx = ctx;
+    sbit__arena_init(&t->arena, &ctx->allocator);
+    t->rate = (double)desc->learning_rate;
+    t->decay = desc->weight_decay;
+    t->clip_norm = desc->clip_norm;
+    t->clip_value = desc->clip_value;
+    const sbit_status status = sbit__train_build(t, graph, desc, error);
+    if (status != SBIT_OK) {
+        sbit_trainer_destroy(t);
+        return status;
+    }
+    *out = t;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
+{
+    if (trainer == NULL) {
+        return;
+    }
+    const sbit_allocator *a = &trainer->ctx->allocator;
+    sbit_ctx *ctx = trainer->ctx;
+    sbit_session_destroy(trainer->session);
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
+        sbit__free(a, p->state, p->state_bytes);
+        sbit_tensor_free(ctx, &p->data);
+    }
+    sbit_graph_destroy(trainer->graph);
+    sbit__arena_deinit(&trainer->arena);
+    sbit__free(a, trainer, sizeof *trainer);
+}
+
+/* >>a step */
+
+/* The model's inputs behind the parameters, and the target; rows of padding are cut off. */
+static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sbit_error *error)
+{
+    const size_t first = t->param_count, count = sbit_session_input_count(t->session);
+    const char *target = sbit_graph_value(t->graph, t->target)->name;
+    const char *only = NULL;
+    for (size_t i = first; i < count; i++) {
+        const char *name = sbit_session_input_info(t->session, i)->name;
+        only = sbit__streq(name, target) || only != NULL ? only : name;
+    }
+    if (batch->target_count == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "the batch has no target for the loss");
+    }
+    for (size_t i = 0; i <= batch->input_count; i++) {
+        const bool is_target = i == batch->input_count;
+        sbit_tensor tensor = is_target ? batch->targets[0] : batch->inputs[i];
+        const char *name = is_target ? target : batch->names != NULL ? batch->names[i] : only;
+        if (tensor.rank > 0 && batch->samples < tensor.dims[0]) {
+            tensor.dims[0] = batch->samples;
+        }
+        SBIT__TRY(sbit_session_set_input(t->session, name != NULL ? name : "", &tensor, error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
+                                                sbit_train_report *report, sbit_error *error)
+{
+    double squares = 0.0;
+    trainer->ready = false;
+    SBIT__TRY(sbit__train_feed(trainer, batch, error));
+    SBIT__TRY(sbit_session_run(trainer->session, error));
+    trainer->report.loss =
+        sbit__tensor_f64_at(&sbit_session_output(trainer->session, 0)->tensor, 0);
+    trainer->report.samples = batch->samples;
+    trainer->report.learning_rate = trainer->rate;
+    if (trainer->report.loss - trainer->report.loss != 0.0) {
+        return sbit__fail(
+            error, SBIT_ERR_STATE, NULL,
+            "the loss is not finite after step %lld: lower the learning rate, or clip "
+            "the gradient",
+            (long long)trainer->report.step);
+    }
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        const int64_t count = sbit_tensor_count(&p->data);
+        p->grad = (float *)sbit_session_output(trainer->session, p->output)->tensor.data;
+        const double own = (double)sbit__kernels(trainer->ctx)->f32_dot(count, p->grad, p->grad);
+        if (own - own != 0.0) {
+            return sbit__fail(error, SBIT_ERR_STATE, p->name,
+                              "the gradient of '%s' is not finite after step %lld", p->name,
+                              (long long)trainer->report.step);
+        }
+        squares += own;
+    }
+    trainer->report.gradient_norm = sqrt(squares);
+    trainer->ready = true;
+    if (report != NULL) {
+        *report = trainer->report;
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__train_update {
+    sbit_trainer *trainer;
+    double factor;      /* on all gradients */
+    sbit_status status; /* of the first parameter that failed */
+    size_t failed;
+} sbit__train_update;
+
+static void sbit__train_mask(sbit__train_param *p)
+{
+    const int64_t count = sbit_tensor_count(&p->data);
+    for (int64_t i = 0; p->mask != NULL && i < count; i++) {
+        if (p->mask[i] == 0) {
+            ((float *)p->data.data)[i] = 0.0f;
+        }
+    }
+}
+
+static void sbit__train_update_one(void *user, int64_t index, int32_t worker)
+{
+    sbit__train_update *u = (sbit__train_update *)user;
+    const sbit_trainer *t = u->trainer;
+    sbit__train_param *p = &t->params[index];
+    sbit_optimizer_call call;
+    sbit_error ignored;
+    (void)worker;
+    memset(&call, 0, sizeof call);
+    call.ctx = t->ctx;
+    call.name = p->name;
+    call.options = &t->optimizer_options;
+    call.count = sbit_tensor_count(&p->data);
+    call.step = t->report.step + 1;
+    call.learning_rate = (float)(t->rate * (double)p->rate);
+    call.weight_decay = t->decay * p->decay;
+    for (int64_t i = 0; (u->factor != 1.0 || t->clip_value > 0.0f) && i < call.count; i++) {
+        const float g = (float)((double)p->grad[i] * u->factor), most = t->clip_value;
+        p->grad[i] = most > 0.0f ? (g > most ? most : g < -most ? -most : g) : g;
+    }
+    const sbit_status status =
+        t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
+    if (status != SBIT_OK) {
+        u->status = status;
+        u->failed = (size_t)index;
+    }
+    sbit__train_mask(p);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
+                                              sbit_error *error)
+{
+    sbit__train_update u;
+    if (!trainer->ready) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "there are no gradients: call sbit_trainer_backward first");
+    }
+    memset(&u, 0, sizeof u);
+    u.trainer = trainer;
+    u.factor = 1.0;
+    if (trainer->clip_norm > 0.0f && trainer->report.gradient_norm > (double)trainer->clip_norm) {
+        u.factor = (double)trainer->clip_norm / trainer->report.gradient_norm;
+    }
+    trainer->ready = false;
+    sbit_ctx_parallel(trainer->ctx, (int64_t)trainer->param_count, sbit__train_update_one, &u);
+    if (u.status != SBIT_OK) {
+        return sbit__fail(error, u.status, trainer->params[u.failed].name,
+                          "%s could not update '%s'", trainer->optimizer->head.name,
+                          trainer->params[u.failed].name);
+    }
+    trainer->report.step++;
+    if (report != NULL) {
+        *report = trainer->report;
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
+                                            sbit_train_report *report, sbit_error *error)
+{
+    SBIT__TRY(sbit_trainer_backward(trainer, batch, NULL, error));
+    return sbit_trainer_update(trainer, report, error);
+}
+
+/* >>access */
+
+SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate)
+{
+    trainer->rate = rate;
+}
+
+SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index)
+{
+    const sbit_value *value =
+        index < trainer->model_outputs ? sbit_session_output(trainer->session, 1 + index) : NULL;
+    return value != NULL ? &value->tensor : NULL;
+}
+
+SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer)
+{
+    return trainer->param_count;
+}
+
+SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer, size_t index)
+{
+    sbit_train_parameter out;
+    SPARSEBIT_ASSERT(index < trainer->param_count);
+    const sbit__train_param *p = &trainer->params[index];
+    memset(&out, 0, sizeof out);
+    out.name = p->name;
+    out.value = p->value;
+    out.data = p->data;
+    out.gradient = p->grad;
+    return out;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
+                                                const uint8_t *keep, sbit_error *error)
+{
+    const sbit_allocator *a = &trainer->ctx->allocator;
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        const size_t count = (size_t)sbit_tensor_count(&p->data);
+        if (!sbit__streq(p->name, name)) {
+            continue;
+        }
+        if (keep != NULL && p->mask == NULL) {
+            p->mask = (uint8_t *)sbit__alloc(a, count);
+            if (p->mask == NULL) {
+                return sbit__fail_oom(error, count);
+            }
+        }
+        if (keep == NULL) {
+            sbit__free(a, p->mask, count);
+            p->mask = NULL;
+        } else {
+            memcpy(p->mask, keep, count);
+            sbit__train_mask(p);
+        }
+        return SBIT_OK;
+    }
+    return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "'%s' is no parameter that is trained",
+                      name);
+}
+
+static sbit_status sbit__train_store(const sbit_trainer *t, sbit_graph *graph, sbit_value_id id,
+                                     const sbit_tensor *tensor, sbit_error *error)
+{
+    const sbit_value_info *mine = sbit_graph_value(t->graph, id);
+    if (!sbit_graph_value_alive(graph, id) ||
+        !sbit__streq(sbit_graph_value(graph, id)->name, mine->name) ||
+        !sbit_graph_value(graph, id)->is_constant) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, mine->name,
+                          "the graph has no constant '%s': it is not the one that is trained",
+                          mine->name);
+    }
+    return sbit_graph_set_constant(graph, id, tensor, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
+                                             sbit_error *error)
+{
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
+                                    &trainer->params[i].data, error));
+    }
+    for (size_t i = 0; i < trainer->statistic_count; i++) {
+        const sbit_value *value = sbit_session_state_at(trainer->session, i);
+        if (value != NULL) {
+            SBIT__TRY(sbit__train_store(trainer, graph, trainer->statistics[i].value,
+                                        &value->tensor, error));
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/train/trainer.c ---- */
+
+/* ---- begin src/train/fit.c ---- */
+/* fit.c: the loop of training, and schedules of the learning rate. >>fit
+ *
+ * Called by: users. Calls: trainer.
+ */
+
+/* >>schedules */
+
+static const double sbit__rate_pi = 3.14159265358979323846;
+
+static double sbit__rate_constant(const sbit_options *options, int64_t step, int64_t total)
+{
+    (void)options;
+    (void)step;
+    (void)total;
+    return 1.0;
+}
+
+static const sbit_key sbit__rate_cosine_keys[] = {
+    {"LOWEST", SBIT_KEY_FLOAT, "0", 0, 1, NULL, "what is left of the rate at the end"},
+};
+
+static double sbit__rate_cosine(const sbit_options *options, int64_t step, int64_t total)
+{
+    const double lowest = sbit_options_float(options, "LOWEST");
+    const double at = total > 0 ? (double)step / (double)total : 0.0;
+    return lowest + (1.0 - lowest) * 0.5 * (1.0 + cos(sbit__rate_pi * at));
+}
+
+static const sbit_key sbit__rate_step_keys[] = {
+    {"PARTS", SBIT_KEY_INT, "3", 1, 1000, NULL, "training is cut in so many equal parts"},
+    {"FACTOR", SBIT_KEY_FLOAT, "0.1", 0, 1, NULL, "on the rate from one part to the next"},
+};
+
+static double sbit__rate_step(const sbit_options *options, int64_t step, int64_t total)
+{
+    const int64_t parts = sbit_options_int(options, "PARTS");
+    return pow(sbit_options_float(options, "FACTOR"),
+               (double)(total > 0 ? step * parts / total : 0));
+}
+
+static const sbit_key sbit__rate_one_cycle_keys[] = {
+    {"RISE", SBIT_KEY_FLOAT, "0.3", 0, 1, NULL, "part of training in which the rate grows"},
+    {"FIRST", SBIT_KEY_FLOAT, "0.04", 0, 1, NULL, "what it begins with"},
+    {"LOWEST", SBIT_KEY_FLOAT, "0.0001", 0, 1, NULL, "what is left at the end"},
+};
+
+static double sbit__rate_one_cycle(const sbit_options *options, int64_t step, int64_t total)
+{
+    const double rise = sbit_options_float(options, "RISE") * (double)total;
+    const double first = sbit_options_float(options, "FIRST");
+    const double lowest = sbit_options_float(options, "LOWEST");
+    const double at = (double)step;
+    if (at < rise) {
+        return first + (1.0 - first) * 0.5 * (1.0 - cos(sbit__rate_pi * at / rise));
+    }
+    const double rest = (double)total > rise ? (at - rise) / ((double)total - rise) : 1.0;
+    return lowest + (1.0 - lowest) * 0.5 * (1.0 + cos(sbit__rate_pi * rest));
+}
+
+#define SBIT__RATE_KEYS(keys) keys, SBIT__COUNT_OF(keys)
+
+static const sbit_rate_row sbit__rates[] = {
+    {{"constant", "the same rate all the time", 0, NULL, 0}, sbit__rate_constant},
+    {{"cosine", "half a cosine down to LOWEST", 0, SBIT__RATE_KEYS(sbit__rate_cosine_keys)},
+     sbit__rate_cosine},
+    {{"step", "times FACTOR after each part", 0, SBIT__RATE_KEYS(sbit__rate_step_keys)},
+     sbit__rate_step},
+    {{"one_cycle", "up, then down", 0, SBIT__RATE_KEYS(sbit__rate_one_cycle_keys)},
+     sbit__rate_one_cycle},
+};
+
+#undef SBIT__RATE_KEYS
+
+static const sbit_head *sbit__rate_head(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__rates) ? &sbit__rates[index].head : NULL;
+}
+
+SBIT__FN const sbit__kind *sbit__kind_rate(void)
+{
+    static const sbit__kind kind = {"schedule", sbit__rate_head};
+    return &kind;
+}
+
+SPARSEBIT_API sbit_status sbit_rate_register(sbit_ctx *ctx, const sbit_rate_row *row,
+                                             sbit_error *error)
+{
+    return sbit__row_register(ctx, sbit__kind_rate(), row != NULL ? &row->head : NULL,
+                              row != NULL && row->factor != NULL, error);
+}
+
+SPARSEBIT_API const sbit_rate_row *sbit_rate_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_rate_row *)(const void *)sbit__row_find(ctx, sbit__kind_rate(), name);
+}
+
+SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__rates) ? &sbit__rates[index] : NULL;
+}
+
+/* >>the loop */
+
+typedef struct sbit__epochs {
+    sbit_trainer *trainer;
+    const sbit_feed *feed;
+    const sbit_fit_desc *desc;
+    const sbit_rate_row *rate;
+    sbit_options options;
+    sbit__arena arena;
+    int64_t *order;
+    int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
+    double base;                                  /* the rate that the schedule's factors are for */
+    bool whole;                                   /* the model takes full batches only */
+} sbit__epochs;
+
+/* A new order for each epoch, the same for the same seed. */
+static void sbit__epochs_shuffle(sbit__epochs *fit, int64_t epoch)
+{
+    const int64_t count = fit->feed->count;
+    sbit_rng rng = sbit_rng_seed(fit->desc->seed * 1000003u + (uint64_t)epoch);
+    for (int64_t i = 0; i < count; i++) {
+        fit->order[i] = i;
+    }
+    for (int64_t i = count - 1; !fit->desc->in_order && i > 0; i--) {
+        const int64_t k = (int64_t)sbit_rng_below(&rng, (uint32_t)(i + 1));
+        const int64_t other = fit->order[k];
+        fit->order[k] = fit->order[i];
+        fit->order[i] = other;
+    }
+}
+
+static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
+{
+    const sbit_fit_desc *desc = fit->desc;
+    const sbit_head *head = NULL;
+    const int64_t most = fit->feed->batch > 0 ? fit->feed->batch : (int64_t)SBIT_FEED_MOST;
+    SBIT__TRY(sbit__train_row(fit->trainer->ctx, sbit__kind_rate(),
+                              desc->rate != NULL ? desc->rate : "constant", &head, error));
+    fit->rate = (const sbit_rate_row *)(const void *)head;
+    SBIT__TRY(sbit__train_options(fit->trainer->ctx, &fit->arena, head, desc->rate_options,
+                                  &fit->options, error));
+    fit->batch = desc->batch > 0 ? desc->batch : 64;
+    fit->batch = fit->batch > most ? most : fit->batch;
+    fit->epochs = desc->epochs > 0 ? desc->epochs : 1;
+    fit->samples = desc->most > 0 && desc->most < fit->feed->count ? desc->most : fit->feed->count;
+    const size_t inputs = sbit_graph_input_count(fit->trainer->graph);
+    for (size_t i = 0; i < inputs; i++) {
+        const sbit_value_id id = sbit_graph_input(fit->trainer->graph, i);
+        const sbit_type *type = &sbit_graph_value(fit->trainer->graph, id)->type;
+        fit->whole = fit->whole || (id.idx != fit->trainer->target.idx && type->rank > 0 &&
+                                    sbit__dim_known(type->dims[0]));
+    }
+    fit->steps = (fit->samples + (fit->whole ? 0 : fit->batch - 1)) / fit->batch;
+    fit->total = fit->steps * fit->epochs;
+    fit->base = fit->trainer->rate;
+    if (fit->steps == 0) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "%lld samples do not make a batch of %lld", (long long)fit->samples,
+                          (long long)fit->batch);
+    }
+    fit->order =
+        (int64_t *)sbit__arena_array(&fit->arena, (size_t)fit->feed->count + 1, sizeof *fit->order);
+    return fit->order != NULL ? SBIT_OK
+                              : sbit__fail_oom(error, (size_t)fit->feed->count * sizeof(int64_t));
+}
+
+static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
+{
+    const int64_t warm = fit->desc->warmup;
+    if (step < warm) {
+        return fit->base * (double)(step + 1) / (double)warm;
+    }
+    return fit->base * fit->rate->factor(&fit->options, step - warm, fit->total - warm);
+}
+
+static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t index,
+                                     sbit_error *error)
+{
+    sbit_trainer *t = fit->trainer;
+    const sbit_fit_desc *desc = fit->desc;
+    const int64_t first = index * fit->batch, rest = fit->samples - first;
+    sbit_batch batch;
+    sbit_train_report report;
+    memset(&batch, 0, sizeof batch);
+    sbit_trainer_set_rate(t, sbit__epochs_rate(fit, epoch * fit->steps + index));
+    t->report.epoch = epoch;
+    t->report.learning_rate = t->rate;
+    if (desc->before_step != NULL) {
+        SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
+    }
+    SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first,
+                              rest < fit->batch ? rest : fit->batch, &batch, error));
+    SBIT__TRY(sbit_trainer_step(t, &batch, &report, error));
+    return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
+}
+
+static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, sbit_error *error)
+{
+    sbit_trainer *t = fit->trainer;
+    SBIT__TRY(sbit__epochs_init(fit, error));
+    for (int64_t epoch = 0; epoch < fit->epochs; epoch++) {
+        double loss = 0.0;
+        int64_t samples = 0;
+        sbit__epochs_shuffle(fit, epoch);
+        for (int64_t i = 0; i < fit->steps; i++) {
+            SBIT__TRY(sbit__progress(t->ctx, "train", epoch * fit->samples + i * fit->batch,
+                                     fit->epochs * fit->samples, error));
+            SBIT__TRY(sbit__epochs_step(fit, epoch, i, error));
+            loss += t->report.loss * (double)t->report.samples;
+            samples += t->report.samples;
+        }
+        *last = t->report;
+        last->loss = samples > 0 ? loss / (double)samples : 0.0;
+        last->samples = samples;
+        if (fit->desc->after_epoch != NULL) {
+            SBIT__TRY(fit->desc->after_epoch(t, last, fit->desc->user, error));
+        }
+    }
+    return sbit__progress(t->ctx, "train", fit->epochs * fit->samples, fit->epochs * fit->samples,
+                          error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
+                                           const sbit_fit_desc *desc, sbit_train_report *report,
+                                           sbit_error *error)
+{
+    sbit__epochs fit;
+    sbit_fit_desc defaults;
+    sbit_train_report last;
+    memset(&fit, 0, sizeof fit);
+    memset(&defaults, 0, sizeof defaults);
+    memset(&last, 0, sizeof last);
+    fit.trainer = trainer;
+    fit.feed = feed;
+    fit.desc = desc != NULL ? desc : &defaults;
+    sbit__arena_init(&fit.arena, &trainer->ctx->allocator);
+    const sbit_status status = sbit__epochs_run(&fit, &last, error);
+    sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
+    sbit__arena_deinit(&fit.arena);
+    if (status == SBIT_OK && report != NULL) {
+        *report = last;
+    }
+    return status;
+}
+/* ---- end src/train/fit.c ---- */
 
 #endif /* SPARSEBIT_IMPLEMENTED */
 #endif /* SPARSEBIT_IMPLEMENTATION */

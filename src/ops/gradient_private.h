@@ -1,23 +1,22 @@
-/* gradient_private.h: what the rules of gradients (ops/gradients.c) and the rows that they use
- * share.
+/* gradient_private.h: what the rules of gradients (ops/gradients.c) and their rows share.
  *
  * Called by: the families (their column `gradient`), ops/grad_*.c, grad. Calls: graph.
  *
  * A rule adds nodes: rows of ai.onnx whose form is the same in every opset (Add, Mul, MatMul,
  * Transpose, Reshape, Shape ...) and internal rows of domain "sbit" (ops/grad_*.c) for the rest:
  *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}   of one elementwise function
- *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: as for a bias
- *     Spread(dy, shape [, axes]) {axes, mean}        the opposite: gives a reduction's gradient to its
- * inputs ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move
- * elements IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
+ *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: of a bias
+ *     Spread(dy, shape [, axes]) {axes, mean}   the opposite: a reduction's gradient, given back
+ *     ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move elements
+ *     IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
- *     ConvDataGrad(dy, w, shape)  ConvWeightGrad(x, dy, shape)      attributes as Conv
+ *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool
  *     BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var
  *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
- *     CrossEntropy(logits, targets) -> loss, dlogits      Distillation likewise
+ *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
  *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */

@@ -128,8 +128,8 @@ typedef struct sbit_fit_desc {
     void *user;
 } sbit_fit_desc;
 /* The loop: epochs over the feed, shuffled in an order that only the seed and the epoch give.
- * Progress "train" counts samples. report (NULL ok): of the last step, with the mean loss of the last epoch.
- * A last batch that is smaller is trained too, unless the model has a fixed batch. */
+ * Progress "train" counts samples. report (NULL ok): of the last step, with the mean loss of the
+ * last epoch. A last batch that is smaller is trained too, unless the model has a fixed batch. */
 SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
                                            const sbit_fit_desc *desc, sbit_train_report *report,
                                            sbit_error *error);
