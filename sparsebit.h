@@ -486,7 +486,7 @@ typedef struct sbit_attr {
     sbit_str s;
     sbit_tensor t;
     sbit_graph *g;
-    size_t count;          /* of the arrays below */
+    size_t count; /* of the arrays below */
     const float *floats;
     const int64_t *ints;
     const sbit_str *strings;
@@ -498,8 +498,8 @@ typedef struct sbit_attr {
 /* >>nodes and values, read only; edit through the functions below. */
 typedef struct sbit_node {
     sbit_node_id id;
-    const char *name;     /* "" allowed; nodes of a model may share one, new nodes never do */
-    const char *domain;   /* "" is ai.onnx */
+    const char *name;   /* "" allowed; nodes of a model may share one, new nodes never do */
+    const char *domain; /* "" is ai.onnx */
     const char *op_type;
     size_t input_count, output_count, attr_count;
     const sbit_value_id *inputs; /* idx 0: omitted */
@@ -514,11 +514,11 @@ typedef struct sbit_value_info {
     sbit_type type;        /* as declared or inferred */
     sbit_node_id producer; /* none: input, constant or captured */
     uint32_t producer_output;
-    uint32_t use_count;    /* node inputs + graph outputs + captures by bodies */
-    bool is_input;         /* with is_constant: an input with a default value (IR < 4 style) */
+    uint32_t use_count; /* node inputs + graph outputs + captures by bodies */
+    bool is_input;      /* with is_constant: an input with a default value (IR < 4 style) */
     bool is_output;
-    bool is_constant;      /* `constant` holds the data, aligned for its type */
-    sbit_value_id outer;   /* captured from the parent graph */
+    bool is_constant;    /* `constant` holds the data, aligned for its type */
+    sbit_value_id outer; /* captured from the parent graph */
     sbit_tensor constant;
     const sbit_onnx_value_info *source; /* doc string, metadata, denotation; may be NULL */
 } sbit_value_info;
@@ -585,6 +585,13 @@ SPARSEBIT_API size_t sbit_graph_uses(const sbit_graph *graph, sbit_value_id id, 
 /* Values of `graph` that the bodies of `node` capture; same convention. */
 SPARSEBIT_API size_t sbit_graph_captures(const sbit_graph *graph, sbit_node_id id,
                                          sbit_value_id *values, size_t capacity);
+/* Body `index` of a node (If, Loop, Scan), counted over all its attributes; NULL past the last. */
+SPARSEBIT_API sbit_graph *sbit_node_body(const sbit_node *node, size_t index);
+/* Calls `fn` for the graph, then for the bodies of its nodes and theirs, in node order; ends at the
+ * first status that is not SBIT_OK and returns it. */
+SPARSEBIT_API sbit_status sbit_graph_each(const sbit_graph *root,
+                                          sbit_status (*fn)(const sbit_graph *graph, void *user),
+                                          void *user);
 SPARSEBIT_API const char *sbit_graph_symbol_name(const sbit_graph *graph, uint32_t symbol);
 
 /* Attributes by name; the value `otherwise` if absent. */
@@ -622,8 +629,8 @@ SPARSEBIT_API sbit_status sbit_graph_rename_value(sbit_graph *graph, sbit_value_
 
 typedef struct sbit_node_desc {
     const char *op_type;
-    const char *domain;   /* NULL: "" */
-    const char *name;     /* NULL: op_type; made unique */
+    const char *domain; /* NULL: "" */
+    const char *name;   /* NULL: op_type; made unique */
     const sbit_value_id *inputs;
     size_t input_count;
     const sbit_value_id *outputs; /* values without a producer */
@@ -4542,12 +4549,10 @@ SBIT__FN void sbit__graph_drop_body(sbit_graph *body)
         if (!node->alive) {
             continue;
         }
-        for (size_t a = 0; a < node->info.attr_count; a++) {
-            sbit_graph *inner = NULL;
-            for (size_t b = 0; (inner = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-                if (inner->parent == body && inner->holder.idx == i && inner->alive) {
-                    sbit__graph_drop_body(inner);
-                }
+        sbit_graph *inner = NULL;
+        for (size_t b = 0; (inner = sbit_node_body(&node->info, b)) != NULL; b++) {
+            if (inner->parent == body && inner->holder.idx == i && inner->alive) {
+                sbit__graph_drop_body(inner);
             }
         }
         sbit__graph_release_name(body, true, node->info.name, i);
@@ -5102,22 +5107,49 @@ SPARSEBIT_API size_t sbit_graph_captures(const sbit_graph *graph, sbit_node_id i
 {
     size_t count = 0;
     const sbit_node *node = sbit_graph_node(graph, id);
-    for (size_t a = 0; node != NULL && a < node->attr_count; a++) {
-        const sbit_graph *body = NULL;
-        for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-            for (size_t i = 1; i < body->value_count && body->capture_count != 0; i++) {
-                const sbit__graph_value *value = body->values[i];
-                if (!value->alive || value->info.outer.idx == 0) {
-                    continue;
-                }
-                if (count < capacity) {
-                    values[count] = value->info.outer;
-                }
-                count++;
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; node != NULL && (body = sbit_node_body(node, b)) != NULL; b++) {
+        for (size_t i = 1; i < body->value_count && body->capture_count != 0; i++) {
+            const sbit__graph_value *value = body->values[i];
+            if (!value->alive || value->info.outer.idx == 0) {
+                continue;
             }
+            if (count < capacity) {
+                values[count] = value->info.outer;
+            }
+            count++;
         }
     }
     return count;
+}
+
+SPARSEBIT_API sbit_graph *sbit_node_body(const sbit_node *node, size_t index)
+{
+    for (size_t a = 0; a < node->attr_count; a++) {
+        const sbit_attr *attr = &node->attrs[a];
+        const size_t count = attr->type == SBIT_ONNX_ATTR_GRAPHS  ? attr->count
+                             : attr->type == SBIT_ONNX_ATTR_GRAPH ? 1
+                                                                  : 0;
+        if (index < count) {
+            return sbit__graph_attr_body(attr, index);
+        }
+        index -= count;
+    }
+    return NULL;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_each(const sbit_graph *root,
+                                          sbit_status (*fn)(const sbit_graph *graph, void *user),
+                                          void *user)
+{
+    SBIT__TRY(fn(root, user));
+    for (sbit_node_id id = sbit_graph_first(root); id.idx != 0; id = sbit_graph_next(root, id)) {
+        const sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(root, id), b)) != NULL; b++) {
+            SBIT__TRY(sbit_graph_each(body, fn, user));
+        }
+    }
+    return SBIT_OK;
 }
 
 SPARSEBIT_API const char *sbit_graph_symbol_name(const sbit_graph *graph, uint32_t symbol)
@@ -6475,12 +6507,9 @@ static void sbit__sort_apply(sbit_graph *graph, const sbit__sort *sort)
 SPARSEBIT_API sbit_status sbit_graph_sort(sbit_graph *graph, sbit_error *error)
 {
     for (uint32_t i = graph->first; i != 0; i = graph->nodes[i]->next) {
-        for (size_t a = 0; a < graph->nodes[i]->info.attr_count; a++) {
-            sbit_graph *body = NULL;
-            const sbit_attr *attr = &graph->nodes[i]->attrs[a];
-            for (size_t b = 0; (body = sbit__graph_attr_body(attr, b)) != NULL; b++) {
-                SBIT__TRY(sbit_graph_sort(body, error));
-            }
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(&graph->nodes[i]->info, b)) != NULL; b++) {
+            SBIT__TRY(sbit_graph_sort(body, error));
         }
     }
     sbit__sort sort;
@@ -6621,16 +6650,14 @@ static void sbit__inline_undo(sbit__inline *work)
 /* The bodies of a moved node now capture from the parent. */
 static void sbit__inline_move_bodies(sbit__inline *work, const sbit__graph_node *node)
 {
-    for (size_t a = 0; a < node->info.attr_count; a++) {
-        sbit_graph *inner = NULL;
-        for (size_t b = 0; (inner = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-            inner->parent = work->graph;
-            for (uint32_t i = 1; i < inner->value_count; i++) {
-                sbit__graph_value *value = inner->values[i];
-                if (value->alive && value->info.outer.idx != 0) {
-                    value->info.outer = work->map[value->info.outer.idx];
-                    sbit__graph_put_use(work->graph, value->info.outer, node->info.id, i, inner);
-                }
+    sbit_graph *inner = NULL;
+    for (size_t b = 0; (inner = sbit_node_body(&node->info, b)) != NULL; b++) {
+        inner->parent = work->graph;
+        for (uint32_t i = 1; i < inner->value_count; i++) {
+            sbit__graph_value *value = inner->values[i];
+            if (value->alive && value->info.outer.idx != 0) {
+                value->info.outer = work->map[value->info.outer.idx];
+                sbit__graph_put_use(work->graph, value->info.outer, node->info.id, i, inner);
             }
         }
     }
@@ -8940,22 +8967,20 @@ static sbit_status sbit__validate_input(const sbit_graph *graph, const sbit__gra
 static sbit_status sbit__validate_bodies(const sbit_graph *graph, const sbit__graph_node *node,
                                          const char *text, sbit_error *error)
 {
-    for (size_t a = 0; a < node->info.attr_count; a++) {
-        const sbit_graph *body = NULL;
-        for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-            if (!body->alive || body->parent != graph || body->holder.idx != node->info.id.idx) {
-                return sbit__validate_fail(error, text, "has a body that belongs elsewhere");
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; (body = sbit_node_body(&node->info, b)) != NULL; b++) {
+        if (!body->alive || body->parent != graph || body->holder.idx != node->info.id.idx) {
+            return sbit__validate_fail(error, text, "has a body that belongs elsewhere");
+        }
+        SBIT__TRY(sbit_graph_validate(body, error));
+        for (size_t i = 1; i < body->value_count; i++) {
+            const sbit__graph_value *value = body->values[i];
+            if (!value->alive || value->info.outer.idx == 0) {
+                continue;
             }
-            SBIT__TRY(sbit_graph_validate(body, error));
-            for (size_t i = 1; i < body->value_count; i++) {
-                const sbit__graph_value *value = body->values[i];
-                if (!value->alive || value->info.outer.idx == 0) {
-                    continue;
-                }
-                const sbit_node_id producer = graph->values[value->info.outer.idx]->info.producer;
-                if (producer.idx != 0 && graph->nodes[producer.idx]->order >= node->order) {
-                    return sbit__validate_fail(error, text, "stands before what its body reads");
-                }
+            const sbit_node_id producer = graph->values[value->info.outer.idx]->info.producer;
+            if (producer.idx != 0 && graph->nodes[producer.idx]->order >= node->order) {
+                return sbit__validate_fail(error, text, "stands before what its body reads");
             }
         }
     }
@@ -45341,7 +45366,7 @@ SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b);
 typedef struct sbit__infer_frame {
     sbit__infer *state;
     const sbit_node *node;
-    uint64_t bodies_seen; /* bit i: the row asked for attribute i's body */
+    uint64_t bodies_seen; /* bit b: the row asked for body b */
     bool out_of_memory;   /* in set_elems, which cannot fail */
 } sbit__infer_frame;
 
@@ -45549,23 +45574,16 @@ static void sbit__infer_hint(sbit__infer *state, const char *name, const sbit_ty
 
 /* >>bodies */
 
-/* The same graph, writable: the node's attribute owns it. *index: which attribute. */
+/* The same graph, writable: the node owns it. *index: which of its bodies. */
 static sbit_graph *sbit__infer_owned_body(const sbit_node *node, const sbit_graph *body,
                                           size_t *index)
 {
-    for (size_t i = 0; i < node->attr_count; i++) {
-        const sbit_attr *attr = &node->attrs[i];
-        *index = i;
-        if (attr->type == SBIT_ONNX_ATTR_GRAPH && attr->g == body) {
-            return attr->g;
-        }
-        for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-            if (attr->graphs[k] == body) {
-                return attr->graphs[k];
-            }
-        }
+    sbit_graph *own = NULL;
+    *index = 0;
+    while ((own = sbit_node_body(node, *index)) != NULL && own != body) {
+        ++*index;
     }
-    return NULL;
+    return own;
 }
 
 static sbit_status sbit__infer_report(const sbit__infer *state, sbit_graph *graph,
@@ -45632,8 +45650,8 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
 {
     sbit__infer_frame *frame = (sbit__infer_frame *)call->session;
     sbit__arena arena;
-    size_t attr = 0;
-    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &attr);
+    size_t index = 0;
+    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &index);
     if (writable == NULL) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
                             "the graph is not a body of this node");
@@ -45642,8 +45660,8 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
     sbit__arena_init(&arena, &call->ctx->allocator); /* nothing of a look at a body stays */
     const sbit_status status = sbit__infer_body_in(call, writable, inputs, outputs, &arena, error);
     sbit__arena_deinit(&arena);
-    if (status == SBIT_OK && attr < 64) {
-        frame->bodies_seen |= (uint64_t)1 << attr;
+    if (status == SBIT_OK && index < 64) {
+        frame->bodies_seen |= (uint64_t)1 << index;
     }
     return status;
 }
@@ -45667,16 +45685,10 @@ static sbit_status sbit__infer_other_body(const sbit_op_call *call, const sbit_g
 static sbit_status sbit__infer_other_bodies(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__infer_frame *frame = (const sbit__infer_frame *)call->session;
-    for (size_t i = 0; i < call->node->attr_count && i < 64; i++) {
-        const sbit_attr *attr = &call->node->attrs[i];
-        if (((frame->bodies_seen >> i) & 1u) != 0) {
-            continue;
-        }
-        if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-            SBIT__TRY(sbit__infer_other_body(call, attr->g, error));
-        }
-        for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-            SBIT__TRY(sbit__infer_other_body(call, attr->graphs[k], error));
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; b < 64 && (body = sbit_node_body(call->node, b)) != NULL; b++) {
+        if (((frame->bodies_seen >> b) & 1u) == 0) {
+            SBIT__TRY(sbit__infer_other_body(call, body, error));
         }
     }
     return SBIT_OK;
@@ -46047,8 +46059,14 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
     return ok ? macs : 0;
 }
 
-static bool sbit__cost_add(const sbit_graph *graph, sbit__arena *arena, sbit_graph_cost *cost)
+typedef struct sbit__cost_sum {
+    sbit__arena arena;
+    sbit_graph_cost cost;
+} sbit__cost_sum;
+
+static sbit_status sbit__cost_add(const sbit_graph *graph, void *user)
 {
+    sbit__cost_sum *sum = (sbit__cost_sum *)user;
     const uint32_t limit = sbit_graph_value_limit(graph);
     bool ok = true;
     for (uint32_t i = 1; i < limit; i++) {
@@ -46057,42 +46075,30 @@ static bool sbit__cost_add(const sbit_graph *graph, sbit__arena *arena, sbit_gra
         id.idx = i;
         info = sbit_graph_value_alive(graph, id) ? sbit_graph_value(graph, id) : NULL;
         if (info != NULL && info->is_constant && info->use_count > 0) {
-            cost->params += sbit_tensor_count(&info->constant);
-            cost->weight_bytes += sbit_tensor_bytes(&info->constant);
+            sum->cost.params += sbit_tensor_count(&info->constant);
+            sum->cost.weight_bytes += sbit_tensor_bytes(&info->constant);
         }
     }
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && ok;
          id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        cost->node_count++;
-        cost->macs += sbit__cost_macs(graph, node, arena, &ok);
-        for (size_t i = 0; i < node->attr_count && ok; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-                ok = sbit__cost_add(attr->g, arena, cost);
-            }
-            for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count && ok; k++) {
-                ok = sbit__cost_add(attr->graphs[k], arena, cost);
-            }
-        }
+        sum->cost.node_count++;
+        sum->cost.macs += sbit__cost_macs(graph, sbit_graph_node(graph, id), &sum->arena, &ok);
     }
-    return ok;
+    return ok ? SBIT_OK : SBIT_ERR_OUT_OF_MEMORY;
 }
 
 SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph_cost *out,
                                              sbit_error *error)
 {
-    sbit_graph_cost cost;
-    sbit__arena arena;
-    bool ok = false;
-    memset(&cost, 0, sizeof cost);
-    sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    ok = sbit__cost_add(graph, &arena, &cost);
-    sbit__arena_deinit(&arena);
-    if (!ok) {
+    sbit__cost_sum sum;
+    memset(&sum, 0, sizeof sum);
+    sbit__arena_init(&sum.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    const sbit_status status = sbit_graph_each(graph, sbit__cost_add, &sum);
+    sbit__arena_deinit(&sum.arena);
+    if (status != SBIT_OK) {
         return sbit__fail_oom(error, sizeof(sbit_type));
     }
-    *out = cost;
+    *out = sum.cost;
     return SBIT_OK;
 }
 /* ---- end src/infer/cost.c ---- */
@@ -46133,35 +46139,41 @@ SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *n
     return true;
 }
 
-SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
-                                            void (*found)(const sbit_unsupported *, void *user),
-                                            void *user)
+typedef struct sbit__unsupported_search {
+    void (*found)(const sbit_unsupported *item, void *user);
+    void *user;
+    size_t count;
+} sbit__unsupported_search;
+
+static sbit_status sbit__unsupported_in(const sbit_graph *graph, void *user)
 {
-    size_t count = 0;
+    sbit__unsupported_search *search = (sbit__unsupported_search *)user;
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
         char reason[64];
-        if (sbit__node_unsupported(graph, node, reason, sizeof reason)) {
+        if (sbit__node_unsupported(graph, sbit_graph_node(graph, id), reason, sizeof reason)) {
             sbit_unsupported item;
             item.graph = graph;
             item.node = id;
             item.reason = reason;
-            count++;
-            if (found != NULL) {
-                found(&item, user);
-            }
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-                count += sbit_graph_unsupported(attr->g, found, user);
-            }
-            for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-                count += sbit_graph_unsupported(attr->graphs[k], found, user);
+            search->count++;
+            if (search->found != NULL) {
+                search->found(&item, search->user);
             }
         }
     }
-    return count;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
+                                            void (*found)(const sbit_unsupported *, void *user),
+                                            void *user)
+{
+    sbit__unsupported_search search;
+    search.found = found;
+    search.user = user;
+    search.count = 0;
+    sbit_graph_each(graph, sbit__unsupported_in, &search);
+    return search.count;
 }
 /* ---- end src/infer/unsupported.c ---- */
 
@@ -52679,14 +52691,12 @@ static bool sbit__dead_keeps(const sbit_graph *graph, const sbit_node *node)
     if (row == NULL || (row->flags & SBIT_OP_RANDOM) != 0) {
         return true;
     }
-    for (size_t a = 0; a < node->attr_count; a++) {
-        const sbit_graph *body = NULL;
-        for (size_t i = 0; (body = sbit__graph_attr_body(&node->attrs[a], i)) != NULL; i++) {
-            for (sbit_node_id id = sbit_graph_first(body); id.idx != 0;
-                 id = sbit_graph_next(body, id)) {
-                if (sbit__dead_keeps(body, sbit_graph_node(body, id))) {
-                    return true;
-                }
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+        for (sbit_node_id id = sbit_graph_first(body); id.idx != 0;
+             id = sbit_graph_next(body, id)) {
+            if (sbit__dead_keeps(body, sbit_graph_node(body, id))) {
+                return true;
             }
         }
     }
@@ -56022,19 +56032,18 @@ static bool sbit__simplify_enabled(const sbit_simplify_desc *desc, const sbit_pa
 
 /* >>levels: a graph, then the bodies of its nodes. */
 
+static sbit_status sbit__simplify_count_one(const sbit_graph *graph, void *user)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        ++*(int64_t *)user;
+    }
+    return SBIT_OK;
+}
+
 static int64_t sbit__simplify_count(const sbit_graph *graph)
 {
     int64_t count = 0;
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        const sbit_graph *body = NULL;
-        count++;
-        for (size_t a = 0; a < node->attr_count; a++) {
-            for (size_t i = 0; (body = sbit__graph_attr_body(&node->attrs[a], i)) != NULL; i++) {
-                count += sbit__simplify_count(body);
-            }
-        }
-    }
+    sbit_graph_each(graph, sbit__simplify_count_one, &count);
     return count;
 }
 
@@ -56044,12 +56053,9 @@ static sbit_status sbit__simplify_levels(sbit_graph *graph, const sbit_pass_row 
 {
     SBIT__TRY(row->run(graph, desc, changes, error));
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
         sbit_graph *body = NULL;
-        for (size_t a = 0; a < node->attr_count; a++) {
-            for (size_t i = 0; (body = sbit__graph_attr_body(&node->attrs[a], i)) != NULL; i++) {
-                SBIT__TRY(sbit__simplify_levels(body, row, desc, changes, error));
-            }
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
+            SBIT__TRY(sbit__simplify_levels(body, row, desc, changes, error));
         }
     }
     return SBIT_OK;
@@ -56823,10 +56829,8 @@ static sbit_status sbit__lift_level(sbit__lift *lift, sbit_graph *graph, sbit_er
     for (size_t i = 0; i < count; i++) {
         const sbit_node *node = sbit_graph_node(graph, ids[i]);
         sbit_graph *body = NULL;
-        for (size_t a = 0; a < node->attr_count; a++) {
-            for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-                SBIT__TRY(sbit__lift_level(lift, body, error));
-            }
+        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+            SBIT__TRY(sbit__lift_level(lift, body, error));
         }
         lift->graph = graph;
         SBIT__TRY(sbit__lift_node(lift, node, error));
@@ -59728,17 +59732,12 @@ static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
         return graph;
     }
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
-            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
-            for (size_t k = 0; k < count; k++) {
-                --*index;
-                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
-                if (found != NULL) {
-                    return found;
-                }
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
+            --*index;
+            sbit_graph *found = sbit__place_body(body, index);
+            if (found != NULL) {
+                return found;
             }
         }
     }

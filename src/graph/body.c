@@ -120,16 +120,14 @@ static void sbit__inline_undo(sbit__inline *work)
 /* The bodies of a moved node now capture from the parent. */
 static void sbit__inline_move_bodies(sbit__inline *work, const sbit__graph_node *node)
 {
-    for (size_t a = 0; a < node->info.attr_count; a++) {
-        sbit_graph *inner = NULL;
-        for (size_t b = 0; (inner = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-            inner->parent = work->graph;
-            for (uint32_t i = 1; i < inner->value_count; i++) {
-                sbit__graph_value *value = inner->values[i];
-                if (value->alive && value->info.outer.idx != 0) {
-                    value->info.outer = work->map[value->info.outer.idx];
-                    sbit__graph_put_use(work->graph, value->info.outer, node->info.id, i, inner);
-                }
+    sbit_graph *inner = NULL;
+    for (size_t b = 0; (inner = sbit_node_body(&node->info, b)) != NULL; b++) {
+        inner->parent = work->graph;
+        for (uint32_t i = 1; i < inner->value_count; i++) {
+            sbit__graph_value *value = inner->values[i];
+            if (value->alive && value->info.outer.idx != 0) {
+                value->info.outer = work->map[value->info.outer.idx];
+                sbit__graph_put_use(work->graph, value->info.outer, node->info.id, i, inner);
             }
         }
     }

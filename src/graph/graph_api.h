@@ -55,7 +55,7 @@ typedef struct sbit_attr {
     sbit_str s;
     sbit_tensor t;
     sbit_graph *g;
-    size_t count;          /* of the arrays below */
+    size_t count; /* of the arrays below */
     const float *floats;
     const int64_t *ints;
     const sbit_str *strings;
@@ -67,8 +67,8 @@ typedef struct sbit_attr {
 /* >>nodes and values, read only; edit through the functions below. */
 typedef struct sbit_node {
     sbit_node_id id;
-    const char *name;     /* "" allowed; nodes of a model may share one, new nodes never do */
-    const char *domain;   /* "" is ai.onnx */
+    const char *name;   /* "" allowed; nodes of a model may share one, new nodes never do */
+    const char *domain; /* "" is ai.onnx */
     const char *op_type;
     size_t input_count, output_count, attr_count;
     const sbit_value_id *inputs; /* idx 0: omitted */
@@ -83,11 +83,11 @@ typedef struct sbit_value_info {
     sbit_type type;        /* as declared or inferred */
     sbit_node_id producer; /* none: input, constant or captured */
     uint32_t producer_output;
-    uint32_t use_count;    /* node inputs + graph outputs + captures by bodies */
-    bool is_input;         /* with is_constant: an input with a default value (IR < 4 style) */
+    uint32_t use_count; /* node inputs + graph outputs + captures by bodies */
+    bool is_input;      /* with is_constant: an input with a default value (IR < 4 style) */
     bool is_output;
-    bool is_constant;      /* `constant` holds the data, aligned for its type */
-    sbit_value_id outer;   /* captured from the parent graph */
+    bool is_constant;    /* `constant` holds the data, aligned for its type */
+    sbit_value_id outer; /* captured from the parent graph */
     sbit_tensor constant;
     const sbit_onnx_value_info *source; /* doc string, metadata, denotation; may be NULL */
 } sbit_value_info;
@@ -154,6 +154,13 @@ SPARSEBIT_API size_t sbit_graph_uses(const sbit_graph *graph, sbit_value_id id, 
 /* Values of `graph` that the bodies of `node` capture; same convention. */
 SPARSEBIT_API size_t sbit_graph_captures(const sbit_graph *graph, sbit_node_id id,
                                          sbit_value_id *values, size_t capacity);
+/* Body `index` of a node (If, Loop, Scan), counted over all its attributes; NULL past the last. */
+SPARSEBIT_API sbit_graph *sbit_node_body(const sbit_node *node, size_t index);
+/* Calls `fn` for the graph, then for the bodies of its nodes and theirs, in node order; ends at the
+ * first status that is not SBIT_OK and returns it. */
+SPARSEBIT_API sbit_status sbit_graph_each(const sbit_graph *root,
+                                          sbit_status (*fn)(const sbit_graph *graph, void *user),
+                                          void *user);
 SPARSEBIT_API const char *sbit_graph_symbol_name(const sbit_graph *graph, uint32_t symbol);
 
 /* Attributes by name; the value `otherwise` if absent. */
@@ -191,8 +198,8 @@ SPARSEBIT_API sbit_status sbit_graph_rename_value(sbit_graph *graph, sbit_value_
 
 typedef struct sbit_node_desc {
     const char *op_type;
-    const char *domain;   /* NULL: "" */
-    const char *name;     /* NULL: op_type; made unique */
+    const char *domain; /* NULL: "" */
+    const char *name;   /* NULL: op_type; made unique */
     const sbit_value_id *inputs;
     size_t input_count;
     const sbit_value_id *outputs; /* values without a producer */

@@ -184,12 +184,10 @@ SBIT__FN void sbit__graph_drop_body(sbit_graph *body)
         if (!node->alive) {
             continue;
         }
-        for (size_t a = 0; a < node->info.attr_count; a++) {
-            sbit_graph *inner = NULL;
-            for (size_t b = 0; (inner = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-                if (inner->parent == body && inner->holder.idx == i && inner->alive) {
-                    sbit__graph_drop_body(inner);
-                }
+        sbit_graph *inner = NULL;
+        for (size_t b = 0; (inner = sbit_node_body(&node->info, b)) != NULL; b++) {
+            if (inner->parent == body && inner->holder.idx == i && inner->alive) {
+                sbit__graph_drop_body(inner);
             }
         }
         sbit__graph_release_name(body, true, node->info.name, i);
@@ -744,22 +742,49 @@ SPARSEBIT_API size_t sbit_graph_captures(const sbit_graph *graph, sbit_node_id i
 {
     size_t count = 0;
     const sbit_node *node = sbit_graph_node(graph, id);
-    for (size_t a = 0; node != NULL && a < node->attr_count; a++) {
-        const sbit_graph *body = NULL;
-        for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-            for (size_t i = 1; i < body->value_count && body->capture_count != 0; i++) {
-                const sbit__graph_value *value = body->values[i];
-                if (!value->alive || value->info.outer.idx == 0) {
-                    continue;
-                }
-                if (count < capacity) {
-                    values[count] = value->info.outer;
-                }
-                count++;
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; node != NULL && (body = sbit_node_body(node, b)) != NULL; b++) {
+        for (size_t i = 1; i < body->value_count && body->capture_count != 0; i++) {
+            const sbit__graph_value *value = body->values[i];
+            if (!value->alive || value->info.outer.idx == 0) {
+                continue;
             }
+            if (count < capacity) {
+                values[count] = value->info.outer;
+            }
+            count++;
         }
     }
     return count;
+}
+
+SPARSEBIT_API sbit_graph *sbit_node_body(const sbit_node *node, size_t index)
+{
+    for (size_t a = 0; a < node->attr_count; a++) {
+        const sbit_attr *attr = &node->attrs[a];
+        const size_t count = attr->type == SBIT_ONNX_ATTR_GRAPHS  ? attr->count
+                             : attr->type == SBIT_ONNX_ATTR_GRAPH ? 1
+                                                                  : 0;
+        if (index < count) {
+            return sbit__graph_attr_body(attr, index);
+        }
+        index -= count;
+    }
+    return NULL;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_each(const sbit_graph *root,
+                                          sbit_status (*fn)(const sbit_graph *graph, void *user),
+                                          void *user)
+{
+    SBIT__TRY(fn(root, user));
+    for (sbit_node_id id = sbit_graph_first(root); id.idx != 0; id = sbit_graph_next(root, id)) {
+        const sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(root, id), b)) != NULL; b++) {
+            SBIT__TRY(sbit_graph_each(body, fn, user));
+        }
+    }
+    return SBIT_OK;
 }
 
 SPARSEBIT_API const char *sbit_graph_symbol_name(const sbit_graph *graph, uint32_t symbol)

@@ -119,12 +119,9 @@ static void sbit__sort_apply(sbit_graph *graph, const sbit__sort *sort)
 SPARSEBIT_API sbit_status sbit_graph_sort(sbit_graph *graph, sbit_error *error)
 {
     for (uint32_t i = graph->first; i != 0; i = graph->nodes[i]->next) {
-        for (size_t a = 0; a < graph->nodes[i]->info.attr_count; a++) {
-            sbit_graph *body = NULL;
-            const sbit_attr *attr = &graph->nodes[i]->attrs[a];
-            for (size_t b = 0; (body = sbit__graph_attr_body(attr, b)) != NULL; b++) {
-                SBIT__TRY(sbit_graph_sort(body, error));
-            }
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(&graph->nodes[i]->info, b)) != NULL; b++) {
+            SBIT__TRY(sbit_graph_sort(body, error));
         }
     }
     sbit__sort sort;

@@ -146,22 +146,20 @@ static sbit_status sbit__validate_input(const sbit_graph *graph, const sbit__gra
 static sbit_status sbit__validate_bodies(const sbit_graph *graph, const sbit__graph_node *node,
                                          const char *text, sbit_error *error)
 {
-    for (size_t a = 0; a < node->info.attr_count; a++) {
-        const sbit_graph *body = NULL;
-        for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-            if (!body->alive || body->parent != graph || body->holder.idx != node->info.id.idx) {
-                return sbit__validate_fail(error, text, "has a body that belongs elsewhere");
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; (body = sbit_node_body(&node->info, b)) != NULL; b++) {
+        if (!body->alive || body->parent != graph || body->holder.idx != node->info.id.idx) {
+            return sbit__validate_fail(error, text, "has a body that belongs elsewhere");
+        }
+        SBIT__TRY(sbit_graph_validate(body, error));
+        for (size_t i = 1; i < body->value_count; i++) {
+            const sbit__graph_value *value = body->values[i];
+            if (!value->alive || value->info.outer.idx == 0) {
+                continue;
             }
-            SBIT__TRY(sbit_graph_validate(body, error));
-            for (size_t i = 1; i < body->value_count; i++) {
-                const sbit__graph_value *value = body->values[i];
-                if (!value->alive || value->info.outer.idx == 0) {
-                    continue;
-                }
-                const sbit_node_id producer = graph->values[value->info.outer.idx]->info.producer;
-                if (producer.idx != 0 && graph->nodes[producer.idx]->order >= node->order) {
-                    return sbit__validate_fail(error, text, "stands before what its body reads");
-                }
+            const sbit_node_id producer = graph->values[value->info.outer.idx]->info.producer;
+            if (producer.idx != 0 && graph->nodes[producer.idx]->order >= node->order) {
+                return sbit__validate_fail(error, text, "stands before what its body reads");
             }
         }
     }

@@ -91,8 +91,14 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
     return ok ? macs : 0;
 }
 
-static bool sbit__cost_add(const sbit_graph *graph, sbit__arena *arena, sbit_graph_cost *cost)
+typedef struct sbit__cost_sum {
+    sbit__arena arena;
+    sbit_graph_cost cost;
+} sbit__cost_sum;
+
+static sbit_status sbit__cost_add(const sbit_graph *graph, void *user)
 {
+    sbit__cost_sum *sum = (sbit__cost_sum *)user;
     const uint32_t limit = sbit_graph_value_limit(graph);
     bool ok = true;
     for (uint32_t i = 1; i < limit; i++) {
@@ -101,41 +107,29 @@ static bool sbit__cost_add(const sbit_graph *graph, sbit__arena *arena, sbit_gra
         id.idx = i;
         info = sbit_graph_value_alive(graph, id) ? sbit_graph_value(graph, id) : NULL;
         if (info != NULL && info->is_constant && info->use_count > 0) {
-            cost->params += sbit_tensor_count(&info->constant);
-            cost->weight_bytes += sbit_tensor_bytes(&info->constant);
+            sum->cost.params += sbit_tensor_count(&info->constant);
+            sum->cost.weight_bytes += sbit_tensor_bytes(&info->constant);
         }
     }
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && ok;
          id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        cost->node_count++;
-        cost->macs += sbit__cost_macs(graph, node, arena, &ok);
-        for (size_t i = 0; i < node->attr_count && ok; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-                ok = sbit__cost_add(attr->g, arena, cost);
-            }
-            for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count && ok; k++) {
-                ok = sbit__cost_add(attr->graphs[k], arena, cost);
-            }
-        }
+        sum->cost.node_count++;
+        sum->cost.macs += sbit__cost_macs(graph, sbit_graph_node(graph, id), &sum->arena, &ok);
     }
-    return ok;
+    return ok ? SBIT_OK : SBIT_ERR_OUT_OF_MEMORY;
 }
 
 SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph_cost *out,
                                              sbit_error *error)
 {
-    sbit_graph_cost cost;
-    sbit__arena arena;
-    bool ok = false;
-    memset(&cost, 0, sizeof cost);
-    sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    ok = sbit__cost_add(graph, &arena, &cost);
-    sbit__arena_deinit(&arena);
-    if (!ok) {
+    sbit__cost_sum sum;
+    memset(&sum, 0, sizeof sum);
+    sbit__arena_init(&sum.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    const sbit_status status = sbit_graph_each(graph, sbit__cost_add, &sum);
+    sbit__arena_deinit(&sum.arena);
+    if (status != SBIT_OK) {
         return sbit__fail_oom(error, sizeof(sbit_type));
     }
-    *out = cost;
+    *out = sum.cost;
     return SBIT_OK;
 }

@@ -13,7 +13,7 @@
 typedef struct sbit__infer_frame {
     sbit__infer *state;
     const sbit_node *node;
-    uint64_t bodies_seen; /* bit i: the row asked for attribute i's body */
+    uint64_t bodies_seen; /* bit b: the row asked for body b */
     bool out_of_memory;   /* in set_elems, which cannot fail */
 } sbit__infer_frame;
 
@@ -221,23 +221,16 @@ static void sbit__infer_hint(sbit__infer *state, const char *name, const sbit_ty
 
 /* >>bodies */
 
-/* The same graph, writable: the node's attribute owns it. *index: which attribute. */
+/* The same graph, writable: the node owns it. *index: which of its bodies. */
 static sbit_graph *sbit__infer_owned_body(const sbit_node *node, const sbit_graph *body,
                                           size_t *index)
 {
-    for (size_t i = 0; i < node->attr_count; i++) {
-        const sbit_attr *attr = &node->attrs[i];
-        *index = i;
-        if (attr->type == SBIT_ONNX_ATTR_GRAPH && attr->g == body) {
-            return attr->g;
-        }
-        for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-            if (attr->graphs[k] == body) {
-                return attr->graphs[k];
-            }
-        }
+    sbit_graph *own = NULL;
+    *index = 0;
+    while ((own = sbit_node_body(node, *index)) != NULL && own != body) {
+        ++*index;
     }
-    return NULL;
+    return own;
 }
 
 static sbit_status sbit__infer_report(const sbit__infer *state, sbit_graph *graph,
@@ -304,8 +297,8 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
 {
     sbit__infer_frame *frame = (sbit__infer_frame *)call->session;
     sbit__arena arena;
-    size_t attr = 0;
-    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &attr);
+    size_t index = 0;
+    sbit_graph *writable = sbit__infer_owned_body(frame->node, body, &index);
     if (writable == NULL) {
         return sbit_op_fail(call, SBIT_ERR_INVALID_ARGUMENT, error,
                             "the graph is not a body of this node");
@@ -314,8 +307,8 @@ static sbit_status sbit__infer_body(const sbit_op_call *call, const sbit_graph *
     sbit__arena_init(&arena, &call->ctx->allocator); /* nothing of a look at a body stays */
     const sbit_status status = sbit__infer_body_in(call, writable, inputs, outputs, &arena, error);
     sbit__arena_deinit(&arena);
-    if (status == SBIT_OK && attr < 64) {
-        frame->bodies_seen |= (uint64_t)1 << attr;
+    if (status == SBIT_OK && index < 64) {
+        frame->bodies_seen |= (uint64_t)1 << index;
     }
     return status;
 }
@@ -339,16 +332,10 @@ static sbit_status sbit__infer_other_body(const sbit_op_call *call, const sbit_g
 static sbit_status sbit__infer_other_bodies(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__infer_frame *frame = (const sbit__infer_frame *)call->session;
-    for (size_t i = 0; i < call->node->attr_count && i < 64; i++) {
-        const sbit_attr *attr = &call->node->attrs[i];
-        if (((frame->bodies_seen >> i) & 1u) != 0) {
-            continue;
-        }
-        if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-            SBIT__TRY(sbit__infer_other_body(call, attr->g, error));
-        }
-        for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-            SBIT__TRY(sbit__infer_other_body(call, attr->graphs[k], error));
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; b < 64 && (body = sbit_node_body(call->node, b)) != NULL; b++) {
+        if (((frame->bodies_seen >> b) & 1u) == 0) {
+            SBIT__TRY(sbit__infer_other_body(call, body, error));
         }
     }
     return SBIT_OK;

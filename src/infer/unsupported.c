@@ -36,33 +36,39 @@ SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *n
     return true;
 }
 
-SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
-                                            void (*found)(const sbit_unsupported *, void *user),
-                                            void *user)
+typedef struct sbit__unsupported_search {
+    void (*found)(const sbit_unsupported *item, void *user);
+    void *user;
+    size_t count;
+} sbit__unsupported_search;
+
+static sbit_status sbit__unsupported_in(const sbit_graph *graph, void *user)
 {
-    size_t count = 0;
+    sbit__unsupported_search *search = (sbit__unsupported_search *)user;
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
         char reason[64];
-        if (sbit__node_unsupported(graph, node, reason, sizeof reason)) {
+        if (sbit__node_unsupported(graph, sbit_graph_node(graph, id), reason, sizeof reason)) {
             sbit_unsupported item;
             item.graph = graph;
             item.node = id;
             item.reason = reason;
-            count++;
-            if (found != NULL) {
-                found(&item, user);
-            }
-        }
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-                count += sbit_graph_unsupported(attr->g, found, user);
-            }
-            for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-                count += sbit_graph_unsupported(attr->graphs[k], found, user);
+            search->count++;
+            if (search->found != NULL) {
+                search->found(&item, search->user);
             }
         }
     }
-    return count;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
+                                            void (*found)(const sbit_unsupported *, void *user),
+                                            void *user)
+{
+    sbit__unsupported_search search;
+    search.found = found;
+    search.user = user;
+    search.count = 0;
+    sbit_graph_each(graph, sbit__unsupported_in, &search);
+    return search.count;
 }

@@ -13,14 +13,12 @@ static bool sbit__dead_keeps(const sbit_graph *graph, const sbit_node *node)
     if (row == NULL || (row->flags & SBIT_OP_RANDOM) != 0) {
         return true;
     }
-    for (size_t a = 0; a < node->attr_count; a++) {
-        const sbit_graph *body = NULL;
-        for (size_t i = 0; (body = sbit__graph_attr_body(&node->attrs[a], i)) != NULL; i++) {
-            for (sbit_node_id id = sbit_graph_first(body); id.idx != 0;
-                 id = sbit_graph_next(body, id)) {
-                if (sbit__dead_keeps(body, sbit_graph_node(body, id))) {
-                    return true;
-                }
+    const sbit_graph *body = NULL;
+    for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+        for (sbit_node_id id = sbit_graph_first(body); id.idx != 0;
+             id = sbit_graph_next(body, id)) {
+            if (sbit__dead_keeps(body, sbit_graph_node(body, id))) {
+                return true;
             }
         }
     }

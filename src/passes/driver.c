@@ -59,19 +59,18 @@ static bool sbit__simplify_enabled(const sbit_simplify_desc *desc, const sbit_pa
 
 /* >>levels: a graph, then the bodies of its nodes. */
 
+static sbit_status sbit__simplify_count_one(const sbit_graph *graph, void *user)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        ++*(int64_t *)user;
+    }
+    return SBIT_OK;
+}
+
 static int64_t sbit__simplify_count(const sbit_graph *graph)
 {
     int64_t count = 0;
-    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        const sbit_graph *body = NULL;
-        count++;
-        for (size_t a = 0; a < node->attr_count; a++) {
-            for (size_t i = 0; (body = sbit__graph_attr_body(&node->attrs[a], i)) != NULL; i++) {
-                count += sbit__simplify_count(body);
-            }
-        }
-    }
+    sbit_graph_each(graph, sbit__simplify_count_one, &count);
     return count;
 }
 
@@ -81,12 +80,9 @@ static sbit_status sbit__simplify_levels(sbit_graph *graph, const sbit_pass_row 
 {
     SBIT__TRY(row->run(graph, desc, changes, error));
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
         sbit_graph *body = NULL;
-        for (size_t a = 0; a < node->attr_count; a++) {
-            for (size_t i = 0; (body = sbit__graph_attr_body(&node->attrs[a], i)) != NULL; i++) {
-                SBIT__TRY(sbit__simplify_levels(body, row, desc, changes, error));
-            }
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
+            SBIT__TRY(sbit__simplify_levels(body, row, desc, changes, error));
         }
     }
     return SBIT_OK;

@@ -705,10 +705,8 @@ static sbit_status sbit__lift_level(sbit__lift *lift, sbit_graph *graph, sbit_er
     for (size_t i = 0; i < count; i++) {
         const sbit_node *node = sbit_graph_node(graph, ids[i]);
         sbit_graph *body = NULL;
-        for (size_t a = 0; a < node->attr_count; a++) {
-            for (size_t b = 0; (body = sbit__graph_attr_body(&node->attrs[a], b)) != NULL; b++) {
-                SBIT__TRY(sbit__lift_level(lift, body, error));
-            }
+        for (size_t b = 0; (body = sbit_node_body(node, b)) != NULL; b++) {
+            SBIT__TRY(sbit__lift_level(lift, body, error));
         }
         lift->graph = graph;
         SBIT__TRY(sbit__lift_node(lift, node, error));

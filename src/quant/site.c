@@ -12,17 +12,12 @@ static sbit_graph *sbit__place_body(sbit_graph *graph, uint32_t *index)
         return graph;
     }
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        const sbit_node *node = sbit_graph_node(graph, id);
-        for (size_t i = 0; i < node->attr_count; i++) {
-            const sbit_attr *attr = &node->attrs[i];
-            const bool one = attr->type == SBIT_ONNX_ATTR_GRAPH;
-            const size_t count = one ? 1 : attr->type == SBIT_ONNX_ATTR_GRAPHS ? attr->count : 0;
-            for (size_t k = 0; k < count; k++) {
-                --*index;
-                sbit_graph *found = sbit__place_body(one ? attr->g : attr->graphs[k], index);
-                if (found != NULL) {
-                    return found;
-                }
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
+            --*index;
+            sbit_graph *found = sbit__place_body(body, index);
+            if (found != NULL) {
+                return found;
             }
         }
     }

@@ -48,27 +48,13 @@ static int cli_count_op(cli_inventory *inventory, const sbit_node *node)
     return CLI_OK;
 }
 
-static int cli_take_graph(cli_inventory *inventory, const sbit_graph *graph);
-
-static int cli_take_bodies(cli_inventory *inventory, const sbit_node *node)
+static sbit_status cli_take_graph(const sbit_graph *graph, void *user)
 {
-    for (size_t i = 0; i < node->attr_count; i++) {
-        const sbit_attr *attr = &node->attrs[i];
-        if (attr->type == SBIT_ONNX_ATTR_GRAPH) {
-            CLI_TRY(cli_take_graph(inventory, attr->g));
-        }
-        for (size_t k = 0; attr->type == SBIT_ONNX_ATTR_GRAPHS && k < attr->count; k++) {
-            CLI_TRY(cli_take_graph(inventory, attr->graphs[k]));
-        }
-    }
-    return CLI_OK;
-}
-
-static int cli_take_graph(cli_inventory *inventory, const sbit_graph *graph)
-{
+    cli_inventory *inventory = (cli_inventory *)user;
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
-        CLI_TRY(cli_count_op(inventory, sbit_graph_node(graph, id)));
-        CLI_TRY(cli_take_bodies(inventory, sbit_graph_node(graph, id)));
+        if (cli_count_op(inventory, sbit_graph_node(graph, id)) != CLI_OK) {
+            return SBIT_ERR_OUT_OF_MEMORY; /* already told */
+        }
     }
     for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
         sbit_value_id id;
@@ -81,7 +67,7 @@ static int cli_take_graph(cli_inventory *inventory, const sbit_graph *graph)
             inventory->bytes[info->constant.dtype] += sbit_tensor_bytes(&info->constant);
         }
     }
-    return CLI_OK;
+    return SBIT_OK;
 }
 
 static int cli_op_order(const void *a, const void *b)
@@ -95,7 +81,9 @@ static int cli_take_inventory(cli_inventory *inventory)
 {
     sbit_error error;
     memset(&error, 0, sizeof error);
-    CLI_TRY(cli_take_graph(inventory, inventory->model->graph));
+    if (sbit_graph_each(inventory->model->graph, cli_take_graph, inventory) != SBIT_OK) {
+        return CLI_BAD;
+    }
     if (inventory->op_count > 1) {
         qsort(inventory->ops, inventory->op_count, sizeof *inventory->ops, cli_op_order);
     }
