@@ -744,29 +744,66 @@ typedef struct sbit_op_quant {
     float range_min, range_max;
 } sbit_op_quant;
 
-/* How channels (axis 1 of activations unless said otherwise) go through: used by pruning. */
-typedef enum sbit_channel_rule {
-    SBIT_CHANNEL_NONE = 0,   /* channels stop here: both sides must keep all */
-    SBIT_CHANNEL_SAME,       /* every index of every input equals that of the output */
-    SBIT_CHANNEL_PRODUCE,    /* weight: out channels are free, in channels follow input 0 */
-    SBIT_CHANNEL_SLICE,      /* as SAME, and `params` inputs carry one entry per channel */
-    SBIT_CHANNEL_CONCAT,     /* indices are offset along attribute axis */
-    SBIT_CHANNEL_SPLIT,
-    SBIT_CHANNEL_MAP         /* map() says */
-} sbit_channel_rule;
+/* >>channels: how channels go through an operator; pruning asks. It gives every position of every
+ * activation a label; labels that are found to be one channel are joined. Labels of weights belong
+ * to (constant, axis, index), so that tied weights agree. Shapes are numbers while it does so. */
+typedef enum sbit_channel_kind {
+    SBIT_CHANNEL_STOPS = 0,   /* all inputs keep all their channels */
+    SBIT_CHANNEL_MOVES,       /* places elements elsewhere: the row itself is run on labels */
+    SBIT_CHANNEL_ELEMENTWISE, /* equal positions, after broadcasting, are one channel */
+    SBIT_CHANNEL_KEEPS,       /* axis 1 goes through, the axes behind it are mixed */
+    SBIT_CHANNEL_PER_CHANNEL, /* likewise, and `params` have one entry per channel */
+    SBIT_CHANNEL_OWN          /* label() says */
+} sbit_channel_kind;
 
-/* Collects "index i of axis a of value x is the same channel as index j of axis b of value y". */
-typedef struct sbit_channel_sink {
-    sbit_status (*tie_fn)(void *user, sbit_value_id x, int32_t axis_x, int64_t index_x,
-                          sbit_value_id y, int32_t axis_y, int64_t index_y);
+/* What a constant is to the channels along one of its axes. */
+typedef enum sbit_channel_role {
+    SBIT_ROLE_PARAM = 0, /* only cut: means, slopes */
+    SBIT_ROLE_ROWS,      /* makes the channel: its mask sets them to zero */
+    SBIT_ROLE_FILTER,    /* likewise, of a channel that another layer makes (depthwise) */
+    SBIT_ROLE_BIAS,      /* set to zero too, unless biases are kept */
+    SBIT_ROLE_SCALE,     /* of a normalization; likewise */
+    SBIT_ROLE_COLUMNS    /* reads the channel */
+} sbit_channel_role;
+
+/* What label() is given. Labels are positive numbers; 0: none (a constant that nothing cuts). */
+typedef struct sbit_channel_call sbit_channel_call;
+struct sbit_channel_call {
+    const sbit_op_call *op; /* as infer has it: types, constants */
+    /* True if the input is a constant, or a constant that was stored in another type. */
+    bool (*is_constant)(const sbit_channel_call *call, int32_t input);
+    /* One label for each index of an axis of an input: of an activation, all positions with that
+     * index are joined; of a constant, with parts > 1, the axis is counted once for each of that
+     * many equal parts of axis 0 (columns of a grouped convolution). Lives until label returns. */
+    sbit_status (*labels)(const sbit_channel_call *call, int32_t input, int32_t axis, int64_t parts,
+                          sbit_channel_role role, const int32_t **out, sbit_error *error);
+    /* The output's labels: those of the axis everywhere. Copied. */
+    sbit_status (*produce)(const sbit_channel_call *call, int32_t output, int32_t axis,
+                           const int32_t *labels, sbit_error *error);
+    void (*join)(const sbit_channel_call *call, int32_t a, int32_t b);
+    /* The channel may not be removed, because of `reason` (of the node; copied). */
+    void (*fix)(const sbit_channel_call *call, int32_t label, const char *reason);
+    /* Each of `blocks` equal runs of the labels must keep as many. Copied. */
+    sbit_status (*balance)(const sbit_channel_call *call, const int32_t *labels, int64_t count,
+                           int64_t blocks, sbit_error *error);
+    /* Labels of input 0 go through to output 0, except along the axes of the bits in `mixed`:
+     * what varies along one of them may not be removed, because of `reason`. */
+    sbit_status (*pass)(const sbit_channel_call *call, uint32_t mixed, const char *reason,
+                        sbit_error *error);
+    /* Products of matrices in inputs 0 and 1: index k of a's last axis meets index k of the one
+     * before b's last, matrix by matrix. */
+    sbit_status (*contract)(const sbit_channel_call *call, sbit_error *error);
+    sbit_status (*moves)(const sbit_channel_call *call, sbit_error *error); /* as the kinds */
+    sbit_status (*stop)(const sbit_channel_call *call, const char *reason, sbit_error *error);
     void *user;
-} sbit_channel_sink;
+};
 
 typedef struct sbit_op_channel {
-    sbit_channel_rule rule;
-    uint32_t params; /* SLICE: bit i: input i has one entry per channel on its axis 0 */
-    sbit_status (*map)(const sbit_op_call *call, const sbit_channel_sink *sink,
-                       sbit_error *error); /* MAP only */
+    sbit_channel_kind kind;
+    uint32_t inputs; /* bit i: input i carries channels; others only say where, or give a type */
+    uint32_t params; /* PER_CHANNEL: bit i: input i has one entry per channel on its axis 0 */
+    uint32_t scales, biases; /* which of them make the channel zero when they are */
+    sbit_status (*label)(const sbit_channel_call *call, sbit_error *error); /* OWN */
 } sbit_op_channel;
 
 /* Row flags. */
@@ -894,7 +931,7 @@ struct sbit_op_row {
      * session's own graph */
     sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
     const sbit_op_quant *quant;     /* optional: not a place for quantizers */
-    const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_NONE */
+    const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_STOPS */
     int64_t (*macs)(const sbit_op_call *call); /* optional: 0 */
 };
 
@@ -1930,22 +1967,6 @@ typedef struct sbit_mask {
     int64_t kept;
     const uint8_t *keep;
 } sbit_mask;
-
-/* One index of one axis of one value. */
-typedef struct sbit_channel_ref {
-    sbit_value_id value;
-    int32_t axis;
-    int64_t index;
-} sbit_channel_ref;
-
-/* Channel indices that live and die together (union-find over what row->channel ties). `fixed`:
- * may not be removed, because it reaches a graph input or output or an operator without a rule. */
-typedef struct sbit_channel_group {
-    const sbit_channel_ref *refs;
-    size_t ref_count;
-    bool fixed;
-    float score;
-} sbit_channel_group;
 
 #ifdef __cplusplus
 }
@@ -20219,10 +20240,6 @@ SBIT__FN int64_t sbit__dims_product(const int64_t *dims, int32_t begin, int32_t 
 typedef void (*sbit__block_fn)(void *task, int64_t begin, int64_t end);
 SBIT__FN void sbit__parallel_blocks(sbit_ctx *ctx, int64_t n, sbit__block_fn fn, void *task);
 
-/* Reports all ties of axis `x_axis` of input 0 to `y_axis` of output 0, index i to i + shift. */
-SBIT__FN sbit_status sbit__channel_tie(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                       int32_t x_axis, int32_t y_axis, int64_t shift);
-
 #ifdef __cplusplus
 }
 #endif
@@ -20651,22 +20668,6 @@ SBIT__FN void sbit__parallel_blocks(sbit_ctx *ctx, int64_t n, sbit__block_fn fn,
         sbit__parallel_range(ctx, (n + SBIT__BLOCK - 1) / SBIT__BLOCK, 4, sbit__blocks_range,
                              &blocks);
     }
-}
-
-/* >>channels */
-
-SBIT__FN sbit_status sbit__channel_tie(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                       int32_t x_axis, int32_t y_axis, int64_t shift)
-{
-    const sbit_dim x = call->in_type[0]->dims[x_axis], y = call->out_type[0]->dims[y_axis];
-    if (!sbit__dim_known(x) || !sbit__dim_known(y)) {
-        return SBIT_OK;
-    }
-    for (int64_t i = shift < 0 ? -shift : 0; i < x.value && i + shift < y.value; i++) {
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, i, call->node->outputs[0],
-                               y_axis, i + shift));
-    }
-    return SBIT_OK;
 }
 /* ---- end src/ops/elements.c ---- */
 
@@ -22709,13 +22710,90 @@ static int64_t sbit__convt_macs(const sbit_op_call *call)
     return sbit__window_macs(call->in_type[0], call->in_type[1]);
 }
 
+/* ---- channels */
+
+static void sbit__conv_join(const sbit_channel_call *call, const int32_t *a, const int32_t *b,
+                            int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        call->join(call, a[i], b[i]);
+    }
+}
+
+/* The bias belongs to the rows, which are the output's channels. */
+static sbit_status sbit__conv_label_rows(const sbit_channel_call *call, const int32_t *rows,
+                                         int64_t count, sbit_error *error)
+{
+    const int32_t *bias = NULL;
+    if (sbit__op_has(call->op, 2)) {
+        SBIT__TRY(call->labels(call, 2, 0, 1, SBIT_ROLE_BIAS, &bias, error));
+        sbit__conv_join(call, rows, bias, count);
+    }
+    return call->produce(call, 0, 1, rows, error);
+}
+
+/* Rows make channels, columns read them. One input channel a group (depthwise): its rows live and
+ * die with it. Other groups must keep as many channels each. */
+static sbit_status sbit__conv_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *w = call->op->in_type[1];
+    const int64_t groups = sbit_node_int(call->op->node, "group", 1);
+    const int32_t *x = NULL, *rows = NULL, *columns = NULL;
+    if (!call->is_constant(call, 1)) {
+        return call->stop(call, "has a weight that is computed", error);
+    }
+    const int64_t out = w->dims[0].value, in = w->dims[1].value;
+    const sbit_channel_role role = groups > 1 && in == 1 ? SBIT_ROLE_FILTER : SBIT_ROLE_ROWS;
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, 0, 1, role, &rows, error));
+    if (groups > 1 && in == 1) {
+        for (int64_t i = 0; i < out; i++) {
+            call->join(call, rows[i], x[i / (out / groups)]);
+        }
+        return sbit__conv_label_rows(call, rows, out, error);
+    }
+    SBIT__TRY(call->labels(call, 1, 1, groups, SBIT_ROLE_COLUMNS, &columns, error));
+    sbit__conv_join(call, x, columns, in * groups);
+    if (groups > 1) {
+        SBIT__TRY(call->balance(call, x, in * groups, groups, error));
+        SBIT__TRY(call->balance(call, rows, out, groups, error));
+    }
+    return sbit__conv_label_rows(call, rows, out, error);
+}
+
+/* The weight is [inputs, outputs of a group, ...]. */
+static sbit_status sbit__convt_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *w = call->op->in_type[1];
+    const int64_t groups = sbit_node_int(call->op->node, "group", 1);
+    const int32_t *x = NULL, *rows = NULL, *columns = NULL;
+    if (!call->is_constant(call, 1)) {
+        return call->stop(call, "has a weight that is computed", error);
+    }
+    const int64_t in = w->dims[0].value, out = w->dims[1].value;
+    if (groups > 1 && (in != groups || out != 1)) {
+        return call->stop(call, "has groups of several channels", error);
+    }
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, 0, 1, groups > 1 ? SBIT_ROLE_FILTER : SBIT_ROLE_COLUMNS,
+                           &columns, error));
+    sbit__conv_join(call, x, columns, in);
+    if (groups > 1) {
+        return sbit__conv_label_rows(call, columns, in, error);
+    }
+    SBIT__TRY(call->labels(call, 1, 1, 1, SBIT_ROLE_ROWS, &rows, error));
+    return sbit__conv_label_rows(call, rows, out, error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__conv_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 0, 1, NULL, 0, 0};
 static const sbit_op_quant sbit__convt_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
+static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__conv_label};
+static const sbit_op_channel sbit__convt_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
+                                                    sbit__convt_label};
 
 #define SBIT__CONV_ROW(domain, version, types)                                                     \
     {                                                                                              \
@@ -22727,7 +22805,7 @@ static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL
     {                                                                                              \
         domain, "ConvTranspose", version, types, 0, 0, sbit__convt_infer, sbit__convt_prepare,     \
             sbit__convt_run, sbit__grad_conv_transpose, NULL, &sbit__convt_quant,                  \
-            &sbit__conv_channel, sbit__convt_macs                                                  \
+            &sbit__convt_channel, sbit__convt_macs                                                 \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {
@@ -23814,13 +23892,70 @@ static int64_t sbit__gemm_macs(const sbit_op_call *call)
     return sbit__saturating_mul(sbit__type_size(call->out_type[0]), k);
 }
 
+/* ---- channels */
+
+/* Input 0 times a constant matrix: its rows (axis `made`) are the output's channels, its columns
+ * (axis `read`) those of input 0's last axis. */
+static sbit_status sbit__matmul_label_weight(const sbit_channel_call *call, int32_t read,
+                                             int32_t made, const int32_t **rows, sbit_error *error)
+{
+    const int32_t *x = NULL, *columns = NULL;
+    const sbit_type *w = call->op->in_type[1];
+    SBIT__TRY(call->labels(call, 0, call->op->in_type[0]->rank - 1, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, read, 1, SBIT_ROLE_COLUMNS, &columns, error));
+    for (int64_t i = 0; i < w->dims[read].value; i++) {
+        call->join(call, x[i], columns[i]);
+    }
+    return call->labels(call, 1, made, 1, SBIT_ROLE_ROWS, rows, error);
+}
+
+static sbit_status sbit__matmul_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *y = call->op->out_type[0];
+    const int32_t *rows = NULL;
+    if (!call->is_constant(call, 0) && !call->is_constant(call, 1)) {
+        return call->contract(call, error);
+    }
+    if (call->is_constant(call, 0) || call->op->in_type[1]->rank != 2) {
+        return call->stop(call, "has a constant that is no matrix behind an activation", error);
+    }
+    SBIT__TRY(sbit__matmul_label_weight(call, 0, 1, &rows, error));
+    return call->produce(call, 0, y->rank - 1, rows, error);
+}
+
+static sbit_status sbit__gemm_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *c = sbit__op_has(call->op, 2) ? call->op->in_type[2] : NULL;
+    const int32_t made = sbit_node_int(call->op->node, "transB", 0) != 0 ? 0 : 1;
+    const int64_t n = call->op->in_type[1]->dims[made].value;
+    const int32_t *rows = NULL, *bias = NULL;
+    if (call->is_constant(call, 0) || !call->is_constant(call, 1) ||
+        sbit_node_int(call->op->node, "transA", 0) != 0) {
+        return call->stop(call, "is no activation times a constant matrix", error);
+    }
+    const bool wide = c != NULL && c->rank > 0 && c->dims[c->rank - 1].value == n && n > 1;
+    if (c != NULL && !wide && sbit__type_size(c) != 1) {
+        return call->stop(call, "adds one number a row", error);
+    }
+    SBIT__TRY(sbit__matmul_label_weight(call, 1 - made, made, &rows, error));
+    if (wide) {
+        SBIT__TRY(call->labels(call, 2, c->rank - 1, 1, SBIT_ROLE_BIAS, &bias, error));
+        for (int64_t i = 0; i < n; i++) {
+            call->join(call, rows[i], bias[i]);
+        }
+    }
+    return call->produce(call, 0, 1, rows, error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__gemm_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, "transB", 0, 0};
 static const sbit_op_quant sbit__matmul_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 3, 1, -1, -1, -1, -2, NULL, 0, 0};
-static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
+static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_OWN,  3, 0, 0, 0,
+                                                     sbit__matmul_label};
+static const sbit_op_channel sbit__gemm_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__gemm_label};
 
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__MATMUL_ROW(domain, version, types)                                                   \
@@ -23832,7 +23967,7 @@ static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NU
 #define SBIT__GEMM_ROW(domain, version, types)                                                     \
     {                                                                                              \
         domain, "Gemm", version, types, 0, 0, sbit__gemm_infer, sbit__gemm_prepare,                \
-            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__matmul_channel,    \
+            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__gemm_channel,      \
             sbit__gemm_macs                                                                        \
     }
 
@@ -24954,7 +25089,7 @@ static const sbit_op_quant sbit__pooling_quant_average = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__pooling_quant_lp = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_KEEPS, 1, 0, 0, 0, NULL};
 
 #define SBIT__POOLING_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
 #define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, gradient, quant)              \
@@ -25994,14 +26129,65 @@ static sbit_status sbit__mvn_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__mvn_run_any, sbit__mvn_run_any, error);
 }
 
+/* ---- channels */
+
+/* Channels of a group are normalized together: they live and die together. */
+static sbit_status sbit__groupnorm_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const int64_t groups = sbit_node_int(call->op->node, "num_groups", 0);
+    const int64_t channels = call->op->in_type[0]->dims[1].value;
+    const bool per_group = call->op->row->since_version < 21;
+    const int32_t *x = NULL;
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    for (int64_t i = 0; i < channels; i++) {
+        const int64_t first = i - i % (channels / groups);
+        call->join(call, x[i], x[first]);
+    }
+    for (int32_t input = 1; input < 3; input++) {
+        const int32_t *param = NULL;
+        SBIT__TRY(call->labels(call, input, 0, 1, input == 1 ? SBIT_ROLE_SCALE : SBIT_ROLE_BIAS,
+                               &param, error));
+        for (int64_t i = 0; i < channels; i++) {
+            call->join(call, x[i], param[per_group ? i / (channels / groups) : i]);
+        }
+    }
+    return call->produce(call, 0, 1, x, error);
+}
+
+/* The axes that are normalized, or whose channels look at their neighbours (LRN). */
+static sbit_status sbit__norm_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const int32_t rank = call->op->in_type[0]->rank;
+    const char *op = call->op->row->op_type;
+    uint32_t mixed = 0;
+    int64_t axis = sbit_node_int(call->op->node, "axis", -1);
+    axis += axis < 0 ? rank : 0;
+    if (sbit__streq(op, "LRN")) {
+        mixed = 2u;
+    } else if (sbit__streq(op, "LpNormalization")) {
+        mixed = 1u << (uint32_t)axis;
+    } else if (sbit__streq(op, "MeanVarianceNormalization")) {
+        return call->stop(call, "normalizes over several axes", error);
+    } else {
+        mixed = 0xffffffffu << (uint32_t)axis;
+    }
+    return call->pass(call, mixed, "normalizes over the channels", error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__norm_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__norm_quant_layer = {
     SBIT_QUANT_KEEP_FLOAT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__norm_channel_batch = {SBIT_CHANNEL_SLICE, 0x1e, NULL};
-static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 0x06, NULL};
+static const sbit_op_channel sbit__norm_channel_batch = {
+    SBIT_CHANNEL_PER_CHANNEL, 1, 0x1e, 0x02, 0x04, NULL};
+static const sbit_op_channel sbit__norm_channel_instance = {
+    SBIT_CHANNEL_PER_CHANNEL, 1, 0x06, 0x02, 0x04, NULL};
+static const sbit_op_channel sbit__norm_channel_group = {SBIT_CHANNEL_OWN,     1, 0, 0, 0,
+                                                         sbit__groupnorm_label};
+static const sbit_op_channel sbit__norm_channel_axes = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
+                                                        sbit__norm_label};
 
 #define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
     {                                                                                              \
@@ -26013,8 +26199,7 @@ static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 
                    sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
 #define SBIT__INSTANCENORM_ROW(version, types)                                                     \
     SBIT__NORM_ROW("InstanceNormalization", version, types, sbit__instancenorm_infer,              \
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant,                  \
-                   &sbit__norm_channel_instance)
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_instance)
 
 static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(1, SBIT__T_FLOATS1),
@@ -26024,24 +26209,25 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
     SBIT__NORM_ROW("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
-                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer, NULL),
+                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer,
+                   &sbit__norm_channel_axes),
     SBIT__NORM_ROW("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer, sbit__rmsnorm_run,
-                   sbit__grad_layer_norm, &sbit__norm_quant, NULL),
+                   sbit__grad_layer_norm, &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__INSTANCENORM_ROW(1, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
     SBIT__NORM_ROW("GroupNormalization", 18, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
     SBIT__NORM_ROW("GroupNormalization", 21, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
-                   NULL, &sbit__norm_quant, NULL),
+                   NULL, &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
-                   &sbit__norm_quant, NULL),
+                   &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, NULL,
-                   &sbit__norm_quant, NULL),
+                   &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, NULL,
-                   &sbit__norm_quant, NULL),
+                   &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("MeanVarianceNormalization", 9, SBIT__T_FLOATS1, sbit__mvn_infer, sbit__mvn_run,
                    NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 13, SBIT_T_FLOATS, sbit__mvn_infer, sbit__mvn_run,
@@ -26314,6 +26500,16 @@ static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error
     return sbit__op_in_float(call, sbit__softmax_hard, sbit__softmax_hard, error);
 }
 
+/* ---- channels */
+
+static sbit_status sbit__softmax_label(const sbit_channel_call *call, sbit_error *error)
+{
+    int32_t axis = 0;
+    SBIT__TRY(sbit__softmax_axis(call->op, call->op->in_type[0]->rank, &axis, error));
+    const uint32_t mixed = (call->op->row->since_version < 13 ? 0xffffffffu : 1u) << (uint32_t)axis;
+    return call->pass(call, mixed, "normalizes over the channels", error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
@@ -26327,13 +26523,15 @@ static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT
                                                   NULL,
                                                   0,
                                                   1};
+static const sbit_op_channel sbit__softmax_channel = {SBIT_CHANNEL_OWN,   1, 0, 0, 0,
+                                                      sbit__softmax_label};
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
 #define SBIT__SOFTMAX_ROW(name, version, types, run, gradient, quant)                              \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, gradient,  \
-            NULL, quant, NULL, NULL                                                                \
+            NULL, quant, &sbit__softmax_channel, NULL                                              \
     }
 
 static const sbit_op_row sbit__softmax_rows[] = {
@@ -29028,14 +29226,61 @@ static int64_t sbit__rnn_macs(const sbit_op_call *call)
     return sbit__saturating_mul(rows, per_row);
 }
 
+/* ---- channels */
+
+/* The units of one input or output: index g * units + u of the axis is unit u, in every gate. */
+static sbit_status sbit__rnn_label_axis(const sbit_channel_call *call, int32_t input, int32_t axis,
+                                        sbit_channel_role role, const int32_t *units, int64_t count,
+                                        sbit_error *error)
+{
+    const int32_t *labels = NULL;
+    if (!sbit__op_has(call->op, input)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(call->labels(call, input, axis, 1, role, &labels, error));
+    for (int64_t i = 0; i < call->op->in_type[input]->dims[axis].value; i++) {
+        call->join(call, labels[i], units[i % count]);
+    }
+    return SBIT_OK;
+}
+
+/* A hidden unit is a row in every gate of W, R and B, a column of R, an entry of the states, and of
+ * both directions. */
+static sbit_status sbit__rnn_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const int64_t units = call->op->in_type[2]->dims[2].value;
+    const int32_t *x = NULL, *columns = NULL, *r = NULL;
+    if (!call->is_constant(call, 1) || !call->is_constant(call, 2) ||
+        (sbit__op_has(call->op, 3) && !call->is_constant(call, 3)) ||
+        sbit_node_int(call->op->node, "layout", 0) != 0) {
+        return call->stop(call, "has weights that are computed, or layout 1", error);
+    }
+    SBIT__TRY(call->labels(call, 0, 2, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, 2, 1, SBIT_ROLE_COLUMNS, &columns, error));
+    for (int64_t i = 0; i < call->op->in_type[1]->dims[2].value; i++) {
+        call->join(call, x[i], columns[i]);
+    }
+    SBIT__TRY(call->labels(call, 2, 2, 1, SBIT_ROLE_ROWS, &r, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 1, 1, SBIT_ROLE_ROWS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 2, 1, SBIT_ROLE_ROWS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 3, 1, SBIT_ROLE_BIAS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 5, 2, SBIT_ROLE_BIAS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 6, 2, SBIT_ROLE_BIAS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 7, 1, SBIT_ROLE_PARAM, r, units, error));
+    SBIT__TRY(call->produce(call, 0, 3, r, error));
+    SBIT__TRY(call->produce(call, 1, 2, r, error));
+    return call->produce(call, 2, 2, r, error);
+}
+
 /* ---- rows */
 
+static const sbit_op_channel sbit__rnn_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__rnn_label};
 static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
 
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
-            gradient, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                 \
+            gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs                   \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
@@ -29951,6 +30196,19 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 
 /* ---- rows */
 
+/* ---- channels */
+
+/* Axes that keep their size are not mixed. */
+static sbit_status sbit__resize_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->op->in_type[0], *y = call->op->out_type[0];
+    uint32_t mixed = 0;
+    for (int32_t i = 0; i < x->rank; i++) {
+        mixed |= x->dims[i].value != y->dims[i].value ? 1u << (uint32_t)i : 0u;
+    }
+    return call->pass(call, mixed, "resizes the axis of the channels", error);
+}
+
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
 static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
                                                      SBIT_QUANT_PASS_NEAREST | SBIT_QUANT_CLASSIC,
@@ -29963,7 +30221,8 @@ static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_
                                                  NULL,
                                                  0,
                                                  0};
-static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
+                                                     sbit__resize_label};
 
 #define SBIT__RESIZE_ROW(name, version, types)                                                     \
     {                                                                                              \
@@ -30125,26 +30384,6 @@ static sbit_status sbit__block_run(const sbit_op_call *call, sbit_error *error)
     const sbit_tensor *wide = task.grows ? task.y : task.x;
     if (sbit_tensor_count(wide) > 0) {
         sbit__parallel_range(call->ctx, sbit__tensor_span(wide, 0, 3), 4, sbit__block_rows, &task);
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__block_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                   sbit_error *error)
-{
-    int64_t size = 1;
-    bool crd = false;
-    SBIT__TRY(sbit__block_read(call, &size, &crd, error));
-    const bool grows = sbit__block_to_space(call);
-    const sbit_type *wide = grows ? call->out_type[0] : call->in_type[0];
-    if (wide->rank != 4 || !sbit__dim_known(wide->dims[1])) {
-        return SBIT_OK;
-    }
-    for (int64_t k = 0; k < size * size * wide->dims[1].value; k++) {
-        const int64_t c = k / (size * size), i = k / size % size, j = k % size;
-        const int64_t deep = sbit__block_channel(size, crd, wide->dims[1].value, c, i, j);
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], 1, grows ? deep : c,
-                               call->node->outputs[0], 1, grows ? c : deep));
     }
     return SBIT_OK;
 }
@@ -30556,8 +30795,8 @@ static sbit_status sbit__affine_run(const sbit_op_call *call, sbit_error *error)
 
 static const sbit_op_quant sbit__block_quant = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__block_channels = {SBIT_CHANNEL_MAP, 0, sbit__block_map};
-static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_NONE, 0, NULL};
+static const sbit_op_channel sbit__block_channels = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_KEEPS, 1, 0, 0, 0, NULL};
 
 #define SBIT__BLOCK_ROW(name, version, types)                                                      \
     {                                                                                              \
@@ -31028,7 +31267,7 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
     SBIT__UNARY_ROW(name, first, SBIT__UNARY_FLOATS1, run, gradient, quant),                       \
         SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, gradient, quant)
 
-static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
 static const sbit_op_quant sbit__unary_quant_classic = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
@@ -32067,7 +32306,8 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
 
 /* >>rows */
 
-static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_ELEMENTWISE, ~0u, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__clip_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
                                                      SBIT_QUANT_TENSOR_ONLY,
                                                  3,
@@ -32128,7 +32368,7 @@ static const sbit_op_quant sbit__binary_quant_clip = {
 #define SBIT__CLIP_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,   \
-            sbit__grad_clip, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL           \
+            sbit__grad_clip, NULL, &sbit__binary_quant_clip, &sbit__clip_channel, NULL             \
     }
 #define SBIT__WHERE_ROW(version)                                                                   \
     {                                                                                              \
@@ -32743,25 +32983,19 @@ SBIT__REDUCE_DEFINE(log_sum_exp, SBIT__REDUCE_LOG_SUM_EXP)
 SBIT__REDUCE_DEFINE(sum_square, SBIT__REDUCE_SUM_SQUARE)
 #undef SBIT__REDUCE_DEFINE
 
-static sbit_status sbit__reduce_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                    sbit_error *error)
+/* Axes that are reduced mix their channels. */
+static sbit_status sbit__reduce_label(const sbit_channel_call *call, sbit_error *error)
 {
-    const sbit_type *x = call->in_type[0];
-    const bool keep = sbit_node_int(call->node, "keepdims", 1) != 0;
+    const sbit_type *x = call->op->in_type[0];
     bool flags[SBIT_MAX_RANK], known = false;
     int64_t count = 0;
-    int32_t to = 0;
-    if (x->rank < 0 || call->out_type[0] == NULL || call->out_type[0]->rank < 0) {
-        return SBIT_OK;
+    uint32_t mixed = 0;
+    SBIT__TRY(sbit__reduce_axes_of(call->op, x->rank, flags, &known, &count, error));
+    for (int32_t i = 0; i < x->rank; i++) {
+        mixed |= flags[i] ? 1u << (uint32_t)i : 0u;
     }
-    SBIT__TRY(sbit__reduce_axes_of(call, x->rank, flags, &known, &count, error));
-    for (int32_t i = 0; known && i < x->rank; i++) {
-        if (!flags[i]) {
-            SBIT__TRY(sbit__channel_tie(call, sink, i, to, 0));
-        }
-        to += !flags[i] || keep ? 1 : 0;
-    }
-    return SBIT_OK;
+    return known ? call->pass(call, mixed, "reduces over the channels", error)
+                 : call->stop(call, "reduces axes that are known only while running", error);
 }
 
 /* >>ReduceTo (domain sbit): the sum over what broadcasting the shape of input 1 to input 0 spreads;
@@ -33224,7 +33458,8 @@ static const sbit_op_quant sbit__reduce_quant_mean = {
     NULL,
     0.0f,
     0.0f};
-static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__reduce_map};
+static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
+                                                     sbit__reduce_label};
 
 #define SBIT__REDUCE_T1 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__REDUCE_T13 (SBIT_T_FLOATS | SBIT__T_WORDS)
@@ -33368,68 +33603,6 @@ static sbit_status sbit__shape_run_with(const sbit_op_call *call, sbit__shape_ty
     type.dtype = x.dtype;
     SBIT__TRY(fn(call, &x, &type, error));
     return sbit__shape_view(call, &type, error);
-}
-
-/* Ties indices through a reshape: axes are taken in groups of equal size from the left; inside a
- * group the leading axes correspond, each index of the coarser one to a run of the finer one.
- * What is not tied (behind an unknown dim, inner axes of a group) must keep all its indices. */
-static sbit_status sbit__shape_tie_group(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                         int32_t x_axis, int32_t y_axis, sbit_error *error)
-{
-    const int64_t nx = call->in_type[0]->dims[x_axis].value;
-    const int64_t ny = call->out_type[0]->dims[y_axis].value;
-    const int64_t coarse = nx < ny ? nx : ny, fine = nx < ny ? ny : nx;
-    (void)error;
-    if (coarse <= 0 || fine % coarse != 0) {
-        return SBIT_OK;
-    }
-    for (int64_t i = 0; i < fine; i++) {
-        const int64_t group = i / (fine / coarse);
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, nx < ny ? group : i,
-                               call->node->outputs[0], y_axis, nx < ny ? i : group));
-    }
-    return SBIT_OK;
-}
-
-static bool sbit__shape_is_one(sbit_dim dim)
-{
-    return sbit__dim_known(dim) && dim.value == 1;
-}
-
-static sbit_status sbit__shape_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                   sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0], *y = call->out_type[0];
-    int32_t i = 0, j = 0;
-    while (y != NULL && i < x->rank && j < y->rank) {
-        const int32_t x0 = i, y0 = j;
-        if (sbit__dim_equal(x->dims[i], y->dims[j]) ||
-            (!sbit__dim_known(x->dims[i]) && !sbit__dim_known(y->dims[j]))) {
-            SBIT__TRY(sbit__channel_tie(call, sink, i++, j++, 0));
-            continue;
-        }
-        if (sbit__shape_is_one(x->dims[i]) || sbit__shape_is_one(y->dims[j])) {
-            i += sbit__shape_is_one(x->dims[i]) ? 1 : 0;
-            j += sbit__shape_is_one(y->dims[j]) ? 1 : 0;
-            continue;
-        }
-        sbit_dim px = x->dims[i++], py = y->dims[j++];
-        while (sbit__dim_known(px) && sbit__dim_known(py) && px.value != py.value) {
-            if (px.value < py.value ? i >= x->rank : j >= y->rank) {
-                return SBIT_OK;
-            }
-            if (px.value < py.value) {
-                px = sbit__dim_mul(px, x->dims[i++]);
-            } else {
-                py = sbit__dim_mul(py, y->dims[j++]);
-            }
-        }
-        if (!sbit__dim_known(px) || !sbit__dim_known(py)) {
-            return SBIT_OK;
-        }
-        SBIT__TRY(sbit__shape_tie_group(call, sink, x0, y0, error));
-    }
-    return SBIT_OK;
 }
 
 /* >>Shape, Size */
@@ -34062,8 +34235,9 @@ static sbit_status sbit__bitcast_infer(const sbit_op_call *call, sbit_error *err
 
 /* >>rows */
 
-static const sbit_op_channel sbit__shape_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
-static const sbit_op_channel sbit__shape_channel_map = {SBIT_CHANNEL_MAP, 0, sbit__shape_map};
+static const sbit_op_channel sbit__shape_channel_same = {
+    SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__shape_channel_moves = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
 static const sbit_op_quant sbit__shape_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Sparsebit's QIdentity */
@@ -34079,7 +34253,7 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL, NULL)
 #define SBIT__SHAPE_VIEW(name, version, types, fn)                                                 \
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, sbit__grad_reshape,                    \
-                    &sbit__shape_quant_pass, &sbit__shape_channel_map)
+                    &sbit__shape_quant_pass, &sbit__shape_channel_moves)
 #define SBIT__SHAPE_IDENTITY(version, types)                                                       \
     SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW | SBIT_OP_KINDS, identity,            \
                     sbit__grad_identity, &sbit__shape_quant_identity, &sbit__shape_channel_same)
@@ -34451,21 +34625,6 @@ static sbit_status sbit__transpose_run(const sbit_op_call *call, sbit_error *err
         from[i] = own[perm[i]];
     }
     sbit__move_box(call->ctx, x->dtype, y->rank, y->dims, x->data, 0, from, y->data, 0, to);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__transpose_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                       sbit_error *error)
-{
-    int32_t perm[SBIT_MAX_RANK];
-    const sbit_type *x = call->in_type[0], *y = call->out_type[0];
-    if (y == NULL || x->rank < 0 || y->rank != x->rank) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__transpose_perm(call, x->rank, perm, error));
-    for (int32_t i = 0; i < x->rank; i++) {
-        SBIT__TRY(sbit__channel_tie(call, sink, perm[i], i, 0));
-    }
     return SBIT_OK;
 }
 
@@ -34878,32 +35037,6 @@ static sbit_status sbit__slice_run(const sbit_op_call *call, sbit_error *error)
     if (y != NULL) {
         sbit__tensor_strides(y, to);
         sbit__move_box(call->ctx, x->dtype, y->rank, dims, x->data, x0, from, y->data, 0, to);
-    }
-    return SBIT_OK;
-}
-
-/* Axes that are not cut, and those cut with step 1, keep their channels. */
-static sbit_status sbit__slice_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                   sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0];
-    sbit__slice slice;
-    if (x->rank < 0 || call->out_type[0] == NULL || call->out_type[0]->rank != x->rank) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__slice_read(call, x->rank, &slice, error));
-    for (int32_t i = 0; slice.known && i < x->rank; i++) {
-        int64_t first = 0;
-        if (slice.cut[i] && (!sbit__dim_known(x->dims[i]) || !sbit__dim_known(slice.start[i]) ||
-                             !sbit__dim_known(slice.end[i]) || !sbit__dim_known(slice.step[i]) ||
-                             slice.step[i].value != 1)) {
-            continue;
-        }
-        if (slice.cut[i]) {
-            sbit__slice_clamp(x->dims[i].value, slice.start[i].value, slice.end[i].value, 1,
-                              &first);
-        }
-        SBIT__TRY(sbit__channel_tie(call, sink, i, i, -first));
     }
     return SBIT_OK;
 }
@@ -35351,23 +35484,6 @@ static sbit_status sbit__pad_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__pad_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                 sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0];
-    sbit__pads pads;
-    if (x->rank < 0 || call->out_type[0] == NULL || call->out_type[0]->rank != x->rank) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__pads_read(call, x->rank, &pads, error));
-    for (int32_t i = 0; pads.known && i < x->rank; i++) {
-        if (sbit__dim_known(pads.before[i])) {
-            SBIT__TRY(sbit__channel_tie(call, sink, i, i, pads.before[i].value));
-        }
-    }
-    return SBIT_OK;
-}
-
 /* >>CenterCropPad */
 
 static sbit_status sbit__center_target(const sbit_op_call *call, const sbit_type *x, sbit_type *out,
@@ -35513,13 +35629,8 @@ static const sbit_op_quant sbit__move_quant_concat = {SBIT_QUANT_INPUTS | SBIT_Q
                                                       NULL,
                                                       0.0f,
                                                       0.0f};
-static const sbit_op_channel sbit__move_channel_transpose = {SBIT_CHANNEL_MAP, 0,
-                                                             sbit__transpose_map};
-static const sbit_op_channel sbit__move_channel_slice = {SBIT_CHANNEL_MAP, 0, sbit__slice_map};
-static const sbit_op_channel sbit__move_channel_pad = {SBIT_CHANNEL_MAP, 0, sbit__pad_map};
-static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_CONCAT, 0, NULL};
-static const sbit_op_channel sbit__move_channel_split = {SBIT_CHANNEL_SPLIT, 0, NULL};
-static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__move_channel = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_MOVES, ~0u, 0, 0, 0, NULL};
 
 #define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
     {                                                                                              \
@@ -35528,21 +35639,21 @@ static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NU
     }
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
     SBIT__MOVE_OP("Transpose", version, types, transpose, sbit__grad_transpose,                    \
-                  &sbit__move_quant_pass, &sbit__move_channel_transpose)
+                  &sbit__move_quant_pass, &sbit__move_channel)
 #define SBIT__MOVE_CONCAT(version, types)                                                          \
     SBIT__MOVE_OP("Concat", version, types, concat, sbit__grad_concat, &sbit__move_quant_concat,   \
                   &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
     SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
-                  &sbit__move_channel_split)
+                  &sbit__move_channel)
 #define SBIT__MOVE_SLICE(version, types)                                                           \
     SBIT__MOVE_OP("Slice", version, types, slice, sbit__grad_moves, &sbit__move_quant_pass,        \
-                  &sbit__move_channel_slice)
+                  &sbit__move_channel)
 /* A constant other than a quantized number may be padded in: not a place that passes scales. */
 #define SBIT__MOVE_PAD(version, types)                                                             \
-    SBIT__MOVE_OP("Pad", version, types, pad, sbit__grad_pad, NULL, &sbit__move_channel_pad)
+    SBIT__MOVE_OP("Pad", version, types, pad, sbit__grad_pad, NULL, &sbit__move_channel)
 #define SBIT__MOVE_EXPAND(name, version, types, fn, gradient)                                      \
-    SBIT__MOVE_OP(name, version, types, fn, gradient, &sbit__move_quant_pass, NULL)
+    SBIT__MOVE_OP(name, version, types, fn, gradient, &sbit__move_quant_pass, &sbit__move_channel)
 
 static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_TRANSPOSE(1, SBIT__T_ALL1),
@@ -35581,9 +35692,9 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, NULL),
     SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
     SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, NULL, &sbit__move_quant_pass,
-                  &sbit__move_channel_same),
+                  NULL),
     SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, NULL, &sbit__move_quant_pass,
-                  &sbit__move_channel_same),
+                  NULL),
 };
 
 #undef SBIT__MOVE_OP
@@ -35735,32 +35846,21 @@ static sbit_status sbit__gather_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__gather_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                    sbit_error *error)
+/* A table of constant rows makes channels; other gathers with constant indices move them. */
+static sbit_status sbit__gather_label(const sbit_channel_call *call, sbit_error *error)
 {
-    const sbit_type *x = call->in_type[0];
-    const sbit_tensor *indices = sbit__in(call, 1);
+    const sbit_type *x = call->op->in_type[0], *y = call->op->out_type[0];
+    const int32_t *labels = NULL;
     int32_t axis = 0;
-    if (x->rank < 1 || call->out_type[0] == NULL || call->in_type[1]->rank < 0) {
-        return SBIT_OK;
+    if (call->is_constant(call, 1)) {
+        return call->moves(call, error);
     }
-    SBIT__TRY(sbit__gather_axis(call, x->rank, &axis, error));
-    for (int32_t i = 0; i < x->rank; i++) {
-        if (i != axis) {
-            const int32_t to = i < axis ? i : i + call->in_type[1]->rank - 1;
-            SBIT__TRY(sbit__channel_tie(call, sink, i, to, 0));
-        }
+    SBIT__TRY(sbit__gather_axis(call->op, x->rank, &axis, error));
+    if (!call->is_constant(call, 0) || axis != 0 || x->rank != 2) {
+        return call->stop(call, "gathers at places that are known only while running", error);
     }
-    if (indices == NULL || indices->rank != 1 || !sbit__dim_known(x->dims[axis])) {
-        return SBIT_OK;
-    }
-    for (int64_t i = 0; i < indices->dims[0]; i++) {
-        int64_t index = 0;
-        SBIT__TRY(sbit__gather_index(call, indices, i, x->dims[axis].value, &index, error));
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], axis, index,
-                               call->node->outputs[0], axis, i));
-    }
-    return SBIT_OK;
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_ROWS, &labels, error));
+    return call->produce(call, 0, y->rank - 1, labels, error);
 }
 
 /* >>elements: GatherElements and ScatterElements walk the indices' shape; the same coordinates,
@@ -36237,7 +36337,8 @@ static const sbit_op_quant sbit__gather_quant = {
     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 0, 0, -1, -1, 0, 1, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__gather_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_MAP, 0, sbit__gather_map};
+static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
+                                                     sbit__gather_label};
 
 #define SBIT__GATHER_OP(name, version, types, flags, infer, run, gradient, quant, channel)         \
     {                                                                                              \
@@ -62707,6 +62808,183 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
 }
 /* ---- end src/quant/quant.c ---- */
 
+/* ---- begin src/sparse/sparse_private.h ---- */
+/* sparse_private.h: labels of channels, groups, masks: what the files of sparse share.
+ *
+ * Called by: sparse. Calls: sparsers, ops (row->channel), infer, exec, passes.
+ *
+ * From a graph to what may be cut:
+ *   shuffle.c    the graph is made easy to cut
+ *   labels.c     what every position is called: labels, joining, the labels of one value
+ *   elements.c   elementwise operators: equal positions, after broadcasting, are one channel
+ *   contract.c   products of two activations
+ *   propagate.c  the other kinds of rows; every node in order, again until nothing changes
+ *   groups.c     classes of labels: which constants they cut, what keeps them, who makes them
+ */
+#ifndef SBIT_SPARSE_PRIVATE_H
+#define SBIT_SPARSE_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* shuffle.c: makes a graph easy to cut without changing what it computes: shuffles are Gathers, and
+ * each constant that is no shared weight has one user. */
+SBIT__FN sbit_status sbit__sparse_prepare(sbit_graph *graph, sbit__arena *arena, sbit_error *error);
+
+/* >>labels. A label is a positive number; 0 is none: a position that is cut with what lies around
+ * it (padding). Joined labels have one root. */
+enum {
+    SBIT__LABEL_FIXED = 1, /* may not be removed */
+    SBIT__LABEL_FREE = 2   /* only constants' elements so far: no layer makes it */
+};
+
+typedef enum sbit__label_form {
+    SBIT__LABELS_NONE,    /* no labels */
+    SBIT__LABELS_UNIFORM, /* at[0] everywhere */
+    SBIT__LABELS_AXIS,    /* at[i] wherever the index along `axis` is i */
+    SBIT__LABELS_FULL     /* at[position] */
+} sbit__label_form;
+
+/* The labels of one value, with the shape that it was labelled at. */
+typedef struct sbit__channel_labels {
+    sbit__label_form form;
+    int32_t axis, rank;
+    int64_t dims[SBIT_MAX_RANK];
+    int32_t *at;
+} sbit__channel_labels;
+
+/* One axis of one constant; with parts > 1 the axis is counted once for each part of axis 0. */
+typedef struct sbit__member {
+    sbit_value_id value;
+    int32_t axis;
+    int64_t parts, count; /* labels: parts times the axis' length */
+    uint32_t roles;       /* bit: sbit_channel_role */
+    int32_t *labels;
+} sbit__member;
+
+/* Equal runs of labels that must keep as many each. */
+typedef struct sbit__balance {
+    int64_t count, blocks;
+    const int32_t *labels;
+} sbit__balance;
+
+typedef struct sbit__labeler {
+    sbit_ctx *ctx;
+    const sbit_graph *graph;
+    sbit__arena *arena;
+    sbit__infer infer;        /* types at the size that labels are run with */
+    sbit__channel_labels *of; /* by value */
+    int32_t *parent;          /* by label; [0] is not used */
+    uint8_t *flags;
+    const char **reasons; /* of fixed labels */
+    int32_t label_count;
+    size_t label_capacity;
+    sbit__member *members;
+    size_t member_count, member_capacity;
+    sbit__balance *balances;
+    size_t balance_count, balance_capacity;
+    sbit_node_id *elementwise; /* nodes to look at again when labels were joined */
+    size_t elementwise_count, elementwise_capacity;
+    bool changed; /* labels were joined */
+} sbit__labeler;
+
+/* The node that is being labelled; call->user of a sbit_channel_call. */
+typedef struct sbit__label_frame {
+    sbit__labeler *labeler;
+    const sbit_node *node;
+    sbit_op_call op;
+    const sbit_type **in_type;
+    sbit_type **out_type;
+    const sbit_tensor **in;
+    const sbit_dim **in_elems;
+    int64_t *in_elem_counts;
+} sbit__label_frame;
+
+/* Labels of all values of a graph (not of its bodies), at the smallest size that it accepts, batch
+ * 2. Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
+SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
+                                       sbit__arena *arena, sbit_error *error);
+SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler);
+
+/* labels.c */
+SBIT__FN int32_t sbit__label_root(const sbit__labeler *labeler, int32_t label);
+/* `count` new labels, the first of which is *first. */
+SBIT__FN sbit_status sbit__label_new(sbit__labeler *labeler, int64_t count, uint32_t flags,
+                                     const char *reason, int32_t *first, sbit_error *error);
+SBIT__FN void sbit__label_join(sbit__labeler *labeler, int32_t a, int32_t b); /* 0: does nothing */
+SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char *reason);
+SBIT__FN bool sbit__label_is(const sbit__labeler *labeler, int32_t label, uint32_t flag);
+/* "Conv 'conv1' reason", in the arena. */
+SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
+                                        const char *reason);
+SBIT__FN int64_t sbit__channel_labels_count(const sbit__channel_labels *labels); /* positions */
+SBIT__FN int32_t sbit__channel_labels_at(const sbit__channel_labels *labels, int64_t position);
+/* How far apart, and how many, positions with neighbouring indices along an axis are. */
+SBIT__FN int64_t sbit__channel_labels_inner(const sbit__channel_labels *labels, int32_t axis);
+SBIT__FN sbit_status sbit__channel_labels_make(sbit__labeler *labeler, const sbit_type *type,
+                                               sbit__label_form form, int32_t axis,
+                                               sbit__channel_labels *out, sbit_error *error);
+/* All positions, whatever the form; in the arena. */
+SBIT__FN sbit_status sbit__channel_labels_expand(sbit__labeler *labeler,
+                                                 const sbit__channel_labels *labels, int32_t **out,
+                                                 sbit_error *error);
+/* Gives labels that depend on one axis only that form; what is constant in a slice of it joins. */
+SBIT__FN void sbit__channel_labels_settle(sbit__labeler *labeler, sbit__channel_labels *labels);
+/* Joins all labels with the same index along an axis; at[dims[axis]] gets one for each (0: none).
+ */
+SBIT__FN void sbit__channel_labels_slices(sbit__labeler *labeler,
+                                          const sbit__channel_labels *labels, int32_t axis,
+                                          int32_t *at);
+/* Axes along which labels vary that may be removed, as bits. */
+SBIT__FN uint32_t sbit__channel_labels_varies(const sbit__labeler *labeler,
+                                              const sbit__channel_labels *labels);
+SBIT__FN void sbit__channel_labels_fix(sbit__labeler *labeler, const sbit__channel_labels *labels,
+                                       const char *reason);
+
+/* elements.c: labels of the output of an elementwise operator, and what it joins. `first`: the
+ * output has none yet; `last`: what meets several channels is fixed. */
+SBIT__FN sbit_status sbit__label_elementwise(sbit__label_frame *frame, uint32_t inputs, bool first,
+                                             bool last, sbit_error *error);
+/* contract.c: products of two activations */
+SBIT__FN sbit_status sbit__label_contract(sbit__label_frame *frame, sbit_error *error);
+
+/* >>groups */
+/* The labels of one root: they live and die together. */
+typedef struct sbit__class {
+    int32_t root;
+    bool removable;
+    const char *reason; /* why not */
+    int32_t group;      /* index; -1: none */
+} sbit__class;
+
+/* Classes that the same layers make. */
+typedef struct sbit__group {
+    int32_t *classes; /* indices, ascending by first row */
+    int32_t class_count;
+    int32_t *makers; /* members with rows, indices */
+    int32_t maker_count;
+    const char *reason; /* why it is kept whole; NULL: it can be cut */
+} sbit__group;
+
+typedef struct sbit__groups {
+    sbit__class *classes;
+    int32_t class_count;
+    int32_t *class_of; /* by label root */
+    sbit__group *groups;
+    int32_t group_count;
+} sbit__groups;
+
+SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out,
+                                       sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_SPARSE_PRIVATE_H */
+/* ---- end src/sparse/sparse_private.h ---- */
+
 /* ---- begin src/sparse/sconfig.c ---- */
 /* sconfig.c: Sparsebit's pruning configuration. >>sconfig
  *
@@ -62855,6 +63133,2184 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
     return status;
 }
 /* ---- end src/sparse/sconfig.c ---- */
+
+/* ---- begin src/sparse/labels.c ---- */
+/* labels.c: labels of positions: which are one channel, and the labels of one value. >>labels
+ *
+ * Does: union-find over labels with what is known of a root (fixed, free), and the four forms in
+ * which a value's labels are held. Most values have one label for each index of one axis; only
+ * where heads and blocks are on two axes is there one for each position.
+ */
+
+/* >>joining */
+
+SBIT__FN int32_t sbit__label_root(const sbit__labeler *labeler, int32_t label)
+{
+    int32_t *parent = labeler->parent;
+    while (parent[label] != label) {
+        parent[label] = parent[parent[label]];
+        label = parent[label];
+    }
+    return label;
+}
+
+static void sbit__label_free(sbit__labeler *labeler)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(labeler->ctx);
+    sbit__free(a, labeler->parent, labeler->label_capacity * sizeof *labeler->parent);
+    sbit__free(a, labeler->flags, labeler->label_capacity);
+    sbit__free(a, (void *)labeler->reasons, labeler->label_capacity * sizeof *labeler->reasons);
+}
+
+SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler)
+{
+    if (labeler->ctx != NULL) {
+        const sbit_allocator *a = sbit_ctx_allocator(labeler->ctx);
+        sbit__label_free(labeler);
+        sbit__free(a, labeler->members, labeler->member_capacity * sizeof *labeler->members);
+        sbit__free(a, labeler->balances, labeler->balance_capacity * sizeof *labeler->balances);
+        sbit__free(a, labeler->elementwise,
+                   labeler->elementwise_capacity * sizeof *labeler->elementwise);
+        memset(labeler, 0, sizeof *labeler);
+    }
+}
+
+static sbit_status sbit__label_reserve(sbit__labeler *labeler, size_t needed, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(labeler->ctx);
+    const size_t held = labeler->label_capacity;
+    if (needed <= held) {
+        return SBIT_OK;
+    }
+    needed = needed < 2 * held ? 2 * held : needed;
+    needed = needed < 1024 ? 1024 : needed;
+    int32_t *parent = (int32_t *)sbit__alloc(a, needed * sizeof *parent);
+    uint8_t *flag = (uint8_t *)sbit__alloc(a, needed);
+    const char **reason = (const char **)sbit__alloc(a, needed * sizeof *reason);
+    if (parent == NULL || flag == NULL || reason == NULL) {
+        sbit__free(a, parent, needed * sizeof *parent);
+        sbit__free(a, flag, needed);
+        sbit__free(a, (void *)reason, needed * sizeof *reason);
+        return sbit__fail_oom(error, needed * sizeof *reason);
+    }
+    if (held > 0) {
+        memcpy(parent, labeler->parent, held * sizeof *parent);
+        memcpy(flag, labeler->flags, held);
+        memcpy((void *)reason, (const void *)labeler->reasons, held * sizeof *reason);
+    }
+    sbit__label_free(labeler);
+    labeler->parent = parent;
+    labeler->flags = flag;
+    labeler->reasons = reason;
+    labeler->label_capacity = needed;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__label_new(sbit__labeler *labeler, int64_t count, uint32_t flags,
+                                     const char *reason, int32_t *first, sbit_error *error)
+{
+    if (count > INT32_MAX / 4 - labeler->label_count) {
+        return sbit__fail(error, SBIT_ERR_LIMIT, NULL, "more than %d channels to label",
+                          (int)(INT32_MAX / 4));
+    }
+    SBIT__TRY(sbit__label_reserve(labeler, (size_t)(labeler->label_count + count + 1), error));
+    *first = labeler->label_count + 1;
+    for (int64_t i = 0; i < count; i++) {
+        const int32_t label = *first + (int32_t)i;
+        labeler->parent[label] = label;
+        labeler->flags[label] = (uint8_t)flags;
+        labeler->reasons[label] = reason;
+    }
+    labeler->label_count += (int32_t)count;
+    return SBIT_OK;
+}
+
+SBIT__FN bool sbit__label_is(const sbit__labeler *labeler, int32_t label, uint32_t flag)
+{
+    return (labeler->flags[sbit__label_root(labeler, label)] & flag) != 0;
+}
+
+SBIT__FN void sbit__label_join(sbit__labeler *labeler, int32_t a, int32_t b)
+{
+    if (a == 0 || b == 0) {
+        return;
+    }
+    a = sbit__label_root(labeler, a);
+    b = sbit__label_root(labeler, b);
+    if (a == b) {
+        return;
+    }
+    const int32_t to = a < b ? a : b, from = a < b ? b : a;
+    const unsigned fixed = (labeler->flags[a] | labeler->flags[b]) & SBIT__LABEL_FIXED;
+    const unsigned free_ = (labeler->flags[a] & labeler->flags[b]) & SBIT__LABEL_FREE;
+    if (labeler->reasons[to] == NULL) {
+        labeler->reasons[to] = labeler->reasons[from];
+    }
+    labeler->parent[from] = to;
+    labeler->flags[to] = (uint8_t)(fixed | free_);
+    labeler->changed = true;
+}
+
+SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char *reason)
+{
+    if (label != 0) {
+        label = sbit__label_root(labeler, label);
+        labeler->flags[label] |= SBIT__LABEL_FIXED;
+        if (labeler->reasons[label] == NULL) {
+            labeler->reasons[label] = reason;
+        }
+    }
+}
+
+SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
+                                        const char *reason)
+{
+    char name[160];
+    sbit_graph_describe(labeler->graph, node, name, sizeof name);
+    const char *text = sbit__arena_printf(labeler->arena, "%s %s", name, reason);
+    return text != NULL ? text : "out of memory";
+}
+
+/* >>labels of a value */
+
+SBIT__FN int64_t sbit__channel_labels_inner(const sbit__channel_labels *labels, int32_t axis)
+{
+    int64_t inner = 1;
+    for (int32_t i = axis + 1; i < labels->rank; i++) {
+        inner *= labels->dims[i];
+    }
+    return inner;
+}
+
+SBIT__FN int64_t sbit__channel_labels_count(const sbit__channel_labels *labels)
+{
+    return sbit__channel_labels_inner(labels, -1);
+}
+
+SBIT__FN int32_t sbit__channel_labels_at(const sbit__channel_labels *labels, int64_t position)
+{
+    switch (labels->form) {
+    case SBIT__LABELS_UNIFORM:
+        return labels->at[0];
+    case SBIT__LABELS_AXIS:
+        return labels->at[position / sbit__channel_labels_inner(labels, labels->axis) %
+                          labels->dims[labels->axis]];
+    case SBIT__LABELS_FULL:
+        return labels->at[position];
+    default:
+        return 0;
+    }
+}
+
+SBIT__FN sbit_status sbit__channel_labels_make(sbit__labeler *labeler, const sbit_type *type,
+                                               sbit__label_form form, int32_t axis,
+                                               sbit__channel_labels *out, sbit_error *error)
+{
+    int64_t count = 0;
+    memset(out, 0, sizeof *out);
+    out->form = form;
+    out->axis = axis;
+    out->rank = type->rank;
+    for (int32_t i = 0; i < type->rank; i++) {
+        out->dims[i] = type->dims[i].value;
+    }
+    count = form == SBIT__LABELS_UNIFORM ? 1
+            : form == SBIT__LABELS_AXIS  ? out->dims[axis]
+            : form == SBIT__LABELS_FULL  ? sbit__channel_labels_count(out)
+                                         : 0;
+    if (count > 0) {
+        out->at = (int32_t *)sbit__arena_array(labeler->arena, (size_t)count, sizeof *out->at);
+        if (out->at == NULL) {
+            return sbit__fail_oom(error, (size_t)count * sizeof *out->at);
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__channel_labels_expand(sbit__labeler *labeler,
+                                                 const sbit__channel_labels *labels, int32_t **out,
+                                                 sbit_error *error)
+{
+    const int64_t count = sbit__channel_labels_count(labels);
+    if (labels->form == SBIT__LABELS_FULL) {
+        *out = labels->at;
+        return SBIT_OK;
+    }
+    int32_t *at = (int32_t *)sbit__arena_array(labeler->arena, (size_t)count + 1, sizeof *at);
+    if (at == NULL) {
+        return sbit__fail_oom(error, (size_t)count * sizeof *at);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        at[i] = sbit__channel_labels_at(labels, i);
+    }
+    *out = at;
+    return SBIT_OK;
+}
+
+/* True if, for every index of the axis, what layers make there is one channel; at[i] gets it, else
+ * what constants have there, else 0. *kinds counts up to two different channels. */
+static bool sbit__channel_labels_by_axis(const sbit__labeler *labeler,
+                                         const sbit__channel_labels *labels, int32_t axis,
+                                         int32_t *at, int *kinds)
+{
+    const int64_t inner = sbit__channel_labels_inner(labels, axis), n = labels->dims[axis];
+    const int64_t count = sbit__channel_labels_count(labels);
+    int32_t some = 0;
+    memset(at, 0, (size_t)n * sizeof *at);
+    *kinds = 0;
+    for (int64_t p = 0; p < count; p++) {
+        const int32_t label = labels->at[p];
+        int32_t *to = &at[p / inner % n];
+        if (label == 0 || label == *to) {
+            continue;
+        }
+        const int32_t root = sbit__label_root(labeler, label);
+        const bool is_free = (labeler->flags[root] & SBIT__LABEL_FREE) != 0;
+        if (!is_free && *to != 0 && !sbit__label_is(labeler, *to, SBIT__LABEL_FREE) &&
+            sbit__label_root(labeler, *to) != root) {
+            return false;
+        }
+        if (*to == 0 || !is_free) {
+            *to = label;
+        }
+        if (!is_free && some != root) {
+            *kinds = some == 0 ? 1 : 2;
+            some = root;
+        }
+    }
+    return true;
+}
+
+SBIT__FN void sbit__channel_labels_settle(sbit__labeler *labeler, sbit__channel_labels *labels)
+{
+    int64_t longest = 1;
+    int kinds = 0;
+    for (int32_t i = 0; i < labels->rank; i++) {
+        longest = labels->dims[i] > longest ? labels->dims[i] : longest;
+    }
+    int32_t *at = (int32_t *)sbit__arena_array(labeler->arena, (size_t)longest, sizeof *at);
+    if (labels->form != SBIT__LABELS_FULL || at == NULL ||
+        sbit__channel_labels_count(labels) == 0) {
+        return;
+    }
+    for (int32_t axis = 0; axis < labels->rank; axis++) {
+        if (sbit__channel_labels_by_axis(labeler, labels, axis, at, &kinds) && kinds > 1) {
+            sbit__channel_labels_slices(labeler, labels, axis, at);
+            labels->form = SBIT__LABELS_AXIS;
+            labels->axis = axis;
+            labels->at = at;
+            return;
+        }
+        if (kinds == 0) {
+            break; /* constants only: left as they are */
+        }
+    }
+    for (int64_t p = 0; kinds > 0 && p < sbit__channel_labels_count(labels); p++) {
+        if (labels->at[p] == 0 || sbit__label_is(labeler, labels->at[p], SBIT__LABEL_FREE) ||
+            sbit__label_root(labeler, labels->at[p]) != sbit__label_root(labeler, labels->at[0])) {
+            return;
+        }
+    }
+    labels->form = kinds > 0 ? SBIT__LABELS_UNIFORM : labels->form;
+}
+
+SBIT__FN void sbit__channel_labels_slices(sbit__labeler *labeler,
+                                          const sbit__channel_labels *labels, int32_t axis,
+                                          int32_t *at)
+{
+    const int64_t inner = sbit__channel_labels_inner(labels, axis), n = labels->dims[axis];
+    const int64_t count = sbit__channel_labels_count(labels);
+    if (labels->form == SBIT__LABELS_AXIS && labels->axis == axis) {
+        memcpy(at, labels->at, (size_t)n * sizeof *at);
+        return;
+    }
+    memset(at, 0, (size_t)n * sizeof *at);
+    if (labels->form == SBIT__LABELS_AXIS || labels->form == SBIT__LABELS_UNIFORM) {
+        const int64_t m = labels->form == SBIT__LABELS_AXIS ? labels->dims[labels->axis] : 1;
+        for (int64_t i = 1; i < m; i++) {
+            sbit__label_join(labeler, labels->at[0], labels->at[i]);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            at[i] = labels->at[0];
+        }
+        return;
+    }
+    for (int64_t p = 0; labels->form == SBIT__LABELS_FULL && p < count; p++) {
+        int32_t *to = &at[p / inner % n];
+        if (*to == 0) {
+            *to = labels->at[p];
+        } else if (labels->at[p] != *to) {
+            sbit__label_join(labeler, *to, labels->at[p]);
+        }
+    }
+}
+
+/* What a position counts as: 0 for what is never removed by itself. */
+static int32_t sbit__channel_labels_kind(const sbit__labeler *labeler, int32_t label)
+{
+    if (label == 0) {
+        return 0;
+    }
+    label = sbit__label_root(labeler, label);
+    return labeler->flags[label] != 0 ? 0 : label;
+}
+
+SBIT__FN uint32_t sbit__channel_labels_varies(const sbit__labeler *labeler,
+                                              const sbit__channel_labels *labels)
+{
+    uint32_t axes = 0;
+    if (labels->form == SBIT__LABELS_AXIS) {
+        for (int64_t i = 1; i < labels->dims[labels->axis]; i++) {
+            if (sbit__channel_labels_kind(labeler, labels->at[i]) !=
+                sbit__channel_labels_kind(labeler, labels->at[0])) {
+                return 1u << (uint32_t)labels->axis;
+            }
+        }
+        return 0;
+    }
+    for (int32_t axis = 0; labels->form == SBIT__LABELS_FULL && axis < labels->rank; axis++) {
+        const int64_t inner = sbit__channel_labels_inner(labels, axis), n = labels->dims[axis];
+        const int64_t count = sbit__channel_labels_count(labels);
+        for (int64_t p = 0; p < count; p++) {
+            if (p / inner % n > 0 &&
+                sbit__channel_labels_kind(labeler, labels->at[p]) !=
+                    sbit__channel_labels_kind(labeler, labels->at[p - inner])) {
+                axes |= 1u << (uint32_t)axis;
+                break;
+            }
+        }
+    }
+    return axes;
+}
+
+SBIT__FN void sbit__channel_labels_fix(sbit__labeler *labeler, const sbit__channel_labels *labels,
+                                       const char *reason)
+{
+    const int64_t count = labels->form == SBIT__LABELS_FULL   ? sbit__channel_labels_count(labels)
+                          : labels->form == SBIT__LABELS_AXIS ? labels->dims[labels->axis]
+                          : labels->form == SBIT__LABELS_NONE ? 0
+                                                              : 1;
+    for (int64_t i = 0; i < count; i++) {
+        sbit__label_fix(labeler, labels->at[i], reason);
+    }
+}
+/* ---- end src/sparse/labels.c ---- */
+
+/* ---- begin src/sparse/elements.c ---- */
+/* elements.c: labels through elementwise operators. >>labels-elements
+ *
+ * Equal positions are one channel. An element that broadcasting makes meet different channels (a
+ * spatial map that all channels are multiplied with, a constant that all share) is joined with none
+ * of them: it stays whole, and if a layer makes it, its channel may not be removed.
+ */
+
+#define SBIT__MEETS_NONE 0
+#define SBIT__MEETS_MANY (-1)
+
+/* One operand, laid out over the output's positions. */
+typedef struct sbit__operand {
+    const sbit__channel_labels *labels;
+    int64_t strides[SBIT_MAX_RANK]; /* 0 along what is broadcast */
+    int32_t *meets;                 /* by element: MEETS_NONE, a root, or MEETS_MANY */
+} sbit__operand;
+
+typedef struct sbit__elementwise {
+    sbit__label_frame *frame;
+    sbit__labeler *labeler;
+    sbit__channel_labels out; /* shape; labels if `first` */
+    sbit__operand *operands;
+    size_t count;
+    const char *reason;
+} sbit__elementwise;
+
+static bool sbit__operand_is_real(const sbit__labeler *labeler, int32_t label)
+{
+    return label != 0 && !sbit__label_is(labeler, label, SBIT__LABEL_FREE);
+}
+
+static void sbit__operand_meet(const sbit__labeler *labeler, int32_t *meets, int32_t label)
+{
+    if (sbit__operand_is_real(labeler, label) && *meets != SBIT__MEETS_MANY) {
+        const int32_t root = sbit__label_root(labeler, label);
+        *meets = *meets == SBIT__MEETS_NONE || *meets == root ? root : SBIT__MEETS_MANY;
+    }
+}
+
+/* ---- labels along one axis, the same for all: the usual case */
+
+/* The operand's axis that lies on the output's `axis`; its length, 1 if it has none. */
+static int64_t sbit__operand_length(const sbit__elementwise *e, const sbit__operand *operand,
+                                    int32_t axis)
+{
+    axis -= e->out.rank - operand->labels->rank;
+    return axis < 0 ? 1 : operand->labels->dims[axis];
+}
+
+/* The axis of the output that all labels lie along; -1: none has any; -2: they differ. */
+static int32_t sbit__elementwise_axis(const sbit__elementwise *e)
+{
+    int32_t axis = -1;
+    for (size_t i = 0; i < e->count; i++) {
+        const sbit__channel_labels *labels = e->operands[i].labels;
+        if (labels->form == SBIT__LABELS_FULL) {
+            return -2;
+        }
+        if (labels->form == SBIT__LABELS_AXIS && labels->dims[labels->axis] > 1) {
+            const int32_t at = labels->axis + e->out.rank - labels->rank;
+            if (axis >= 0 && at != axis) {
+                return -2;
+            }
+            axis = at;
+        }
+    }
+    return axis;
+}
+
+/* Label of an operand at index i of the axis. */
+static int32_t sbit__operand_along(const sbit__operand *operand, int64_t length, int64_t i)
+{
+    const sbit__channel_labels *labels = operand->labels;
+    if (labels->form == SBIT__LABELS_AXIS && labels->dims[labels->axis] > 1 && length > 1) {
+        return labels->at[i];
+    }
+    return labels->form == SBIT__LABELS_NONE ? 0 : labels->at[0];
+}
+
+/* True if the operand's one element meets different channels of the others along the axis. */
+static bool sbit__operand_spreads(const sbit__elementwise *e, size_t which, int32_t axis, int64_t n)
+{
+    int32_t meets = SBIT__MEETS_NONE;
+    if (axis < 0 || sbit__operand_length(e, &e->operands[which], axis) == n) {
+        return false;
+    }
+    for (size_t k = 0; k < e->count; k++) {
+        const int64_t length = sbit__operand_length(e, &e->operands[k], axis);
+        for (int64_t i = 0; k != which && i < length; i++) {
+            sbit__operand_meet(e->labeler, &meets, sbit__operand_along(&e->operands[k], length, i));
+        }
+    }
+    return meets == SBIT__MEETS_MANY;
+}
+
+static void sbit__elementwise_along(sbit__elementwise *e, int32_t axis, bool last)
+{
+    const int64_t n = axis >= 0 ? e->out.dims[axis] : 1;
+    for (size_t k = 0; k < e->count; k++) {
+        const sbit__operand *operand = &e->operands[k];
+        const int64_t length = axis >= 0 ? sbit__operand_length(e, operand, axis) : 1;
+        const bool spreads = sbit__operand_spreads(e, k, axis, n);
+        if (spreads && last && operand->labels->form != SBIT__LABELS_NONE &&
+            sbit__operand_is_real(e->labeler, operand->labels->at[0])) {
+            sbit__label_fix(e->labeler, operand->labels->at[0], e->reason);
+        }
+        for (int64_t i = 0; !spreads && i < n; i++) {
+            const int32_t label = sbit__operand_along(operand, length, i);
+            if (e->out.at[i] != 0) {
+                sbit__label_join(e->labeler, e->out.at[i], label);
+            } else {
+                e->out.at[i] = label;
+            }
+        }
+    }
+    for (size_t k = 0; k < e->count; k++) { /* what spreads names only what nothing else names */
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t length = axis >= 0 ? sbit__operand_length(e, &e->operands[k], axis) : 1;
+            e->out.at[i] =
+                e->out.at[i] != 0 ? e->out.at[i] : sbit__operand_along(&e->operands[k], length, i);
+        }
+    }
+}
+
+/* ---- one label for each position */
+
+static void sbit__operand_place(const sbit__elementwise *e, sbit__operand *operand)
+{
+    const sbit__channel_labels *labels = operand->labels;
+    for (int32_t i = 0; i < e->out.rank; i++) {
+        const int32_t axis = i - (e->out.rank - labels->rank);
+        operand->strides[i] =
+            axis < 0 || labels->dims[axis] == 1 ? 0 : sbit__channel_labels_inner(labels, axis);
+    }
+}
+
+/* The operand's element at a position of the output. */
+static int64_t sbit__operand_element(const sbit__elementwise *e, const sbit__operand *operand,
+                                     int64_t position)
+{
+    int64_t element = 0;
+    for (int32_t i = e->out.rank; i-- > 0;) {
+        element += position % e->out.dims[i] * operand->strides[i];
+        position /= e->out.dims[i];
+    }
+    return element;
+}
+
+static void sbit__elementwise_meet(sbit__elementwise *e, int64_t count)
+{
+    for (size_t a = 0; a < e->count; a++) {
+        for (size_t b = 0; b < e->count; b++) {
+            for (int64_t p = 0; a != b && p < count; p++) {
+                const int64_t other = sbit__operand_element(e, &e->operands[b], p);
+                sbit__operand_meet(
+                    e->labeler, &e->operands[a].meets[sbit__operand_element(e, &e->operands[a], p)],
+                    sbit__channel_labels_at(e->operands[b].labels, other));
+            }
+        }
+    }
+}
+
+static void sbit__elementwise_positions(sbit__elementwise *e, int64_t count, bool last)
+{
+    sbit__elementwise_meet(e, count);
+    for (int64_t p = 0; p < count; p++) {
+        int32_t best = 0, spread = 0;
+        for (size_t k = 0; k < e->count; k++) {
+            const int64_t element = sbit__operand_element(e, &e->operands[k], p);
+            const int32_t label = sbit__channel_labels_at(e->operands[k].labels, element);
+            if (e->operands[k].meets[element] == SBIT__MEETS_MANY) {
+                if (last && sbit__operand_is_real(e->labeler, label)) {
+                    sbit__label_fix(e->labeler, label, e->reason);
+                }
+                spread = spread != 0 ? spread : label;
+            } else if (best == 0) {
+                best = label;
+            } else {
+                sbit__label_join(e->labeler, best, label);
+            }
+        }
+        e->out.at[p] = best != 0 ? best : spread;
+    }
+}
+
+static sbit_status sbit__elementwise_full(sbit__elementwise *e, bool last, sbit_error *error)
+{
+    const int64_t count = sbit__channel_labels_count(&e->out);
+    for (size_t k = 0; k < e->count; k++) {
+        sbit__operand *operand = &e->operands[k];
+        const size_t elements = (size_t)sbit__channel_labels_count(operand->labels);
+        sbit__operand_place(e, operand);
+        operand->meets =
+            (int32_t *)sbit__arena_array(e->labeler->arena, elements + 1, sizeof(int32_t));
+        if (operand->meets == NULL) {
+            return sbit__fail_oom(error, elements * sizeof(int32_t));
+        }
+    }
+    sbit__elementwise_positions(e, count, last);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__elementwise_operands(sbit__elementwise *e, uint32_t inputs,
+                                              sbit_error *error)
+{
+    const sbit_node *node = e->frame->node;
+    e->operands = (sbit__operand *)sbit__arena_array(e->labeler->arena, node->input_count + 1,
+                                                     sizeof *e->operands);
+    if (e->operands == NULL) {
+        return sbit__fail_oom(error, node->input_count * sizeof *e->operands);
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        const bool wanted = i < 32 ? (inputs >> i & 1u) != 0 : inputs == ~0u;
+        if (wanted && node->inputs[i].idx != 0) {
+            e->operands[e->count++].labels = &e->labeler->of[node->inputs[i].idx];
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__label_elementwise(sbit__label_frame *frame, uint32_t inputs, bool first,
+                                             bool last, sbit_error *error)
+{
+    sbit__elementwise e;
+    memset(&e, 0, sizeof e);
+    e.frame = frame;
+    e.labeler = frame->labeler;
+    e.reason =
+        last ? sbit__label_reason(e.labeler, frame->node->id, "spreads it over channels") : NULL;
+    SBIT__TRY(sbit__elementwise_operands(&e, inputs, error));
+    const sbit_type *type = frame->out_type[0];
+    e.out.rank = type->rank;
+    for (int32_t i = 0; i < type->rank; i++) {
+        e.out.dims[i] = type->dims[i].value;
+    }
+    const int32_t axis = sbit__elementwise_axis(&e);
+    SBIT__TRY(sbit__channel_labels_make(e.labeler, type,
+                                        axis == -2   ? SBIT__LABELS_FULL
+                                        : axis == -1 ? SBIT__LABELS_UNIFORM
+                                                     : SBIT__LABELS_AXIS,
+                                        axis, &e.out, error));
+    if (axis == -2) {
+        SBIT__TRY(sbit__elementwise_full(&e, last, error));
+    } else {
+        sbit__elementwise_along(&e, axis, last);
+    }
+    if (axis == -1 && e.out.at[0] == 0) {
+        e.out.form = SBIT__LABELS_NONE;
+    }
+    for (size_t i = 0; first && i < frame->node->output_count; i++) {
+        sbit__channel_labels *out = &e.labeler->of[frame->node->outputs[i].idx];
+        if (frame->node->outputs[i].idx != 0) {
+            *out = e.out;
+            sbit__channel_labels_settle(e.labeler, out);
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/elements.c ---- */
+
+/* ---- begin src/sparse/contract.c ---- */
+/* contract.c: labels through products of two activations: attention. >>labels-contract
+ *
+ * a [.., I, K] times b [.., K, J], matrix by matrix. Two cases are exact:
+ *   channels are summed over (queries times keys): index k of a and of b is one channel. Where the
+ *       matrices are heads, the output has the head's label: a head is removed as a whole;
+ *   positions are summed over (weights times values): the output has the columns of b, the rows of
+ *       a, or the head that both belong to.
+ */
+
+typedef struct sbit__contract {
+    sbit__label_frame *frame;
+    sbit__labeler *labeler;
+    int32_t rank; /* of the output */
+    int64_t batch, i, j, k;
+    int64_t dims[SBIT_MAX_RANK];                                /* of the matrices */
+    int64_t a_strides[SBIT_MAX_RANK], b_strides[SBIT_MAX_RANK]; /* likewise, in matrices */
+    int32_t *a, *b;
+    const sbit__channel_labels *la, *lb;
+} sbit__contract;
+
+/* Matrix number `batch` of an operand. */
+static int64_t sbit__contract_matrix(const sbit__contract *c, const int64_t *strides, int64_t batch)
+{
+    int64_t at = 0;
+    for (int32_t d = c->rank - 2; d-- > 0;) {
+        at += batch % c->dims[d] * strides[d];
+        batch /= c->dims[d];
+    }
+    return at;
+}
+
+static int32_t *sbit__contract_a(const sbit__contract *c, int64_t batch)
+{
+    return c->a + sbit__contract_matrix(c, c->a_strides, batch) * c->i * c->k;
+}
+
+static int32_t *sbit__contract_b(const sbit__contract *c, int64_t batch)
+{
+    return c->b + sbit__contract_matrix(c, c->b_strides, batch) * c->k * c->j;
+}
+
+static void sbit__contract_strides(const sbit__contract *c, const sbit__channel_labels *labels,
+                                   int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int32_t d = c->rank - 2; d-- > 0;) {
+        const int32_t axis = d - (c->rank - labels->rank);
+        const int64_t dim = axis < 0 ? 1 : labels->dims[axis];
+        strides[d] = dim == 1 ? 0 : stride;
+        stride *= dim;
+    }
+}
+
+static sbit_status sbit__contract_read(sbit__contract *c, sbit_error *error)
+{
+    const sbit_type *y = c->frame->out_type[0];
+    const sbit_node *node = c->frame->node;
+    c->la = &c->labeler->of[node->inputs[0].idx];
+    c->lb = &c->labeler->of[node->inputs[1].idx];
+    c->rank = y->rank;
+    c->batch = 1;
+    for (int32_t d = 0; d < y->rank - 2; d++) {
+        c->dims[d] = y->dims[d].value;
+        c->batch *= c->dims[d];
+    }
+    c->i = c->la->dims[c->la->rank - 2];
+    c->k = c->la->dims[c->la->rank - 1];
+    c->j = c->lb->dims[c->lb->rank - 1];
+    sbit__contract_strides(c, c->la, c->a_strides);
+    sbit__contract_strides(c, c->lb, c->b_strides);
+    SBIT__TRY(sbit__channel_labels_expand(c->labeler, c->la, &c->a, error));
+    return sbit__channel_labels_expand(c->labeler, c->lb, &c->b, error);
+}
+
+/* Axes of an operand along which its labels vary: bit 0 the last, 1 the one before, 2 others. */
+static uint32_t sbit__contract_varies(const sbit__contract *c, const sbit__channel_labels *labels)
+{
+    const uint32_t axes = sbit__channel_labels_varies(c->labeler, labels);
+    const uint32_t last = 1u << (uint32_t)(labels->rank - 1);
+    return ((axes & last) != 0 ? 1u : 0u) | ((axes & last >> 1) != 0 ? 2u : 0u) |
+           ((axes & ((last >> 1) - 1u)) != 0 ? 4u : 0u);
+}
+
+/* Joins everything of one matrix of each; the label, 0 if it has none. */
+static int32_t sbit__contract_one(const sbit__contract *c, int64_t batch)
+{
+    const int32_t *a = sbit__contract_a(c, batch), *b = sbit__contract_b(c, batch);
+    int32_t label = 0;
+    for (int64_t n = 0; n < c->i * c->k; n++) {
+        sbit__label_join(c->labeler, label, a[n]);
+        label = label != 0 ? label : a[n];
+    }
+    for (int64_t n = 0; n < c->k * c->j; n++) {
+        sbit__label_join(c->labeler, label, b[n]);
+        label = label != 0 ? label : b[n];
+    }
+    return label;
+}
+
+/* The output's labels are those of the heads: each matrix of both is one channel. */
+static sbit_status sbit__contract_heads(sbit__contract *c, sbit__channel_labels *out,
+                                        sbit_error *error)
+{
+    SBIT__TRY(sbit__channel_labels_make(c->labeler, c->frame->out_type[0], SBIT__LABELS_FULL, 0,
+                                        out, error));
+    for (int64_t n = 0; n < c->batch; n++) {
+        const int32_t label = sbit__contract_one(c, n);
+        for (int64_t p = 0; p < c->i * c->j; p++) {
+            out->at[n * c->i * c->j + p] = label;
+        }
+    }
+    sbit__channel_labels_settle(c->labeler, out);
+    return SBIT_OK;
+}
+
+/* Channel k of a is channel k of b, in all matrices; the output has none of them. */
+static sbit_status sbit__contract_channels(sbit__contract *c, sbit__channel_labels *out,
+                                           sbit_error *error)
+{
+    for (int64_t n = 0; n < c->batch; n++) {
+        const int32_t *a = sbit__contract_a(c, n), *b = sbit__contract_b(c, n);
+        for (int64_t k = 0; k < c->k; k++) {
+            for (int64_t i = 0; i < c->i; i++) {
+                sbit__label_join(c->labeler, a[i * c->k + k], b[k * c->j]);
+            }
+            for (int64_t j = 1; j < c->j; j++) {
+                sbit__label_join(c->labeler, b[k * c->j + j], b[k * c->j]);
+            }
+        }
+    }
+    SBIT__TRY(sbit__channel_labels_make(c->labeler, c->frame->out_type[0], SBIT__LABELS_UNIFORM, 0,
+                                        out, error));
+    return sbit__label_new(
+        c->labeler, 1, SBIT__LABEL_FIXED,
+        sbit__label_reason(c->labeler, c->frame->node->id, "is a sum over channels"), &out->at[0],
+        error);
+}
+
+/* The output has b's columns (or a's rows), which may differ from matrix to matrix. */
+static sbit_status sbit__contract_keeps(sbit__contract *c, bool of_b, sbit__channel_labels *out,
+                                        sbit_error *error)
+{
+    SBIT__TRY(sbit__channel_labels_make(c->labeler, c->frame->out_type[0], SBIT__LABELS_FULL, 0,
+                                        out, error));
+    for (int64_t n = 0; n < c->batch; n++) {
+        const int32_t *a = sbit__contract_a(c, n), *b = sbit__contract_b(c, n);
+        for (int64_t p = 0; p < c->i * c->j; p++) {
+            const int32_t from = of_b ? b[p % c->j] : a[p / c->j * c->k];
+            for (int64_t k = 1; k < c->k; k++) {
+                sbit__label_join(c->labeler, from,
+                                 of_b ? b[k * c->j + p % c->j] : a[p / c->j * c->k + k]);
+            }
+            out->at[n * c->i * c->j + p] = from;
+        }
+    }
+    sbit__channel_labels_settle(c->labeler, out);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__label_contract(sbit__label_frame *frame, sbit_error *error)
+{
+    sbit__contract c;
+    memset(&c, 0, sizeof c);
+    c.frame = frame;
+    c.labeler = frame->labeler;
+    sbit__channel_labels *out = &c.labeler->of[frame->node->outputs[0].idx];
+    if (frame->in_type[0]->rank < 2 || frame->in_type[1]->rank < 2) {
+        out->form = SBIT__LABELS_NONE;
+        sbit__channel_labels_fix(
+            c.labeler, &c.labeler->of[frame->node->inputs[0].idx],
+            sbit__label_reason(c.labeler, frame->node->id, "multiplies a vector"));
+        sbit__channel_labels_fix(
+            c.labeler, &c.labeler->of[frame->node->inputs[1].idx],
+            sbit__label_reason(c.labeler, frame->node->id, "multiplies a vector"));
+        return sbit__contract_channels(&c, out, error);
+    }
+    SBIT__TRY(sbit__contract_read(&c, error));
+    const uint32_t a = sbit__contract_varies(&c, c.la), b = sbit__contract_varies(&c, c.lb);
+    const bool heads = ((a | b) & 4u) != 0;
+    const bool along_k = (a & 1u) != 0 || (b & 2u) != 0;
+    if (along_k && ((a & 2u) != 0 || (b & 1u) != 0)) {
+        const char *reason =
+            sbit__label_reason(c.labeler, frame->node->id, "sums over one of two axes of channels");
+        sbit__channel_labels_fix(c.labeler, c.la, reason);
+        sbit__channel_labels_fix(c.labeler, c.lb, reason);
+        return sbit__contract_channels(&c, out, error);
+    }
+    if (along_k) {
+        return heads ? sbit__contract_heads(&c, out, error)
+                     : sbit__contract_channels(&c, out, error);
+    }
+    if ((a & 2u) != 0 && (b & 1u) != 0) {
+        const char *reason =
+            sbit__label_reason(c.labeler, frame->node->id, "has channels as rows and as columns");
+        sbit__channel_labels_fix(c.labeler, c.la, reason);
+        sbit__channel_labels_fix(c.labeler, c.lb, reason);
+        return sbit__contract_channels(&c, out, error);
+    }
+    if (a != 0 && b != 0) {
+        return sbit__contract_heads(&c, out, error);
+    }
+    return sbit__contract_keeps(&c, b != 0 || a == 0, out, error);
+}
+/* ---- end src/sparse/contract.c ---- */
+
+/* ---- begin src/sparse/propagate.c ---- */
+/* propagate.c: labels through every kind of row, node by node. >>labels-propagate
+ *
+ * Each node gives its outputs labels once; joining goes on until nothing changes, because a
+ * constant that all meet as one channel may only be known as one after later nodes. Data-moving
+ * rows are run, by themselves, on tensors of labels: what they do to data they do to labels.
+ */
+
+#define SBIT__LABEL_MAX_CONSTANT ((int64_t)1 << 22) /* elements that get labels of their own */
+#define SBIT__LABEL_MAX_MOVED ((int64_t)1 << 27)    /* positions of one value */
+
+/* ---- the node in question */
+
+static sbit__channel_labels *sbit__frame_in(const sbit__label_frame *frame, int32_t input)
+{
+    const bool there = input >= 0 && (size_t)input < frame->node->input_count &&
+                       frame->node->inputs[input].idx != 0;
+    return there ? &frame->labeler->of[frame->node->inputs[input].idx] : NULL;
+}
+
+static sbit__label_frame *sbit__frame_of(const sbit_channel_call *call)
+{
+    return (sbit__label_frame *)call->user;
+}
+
+static sbit_status sbit__frame_arrays(sbit__label_frame *frame, sbit_error *error)
+{
+    sbit__arena *arena = frame->labeler->arena;
+    const size_t in = frame->node->input_count + 1, out = frame->node->output_count + 1;
+    frame->in_type = (const sbit_type **)sbit__arena_array(arena, in, sizeof(void *));
+    frame->out_type = (sbit_type **)sbit__arena_array(arena, out, sizeof(void *));
+    frame->in = (const sbit_tensor **)sbit__arena_array(arena, in, sizeof(void *));
+    frame->in_elems = (const sbit_dim **)sbit__arena_array(arena, in, sizeof(void *));
+    frame->in_elem_counts = (int64_t *)sbit__arena_array(arena, in, sizeof(int64_t));
+    return frame->in_type == NULL || frame->out_type == NULL || frame->in == NULL ||
+                   frame->in_elems == NULL || frame->in_elem_counts == NULL
+               ? sbit__fail_oom(error, in * sizeof(void *))
+               : SBIT_OK;
+}
+
+/* *ready false: some shape is not known, or the row is not. */
+static sbit_status sbit__frame_open(sbit__labeler *labeler, sbit_node_id id,
+                                    sbit__label_frame *frame, bool *ready, sbit_error *error)
+{
+    bool ok = true;
+    memset(frame, 0, sizeof *frame);
+    frame->labeler = labeler;
+    frame->node = sbit_graph_node(labeler->graph, id);
+    SBIT__TRY(sbit__frame_arrays(frame, error));
+    sbit_op_call *op = &frame->op;
+    op->ctx = labeler->ctx;
+    op->graph = labeler->graph;
+    op->node = frame->node;
+    op->row = sbit__op_row(labeler->graph, frame->node, &op->opset);
+    op->input_count = (int32_t)frame->node->input_count;
+    op->output_count = (int32_t)frame->node->output_count;
+    *ready = op->row != NULL;
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        const uint32_t idx = frame->node->inputs[i].idx;
+        if (idx != 0) {
+            frame->in_type[i] = &labeler->infer.types[idx];
+            frame->in[i] = sbit__infer_known(&labeler->infer, frame->node->inputs[i], &ok);
+            frame->in_elems[i] = labeler->infer.elems[idx];
+            frame->in_elem_counts[i] = labeler->infer.elem_counts[idx];
+            *ready = *ready && sbit__type_static(frame->in_type[i]);
+        }
+    }
+    for (size_t i = 0; i < frame->node->output_count; i++) {
+        const uint32_t idx = frame->node->outputs[i].idx;
+        frame->out_type[i] = idx != 0 ? &labeler->infer.types[idx] : NULL;
+        *ready = *ready && (idx == 0 || sbit__type_static(frame->out_type[i]));
+    }
+    op->in_type = frame->in_type;
+    op->out_type = frame->out_type;
+    op->in = frame->in;
+    op->in_elems = frame->in_elems;
+    op->in_elem_count = frame->in_elem_counts;
+    return ok ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit_tensor));
+}
+
+/* ---- constants */
+
+/* A constant among activations: each element may become part of a channel. */
+static sbit_status sbit__label_constant(sbit__labeler *labeler, sbit_value_id id, sbit_error *error)
+{
+    sbit__channel_labels *labels = &labeler->of[id.idx];
+    const sbit_value_info *info = sbit_graph_value(labeler->graph, id);
+    const int64_t count = info->is_constant ? sbit_tensor_count(&info->constant) : 0;
+    int32_t axis = 0, first = 0, longer = 0;
+    if (!info->is_constant || labels->form != SBIT__LABELS_NONE || count <= 1) {
+        return SBIT_OK;
+    }
+    const sbit_type type = sbit__type_of_tensor(&info->constant);
+    for (int32_t i = 0; i < type.rank; i++) {
+        axis = type.dims[i].value > 1 ? i : axis;
+        longer += type.dims[i].value > 1 ? 1 : 0;
+    }
+    if (count > SBIT__LABEL_MAX_CONSTANT) {
+        SBIT__TRY(
+            sbit__channel_labels_make(labeler, &type, SBIT__LABELS_UNIFORM, 0, labels, error));
+        return sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, "a large constant is added to it",
+                               labels->at, error);
+    }
+    SBIT__TRY(sbit__channel_labels_make(
+        labeler, &type, longer == 1 ? SBIT__LABELS_AXIS : SBIT__LABELS_FULL, axis, labels, error));
+    SBIT__TRY(sbit__label_new(labeler, count, SBIT__LABEL_FREE, NULL, &first, error));
+    for (int64_t i = 0; i < count; i++) {
+        labels->at[i] = first + (int32_t)i;
+    }
+    return SBIT_OK;
+}
+
+/* ---- what a row's label() may call */
+
+static bool sbit__call_is_constant(const sbit_channel_call *call, int32_t input)
+{
+    const sbit__label_frame *frame = sbit__frame_of(call);
+    return sbit__frame_in(frame, input) != NULL &&
+           sbit_graph_value(frame->labeler->graph, frame->node->inputs[input])->is_constant;
+}
+
+/* The labels of a constant's axis: found, or made. */
+static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_value_id id, int32_t axis,
+                                      int64_t parts, sbit_channel_role role, const int32_t **out,
+                                      sbit_error *error)
+{
+    const sbit_tensor *constant = &sbit_graph_value(labeler->graph, id)->constant;
+    int32_t first = 0;
+    for (size_t i = 0; i < labeler->member_count; i++) {
+        sbit__member *member = &labeler->members[i];
+        if (member->value.idx == id.idx && member->axis == axis && member->parts == parts) {
+            member->roles |= 1u << (uint32_t)role;
+            *out = member->labels;
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__grow(sbit_ctx_allocator(labeler->ctx), (void **)&labeler->members,
+                         &labeler->member_capacity, labeler->member_count + 1,
+                         sizeof *labeler->members, error));
+    sbit__member *member = &labeler->members[labeler->member_count];
+    memset(member, 0, sizeof *member);
+    member->value = id;
+    member->axis = axis;
+    member->parts = parts;
+    member->count = parts * constant->dims[axis];
+    member->roles = 1u << (uint32_t)role;
+    member->labels =
+        (int32_t *)sbit__arena_array(labeler->arena, (size_t)member->count + 1, sizeof(int32_t));
+    if (member->labels == NULL) {
+        return sbit__fail_oom(error, (size_t)member->count * sizeof(int32_t));
+    }
+    SBIT__TRY(sbit__label_new(
+        labeler, member->count,
+        role == SBIT_ROLE_ROWS || role == SBIT_ROLE_FILTER ? 0u : (uint32_t)SBIT__LABEL_FREE, NULL,
+        &first, error));
+    for (int64_t i = 0; i < member->count; i++) {
+        member->labels[i] = first + (int32_t)i;
+    }
+    labeler->member_count++;
+    *out = member->labels;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__call_labels(const sbit_channel_call *call, int32_t input, int32_t axis,
+                                     int64_t parts, sbit_channel_role role, const int32_t **out,
+                                     sbit_error *error)
+{
+    sbit__label_frame *frame = sbit__frame_of(call);
+    const sbit__channel_labels *labels = sbit__frame_in(frame, input);
+    if (labels == NULL || axis < 0 || axis >= frame->in_type[input]->rank) {
+        return sbit_op_fail(&frame->op, SBIT_ERR_INVALID_ARGUMENT, error,
+                            "label() asks for axis %d of input %d", (int)axis, (int)input);
+    }
+    if (sbit__call_is_constant(call, input)) {
+        return sbit__label_member(frame->labeler, frame->node->inputs[input], axis, parts, role,
+                                  out, error);
+    }
+    const size_t n = (size_t)frame->in_type[input]->dims[axis].value;
+    int32_t *at = (int32_t *)sbit__arena_array(frame->labeler->arena, n + 1, sizeof *at);
+    if (at == NULL) {
+        return sbit__fail_oom(error, n * sizeof *at);
+    }
+    sbit__channel_labels_slices(frame->labeler, labels, axis, at);
+    *out = at;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__call_produce(const sbit_channel_call *call, int32_t output, int32_t axis,
+                                      const int32_t *labels, sbit_error *error)
+{
+    sbit__label_frame *frame = sbit__frame_of(call);
+    if ((size_t)output >= frame->node->output_count || frame->node->outputs[output].idx == 0) {
+        return SBIT_OK;
+    }
+    sbit__channel_labels *out = &frame->labeler->of[frame->node->outputs[output].idx];
+    SBIT__TRY(sbit__channel_labels_make(frame->labeler, frame->out_type[output], SBIT__LABELS_AXIS,
+                                        axis, out, error));
+    if (out->dims[axis] > 0) {
+        memcpy(out->at, labels, (size_t)out->dims[axis] * sizeof *labels);
+    }
+    return SBIT_OK;
+}
+
+static void sbit__call_join(const sbit_channel_call *call, int32_t a, int32_t b)
+{
+    sbit__label_join(sbit__frame_of(call)->labeler, a, b);
+}
+
+static void sbit__call_fix(const sbit_channel_call *call, int32_t label, const char *reason)
+{
+    sbit__label_frame *frame = sbit__frame_of(call);
+    sbit__label_fix(frame->labeler, label,
+                    sbit__label_reason(frame->labeler, frame->node->id, reason));
+}
+
+static sbit_status sbit__call_balance(const sbit_channel_call *call, const int32_t *labels,
+                                      int64_t count, int64_t blocks, sbit_error *error)
+{
+    sbit__labeler *labeler = sbit__frame_of(call)->labeler;
+    int32_t *copy = (int32_t *)sbit__arena_array(labeler->arena, (size_t)count + 1, sizeof *copy);
+    SBIT__TRY(sbit__grow(sbit_ctx_allocator(labeler->ctx), (void **)&labeler->balances,
+                         &labeler->balance_capacity, labeler->balance_count + 1,
+                         sizeof *labeler->balances, error));
+    if (copy == NULL) {
+        return sbit__fail_oom(error, (size_t)count * sizeof *copy);
+    }
+    memcpy(copy, labels, (size_t)count * sizeof *copy);
+    sbit__balance *balance = &labeler->balances[labeler->balance_count++];
+    balance->count = count;
+    balance->blocks = blocks;
+    balance->labels = copy;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__frame_stop(sbit__label_frame *frame, const char *reason, sbit_error *error)
+{
+    sbit__labeler *labeler = frame->labeler;
+    const char *text = sbit__label_reason(labeler, frame->node->id, reason);
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        if (frame->node->inputs[i].idx != 0) {
+            sbit__channel_labels_fix(labeler, &labeler->of[frame->node->inputs[i].idx], text);
+        }
+    }
+    for (size_t i = 0; i < frame->node->output_count; i++) {
+        const uint32_t idx = frame->node->outputs[i].idx;
+        if (idx != 0) {
+            SBIT__TRY(sbit__channel_labels_make(labeler, &labeler->infer.types[idx],
+                                                SBIT__LABELS_UNIFORM, 0, &labeler->of[idx], error));
+            SBIT__TRY(
+                sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, text, labeler->of[idx].at, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__call_stop(const sbit_channel_call *call, const char *reason,
+                                   sbit_error *error)
+{
+    return sbit__frame_stop(sbit__frame_of(call), reason, error);
+}
+
+/* ---- going through, but for the axes that are mixed */
+
+/* The output's axis for an axis of the input that is not mixed; -1: shapes do not fit. */
+static int32_t sbit__pass_axis(const sbit__channel_labels *x, const sbit_type *y, uint32_t mixed,
+                               int32_t axis)
+{
+    int32_t removed = 0, before = 0;
+    for (int32_t i = 0; i < x->rank; i++) {
+        removed += (mixed >> (uint32_t)i & 1u) != 0 ? 1 : 0;
+        before += (mixed >> (uint32_t)i & 1u) != 0 && i < axis ? 1 : 0;
+    }
+    const int32_t to = y->rank == x->rank             ? axis
+                       : y->rank == x->rank - removed ? axis - before
+                                                      : -1;
+    return to >= 0 && y->dims[to].value == x->dims[axis] ? to : -1;
+}
+
+/* Joins what is mixed; at[m] gets the label of index m of the axes that are not mixed. */
+static void sbit__pass_mix(sbit__labeler *labeler, const sbit__channel_labels *x, uint32_t mixed,
+                           int32_t *at)
+{
+    const int64_t count = sbit__channel_labels_count(x);
+    for (int64_t p = 0; p < count; p++) {
+        int64_t rest = p, index = 0, stride = 1;
+        for (int32_t i = x->rank; i-- > 0;) {
+            if ((mixed >> (uint32_t)i & 1u) == 0) {
+                index += rest % x->dims[i] * stride;
+                stride *= x->dims[i];
+            }
+            rest /= x->dims[i];
+        }
+        sbit__label_join(labeler, at[index], x->at[p]);
+        at[index] = at[index] != 0 ? at[index] : x->at[p];
+    }
+}
+
+/* x has a label for each position: the output gets those of the axes that are not mixed. */
+static sbit_status sbit__pass_full(sbit__label_frame *frame, const sbit__channel_labels *x,
+                                   uint32_t mixed, sbit__channel_labels *out, sbit_error *error)
+{
+    sbit__labeler *labeler = frame->labeler;
+    const bool keeps = out->rank == x->rank;
+    int32_t *at = (int32_t *)sbit__arena_array(
+        labeler->arena, (size_t)sbit__channel_labels_count(x) + 1, sizeof *at);
+    if (at == NULL) {
+        return sbit__fail_oom(error, (size_t)sbit__channel_labels_count(x) * sizeof *at);
+    }
+    sbit__pass_mix(labeler, x, mixed, at);
+    for (int64_t p = 0; p < sbit__channel_labels_count(out); p++) {
+        int64_t rest = p, index = 0, stride = 1;
+        for (int32_t i = out->rank; i-- > 0;) {
+            if (!keeps || (mixed >> (uint32_t)i & 1u) == 0) {
+                index += rest % out->dims[i] * stride;
+                stride *= out->dims[i];
+            }
+            rest /= out->dims[i];
+        }
+        out->at[p] = at[index];
+    }
+    sbit__channel_labels_settle(labeler, out);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__frame_pass(sbit__label_frame *frame, uint32_t mixed, const char *reason,
+                                    sbit_error *error)
+{
+    sbit__labeler *labeler = frame->labeler;
+    const sbit__channel_labels *x = sbit__frame_in(frame, 0);
+    const sbit_type *type = frame->out_type[0];
+    sbit__channel_labels *out = &labeler->of[frame->node->outputs[0].idx];
+    if (x->form == SBIT__LABELS_AXIS && (mixed >> (uint32_t)x->axis & 1u) == 0) {
+        const int32_t axis = sbit__pass_axis(x, type, mixed, x->axis);
+        if (axis < 0) {
+            return sbit__frame_stop(frame, "changes the axis of the channels", error);
+        }
+        SBIT__TRY(sbit__channel_labels_make(labeler, type, SBIT__LABELS_AXIS, axis, out, error));
+        memcpy(out->at, x->at, (size_t)x->dims[x->axis] * sizeof *out->at);
+        return SBIT_OK;
+    }
+    if (x->form == SBIT__LABELS_FULL) {
+        for (int32_t i = 0; i < x->rank; i++) {
+            if ((mixed >> (uint32_t)i & 1u) == 0 && sbit__pass_axis(x, type, mixed, i) < 0) {
+                return sbit__frame_stop(frame, "changes the axis of the channels", error);
+            }
+        }
+        SBIT__TRY(sbit__channel_labels_make(labeler, type, SBIT__LABELS_FULL, 0, out, error));
+        return sbit__pass_full(frame, x, mixed, out, error);
+    }
+    if (x->form == SBIT__LABELS_AXIS) { /* along a mixed axis */
+        sbit__channel_labels_fix(labeler, x, sbit__label_reason(labeler, frame->node->id, reason));
+        if (type->rank == x->rank && type->dims[x->axis].value == x->dims[x->axis]) {
+            SBIT__TRY(
+                sbit__channel_labels_make(labeler, type, SBIT__LABELS_AXIS, x->axis, out, error));
+            memcpy(out->at, x->at, (size_t)x->dims[x->axis] * sizeof *out->at);
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__channel_labels_make(
+        labeler, type, x->form == SBIT__LABELS_NONE ? SBIT__LABELS_NONE : SBIT__LABELS_UNIFORM, 0,
+        out, error));
+    if (out->form == SBIT__LABELS_UNIFORM) {
+        out->at[0] = x->at[0];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__call_pass(const sbit_channel_call *call, uint32_t mixed,
+                                   const char *reason, sbit_error *error)
+{
+    return sbit__frame_pass(sbit__frame_of(call), mixed, reason, error);
+}
+
+static sbit_status sbit__call_contract(const sbit_channel_call *call, sbit_error *error)
+{
+    return sbit__label_contract(sbit__frame_of(call), error);
+}
+
+/* ---- data-moving rows: run on labels */
+
+/* A graph with the one node in it, its data inputs fed with labels. */
+typedef struct sbit__mover {
+    sbit__label_frame *frame;
+    uint32_t inputs; /* that carry labels */
+    sbit_dtype dtype;
+    sbit_graph *graph;
+    sbit_session *session;
+    sbit_tensor *fed; /* by input */
+} sbit__mover;
+
+static bool sbit__mover_moves(const sbit__mover *mover, size_t input)
+{
+    return mover->inputs == ~0u || (input < 32 && (mover->inputs >> input & 1u) != 0);
+}
+
+static sbit_status sbit__mover_feed(sbit__mover *mover, size_t input, sbit_value_id *id,
+                                    sbit_error *error)
+{
+    sbit__label_frame *frame = mover->frame;
+    const sbit__channel_labels *labels = sbit__frame_in(frame, (int32_t)input);
+    sbit_type type = *frame->in_type[input];
+    int64_t dims[SBIT_MAX_RANK];
+    char name[32];
+    type.dtype = mover->dtype;
+    for (int32_t i = 0; i < type.rank; i++) {
+        dims[i] = type.dims[i].value;
+    }
+    sbit_tensor *tensor = &mover->fed[input];
+    SBIT__TRY(sbit_tensor_alloc(frame->labeler->ctx, mover->dtype, type.rank, dims, tensor, error));
+    const int64_t count = sbit_tensor_count(tensor);
+    for (int64_t p = 0; p < count; p++) {
+        const int32_t label =
+            labels->form == SBIT__LABELS_NONE ? 0 : sbit__channel_labels_at(labels, p);
+        if (mover->dtype == SBIT_F32) {
+            ((float *)tensor->data)[p] = (float)label;
+        } else {
+            ((int32_t *)tensor->data)[p] = label;
+        }
+    }
+    snprintf(name, sizeof name, "x%u", (unsigned)input);
+    SBIT__TRY(sbit_graph_add_value(mover->graph, name, &type, id, error));
+    return sbit_graph_set_input(mover->graph, *id, true, error);
+}
+
+static sbit_status sbit__mover_node(sbit__mover *mover, sbit_error *error)
+{
+    sbit__label_frame *frame = mover->frame;
+    const sbit_node *node = frame->node;
+    sbit_value_id *in = (sbit_value_id *)sbit__arena_array(
+        frame->labeler->arena, node->input_count + node->output_count + 1, sizeof *in);
+    sbit_value_id *out = in + node->input_count;
+    sbit_node_desc desc;
+    sbit_node_id id;
+    if (in == NULL) {
+        return sbit__fail_oom(error, node->input_count * sizeof *in);
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (node->inputs[i].idx == 0) {
+            continue;
+        }
+        if (sbit__mover_moves(mover, i)) {
+            SBIT__TRY(sbit__mover_feed(mover, i, &in[i], error));
+        } else if (frame->in[i]->dtype == SBIT_I64 || frame->in[i]->dtype == SBIT_I32) {
+            SBIT__TRY(sbit_graph_add_constant(mover->graph, "c", frame->in[i], &in[i], error));
+        } /* else: what Pad pads with; left out it is 0, which is no label */
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        if (node->outputs[i].idx != 0) {
+            sbit_type type = sbit__type_unknown();
+            SBIT__TRY(sbit_graph_add_value(mover->graph, "y", &type, &out[i], error));
+        }
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = node->op_type;
+    desc.domain = node->domain;
+    desc.inputs = in;
+    desc.input_count = node->input_count;
+    while (desc.input_count > 0 && in[desc.input_count - 1].idx == 0) {
+        desc.input_count--;
+    }
+    desc.outputs = out;
+    desc.output_count = node->output_count;
+    desc.attrs = node->attrs;
+    desc.attr_count = node->attr_count;
+    SBIT__TRY(sbit_graph_add_node(mover->graph, &desc, &id, error));
+    for (size_t i = 0; i < node->output_count; i++) {
+        if (out[i].idx != 0) {
+            SBIT__TRY(sbit_graph_add_output(mover->graph, out[i], error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* What the row puts where it has nothing to move (Pad) may become channels of whatever it is added
+ * to: along the axis of the labels each index gets one. */
+static sbit_status sbit__mover_fill(sbit__labeler *labeler, const sbit__channel_labels *x,
+                                    sbit__channel_labels *out, sbit_error *error)
+{
+    if (x->form != SBIT__LABELS_AXIS || out->rank != x->rank ||
+        out->dims[x->axis] <= x->dims[x->axis]) {
+        return SBIT_OK;
+    }
+    const int64_t inner = sbit__channel_labels_inner(out, x->axis), n = out->dims[x->axis];
+    for (int64_t i = 0; i < n; i++) {
+        int32_t label = 0;
+        bool empty = true;
+        for (int64_t p = 0; empty && p < sbit__channel_labels_count(out); p++) {
+            empty = p / inner % n != i || out->at[p] == 0;
+        }
+        if (!empty) {
+            continue;
+        }
+        SBIT__TRY(sbit__label_new(labeler, 1, SBIT__LABEL_FREE, NULL, &label, error));
+        for (int64_t p = 0; p < sbit__channel_labels_count(out); p++) {
+            out->at[p] = p / inner % n == i ? label : out->at[p];
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__mover_take(sbit__mover *mover, sbit_error *error)
+{
+    sbit__label_frame *frame = mover->frame;
+    size_t result = 0;
+    for (size_t i = 0; i < frame->node->output_count; i++) {
+        const uint32_t idx = frame->node->outputs[i].idx;
+        if (idx == 0) {
+            continue;
+        }
+        sbit__channel_labels *out = &frame->labeler->of[idx];
+        const sbit_tensor *y = &sbit_session_output(mover->session, result++)->tensor;
+        SBIT__TRY(sbit__channel_labels_make(frame->labeler, frame->out_type[i], SBIT__LABELS_FULL,
+                                            0, out, error));
+        if (sbit_tensor_count(y) != sbit__channel_labels_count(out)) {
+            return sbit_op_fail(&frame->op, SBIT_ERR_SHAPE, error,
+                                "it gives labels another shape than data");
+        }
+        for (int64_t p = 0; p < sbit_tensor_count(y); p++) {
+            out->at[p] = mover->dtype == SBIT_F32 ? (int32_t)((const float *)y->data)[p]
+                                                  : ((const int32_t *)y->data)[p];
+        }
+        SBIT__TRY(sbit__mover_fill(frame->labeler, sbit__frame_in(frame, 0), out, error));
+        sbit__channel_labels_settle(frame->labeler, out);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__mover_run(sbit__mover *mover, sbit_error *error)
+{
+    sbit__label_frame *frame = mover->frame;
+    const int64_t opset = sbit_graph_opset(frame->labeler->graph, "");
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.disable_fusion = true;
+    SBIT__TRY(sbit_graph_create(frame->labeler->ctx, opset, &mover->graph, error));
+    if (frame->node->domain[0] != '\0') {
+        SBIT__TRY(sbit_graph_set_opset(mover->graph, frame->node->domain, frame->op.opset, error));
+    }
+    SBIT__TRY(sbit__mover_node(mover, error));
+    SBIT__TRY(sbit_session_create(mover->graph, &desc, &mover->session, error));
+    for (size_t i = 0; i < sbit_session_input_count(mover->session); i++) {
+        const char *name = sbit_session_input_info(mover->session, i)->name;
+        int64_t input = 0;
+        if (sbit__parse_i64(name + 1, &input)) {
+            SBIT__TRY(sbit_session_set_input(mover->session, name, &mover->fed[input], error));
+        }
+    }
+    SBIT__TRY(sbit_session_run(mover->session, error));
+    return sbit__mover_take(mover, error);
+}
+
+/* Why the row cannot be run on labels; NULL: it can. */
+static const char *sbit__mover_refuses(const sbit__mover *mover)
+{
+    const sbit__label_frame *frame = mover->frame;
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        const sbit__channel_labels *labels = sbit__frame_in(frame, (int32_t)i);
+        if (labels == NULL) {
+            continue;
+        }
+        if (sbit__mover_moves(mover, i)) {
+            if (sbit__type_size(frame->in_type[i]) > SBIT__LABEL_MAX_MOVED) {
+                return "moves more than can be followed";
+            }
+        } else if (frame->in[i] == NULL ||
+                   !sbit_graph_value(frame->labeler->graph, frame->node->inputs[i])->is_constant) {
+            return "has a shape or places that are known only while running";
+        }
+    }
+    if (frame->op.row->run == NULL ||
+        (frame->op.row->types & (SBIT_T(SBIT_I32) | SBIT_T(SBIT_F32))) == 0) {
+        return "cannot be run on labels";
+    }
+    return NULL;
+}
+
+static sbit_status sbit__frame_moves(sbit__label_frame *frame, uint32_t inputs, sbit_error *error)
+{
+    sbit__mover mover;
+    memset(&mover, 0, sizeof mover);
+    mover.frame = frame;
+    mover.inputs = inputs;
+    const char *refuses = sbit__mover_refuses(&mover);
+    if (refuses != NULL) {
+        return sbit__frame_stop(frame, refuses, error);
+    }
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        if (sbit__mover_moves(&mover, i) && frame->node->inputs[i].idx != 0) {
+            SBIT__TRY(sbit__label_constant(frame->labeler, frame->node->inputs[i], error));
+        }
+    }
+    mover.dtype = (frame->op.row->types & SBIT_T(SBIT_I32)) != 0 ? SBIT_I32 : SBIT_F32;
+    mover.fed = (sbit_tensor *)sbit__arena_array(frame->labeler->arena,
+                                                 frame->node->input_count + 1, sizeof *mover.fed);
+    sbit_status status = mover.fed != NULL
+                             ? sbit__mover_run(&mover, error)
+                             : sbit__fail_oom(error, frame->node->input_count * sizeof *mover.fed);
+    for (size_t i = 0; mover.fed != NULL && i < frame->node->input_count; i++) {
+        sbit_tensor_free(frame->labeler->ctx, &mover.fed[i]);
+    }
+    sbit_session_destroy(mover.session);
+    sbit_graph_destroy(mover.graph);
+    return status;
+}
+
+static sbit_status sbit__call_moves(const sbit_channel_call *call, sbit_error *error)
+{
+    sbit__label_frame *frame = sbit__frame_of(call);
+    return sbit__frame_moves(frame, frame->op.row->channel->inputs, error);
+}
+
+/* ---- the kinds */
+
+static void sbit__frame_call(sbit__label_frame *frame, sbit_channel_call *call)
+{
+    call->op = &frame->op;
+    call->is_constant = sbit__call_is_constant;
+    call->labels = sbit__call_labels;
+    call->produce = sbit__call_produce;
+    call->join = sbit__call_join;
+    call->fix = sbit__call_fix;
+    call->balance = sbit__call_balance;
+    call->pass = sbit__call_pass;
+    call->contract = sbit__call_contract;
+    call->moves = sbit__call_moves;
+    call->stop = sbit__call_stop;
+    call->user = frame;
+}
+
+static sbit_status sbit__frame_per_channel(sbit__label_frame *frame, sbit_error *error)
+{
+    const sbit_op_channel *channel = frame->op.row->channel;
+    const int64_t channels = frame->in_type[0]->rank > 1 ? frame->in_type[0]->dims[1].value : 0;
+    const int32_t *x = NULL;
+    sbit_channel_call call;
+    sbit__frame_call(frame, &call);
+    for (int32_t i = 1; channels > 0 && i < frame->op.input_count; i++) {
+        if ((channel->params >> (uint32_t)i & 1u) != 0 && !sbit__call_is_constant(&call, i)) {
+            return sbit__frame_stop(frame, "has parameters that are computed", error);
+        }
+    }
+    if (channels == 0 || (frame->node->output_count > 1 && frame->node->outputs[1].idx != 0)) {
+        return sbit__frame_stop(frame, "computes statistics", error);
+    }
+    SBIT__TRY(sbit__call_labels(&call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    for (int32_t i = 1; i < frame->op.input_count; i++) {
+        const uint32_t bit = 1u << (uint32_t)i;
+        const int32_t *param = NULL;
+        if ((channel->params & bit) == 0) {
+            continue;
+        }
+        SBIT__TRY(sbit__call_labels(&call, i, 0, 1,
+                                    (channel->scales & bit) != 0   ? SBIT_ROLE_SCALE
+                                    : (channel->biases & bit) != 0 ? SBIT_ROLE_BIAS
+                                                                   : SBIT_ROLE_PARAM,
+                                    &param, error));
+        for (int64_t c = 0; c < channels; c++) {
+            sbit__label_join(frame->labeler, x[c], param[c]);
+        }
+    }
+    return sbit__call_produce(&call, 0, 1, x, error);
+}
+
+/* Operators from before NumPy's broadcasting line up their inputs by attributes. */
+static bool sbit__frame_aligns(const sbit__label_frame *frame)
+{
+    return sbit_node_int(frame->node, "broadcast", 0) != 0 ||
+           (sbit__streq(frame->node->op_type, "PRelu") && frame->op.row->since_version < 7 &&
+            sbit__type_size(frame->in_type[1]) > 1);
+}
+
+static sbit_status sbit__frame_elementwise(sbit__label_frame *frame, bool first, bool last,
+                                           sbit_error *error)
+{
+    sbit__labeler *labeler = frame->labeler;
+    const uint32_t inputs = frame->op.row->channel->inputs;
+    if (first && sbit__frame_aligns(frame)) {
+        return sbit__frame_stop(frame, "broadcasts in the way of old opsets", error);
+    }
+    for (size_t i = 0; first && i < frame->node->input_count; i++) {
+        if (frame->node->inputs[i].idx != 0 && (inputs == ~0u || (i < 32 && (inputs >> i & 1u)))) {
+            SBIT__TRY(sbit__label_constant(labeler, frame->node->inputs[i], error));
+        }
+    }
+    SBIT__TRY(sbit__label_elementwise(frame, inputs, first, last, error));
+    if (first) {
+        SBIT__TRY(sbit__grow(sbit_ctx_allocator(labeler->ctx), (void **)&labeler->elementwise,
+                             &labeler->elementwise_capacity, labeler->elementwise_count + 1,
+                             sizeof *labeler->elementwise, error));
+        labeler->elementwise[labeler->elementwise_count++] = frame->node->id;
+    }
+    return SBIT_OK;
+}
+
+/* A shape is read: labels along an axis whose size someone may use cannot go. */
+static bool sbit__shape_is_harmless(const sbit__label_frame *frame)
+{
+    const sbit__channel_labels *x = sbit__frame_in(frame, 0);
+    int64_t begin = sbit_node_int(frame->node, "start", 0);
+    int64_t end = sbit_node_int(frame->node, "end", INT64_MAX);
+    if (x->form != SBIT__LABELS_AXIS || sbit__streq(frame->node->op_type, "Size")) {
+        return x->form == SBIT__LABELS_NONE;
+    }
+    begin += begin < 0 ? x->rank : 0;
+    end += end < 0 ? x->rank : 0;
+    return x->axis < begin || x->axis >= end;
+}
+
+static sbit_status sbit__frame_kind(sbit__label_frame *frame, sbit_error *error)
+{
+    const sbit_op_channel *channel = frame->op.row->channel;
+    sbit_channel_call call;
+    if ((frame->op.row->flags & SBIT_OP_SHAPE_ONLY) != 0 && sbit__shape_is_harmless(frame)) {
+        return SBIT_OK;
+    }
+    switch (channel != NULL ? channel->kind : SBIT_CHANNEL_STOPS) {
+    case SBIT_CHANNEL_MOVES:
+        return sbit__frame_moves(frame, channel->inputs, error);
+    case SBIT_CHANNEL_ELEMENTWISE:
+        return sbit__frame_elementwise(frame, true, false, error);
+    case SBIT_CHANNEL_KEEPS:
+        if (frame->node->output_count > 1 && frame->node->outputs[1].idx != 0) {
+            return sbit__frame_stop(frame, "tells places", error);
+        }
+        for (int32_t i = 1; i < frame->op.input_count; i++) {
+            if (sbit__frame_in(frame, i) != NULL) {
+                sbit__channel_labels_fix(
+                    frame->labeler, sbit__frame_in(frame, i),
+                    sbit__label_reason(frame->labeler, frame->node->id, "reads it"));
+            }
+        }
+        return sbit__frame_pass(frame, 0xfffffffcu, "mixes the axis of the channels", error);
+    case SBIT_CHANNEL_PER_CHANNEL:
+        return sbit__frame_per_channel(frame, error);
+    case SBIT_CHANNEL_OWN:
+        sbit__frame_call(frame, &call);
+        return channel->label(&call, error);
+    default:
+        return sbit__frame_stop(frame, "has no rule for channels", error);
+    }
+}
+
+/* Nodes that compute with constants and shapes only have no channels. */
+static bool sbit__frame_is_idle(const sbit__label_frame *frame)
+{
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        const sbit__channel_labels *labels = sbit__frame_in(frame, (int32_t)i);
+        if (labels != NULL && labels->form != SBIT__LABELS_NONE) {
+            return false;
+        }
+        if (labels != NULL) {
+            const sbit_value_info *info =
+                sbit_graph_value(frame->labeler->graph, frame->node->inputs[i]);
+            if (info->is_constant &&
+                ((SBIT_T_FLOATS >> (uint32_t)info->constant.dtype & 1u) != 0)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Their outputs are shapes, which have no labels, or data whose shape nothing here can change. */
+static sbit_status sbit__frame_idle(sbit__label_frame *frame, sbit_error *error)
+{
+    for (size_t i = 0; i < frame->node->output_count; i++) {
+        const uint32_t idx = frame->node->outputs[i].idx;
+        if (idx != 0 && sbit__type_size(frame->out_type[i]) > 1 &&
+            frame->labeler->infer.elems[idx] == NULL && frame->labeler->infer.known[idx] == NULL) {
+            return sbit__frame_stop(frame, "makes a tensor of its own shape", error);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__label_node(sbit__labeler *labeler, sbit_node_id id, sbit_error *error)
+{
+    sbit__label_frame frame;
+    sbit_value_id captures[64];
+    bool ready = false;
+    SBIT__TRY(sbit__frame_open(labeler, id, &frame, &ready, error));
+    const size_t captured = sbit_graph_captures(labeler->graph, id, captures, 64);
+    for (uint32_t i = 1; captured > 0 && i < sbit_graph_value_limit(labeler->graph); i++) {
+        bool is_captured = captured > 64; /* too many to tell: all */
+        for (size_t k = 0; k < captured && k < 64; k++) {
+            is_captured = is_captured || captures[k].idx == i;
+        }
+        if (is_captured) {
+            sbit__channel_labels_fix(labeler, &labeler->of[i],
+                                     sbit__label_reason(labeler, id, "reads it in a body"));
+        }
+    }
+    if (!ready) {
+        return sbit__frame_stop(&frame, "has shapes that are known only while running", error);
+    }
+    return sbit__frame_is_idle(&frame) ? sbit__frame_idle(&frame, error)
+                                       : sbit__frame_kind(&frame, error);
+}
+
+/* ---- the graph */
+
+static sbit_status sbit__label_input(sbit__labeler *labeler, sbit_value_id id, sbit_error *error)
+{
+    sbit__channel_labels *labels = &labeler->of[id.idx];
+    const sbit_type *type = &labeler->infer.types[id.idx];
+    const sbit_value_info *info = sbit_graph_value(labeler->graph, id);
+    if (info->is_constant || type->rank < 0) {
+        return SBIT_OK;
+    }
+    const char *reason =
+        sbit__arena_printf(labeler->arena, "reaches the graph's input '%s'", info->name);
+    SBIT__TRY(sbit__channel_labels_make(labeler, type, SBIT__LABELS_UNIFORM, 0, labels, error));
+    return sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, reason, labels->at, error);
+}
+
+static void sbit__label_outputs(sbit__labeler *labeler)
+{
+    for (size_t i = 0; i < sbit_graph_output_count(labeler->graph); i++) {
+        const sbit_value_id id = sbit_graph_output(labeler->graph, i);
+        const char *reason = sbit__arena_printf(labeler->arena, "reaches the graph's output '%s'",
+                                                sbit_graph_value(labeler->graph, id)->name);
+        sbit__channel_labels_fix(labeler, &labeler->of[id.idx],
+                                 reason != NULL ? reason : "reaches an output");
+    }
+}
+
+/* Elementwise nodes once more, and values whose channels lie on several axes: a head, not an index
+ * in every head, is what can be cut, so all but the outermost of these axes are joined. */
+static sbit_status sbit__label_again(sbit__labeler *labeler, bool last, sbit_error *error)
+{
+    for (size_t i = 0; i < labeler->elementwise_count; i++) {
+        sbit__label_frame frame;
+        bool ready = false;
+        SBIT__TRY(sbit__frame_open(labeler, labeler->elementwise[i], &frame, &ready, error));
+        if (labeler->of[frame.node->outputs[0].idx].form != SBIT__LABELS_NONE) {
+            SBIT__TRY(sbit__frame_elementwise(&frame, false, last, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static void sbit__label_unfold(sbit__labeler *labeler, uint32_t most_axes)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
+        sbit__channel_labels *labels = &labeler->of[v];
+        if (labels->form != SBIT__LABELS_FULL) {
+            continue;
+        }
+        const uint32_t varies = sbit__channel_labels_varies(labeler, labels);
+        uint32_t axes = 0, first = SBIT_MAX_RANK;
+        for (uint32_t i = 0; i < SBIT_MAX_RANK; i++) {
+            axes += varies >> i & 1u;
+            first = (varies >> i & 1u) != 0 && first == SBIT_MAX_RANK ? i : first;
+        }
+        if (axes == 0 || axes > most_axes) {
+            continue;
+        }
+        int32_t *at = (int32_t *)sbit__arena_array(labeler->arena, (size_t)labels->dims[first] + 1,
+                                                   sizeof *at);
+        if (at != NULL) { /* else: it stays as it is, and groups.c keeps it whole */
+            sbit__channel_labels_slices(labeler, labels, (int32_t)first, at);
+            labels->form = SBIT__LABELS_AXIS;
+            labels->axis = (int32_t)first;
+            labels->at = at;
+            labeler->changed = true;
+            if (most_axes > 1) {
+                return; /* what it joined may unfold others */
+            }
+        }
+    }
+}
+
+static sbit_status sbit__label_all(sbit__labeler *labeler, sbit_error *error)
+{
+    for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
+        SBIT__TRY(sbit__label_input(labeler, sbit_graph_input(labeler->graph, i), error));
+    }
+    for (sbit_node_id id = sbit_graph_first(labeler->graph); id.idx != 0;
+         id = sbit_graph_next(labeler->graph, id)) {
+        SBIT__TRY(sbit__label_node(labeler, id, error));
+    }
+    sbit__label_outputs(labeler);
+    for (uint32_t axes = 1; axes <= SBIT_MAX_RANK;) {
+        labeler->changed = false;
+        SBIT__TRY(sbit__label_again(labeler, false, error));
+        if (!labeler->changed) {
+            sbit__label_unfold(labeler, axes);
+        }
+        axes = labeler->changed ? 1 : axes + 1;
+    }
+    return sbit__label_again(labeler, true, error);
+}
+
+/* ---- sizes */
+
+static void sbit__label_sizes(sbit__labeler *labeler, int64_t size)
+{
+    for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
+        sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        for (int32_t d = 0; d < type->rank; d++) {
+            if (type->dims[d].symbol != 0) {
+                type->dims[d] = sbit__dim(d == 0 ? 2 : size);
+            }
+        }
+    }
+}
+
+static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
+        const sbit_type *type = &labeler->infer.types[v];
+        for (int32_t d = 0; type->kind == SBIT_KIND_TENSOR && d < type->rank; d++) {
+            sbit_value_id id;
+            id.idx = v;
+            if (type->dims[d].symbol == 0 && type->dims[d].value <= 0 &&
+                sbit_graph_value_alive(labeler->graph, id) &&
+                sbit_graph_value(labeler->graph, id)->producer.idx != 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The smallest size that gives every node a shape. */
+static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
+{
+    static const int64_t sizes[] = {8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 512, 640};
+    for (size_t i = 0; i < SBIT__COUNT_OF(sizes); i++) {
+        SBIT__TRY(sbit__infer_init(&labeler->infer, labeler->graph, NULL, labeler->arena, error));
+        sbit__label_sizes(labeler, sizes[i]);
+        const sbit_status status = sbit__infer_run(&labeler->infer, error);
+        if (status == SBIT_ERR_OUT_OF_MEMORY) {
+            return status;
+        }
+        if (status == SBIT_OK && sbit__label_sizes_fit(labeler)) {
+            return SBIT_OK;
+        }
+    }
+    return sbit__fail(error, SBIT_ERR_SHAPE, NULL,
+                      "no size of the inputs from %d to %d gives every operator a shape", 8, 640);
+}
+
+SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
+                                       sbit__arena *arena, sbit_error *error)
+{
+    memset(labeler, 0, sizeof *labeler);
+    labeler->ctx = sbit_graph_ctx(graph);
+    labeler->graph = graph;
+    labeler->arena = arena;
+    labeler->of = (sbit__channel_labels *)sbit__arena_array(arena, sbit_graph_value_limit(graph),
+                                                            sizeof *labeler->of);
+    if (labeler->of == NULL) {
+        return sbit__fail_oom(error, sbit_graph_value_limit(graph) * sizeof *labeler->of);
+    }
+    SBIT__TRY(sbit__label_infer(labeler, error));
+    return sbit__label_all(labeler, error);
+}
+/* ---- end src/sparse/propagate.c ---- */
+
+/* ---- begin src/sparse/shuffle.c ---- */
+/* shuffle.c: channel shuffles become one Gather, and constants get one user each. >>shuffle
+ *
+ * Reshape, Transpose, Reshape of an axis in blocks permutes it. As three operators it can only be
+ * cut where all blocks lose as many; as a Gather with constant indices any channel can go. (A
+ * Gather is no slower: it copies whole planes, once.)
+ */
+
+typedef struct sbit__shuffle {
+    const sbit_node *first, *swap, *last;
+    int32_t axis;
+    int64_t outer, inner; /* index o * inner + i goes to i * outer + o */
+} sbit__shuffle;
+
+static bool sbit__shuffle_number(const sbit_type *type, int32_t axis, int64_t *value)
+{
+    *value = type->rank > axis ? type->dims[axis].value : 0;
+    return type->rank > axis && sbit__dim_known(type->dims[axis]);
+}
+
+/* `wide` is `narrow` with its axis `axis` as two. */
+static bool sbit__shuffle_splits(const sbit_type *narrow, const sbit_type *wide, int32_t axis)
+{
+    int64_t n = 0, a = 0, b = 0;
+    if (narrow->rank < 0 || wide->rank != narrow->rank + 1 || axis >= narrow->rank ||
+        !sbit__shuffle_number(narrow, axis, &n) || !sbit__shuffle_number(wide, axis, &a) ||
+        !sbit__shuffle_number(wide, axis + 1, &b) || a * b != n) {
+        return false;
+    }
+    for (int32_t i = 0; i < narrow->rank; i++) {
+        const int32_t j = i < axis ? i : i + 1;
+        if (i != axis && !sbit__dim_equal(narrow->dims[i], wide->dims[j])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool sbit__shuffle_match(const sbit_graph *graph, sbit_node_id id, sbit__shuffle *out)
+{
+    out->last = sbit_graph_node(graph, id);
+    if (!sbit__is_op(out->last, "Reshape")) {
+        return false;
+    }
+    out->swap = sbit__sole_producer(graph, out->last->inputs[0], "Transpose");
+    out->first =
+        out->swap != NULL ? sbit__sole_producer(graph, out->swap->inputs[0], "Reshape") : NULL;
+    const sbit_attr *perm = out->first != NULL ? sbit_node_attr(out->swap, "perm") : NULL;
+    if (perm == NULL || perm->count < 3) {
+        return false;
+    }
+    out->axis = -1;
+    for (size_t i = 0; i < perm->count; i++) {
+        if (perm->ints[i] != (int64_t)i) {
+            out->axis = (int32_t)i;
+            break;
+        }
+    }
+    const size_t axis = (size_t)(out->axis < 0 ? 0 : out->axis);
+    if (out->axis < 0 || axis + 1 >= perm->count || perm->ints[axis] != (int64_t)axis + 1 ||
+        perm->ints[axis + 1] != (int64_t)axis) {
+        return false;
+    }
+    for (size_t i = axis + 2; i < perm->count; i++) {
+        if (perm->ints[i] != (int64_t)i) {
+            return false;
+        }
+    }
+    const sbit_type *x = &sbit_graph_value(graph, out->first->inputs[0])->type;
+    const sbit_type *wide = &sbit_graph_value(graph, out->first->outputs[0])->type;
+    const sbit_type *y = &sbit_graph_value(graph, out->last->outputs[0])->type;
+    const sbit_type *swapped = &sbit_graph_value(graph, out->swap->outputs[0])->type;
+    return sbit__shuffle_splits(x, wide, out->axis) &&
+           sbit__shuffle_splits(y, swapped, out->axis) &&
+           sbit__shuffle_number(wide, out->axis, &out->outer) &&
+           sbit__shuffle_number(wide, out->axis + 1, &out->inner);
+}
+
+static sbit_status sbit__shuffle_replace(sbit_graph *graph, const sbit__shuffle *shuffle,
+                                         sbit__arena *arena, sbit_error *error)
+{
+    const int64_t n = shuffle->outer * shuffle->inner;
+    int64_t *index = (int64_t *)sbit__arena_array(arena, (size_t)n + 1, sizeof *index);
+    const sbit_node_id last = shuffle->last->id, swap = shuffle->swap->id,
+                       first = shuffle->first->id;
+    sbit_attr axis = sbit__attr_int("axis", shuffle->axis);
+    sbit_value_id inputs[2];
+    if (index == NULL) {
+        return sbit__fail_oom(error, (size_t)n * sizeof *index);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        index[i / shuffle->inner + i % shuffle->inner * shuffle->outer] = i;
+    }
+    inputs[0] = shuffle->first->inputs[0];
+    SBIT__TRY(sbit__add_ints(graph, "shuffle", index, n, &inputs[1], error));
+    SBIT__TRY(sbit_graph_set_node_input(graph, last, 0, inputs[0], error));
+    SBIT__TRY(sbit_graph_set_node_input(graph, last, 1, inputs[1], error));
+    SBIT__TRY(sbit_graph_set_op(graph, last, "", "Gather", error));
+    sbit_graph_remove_attr(graph, last, "allowzero");
+    SBIT__TRY(sbit_graph_set_attr(graph, last, &axis, error));
+    sbit__erase_unused(graph, sbit_graph_node(graph, swap));
+    sbit__erase_unused(graph, sbit_graph_node(graph, first));
+    return SBIT_OK;
+}
+
+/* Weights that several layers share stay shared: those layers have the same channels. */
+static bool sbit__constant_is_tied(const sbit_graph *graph, const sbit_value_info *info,
+                                   const sbit_use *uses, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const sbit_node *node = uses[i].node.idx != 0 ? sbit_graph_node(graph, uses[i].node) : NULL;
+        const bool weight =
+            node != NULL && uses[i].body == NULL &&
+            (sbit__is_op(node, "Gather")
+                 ? uses[i].index == 0
+                 : uses[i].index == 1 &&
+                       (sbit__is_op(node, "Conv") || sbit__is_op(node, "ConvTranspose") ||
+                        sbit__is_op(node, "Gemm") || sbit__is_op(node, "MatMul")));
+        if (!weight) {
+            return false;
+        }
+    }
+    return info->constant.rank >= 2;
+}
+
+static sbit_status sbit__constant_own(sbit_graph *graph, sbit_value_id id, sbit__arena *arena,
+                                      sbit_error *error)
+{
+    const size_t count = sbit_graph_uses(graph, id, NULL, 0);
+    sbit_use *uses = (sbit_use *)sbit__arena_array(arena, count + 1, sizeof *uses);
+    if (uses == NULL) {
+        return sbit__fail_oom(error, count * sizeof *uses);
+    }
+    sbit_graph_uses(graph, id, uses, count);
+    if (sbit__constant_is_tied(graph, sbit_graph_value(graph, id), uses, count)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 1; i < count; i++) {
+        const sbit_value_info *info = sbit_graph_value(graph, id);
+        sbit_value_id copy;
+        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
+            continue;
+        }
+        const sbit_tensor constant = info->constant;
+        SBIT__TRY(sbit_graph_add_constant(graph, info->name, &constant, &copy, error));
+        SBIT__TRY(sbit_graph_set_node_input(graph, uses[i].node, uses[i].index, copy, error));
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__sparse_prepare(sbit_graph *graph, sbit__arena *arena, sbit_error *error)
+{
+    sbit_node_id *ids = NULL;
+    size_t count = 0;
+    SBIT__TRY(sbit__node_list(graph, arena, &ids, &count, error));
+    for (size_t i = 0; i < count; i++) {
+        sbit__shuffle shuffle;
+        if (sbit_graph_node_alive(graph, ids[i]) && sbit__shuffle_match(graph, ids[i], &shuffle)) {
+            SBIT__TRY(sbit__shuffle_replace(graph, &shuffle, arena, error));
+        }
+    }
+    const uint32_t limit = sbit_graph_value_limit(graph);
+    for (uint32_t v = 1; v < limit; v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sbit_graph_value_alive(graph, id) && sbit_graph_value(graph, id)->is_constant &&
+            sbit_graph_value(graph, id)->use_count > 1) {
+            SBIT__TRY(sbit__constant_own(graph, id, arena, error));
+        }
+    }
+    SBIT__TRY(sbit_graph_sort(graph, error));
+    return sbit_infer(graph, error);
+}
+/* ---- end src/sparse/shuffle.c ---- */
+
+/* ---- begin src/sparse/groups.c ---- */
+/* groups.c: from labels to what may be cut: classes, and the groups that layers make. >>groups
+ *
+ * A class is all that has one label; it can be removed if nothing fixed it and something is left
+ * without it everywhere. A group is the classes that the same rows of the same weights make: the
+ * output channels of a layer, or of all layers that are added up, or the units of a hidden layer.
+ */
+
+typedef struct sbit__grouper {
+    sbit__labeler *labeler;
+    sbit__groups *out;
+    int32_t *first_of; /* by class: the first entry of its list of makers; -1: none */
+    int32_t *last_of;
+    int32_t *maker, *next; /* entries */
+    int32_t entry_count;
+} sbit__grouper;
+
+/* >>nothing may be left of a value or a constant */
+
+static void sbit__groups_keep_one(sbit__labeler *labeler, const int32_t *labels, int64_t count,
+                                  const char *name)
+{
+    for (int64_t i = 1; i < count; i++) {
+        if (labels[i] == 0 || labels[0] == 0 ||
+            sbit__label_root(labeler, labels[i]) != sbit__label_root(labeler, labels[0])) {
+            return;
+        }
+    }
+    if (count > 0 && labels[0] != 0 &&
+        !sbit__label_is(labeler, labels[0], SBIT__LABEL_FIXED | SBIT__LABEL_FREE)) {
+        const char *reason =
+            sbit__arena_printf(labeler->arena, "nothing would be left of '%s'", name);
+        sbit__label_fix(labeler, labels[0], reason != NULL ? reason : "nothing would be left");
+    }
+}
+
+static void sbit__groups_keep_some(sbit__labeler *labeler)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
+        const sbit__channel_labels *labels = &labeler->of[v];
+        sbit_value_id id;
+        id.idx = v;
+        if (labels->form == SBIT__LABELS_FULL &&
+            sbit__channel_labels_varies(labeler, labels) != 0) {
+            sbit__channel_labels_fix(labeler, labels, "lies on several axes");
+        } else if (labels->form == SBIT__LABELS_UNIFORM || labels->form == SBIT__LABELS_AXIS) {
+            sbit__groups_keep_one(labeler, labels->at,
+                                  labels->form == SBIT__LABELS_AXIS ? labels->dims[labels->axis]
+                                                                    : 1,
+                                  sbit_graph_value(labeler->graph, id)->name);
+        }
+    }
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        const int64_t length = member->count / member->parts;
+        for (int64_t part = 0; part < member->parts; part++) {
+            sbit__groups_keep_one(labeler, member->labels + part * length, length,
+                                  sbit_graph_value(labeler->graph, member->value)->name);
+        }
+    }
+}
+
+/* >>classes */
+
+static void sbit__groups_enter(sbit__grouper *grouper, int32_t class_idx, int32_t member)
+{
+    const int32_t last = grouper->last_of[class_idx];
+    if (last >= 0 && grouper->maker[last] == member) {
+        return;
+    }
+    const int32_t entry = grouper->entry_count++;
+    grouper->maker[entry] = member;
+    grouper->next[entry] = -1;
+    if (last >= 0) {
+        grouper->next[last] = entry;
+    } else {
+        grouper->first_of[class_idx] = entry;
+    }
+    grouper->last_of[class_idx] = entry;
+}
+
+static bool sbit__member_makes(const sbit__member *member)
+{
+    return (member->roles >> SBIT_ROLE_ROWS & 1u) != 0;
+}
+
+static sbit_status sbit__groups_classes(sbit__grouper *grouper, sbit_error *error)
+{
+    sbit__labeler *labeler = grouper->labeler;
+    sbit__groups *out = grouper->out;
+    size_t rows = 1;
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        rows += sbit__member_makes(&labeler->members[m]) ? (size_t)labeler->members[m].count : 0;
+    }
+    out->class_of = (int32_t *)sbit__arena_array(labeler->arena, (size_t)labeler->label_count + 1,
+                                                 sizeof(int32_t));
+    out->classes = (sbit__class *)sbit__arena_array(labeler->arena, rows, sizeof(sbit__class));
+    int32_t *lists = (int32_t *)sbit__arena_array(labeler->arena, rows, 4 * sizeof(int32_t));
+    if (out->class_of == NULL || out->classes == NULL || lists == NULL) {
+        return sbit__fail_oom(error, rows * sizeof(sbit__class));
+    }
+    grouper->first_of = lists;
+    grouper->last_of = lists + rows;
+    grouper->maker = lists + 2 * rows;
+    grouper->next = lists + 3 * rows;
+    for (int32_t i = 0; i <= labeler->label_count; i++) {
+        out->class_of[i] = -1;
+    }
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        for (int64_t i = 0; sbit__member_makes(member) && i < member->count; i++) {
+            const int32_t root = sbit__label_root(labeler, member->labels[i]);
+            int32_t *idx = &out->class_of[root];
+            if (*idx < 0) {
+                *idx = out->class_count++;
+                out->classes[*idx].root = root;
+                out->classes[*idx].group = -1;
+                out->classes[*idx].removable = !sbit__label_is(labeler, root, SBIT__LABEL_FIXED);
+                out->classes[*idx].reason = labeler->reasons[root];
+                grouper->first_of[*idx] = grouper->last_of[*idx] = -1;
+            }
+            sbit__groups_enter(grouper, *idx, (int32_t)m);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>groups */
+
+static bool sbit__groups_same_makers(const sbit__grouper *grouper, int32_t a, int32_t b)
+{
+    a = grouper->first_of[a];
+    b = grouper->first_of[b];
+    while (a >= 0 && b >= 0 && grouper->maker[a] == grouper->maker[b]) {
+        a = grouper->next[a];
+        b = grouper->next[b];
+    }
+    return a < 0 && b < 0;
+}
+
+/* Classes of one group stand together in most models: each is compared with the groups that begin
+ * with the same maker. */
+static void sbit__groups_assign(sbit__grouper *grouper, int32_t *heads)
+{
+    sbit__groups *out = grouper->out;
+    for (int32_t c = 0; c < out->class_count; c++) {
+        for (int32_t g = out->group_count; out->classes[c].group < 0 && g-- > 0;) {
+            out->classes[c].group = sbit__groups_same_makers(grouper, c, heads[g]) ? g : -1;
+        }
+        if (out->classes[c].group < 0) {
+            heads[out->group_count] = c;
+            out->classes[c].group = out->group_count++;
+        }
+        out->groups[out->classes[c].group].class_count++;
+    }
+}
+
+static sbit_status sbit__groups_fill(sbit__grouper *grouper, const int32_t *heads, int32_t *classes,
+                                     sbit_error *error)
+{
+    sbit__groups *out = grouper->out;
+    for (int32_t g = 0; g < out->group_count; g++) {
+        sbit__group *group = &out->groups[g];
+        group->classes = classes;
+        classes += group->class_count;
+        group->class_count = 0;
+        for (int32_t e = grouper->first_of[heads[g]]; e >= 0; e = grouper->next[e]) {
+            group->maker_count++;
+        }
+        group->makers = (int32_t *)sbit__arena_array(grouper->labeler->arena,
+                                                     (size_t)group->maker_count, sizeof(int32_t));
+        if (group->makers == NULL) {
+            return sbit__fail_oom(error, (size_t)group->maker_count * sizeof(int32_t));
+        }
+        int32_t n = 0;
+        for (int32_t e = grouper->first_of[heads[g]]; e >= 0; e = grouper->next[e]) {
+            group->makers[n++] = grouper->maker[e];
+        }
+    }
+    for (int32_t c = 0; c < out->class_count; c++) {
+        sbit__group *group = &out->groups[out->classes[c].group];
+        group->classes[group->class_count++] = c;
+    }
+    for (int32_t g = 0; g < out->group_count; g++) {
+        sbit__group *group = &out->groups[g];
+        group->reason = out->classes[group->classes[0]].reason;
+        for (int32_t i = 0; i < group->class_count; i++) {
+            group->reason = out->classes[group->classes[i]].removable ? NULL : group->reason;
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out, sbit_error *error)
+{
+    sbit__grouper grouper;
+    memset(&grouper, 0, sizeof grouper);
+    memset(out, 0, sizeof *out);
+    grouper.labeler = labeler;
+    grouper.out = out;
+    sbit__groups_keep_some(labeler);
+    SBIT__TRY(sbit__groups_classes(&grouper, error));
+    const size_t n = (size_t)out->class_count + 1;
+    int32_t *heads = (int32_t *)sbit__arena_array(labeler->arena, n, sizeof *heads);
+    int32_t *classes = (int32_t *)sbit__arena_array(labeler->arena, n, sizeof *classes);
+    out->groups = (sbit__group *)sbit__arena_array(labeler->arena, n, sizeof *out->groups);
+    if (heads == NULL || classes == NULL || out->groups == NULL) {
+        return sbit__fail_oom(error, n * sizeof *out->groups);
+    }
+    sbit__groups_assign(&grouper, heads);
+    return sbit__groups_fill(&grouper, heads, classes, error);
+}
+/* ---- end src/sparse/groups.c ---- */
 
 /* ---- begin src/train/train_private.h ---- */
 /* train_private.h: the insides of a trainer.

@@ -1089,63 +1089,6 @@ TEST(results_do_not_depend_on_threads)
 
 /* ---- channels */
 
-typedef struct tie_list {
-    int count;
-    int64_t index_x[64], index_y[64];
-    int32_t axis_x[64], axis_y[64];
-} tie_list;
-
-static sbit_status note_tie(void *user, sbit_value_id x, int32_t axis_x, int64_t index_x,
-                            sbit_value_id y, int32_t axis_y, int64_t index_y)
-{
-    tie_list *list = (tie_list *)user;
-    (void)x;
-    (void)y;
-    if (CHECK(list->count < 64)) {
-        list->axis_x[list->count] = axis_x;
-        list->axis_y[list->count] = axis_y;
-        list->index_x[list->count] = index_x;
-        list->index_y[list->count] = index_y;
-        list->count++;
-    }
-    return SBIT_OK;
-}
-
-TEST(flatten_ties_a_channel_to_its_run)
-{
-    build b;
-    tie_list list;
-    sbit_channel_sink sink;
-    sbit_op_call call;
-    memset(&list, 0, sizeof list);
-    memset(&call, 0, sizeof call);
-    sink.tie_fn = note_tie;
-    sink.user = &list;
-    build_begin(&b, 13);
-    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3,2,1");
-    const sbit_value_id y = build_unary(&b, "Flatten", "f", x);
-    build_output(&b, y);
-    if (CHECK_OK(sbit_infer(b.graph, &b.error), b.error)) {
-        const sbit_type *in = &sbit_graph_value(b.graph, x)->type;
-        sbit_type out = sbit_graph_value(b.graph, y)->type;
-        sbit_type *outs[] = {&out};
-        call.graph = b.graph;
-        call.node = sbit_graph_node(b.graph, sbit_graph_value(b.graph, y)->producer);
-        call.row = sbit_operator_find(b.ctx, "", "Flatten", 13);
-        call.in_type = &in;
-        call.out_type = outs;
-        call.input_count = call.output_count = 1;
-        CHECK_OK(call.row->channel->map(&call, &sink, &b.error), b.error);
-        CHECK_EQ_I64(list.count, 6);
-        for (int i = 0; i < list.count; i++) {
-            CHECK_EQ_I64(list.axis_x[i], 1);
-            CHECK_EQ_I64(list.axis_y[i], 1);
-            CHECK_EQ_I64(list.index_x[i], list.index_y[i] / 2);
-        }
-    }
-    build_end(&b);
-}
-
 /* ---- broken models: an error that says what is wrong, never a crash */
 
 TEST(broken_nodes_are_refused)

@@ -913,7 +913,8 @@ static sbit_status sbit__clip_run(const sbit_op_call *call, sbit_error *error)
 
 /* >>rows */
 
-static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__binary_channel = {SBIT_CHANNEL_ELEMENTWISE, ~0u, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__clip_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
                                                      SBIT_QUANT_TENSOR_ONLY,
                                                  3,
@@ -974,7 +975,7 @@ static const sbit_op_quant sbit__binary_quant_clip = {
 #define SBIT__CLIP_ROW(version, types)                                                             \
     {                                                                                              \
         "", "Clip", version, types, SBIT_OP_IN_PLACE, 0, sbit__clip_infer, NULL, sbit__clip_run,   \
-            sbit__grad_clip, NULL, &sbit__binary_quant_clip, &sbit__binary_channel, NULL           \
+            sbit__grad_clip, NULL, &sbit__binary_quant_clip, &sbit__clip_channel, NULL             \
     }
 #define SBIT__WHERE_ROW(version)                                                                   \
     {                                                                                              \

@@ -680,13 +680,90 @@ static int64_t sbit__convt_macs(const sbit_op_call *call)
     return sbit__window_macs(call->in_type[0], call->in_type[1]);
 }
 
+/* ---- channels */
+
+static void sbit__conv_join(const sbit_channel_call *call, const int32_t *a, const int32_t *b,
+                            int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        call->join(call, a[i], b[i]);
+    }
+}
+
+/* The bias belongs to the rows, which are the output's channels. */
+static sbit_status sbit__conv_label_rows(const sbit_channel_call *call, const int32_t *rows,
+                                         int64_t count, sbit_error *error)
+{
+    const int32_t *bias = NULL;
+    if (sbit__op_has(call->op, 2)) {
+        SBIT__TRY(call->labels(call, 2, 0, 1, SBIT_ROLE_BIAS, &bias, error));
+        sbit__conv_join(call, rows, bias, count);
+    }
+    return call->produce(call, 0, 1, rows, error);
+}
+
+/* Rows make channels, columns read them. One input channel a group (depthwise): its rows live and
+ * die with it. Other groups must keep as many channels each. */
+static sbit_status sbit__conv_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *w = call->op->in_type[1];
+    const int64_t groups = sbit_node_int(call->op->node, "group", 1);
+    const int32_t *x = NULL, *rows = NULL, *columns = NULL;
+    if (!call->is_constant(call, 1)) {
+        return call->stop(call, "has a weight that is computed", error);
+    }
+    const int64_t out = w->dims[0].value, in = w->dims[1].value;
+    const sbit_channel_role role = groups > 1 && in == 1 ? SBIT_ROLE_FILTER : SBIT_ROLE_ROWS;
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, 0, 1, role, &rows, error));
+    if (groups > 1 && in == 1) {
+        for (int64_t i = 0; i < out; i++) {
+            call->join(call, rows[i], x[i / (out / groups)]);
+        }
+        return sbit__conv_label_rows(call, rows, out, error);
+    }
+    SBIT__TRY(call->labels(call, 1, 1, groups, SBIT_ROLE_COLUMNS, &columns, error));
+    sbit__conv_join(call, x, columns, in * groups);
+    if (groups > 1) {
+        SBIT__TRY(call->balance(call, x, in * groups, groups, error));
+        SBIT__TRY(call->balance(call, rows, out, groups, error));
+    }
+    return sbit__conv_label_rows(call, rows, out, error);
+}
+
+/* The weight is [inputs, outputs of a group, ...]. */
+static sbit_status sbit__convt_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *w = call->op->in_type[1];
+    const int64_t groups = sbit_node_int(call->op->node, "group", 1);
+    const int32_t *x = NULL, *rows = NULL, *columns = NULL;
+    if (!call->is_constant(call, 1)) {
+        return call->stop(call, "has a weight that is computed", error);
+    }
+    const int64_t in = w->dims[0].value, out = w->dims[1].value;
+    if (groups > 1 && (in != groups || out != 1)) {
+        return call->stop(call, "has groups of several channels", error);
+    }
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, 0, 1, groups > 1 ? SBIT_ROLE_FILTER : SBIT_ROLE_COLUMNS,
+                           &columns, error));
+    sbit__conv_join(call, x, columns, in);
+    if (groups > 1) {
+        return sbit__conv_label_rows(call, columns, in, error);
+    }
+    SBIT__TRY(call->labels(call, 1, 1, 1, SBIT_ROLE_ROWS, &rows, error));
+    return sbit__conv_label_rows(call, rows, out, error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__conv_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 0, 1, NULL, 0, 0};
 static const sbit_op_quant sbit__convt_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
+static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__conv_label};
+static const sbit_op_channel sbit__convt_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
+                                                    sbit__convt_label};
 
 #define SBIT__CONV_ROW(domain, version, types)                                                     \
     {                                                                                              \
@@ -698,7 +775,7 @@ static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL
     {                                                                                              \
         domain, "ConvTranspose", version, types, 0, 0, sbit__convt_infer, sbit__convt_prepare,     \
             sbit__convt_run, sbit__grad_conv_transpose, NULL, &sbit__convt_quant,                  \
-            &sbit__conv_channel, sbit__convt_macs                                                  \
+            &sbit__convt_channel, sbit__convt_macs                                                 \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {

@@ -420,19 +420,3 @@ SBIT__FN void sbit__parallel_blocks(sbit_ctx *ctx, int64_t n, sbit__block_fn fn,
                              &blocks);
     }
 }
-
-/* >>channels */
-
-SBIT__FN sbit_status sbit__channel_tie(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                       int32_t x_axis, int32_t y_axis, int64_t shift)
-{
-    const sbit_dim x = call->in_type[0]->dims[x_axis], y = call->out_type[0]->dims[y_axis];
-    if (!sbit__dim_known(x) || !sbit__dim_known(y)) {
-        return SBIT_OK;
-    }
-    for (int64_t i = shift < 0 ? -shift : 0; i < x.value && i + shift < y.value; i++) {
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, i, call->node->outputs[0],
-                               y_axis, i + shift));
-    }
-    return SBIT_OK;
-}

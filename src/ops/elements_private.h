@@ -110,10 +110,6 @@ SBIT__FN int64_t sbit__dims_product(const int64_t *dims, int32_t begin, int32_t 
 typedef void (*sbit__block_fn)(void *task, int64_t begin, int64_t end);
 SBIT__FN void sbit__parallel_blocks(sbit_ctx *ctx, int64_t n, sbit__block_fn fn, void *task);
 
-/* Reports all ties of axis `x_axis` of input 0 to `y_axis` of output 0, index i to i + shift. */
-SBIT__FN sbit_status sbit__channel_tie(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                       int32_t x_axis, int32_t y_axis, int64_t shift);
-
 #ifdef __cplusplus
 }
 #endif

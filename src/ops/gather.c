@@ -131,32 +131,21 @@ static sbit_status sbit__gather_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__gather_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                    sbit_error *error)
+/* A table of constant rows makes channels; other gathers with constant indices move them. */
+static sbit_status sbit__gather_label(const sbit_channel_call *call, sbit_error *error)
 {
-    const sbit_type *x = call->in_type[0];
-    const sbit_tensor *indices = sbit__in(call, 1);
+    const sbit_type *x = call->op->in_type[0], *y = call->op->out_type[0];
+    const int32_t *labels = NULL;
     int32_t axis = 0;
-    if (x->rank < 1 || call->out_type[0] == NULL || call->in_type[1]->rank < 0) {
-        return SBIT_OK;
+    if (call->is_constant(call, 1)) {
+        return call->moves(call, error);
     }
-    SBIT__TRY(sbit__gather_axis(call, x->rank, &axis, error));
-    for (int32_t i = 0; i < x->rank; i++) {
-        if (i != axis) {
-            const int32_t to = i < axis ? i : i + call->in_type[1]->rank - 1;
-            SBIT__TRY(sbit__channel_tie(call, sink, i, to, 0));
-        }
+    SBIT__TRY(sbit__gather_axis(call->op, x->rank, &axis, error));
+    if (!call->is_constant(call, 0) || axis != 0 || x->rank != 2) {
+        return call->stop(call, "gathers at places that are known only while running", error);
     }
-    if (indices == NULL || indices->rank != 1 || !sbit__dim_known(x->dims[axis])) {
-        return SBIT_OK;
-    }
-    for (int64_t i = 0; i < indices->dims[0]; i++) {
-        int64_t index = 0;
-        SBIT__TRY(sbit__gather_index(call, indices, i, x->dims[axis].value, &index, error));
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], axis, index,
-                               call->node->outputs[0], axis, i));
-    }
-    return SBIT_OK;
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_ROWS, &labels, error));
+    return call->produce(call, 0, y->rank - 1, labels, error);
 }
 
 /* >>elements: GatherElements and ScatterElements walk the indices' shape; the same coordinates,
@@ -633,7 +622,8 @@ static const sbit_op_quant sbit__gather_quant = {
     SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 0, 0, -1, -1, 0, 1, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__gather_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_MAP, 0, sbit__gather_map};
+static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
+                                                     sbit__gather_label};
 
 #define SBIT__GATHER_OP(name, version, types, flags, infer, run, gradient, quant, channel)         \
     {                                                                                              \

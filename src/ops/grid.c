@@ -137,26 +137,6 @@ static sbit_status sbit__block_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__block_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                   sbit_error *error)
-{
-    int64_t size = 1;
-    bool crd = false;
-    SBIT__TRY(sbit__block_read(call, &size, &crd, error));
-    const bool grows = sbit__block_to_space(call);
-    const sbit_type *wide = grows ? call->out_type[0] : call->in_type[0];
-    if (wide->rank != 4 || !sbit__dim_known(wide->dims[1])) {
-        return SBIT_OK;
-    }
-    for (int64_t k = 0; k < size * size * wide->dims[1].value; k++) {
-        const int64_t c = k / (size * size), i = k / size % size, j = k % size;
-        const int64_t deep = sbit__block_channel(size, crd, wide->dims[1].value, c, i, j);
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], 1, grows ? deep : c,
-                               call->node->outputs[0], 1, grows ? c : deep));
-    }
-    return SBIT_OK;
-}
-
 /* ---- GridSample */
 
 typedef enum sbit__grid_mode {
@@ -564,8 +544,8 @@ static sbit_status sbit__affine_run(const sbit_op_call *call, sbit_error *error)
 
 static const sbit_op_quant sbit__block_quant = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__block_channels = {SBIT_CHANNEL_MAP, 0, sbit__block_map};
-static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_NONE, 0, NULL};
+static const sbit_op_channel sbit__block_channels = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_KEEPS, 1, 0, 0, 0, NULL};
 
 #define SBIT__BLOCK_ROW(name, version, types)                                                      \
     {                                                                                              \

@@ -705,13 +705,70 @@ static int64_t sbit__gemm_macs(const sbit_op_call *call)
     return sbit__saturating_mul(sbit__type_size(call->out_type[0]), k);
 }
 
+/* ---- channels */
+
+/* Input 0 times a constant matrix: its rows (axis `made`) are the output's channels, its columns
+ * (axis `read`) those of input 0's last axis. */
+static sbit_status sbit__matmul_label_weight(const sbit_channel_call *call, int32_t read,
+                                             int32_t made, const int32_t **rows, sbit_error *error)
+{
+    const int32_t *x = NULL, *columns = NULL;
+    const sbit_type *w = call->op->in_type[1];
+    SBIT__TRY(call->labels(call, 0, call->op->in_type[0]->rank - 1, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, read, 1, SBIT_ROLE_COLUMNS, &columns, error));
+    for (int64_t i = 0; i < w->dims[read].value; i++) {
+        call->join(call, x[i], columns[i]);
+    }
+    return call->labels(call, 1, made, 1, SBIT_ROLE_ROWS, rows, error);
+}
+
+static sbit_status sbit__matmul_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *y = call->op->out_type[0];
+    const int32_t *rows = NULL;
+    if (!call->is_constant(call, 0) && !call->is_constant(call, 1)) {
+        return call->contract(call, error);
+    }
+    if (call->is_constant(call, 0) || call->op->in_type[1]->rank != 2) {
+        return call->stop(call, "has a constant that is no matrix behind an activation", error);
+    }
+    SBIT__TRY(sbit__matmul_label_weight(call, 0, 1, &rows, error));
+    return call->produce(call, 0, y->rank - 1, rows, error);
+}
+
+static sbit_status sbit__gemm_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *c = sbit__op_has(call->op, 2) ? call->op->in_type[2] : NULL;
+    const int32_t made = sbit_node_int(call->op->node, "transB", 0) != 0 ? 0 : 1;
+    const int64_t n = call->op->in_type[1]->dims[made].value;
+    const int32_t *rows = NULL, *bias = NULL;
+    if (call->is_constant(call, 0) || !call->is_constant(call, 1) ||
+        sbit_node_int(call->op->node, "transA", 0) != 0) {
+        return call->stop(call, "is no activation times a constant matrix", error);
+    }
+    const bool wide = c != NULL && c->rank > 0 && c->dims[c->rank - 1].value == n && n > 1;
+    if (c != NULL && !wide && sbit__type_size(c) != 1) {
+        return call->stop(call, "adds one number a row", error);
+    }
+    SBIT__TRY(sbit__matmul_label_weight(call, 1 - made, made, &rows, error));
+    if (wide) {
+        SBIT__TRY(call->labels(call, 2, c->rank - 1, 1, SBIT_ROLE_BIAS, &bias, error));
+        for (int64_t i = 0; i < n; i++) {
+            call->join(call, rows[i], bias[i]);
+        }
+    }
+    return call->produce(call, 0, 1, rows, error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__gemm_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, "transB", 0, 0};
 static const sbit_op_quant sbit__matmul_quant = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 3, 1, -1, -1, -1, -2, NULL, 0, 0};
-static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NULL};
+static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_OWN,  3, 0, 0, 0,
+                                                     sbit__matmul_label};
+static const sbit_op_channel sbit__gemm_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__gemm_label};
 
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__MATMUL_ROW(domain, version, types)                                                   \
@@ -723,7 +780,7 @@ static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_PRODUCE, 0, NU
 #define SBIT__GEMM_ROW(domain, version, types)                                                     \
     {                                                                                              \
         domain, "Gemm", version, types, 0, 0, sbit__gemm_infer, sbit__gemm_prepare,                \
-            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__matmul_channel,    \
+            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__gemm_channel,      \
             sbit__gemm_macs                                                                        \
     }
 

@@ -258,21 +258,6 @@ static sbit_status sbit__transpose_run(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
-static sbit_status sbit__transpose_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                       sbit_error *error)
-{
-    int32_t perm[SBIT_MAX_RANK];
-    const sbit_type *x = call->in_type[0], *y = call->out_type[0];
-    if (y == NULL || x->rank < 0 || y->rank != x->rank) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__transpose_perm(call, x->rank, perm, error));
-    for (int32_t i = 0; i < x->rank; i++) {
-        SBIT__TRY(sbit__channel_tie(call, sink, perm[i], i, 0));
-    }
-    return SBIT_OK;
-}
-
 /* >>Concat */
 
 static sbit_status sbit__concat_axis(const sbit_op_call *call, int32_t rank, int32_t *axis,
@@ -682,32 +667,6 @@ static sbit_status sbit__slice_run(const sbit_op_call *call, sbit_error *error)
     if (y != NULL) {
         sbit__tensor_strides(y, to);
         sbit__move_box(call->ctx, x->dtype, y->rank, dims, x->data, x0, from, y->data, 0, to);
-    }
-    return SBIT_OK;
-}
-
-/* Axes that are not cut, and those cut with step 1, keep their channels. */
-static sbit_status sbit__slice_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                   sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0];
-    sbit__slice slice;
-    if (x->rank < 0 || call->out_type[0] == NULL || call->out_type[0]->rank != x->rank) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__slice_read(call, x->rank, &slice, error));
-    for (int32_t i = 0; slice.known && i < x->rank; i++) {
-        int64_t first = 0;
-        if (slice.cut[i] && (!sbit__dim_known(x->dims[i]) || !sbit__dim_known(slice.start[i]) ||
-                             !sbit__dim_known(slice.end[i]) || !sbit__dim_known(slice.step[i]) ||
-                             slice.step[i].value != 1)) {
-            continue;
-        }
-        if (slice.cut[i]) {
-            sbit__slice_clamp(x->dims[i].value, slice.start[i].value, slice.end[i].value, 1,
-                              &first);
-        }
-        SBIT__TRY(sbit__channel_tie(call, sink, i, i, -first));
     }
     return SBIT_OK;
 }
@@ -1155,23 +1114,6 @@ static sbit_status sbit__pad_run(const sbit_op_call *call, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__pad_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                 sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0];
-    sbit__pads pads;
-    if (x->rank < 0 || call->out_type[0] == NULL || call->out_type[0]->rank != x->rank) {
-        return SBIT_OK;
-    }
-    SBIT__TRY(sbit__pads_read(call, x->rank, &pads, error));
-    for (int32_t i = 0; pads.known && i < x->rank; i++) {
-        if (sbit__dim_known(pads.before[i])) {
-            SBIT__TRY(sbit__channel_tie(call, sink, i, i, pads.before[i].value));
-        }
-    }
-    return SBIT_OK;
-}
-
 /* >>CenterCropPad */
 
 static sbit_status sbit__center_target(const sbit_op_call *call, const sbit_type *x, sbit_type *out,
@@ -1317,13 +1259,8 @@ static const sbit_op_quant sbit__move_quant_concat = {SBIT_QUANT_INPUTS | SBIT_Q
                                                       NULL,
                                                       0.0f,
                                                       0.0f};
-static const sbit_op_channel sbit__move_channel_transpose = {SBIT_CHANNEL_MAP, 0,
-                                                             sbit__transpose_map};
-static const sbit_op_channel sbit__move_channel_slice = {SBIT_CHANNEL_MAP, 0, sbit__slice_map};
-static const sbit_op_channel sbit__move_channel_pad = {SBIT_CHANNEL_MAP, 0, sbit__pad_map};
-static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_CONCAT, 0, NULL};
-static const sbit_op_channel sbit__move_channel_split = {SBIT_CHANNEL_SPLIT, 0, NULL};
-static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__move_channel = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__move_channel_concat = {SBIT_CHANNEL_MOVES, ~0u, 0, 0, 0, NULL};
 
 #define SBIT__MOVE_OP(name, version, types, fn, gradient, quant, channel)                          \
     {                                                                                              \
@@ -1332,21 +1269,21 @@ static const sbit_op_channel sbit__move_channel_same = {SBIT_CHANNEL_SAME, 0, NU
     }
 #define SBIT__MOVE_TRANSPOSE(version, types)                                                       \
     SBIT__MOVE_OP("Transpose", version, types, transpose, sbit__grad_transpose,                    \
-                  &sbit__move_quant_pass, &sbit__move_channel_transpose)
+                  &sbit__move_quant_pass, &sbit__move_channel)
 #define SBIT__MOVE_CONCAT(version, types)                                                          \
     SBIT__MOVE_OP("Concat", version, types, concat, sbit__grad_concat, &sbit__move_quant_concat,   \
                   &sbit__move_channel_concat)
 #define SBIT__MOVE_SPLIT(version, types)                                                           \
     SBIT__MOVE_OP("Split", version, types, split, sbit__grad_split, &sbit__move_quant_pass,        \
-                  &sbit__move_channel_split)
+                  &sbit__move_channel)
 #define SBIT__MOVE_SLICE(version, types)                                                           \
     SBIT__MOVE_OP("Slice", version, types, slice, sbit__grad_moves, &sbit__move_quant_pass,        \
-                  &sbit__move_channel_slice)
+                  &sbit__move_channel)
 /* A constant other than a quantized number may be padded in: not a place that passes scales. */
 #define SBIT__MOVE_PAD(version, types)                                                             \
-    SBIT__MOVE_OP("Pad", version, types, pad, sbit__grad_pad, NULL, &sbit__move_channel_pad)
+    SBIT__MOVE_OP("Pad", version, types, pad, sbit__grad_pad, NULL, &sbit__move_channel)
 #define SBIT__MOVE_EXPAND(name, version, types, fn, gradient)                                      \
-    SBIT__MOVE_OP(name, version, types, fn, gradient, &sbit__move_quant_pass, NULL)
+    SBIT__MOVE_OP(name, version, types, fn, gradient, &sbit__move_quant_pass, &sbit__move_channel)
 
 static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_TRANSPOSE(1, SBIT__T_ALL1),
@@ -1385,9 +1322,9 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, NULL),
     SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
     SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, NULL, &sbit__move_quant_pass,
-                  &sbit__move_channel_same),
+                  NULL),
     SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, NULL, &sbit__move_quant_pass,
-                  &sbit__move_channel_same),
+                  NULL),
 };
 
 #undef SBIT__MOVE_OP

@@ -951,14 +951,65 @@ static sbit_status sbit__mvn_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__mvn_run_any, sbit__mvn_run_any, error);
 }
 
+/* ---- channels */
+
+/* Channels of a group are normalized together: they live and die together. */
+static sbit_status sbit__groupnorm_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const int64_t groups = sbit_node_int(call->op->node, "num_groups", 0);
+    const int64_t channels = call->op->in_type[0]->dims[1].value;
+    const bool per_group = call->op->row->since_version < 21;
+    const int32_t *x = NULL;
+    SBIT__TRY(call->labels(call, 0, 1, 1, SBIT_ROLE_PARAM, &x, error));
+    for (int64_t i = 0; i < channels; i++) {
+        const int64_t first = i - i % (channels / groups);
+        call->join(call, x[i], x[first]);
+    }
+    for (int32_t input = 1; input < 3; input++) {
+        const int32_t *param = NULL;
+        SBIT__TRY(call->labels(call, input, 0, 1, input == 1 ? SBIT_ROLE_SCALE : SBIT_ROLE_BIAS,
+                               &param, error));
+        for (int64_t i = 0; i < channels; i++) {
+            call->join(call, x[i], param[per_group ? i / (channels / groups) : i]);
+        }
+    }
+    return call->produce(call, 0, 1, x, error);
+}
+
+/* The axes that are normalized, or whose channels look at their neighbours (LRN). */
+static sbit_status sbit__norm_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const int32_t rank = call->op->in_type[0]->rank;
+    const char *op = call->op->row->op_type;
+    uint32_t mixed = 0;
+    int64_t axis = sbit_node_int(call->op->node, "axis", -1);
+    axis += axis < 0 ? rank : 0;
+    if (sbit__streq(op, "LRN")) {
+        mixed = 2u;
+    } else if (sbit__streq(op, "LpNormalization")) {
+        mixed = 1u << (uint32_t)axis;
+    } else if (sbit__streq(op, "MeanVarianceNormalization")) {
+        return call->stop(call, "normalizes over several axes", error);
+    } else {
+        mixed = 0xffffffffu << (uint32_t)axis;
+    }
+    return call->pass(call, mixed, "normalizes over the channels", error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__norm_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__norm_quant_layer = {
     SBIT_QUANT_KEEP_FLOAT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__norm_channel_batch = {SBIT_CHANNEL_SLICE, 0x1e, NULL};
-static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 0x06, NULL};
+static const sbit_op_channel sbit__norm_channel_batch = {
+    SBIT_CHANNEL_PER_CHANNEL, 1, 0x1e, 0x02, 0x04, NULL};
+static const sbit_op_channel sbit__norm_channel_instance = {
+    SBIT_CHANNEL_PER_CHANNEL, 1, 0x06, 0x02, 0x04, NULL};
+static const sbit_op_channel sbit__norm_channel_group = {SBIT_CHANNEL_OWN,     1, 0, 0, 0,
+                                                         sbit__groupnorm_label};
+static const sbit_op_channel sbit__norm_channel_axes = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
+                                                        sbit__norm_label};
 
 #define SBIT__NORM_ROW(name, version, types, infer, run, gradient, quant, channel)                 \
     {                                                                                              \
@@ -970,8 +1021,7 @@ static const sbit_op_channel sbit__norm_channel_instance = {SBIT_CHANNEL_SLICE, 
                    sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
 #define SBIT__INSTANCENORM_ROW(version, types)                                                     \
     SBIT__NORM_ROW("InstanceNormalization", version, types, sbit__instancenorm_infer,              \
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant,                  \
-                   &sbit__norm_channel_instance)
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_instance)
 
 static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(1, SBIT__T_FLOATS1),
@@ -981,24 +1031,25 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(14, SBIT_T_FLOATS),
     SBIT__BATCHNORM_ROW(15, SBIT_T_FLOATS),
     SBIT__NORM_ROW("LayerNormalization", 17, SBIT_T_FLOATS, sbit__layernorm_infer,
-                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer, NULL),
+                   sbit__layernorm_run, sbit__grad_layer_norm, &sbit__norm_quant_layer,
+                   &sbit__norm_channel_axes),
     SBIT__NORM_ROW("RMSNormalization", 23, SBIT_T_FLOATS, sbit__rmsnorm_infer, sbit__rmsnorm_run,
-                   sbit__grad_layer_norm, &sbit__norm_quant, NULL),
+                   sbit__grad_layer_norm, &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__INSTANCENORM_ROW(1, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
     SBIT__NORM_ROW("GroupNormalization", 18, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
     SBIT__NORM_ROW("GroupNormalization", 21, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, NULL),
+                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
-                   NULL, &sbit__norm_quant, NULL),
+                   NULL, &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
-                   &sbit__norm_quant, NULL),
+                   &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, NULL,
-                   &sbit__norm_quant, NULL),
+                   &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, NULL,
-                   &sbit__norm_quant, NULL),
+                   &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("MeanVarianceNormalization", 9, SBIT__T_FLOATS1, sbit__mvn_infer, sbit__mvn_run,
                    NULL, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 13, SBIT_T_FLOATS, sbit__mvn_infer, sbit__mvn_run,

@@ -56,29 +56,66 @@ typedef struct sbit_op_quant {
     float range_min, range_max;
 } sbit_op_quant;
 
-/* How channels (axis 1 of activations unless said otherwise) go through: used by pruning. */
-typedef enum sbit_channel_rule {
-    SBIT_CHANNEL_NONE = 0,   /* channels stop here: both sides must keep all */
-    SBIT_CHANNEL_SAME,       /* every index of every input equals that of the output */
-    SBIT_CHANNEL_PRODUCE,    /* weight: out channels are free, in channels follow input 0 */
-    SBIT_CHANNEL_SLICE,      /* as SAME, and `params` inputs carry one entry per channel */
-    SBIT_CHANNEL_CONCAT,     /* indices are offset along attribute axis */
-    SBIT_CHANNEL_SPLIT,
-    SBIT_CHANNEL_MAP         /* map() says */
-} sbit_channel_rule;
+/* >>channels: how channels go through an operator; pruning asks. It gives every position of every
+ * activation a label; labels that are found to be one channel are joined. Labels of weights belong
+ * to (constant, axis, index), so that tied weights agree. Shapes are numbers while it does so. */
+typedef enum sbit_channel_kind {
+    SBIT_CHANNEL_STOPS = 0,   /* all inputs keep all their channels */
+    SBIT_CHANNEL_MOVES,       /* places elements elsewhere: the row itself is run on labels */
+    SBIT_CHANNEL_ELEMENTWISE, /* equal positions, after broadcasting, are one channel */
+    SBIT_CHANNEL_KEEPS,       /* axis 1 goes through, the axes behind it are mixed */
+    SBIT_CHANNEL_PER_CHANNEL, /* likewise, and `params` have one entry per channel */
+    SBIT_CHANNEL_OWN          /* label() says */
+} sbit_channel_kind;
 
-/* Collects "index i of axis a of value x is the same channel as index j of axis b of value y". */
-typedef struct sbit_channel_sink {
-    sbit_status (*tie_fn)(void *user, sbit_value_id x, int32_t axis_x, int64_t index_x,
-                          sbit_value_id y, int32_t axis_y, int64_t index_y);
+/* What a constant is to the channels along one of its axes. */
+typedef enum sbit_channel_role {
+    SBIT_ROLE_PARAM = 0, /* only cut: means, slopes */
+    SBIT_ROLE_ROWS,      /* makes the channel: its mask sets them to zero */
+    SBIT_ROLE_FILTER,    /* likewise, of a channel that another layer makes (depthwise) */
+    SBIT_ROLE_BIAS,      /* set to zero too, unless biases are kept */
+    SBIT_ROLE_SCALE,     /* of a normalization; likewise */
+    SBIT_ROLE_COLUMNS    /* reads the channel */
+} sbit_channel_role;
+
+/* What label() is given. Labels are positive numbers; 0: none (a constant that nothing cuts). */
+typedef struct sbit_channel_call sbit_channel_call;
+struct sbit_channel_call {
+    const sbit_op_call *op; /* as infer has it: types, constants */
+    /* True if the input is a constant, or a constant that was stored in another type. */
+    bool (*is_constant)(const sbit_channel_call *call, int32_t input);
+    /* One label for each index of an axis of an input: of an activation, all positions with that
+     * index are joined; of a constant, with parts > 1, the axis is counted once for each of that
+     * many equal parts of axis 0 (columns of a grouped convolution). Lives until label returns. */
+    sbit_status (*labels)(const sbit_channel_call *call, int32_t input, int32_t axis, int64_t parts,
+                          sbit_channel_role role, const int32_t **out, sbit_error *error);
+    /* The output's labels: those of the axis everywhere. Copied. */
+    sbit_status (*produce)(const sbit_channel_call *call, int32_t output, int32_t axis,
+                           const int32_t *labels, sbit_error *error);
+    void (*join)(const sbit_channel_call *call, int32_t a, int32_t b);
+    /* The channel may not be removed, because of `reason` (of the node; copied). */
+    void (*fix)(const sbit_channel_call *call, int32_t label, const char *reason);
+    /* Each of `blocks` equal runs of the labels must keep as many. Copied. */
+    sbit_status (*balance)(const sbit_channel_call *call, const int32_t *labels, int64_t count,
+                           int64_t blocks, sbit_error *error);
+    /* Labels of input 0 go through to output 0, except along the axes of the bits in `mixed`:
+     * what varies along one of them may not be removed, because of `reason`. */
+    sbit_status (*pass)(const sbit_channel_call *call, uint32_t mixed, const char *reason,
+                        sbit_error *error);
+    /* Products of matrices in inputs 0 and 1: index k of a's last axis meets index k of the one
+     * before b's last, matrix by matrix. */
+    sbit_status (*contract)(const sbit_channel_call *call, sbit_error *error);
+    sbit_status (*moves)(const sbit_channel_call *call, sbit_error *error); /* as the kinds */
+    sbit_status (*stop)(const sbit_channel_call *call, const char *reason, sbit_error *error);
     void *user;
-} sbit_channel_sink;
+};
 
 typedef struct sbit_op_channel {
-    sbit_channel_rule rule;
-    uint32_t params; /* SLICE: bit i: input i has one entry per channel on its axis 0 */
-    sbit_status (*map)(const sbit_op_call *call, const sbit_channel_sink *sink,
-                       sbit_error *error); /* MAP only */
+    sbit_channel_kind kind;
+    uint32_t inputs; /* bit i: input i carries channels; others only say where, or give a type */
+    uint32_t params; /* PER_CHANNEL: bit i: input i has one entry per channel on its axis 0 */
+    uint32_t scales, biases; /* which of them make the channel zero when they are */
+    sbit_status (*label)(const sbit_channel_call *call, sbit_error *error); /* OWN */
 } sbit_op_channel;
 
 /* Row flags. */
@@ -206,7 +243,7 @@ struct sbit_op_row {
      * session's own graph */
     sbit_status (*expand)(sbit_graph *graph, sbit_node_id node, sbit_error *error);
     const sbit_op_quant *quant;     /* optional: not a place for quantizers */
-    const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_NONE */
+    const sbit_op_channel *channel; /* optional: as SBIT_CHANNEL_STOPS */
     int64_t (*macs)(const sbit_op_call *call); /* optional: 0 */
 };
 

@@ -1095,7 +1095,7 @@ static const sbit_op_quant sbit__pooling_quant_average = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__pooling_quant_lp = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
-static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_KEEPS, 1, 0, 0, 0, NULL};
 
 #define SBIT__POOLING_T12 (SBIT__T_FLOATS1 | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8))
 #define SBIT__POOLING_ROW(name, version, types, infer, prepare, run, gradient, quant)              \

@@ -1002,14 +1002,61 @@ static int64_t sbit__rnn_macs(const sbit_op_call *call)
     return sbit__saturating_mul(rows, per_row);
 }
 
+/* ---- channels */
+
+/* The units of one input or output: index g * units + u of the axis is unit u, in every gate. */
+static sbit_status sbit__rnn_label_axis(const sbit_channel_call *call, int32_t input, int32_t axis,
+                                        sbit_channel_role role, const int32_t *units, int64_t count,
+                                        sbit_error *error)
+{
+    const int32_t *labels = NULL;
+    if (!sbit__op_has(call->op, input)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(call->labels(call, input, axis, 1, role, &labels, error));
+    for (int64_t i = 0; i < call->op->in_type[input]->dims[axis].value; i++) {
+        call->join(call, labels[i], units[i % count]);
+    }
+    return SBIT_OK;
+}
+
+/* A hidden unit is a row in every gate of W, R and B, a column of R, an entry of the states, and of
+ * both directions. */
+static sbit_status sbit__rnn_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const int64_t units = call->op->in_type[2]->dims[2].value;
+    const int32_t *x = NULL, *columns = NULL, *r = NULL;
+    if (!call->is_constant(call, 1) || !call->is_constant(call, 2) ||
+        (sbit__op_has(call->op, 3) && !call->is_constant(call, 3)) ||
+        sbit_node_int(call->op->node, "layout", 0) != 0) {
+        return call->stop(call, "has weights that are computed, or layout 1", error);
+    }
+    SBIT__TRY(call->labels(call, 0, 2, 1, SBIT_ROLE_PARAM, &x, error));
+    SBIT__TRY(call->labels(call, 1, 2, 1, SBIT_ROLE_COLUMNS, &columns, error));
+    for (int64_t i = 0; i < call->op->in_type[1]->dims[2].value; i++) {
+        call->join(call, x[i], columns[i]);
+    }
+    SBIT__TRY(call->labels(call, 2, 2, 1, SBIT_ROLE_ROWS, &r, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 1, 1, SBIT_ROLE_ROWS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 2, 1, SBIT_ROLE_ROWS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 3, 1, SBIT_ROLE_BIAS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 5, 2, SBIT_ROLE_BIAS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 6, 2, SBIT_ROLE_BIAS, r, units, error));
+    SBIT__TRY(sbit__rnn_label_axis(call, 7, 1, SBIT_ROLE_PARAM, r, units, error));
+    SBIT__TRY(call->produce(call, 0, 3, r, error));
+    SBIT__TRY(call->produce(call, 1, 2, r, error));
+    return call->produce(call, 2, 2, r, error);
+}
+
 /* ---- rows */
 
+static const sbit_op_channel sbit__rnn_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__rnn_label};
 static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1, 1, 2, NULL, 0, 0};
 
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
-            gradient, NULL, &sbit__rnn_quant, NULL, sbit__rnn_macs                                 \
+            gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs                   \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {

@@ -520,25 +520,19 @@ SBIT__REDUCE_DEFINE(log_sum_exp, SBIT__REDUCE_LOG_SUM_EXP)
 SBIT__REDUCE_DEFINE(sum_square, SBIT__REDUCE_SUM_SQUARE)
 #undef SBIT__REDUCE_DEFINE
 
-static sbit_status sbit__reduce_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                    sbit_error *error)
+/* Axes that are reduced mix their channels. */
+static sbit_status sbit__reduce_label(const sbit_channel_call *call, sbit_error *error)
 {
-    const sbit_type *x = call->in_type[0];
-    const bool keep = sbit_node_int(call->node, "keepdims", 1) != 0;
+    const sbit_type *x = call->op->in_type[0];
     bool flags[SBIT_MAX_RANK], known = false;
     int64_t count = 0;
-    int32_t to = 0;
-    if (x->rank < 0 || call->out_type[0] == NULL || call->out_type[0]->rank < 0) {
-        return SBIT_OK;
+    uint32_t mixed = 0;
+    SBIT__TRY(sbit__reduce_axes_of(call->op, x->rank, flags, &known, &count, error));
+    for (int32_t i = 0; i < x->rank; i++) {
+        mixed |= flags[i] ? 1u << (uint32_t)i : 0u;
     }
-    SBIT__TRY(sbit__reduce_axes_of(call, x->rank, flags, &known, &count, error));
-    for (int32_t i = 0; known && i < x->rank; i++) {
-        if (!flags[i]) {
-            SBIT__TRY(sbit__channel_tie(call, sink, i, to, 0));
-        }
-        to += !flags[i] || keep ? 1 : 0;
-    }
-    return SBIT_OK;
+    return known ? call->pass(call, mixed, "reduces over the channels", error)
+                 : call->stop(call, "reduces axes that are known only while running", error);
 }
 
 /* >>ReduceTo (domain sbit): the sum over what broadcasting the shape of input 1 to input 0 spreads;
@@ -1001,7 +995,8 @@ static const sbit_op_quant sbit__reduce_quant_mean = {
     NULL,
     0.0f,
     0.0f};
-static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_MAP, 0, sbit__reduce_map};
+static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
+                                                     sbit__reduce_label};
 
 #define SBIT__REDUCE_T1 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__REDUCE_T13 (SBIT_T_FLOATS | SBIT__T_WORDS)

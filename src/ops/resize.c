@@ -888,6 +888,19 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
 
 /* ---- rows */
 
+/* ---- channels */
+
+/* Axes that keep their size are not mixed. */
+static sbit_status sbit__resize_label(const sbit_channel_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->op->in_type[0], *y = call->op->out_type[0];
+    uint32_t mixed = 0;
+    for (int32_t i = 0; i < x->rank; i++) {
+        mixed |= x->dims[i].value != y->dims[i].value ? 1u << (uint32_t)i : 0u;
+    }
+    return call->pass(call, mixed, "resizes the axis of the channels", error);
+}
+
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
 static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
                                                      SBIT_QUANT_PASS_NEAREST | SBIT_QUANT_CLASSIC,
@@ -900,7 +913,8 @@ static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_
                                                  NULL,
                                                  0,
                                                  0};
-static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
+                                                     sbit__resize_label};
 
 #define SBIT__RESIZE_ROW(name, version, types)                                                     \
     {                                                                                              \

@@ -66,68 +66,6 @@ static sbit_status sbit__shape_run_with(const sbit_op_call *call, sbit__shape_ty
     return sbit__shape_view(call, &type, error);
 }
 
-/* Ties indices through a reshape: axes are taken in groups of equal size from the left; inside a
- * group the leading axes correspond, each index of the coarser one to a run of the finer one.
- * What is not tied (behind an unknown dim, inner axes of a group) must keep all its indices. */
-static sbit_status sbit__shape_tie_group(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                         int32_t x_axis, int32_t y_axis, sbit_error *error)
-{
-    const int64_t nx = call->in_type[0]->dims[x_axis].value;
-    const int64_t ny = call->out_type[0]->dims[y_axis].value;
-    const int64_t coarse = nx < ny ? nx : ny, fine = nx < ny ? ny : nx;
-    (void)error;
-    if (coarse <= 0 || fine % coarse != 0) {
-        return SBIT_OK;
-    }
-    for (int64_t i = 0; i < fine; i++) {
-        const int64_t group = i / (fine / coarse);
-        SBIT__TRY(sink->tie_fn(sink->user, call->node->inputs[0], x_axis, nx < ny ? group : i,
-                               call->node->outputs[0], y_axis, nx < ny ? i : group));
-    }
-    return SBIT_OK;
-}
-
-static bool sbit__shape_is_one(sbit_dim dim)
-{
-    return sbit__dim_known(dim) && dim.value == 1;
-}
-
-static sbit_status sbit__shape_map(const sbit_op_call *call, const sbit_channel_sink *sink,
-                                   sbit_error *error)
-{
-    const sbit_type *x = call->in_type[0], *y = call->out_type[0];
-    int32_t i = 0, j = 0;
-    while (y != NULL && i < x->rank && j < y->rank) {
-        const int32_t x0 = i, y0 = j;
-        if (sbit__dim_equal(x->dims[i], y->dims[j]) ||
-            (!sbit__dim_known(x->dims[i]) && !sbit__dim_known(y->dims[j]))) {
-            SBIT__TRY(sbit__channel_tie(call, sink, i++, j++, 0));
-            continue;
-        }
-        if (sbit__shape_is_one(x->dims[i]) || sbit__shape_is_one(y->dims[j])) {
-            i += sbit__shape_is_one(x->dims[i]) ? 1 : 0;
-            j += sbit__shape_is_one(y->dims[j]) ? 1 : 0;
-            continue;
-        }
-        sbit_dim px = x->dims[i++], py = y->dims[j++];
-        while (sbit__dim_known(px) && sbit__dim_known(py) && px.value != py.value) {
-            if (px.value < py.value ? i >= x->rank : j >= y->rank) {
-                return SBIT_OK;
-            }
-            if (px.value < py.value) {
-                px = sbit__dim_mul(px, x->dims[i++]);
-            } else {
-                py = sbit__dim_mul(py, y->dims[j++]);
-            }
-        }
-        if (!sbit__dim_known(px) || !sbit__dim_known(py)) {
-            return SBIT_OK;
-        }
-        SBIT__TRY(sbit__shape_tie_group(call, sink, x0, y0, error));
-    }
-    return SBIT_OK;
-}
-
 /* >>Shape, Size */
 
 /* The dims that Shape-15 selects; earlier versions have no such attributes. */
@@ -758,8 +696,9 @@ static sbit_status sbit__bitcast_infer(const sbit_op_call *call, sbit_error *err
 
 /* >>rows */
 
-static const sbit_op_channel sbit__shape_channel_same = {SBIT_CHANNEL_SAME, 0, NULL};
-static const sbit_op_channel sbit__shape_channel_map = {SBIT_CHANNEL_MAP, 0, sbit__shape_map};
+static const sbit_op_channel sbit__shape_channel_same = {
+    SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
+static const sbit_op_channel sbit__shape_channel_moves = {SBIT_CHANNEL_MOVES, 1, 0, 0, 0, NULL};
 static const sbit_op_quant sbit__shape_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Sparsebit's QIdentity */
@@ -775,7 +714,7 @@ static const sbit_op_quant sbit__shape_quant_identity = {
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_SHAPE_ONLY, fn, NULL, NULL, NULL)
 #define SBIT__SHAPE_VIEW(name, version, types, fn)                                                 \
     SBIT__SHAPE_ROW(name, version, types, SBIT_OP_VIEW, fn, sbit__grad_reshape,                    \
-                    &sbit__shape_quant_pass, &sbit__shape_channel_map)
+                    &sbit__shape_quant_pass, &sbit__shape_channel_moves)
 #define SBIT__SHAPE_IDENTITY(version, types)                                                       \
     SBIT__SHAPE_ROW("Identity", version, types, SBIT_OP_VIEW | SBIT_OP_KINDS, identity,            \
                     sbit__grad_identity, &sbit__shape_quant_identity, &sbit__shape_channel_same)

@@ -257,6 +257,16 @@ static sbit_status sbit__hardmax_run(const sbit_op_call *call, sbit_error *error
     return sbit__op_in_float(call, sbit__softmax_hard, sbit__softmax_hard, error);
 }
 
+/* ---- channels */
+
+static sbit_status sbit__softmax_label(const sbit_channel_call *call, sbit_error *error)
+{
+    int32_t axis = 0;
+    SBIT__TRY(sbit__softmax_axis(call->op, call->op->in_type[0]->rank, &axis, error));
+    const uint32_t mixed = (call->op->row->since_version < 13 ? 0xffffffffu : 1u) << (uint32_t)axis;
+    return call->pass(call, mixed, "normalizes over the channels", error);
+}
+
 /* ---- rows */
 
 static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
@@ -270,13 +280,15 @@ static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT
                                                   NULL,
                                                   0,
                                                   1};
+static const sbit_op_channel sbit__softmax_channel = {SBIT_CHANNEL_OWN,   1, 0, 0, 0,
+                                                      sbit__softmax_label};
 static const sbit_op_quant sbit__logsoftmax_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 
 #define SBIT__SOFTMAX_ROW(name, version, types, run, gradient, quant)                              \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__softmax_infer, sbit__op_prepare_f32, run, gradient,  \
-            NULL, quant, NULL, NULL                                                                \
+            NULL, quant, &sbit__softmax_channel, NULL                                              \
     }
 
 static const sbit_op_row sbit__softmax_rows[] = {

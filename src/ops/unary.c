@@ -434,7 +434,7 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
     SBIT__UNARY_ROW(name, first, SBIT__UNARY_FLOATS1, run, gradient, quant),                       \
         SBIT__UNARY_ROW(name, later, SBIT__UNARY_FLOATS, run, gradient, quant)
 
-static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_SAME, 0, NULL};
+static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
 static const sbit_op_quant sbit__unary_quant_classic = {
     SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};

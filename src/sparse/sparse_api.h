@@ -21,22 +21,6 @@ typedef struct sbit_mask {
     const uint8_t *keep;
 } sbit_mask;
 
-/* One index of one axis of one value. */
-typedef struct sbit_channel_ref {
-    sbit_value_id value;
-    int32_t axis;
-    int64_t index;
-} sbit_channel_ref;
-
-/* Channel indices that live and die together (union-find over what row->channel ties). `fixed`:
- * may not be removed, because it reaches a graph input or output or an operator without a rule. */
-typedef struct sbit_channel_group {
-    const sbit_channel_ref *refs;
-    size_t ref_count;
-    bool fixed;
-    float score;
-} sbit_channel_group;
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,178 @@
+/* sparse_private.h: labels of channels, groups, masks: what the files of sparse share.
+ *
+ * Called by: sparse. Calls: sparsers, ops (row->channel), infer, exec, passes.
+ *
+ * From a graph to what may be cut:
+ *   shuffle.c    the graph is made easy to cut
+ *   labels.c     what every position is called: labels, joining, the labels of one value
+ *   elements.c   elementwise operators: equal positions, after broadcasting, are one channel
+ *   contract.c   products of two activations
+ *   propagate.c  the other kinds of rows; every node in order, again until nothing changes
+ *   groups.c     classes of labels: which constants they cut, what keeps them, who makes them
+ */
+#ifndef SBIT_SPARSE_PRIVATE_H
+#define SBIT_SPARSE_PRIVATE_H
+
+#include "../config/config_private.h"
+#include "../infer/infer_private.h"
+#include "sparse_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* shuffle.c: makes a graph easy to cut without changing what it computes: shuffles are Gathers, and
+ * each constant that is no shared weight has one user. */
+SBIT__FN sbit_status sbit__sparse_prepare(sbit_graph *graph, sbit__arena *arena, sbit_error *error);
+
+/* >>labels. A label is a positive number; 0 is none: a position that is cut with what lies around
+ * it (padding). Joined labels have one root. */
+enum {
+    SBIT__LABEL_FIXED = 1, /* may not be removed */
+    SBIT__LABEL_FREE = 2   /* only constants' elements so far: no layer makes it */
+};
+
+typedef enum sbit__label_form {
+    SBIT__LABELS_NONE,    /* no labels */
+    SBIT__LABELS_UNIFORM, /* at[0] everywhere */
+    SBIT__LABELS_AXIS,    /* at[i] wherever the index along `axis` is i */
+    SBIT__LABELS_FULL     /* at[position] */
+} sbit__label_form;
+
+/* The labels of one value, with the shape that it was labelled at. */
+typedef struct sbit__channel_labels {
+    sbit__label_form form;
+    int32_t axis, rank;
+    int64_t dims[SBIT_MAX_RANK];
+    int32_t *at;
+} sbit__channel_labels;
+
+/* One axis of one constant; with parts > 1 the axis is counted once for each part of axis 0. */
+typedef struct sbit__member {
+    sbit_value_id value;
+    int32_t axis;
+    int64_t parts, count; /* labels: parts times the axis' length */
+    uint32_t roles;       /* bit: sbit_channel_role */
+    int32_t *labels;
+} sbit__member;
+
+/* Equal runs of labels that must keep as many each. */
+typedef struct sbit__balance {
+    int64_t count, blocks;
+    const int32_t *labels;
+} sbit__balance;
+
+typedef struct sbit__labeler {
+    sbit_ctx *ctx;
+    const sbit_graph *graph;
+    sbit__arena *arena;
+    sbit__infer infer;        /* types at the size that labels are run with */
+    sbit__channel_labels *of; /* by value */
+    int32_t *parent;          /* by label; [0] is not used */
+    uint8_t *flags;
+    const char **reasons; /* of fixed labels */
+    int32_t label_count;
+    size_t label_capacity;
+    sbit__member *members;
+    size_t member_count, member_capacity;
+    sbit__balance *balances;
+    size_t balance_count, balance_capacity;
+    sbit_node_id *elementwise; /* nodes to look at again when labels were joined */
+    size_t elementwise_count, elementwise_capacity;
+    bool changed; /* labels were joined */
+} sbit__labeler;
+
+/* The node that is being labelled; call->user of a sbit_channel_call. */
+typedef struct sbit__label_frame {
+    sbit__labeler *labeler;
+    const sbit_node *node;
+    sbit_op_call op;
+    const sbit_type **in_type;
+    sbit_type **out_type;
+    const sbit_tensor **in;
+    const sbit_dim **in_elems;
+    int64_t *in_elem_counts;
+} sbit__label_frame;
+
+/* Labels of all values of a graph (not of its bodies), at the smallest size that it accepts, batch
+ * 2. Lives in `arena`, but for what sbit__labeler_deinit frees (also after a failure). */
+SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
+                                       sbit__arena *arena, sbit_error *error);
+SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler);
+
+/* labels.c */
+SBIT__FN int32_t sbit__label_root(const sbit__labeler *labeler, int32_t label);
+/* `count` new labels, the first of which is *first. */
+SBIT__FN sbit_status sbit__label_new(sbit__labeler *labeler, int64_t count, uint32_t flags,
+                                     const char *reason, int32_t *first, sbit_error *error);
+SBIT__FN void sbit__label_join(sbit__labeler *labeler, int32_t a, int32_t b); /* 0: does nothing */
+SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char *reason);
+SBIT__FN bool sbit__label_is(const sbit__labeler *labeler, int32_t label, uint32_t flag);
+/* "Conv 'conv1' reason", in the arena. */
+SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
+                                        const char *reason);
+SBIT__FN int64_t sbit__channel_labels_count(const sbit__channel_labels *labels); /* positions */
+SBIT__FN int32_t sbit__channel_labels_at(const sbit__channel_labels *labels, int64_t position);
+/* How far apart, and how many, positions with neighbouring indices along an axis are. */
+SBIT__FN int64_t sbit__channel_labels_inner(const sbit__channel_labels *labels, int32_t axis);
+SBIT__FN sbit_status sbit__channel_labels_make(sbit__labeler *labeler, const sbit_type *type,
+                                               sbit__label_form form, int32_t axis,
+                                               sbit__channel_labels *out, sbit_error *error);
+/* All positions, whatever the form; in the arena. */
+SBIT__FN sbit_status sbit__channel_labels_expand(sbit__labeler *labeler,
+                                                 const sbit__channel_labels *labels, int32_t **out,
+                                                 sbit_error *error);
+/* Gives labels that depend on one axis only that form; what is constant in a slice of it joins. */
+SBIT__FN void sbit__channel_labels_settle(sbit__labeler *labeler, sbit__channel_labels *labels);
+/* Joins all labels with the same index along an axis; at[dims[axis]] gets one for each (0: none).
+ */
+SBIT__FN void sbit__channel_labels_slices(sbit__labeler *labeler,
+                                          const sbit__channel_labels *labels, int32_t axis,
+                                          int32_t *at);
+/* Axes along which labels vary that may be removed, as bits. */
+SBIT__FN uint32_t sbit__channel_labels_varies(const sbit__labeler *labeler,
+                                              const sbit__channel_labels *labels);
+SBIT__FN void sbit__channel_labels_fix(sbit__labeler *labeler, const sbit__channel_labels *labels,
+                                       const char *reason);
+
+/* elements.c: labels of the output of an elementwise operator, and what it joins. `first`: the
+ * output has none yet; `last`: what meets several channels is fixed. */
+SBIT__FN sbit_status sbit__label_elementwise(sbit__label_frame *frame, uint32_t inputs, bool first,
+                                             bool last, sbit_error *error);
+/* contract.c: products of two activations */
+SBIT__FN sbit_status sbit__label_contract(sbit__label_frame *frame, sbit_error *error);
+
+/* >>groups */
+/* The labels of one root: they live and die together. */
+typedef struct sbit__class {
+    int32_t root;
+    bool removable;
+    const char *reason; /* why not */
+    int32_t group;      /* index; -1: none */
+} sbit__class;
+
+/* Classes that the same layers make. */
+typedef struct sbit__group {
+    int32_t *classes; /* indices, ascending by first row */
+    int32_t class_count;
+    int32_t *makers; /* members with rows, indices */
+    int32_t maker_count;
+    const char *reason; /* why it is kept whole; NULL: it can be cut */
+} sbit__group;
+
+typedef struct sbit__groups {
+    sbit__class *classes;
+    int32_t class_count;
+    int32_t *class_of; /* by label root */
+    sbit__group *groups;
+    int32_t group_count;
+} sbit__groups;
+
+SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out,
+                                       sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_SPARSE_PRIVATE_H */
