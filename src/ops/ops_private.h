@@ -16,22 +16,23 @@ extern "C" {
 #endif
 
 #define SBIT__OP_FAMILIES(X)                                                                       \
-    X(conv)        /* Conv, ConvTranspose */                                                       \
-    X(deform)      /* DeformConv */                                                                \
-    X(matmul)      /* Gemm, MatMul */                                                              \
-    X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
-    X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
-    X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
-    X(attention)   /* Attention, RotaryEmbedding */                                                \
-    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */            \
-    X(col2im)      /* Col2Im */                                                                    \
-    X(state_space) /* LinearAttention, CausalConvWithState, SwiGLU */                              \
-    X(recurrent)   /* LSTM, GRU, RNN */                                                            \
-    X(resize)      /* Resize, Upsample */                                                          \
-    X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
-    X(unary)       /* Relu ... Erf, activations */                                                 \
-    X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
-    X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \
+    X(conv)           /* Conv, ConvTranspose */                                                    \
+    X(deform)         /* DeformConv */                                                             \
+    X(matmul)         /* Gemm, MatMul */                                                           \
+    X(pool)           /* MaxPool, AveragePool, LpPool, Global*Pool */                              \
+    X(norm)           /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */    \
+    X(softmax)        /* Softmax, LogSoftmax, Hardmax */                                           \
+    X(attention)      /* Attention, RotaryEmbedding */                                             \
+    X(flex_attention) /* FlexAttention */                                                          \
+    X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */         \
+    X(col2im)         /* Col2Im */                                                                 \
+    X(state_space)    /* LinearAttention, CausalConvWithState, SwiGLU */                           \
+    X(recurrent)      /* LSTM, GRU, RNN */                                                         \
+    X(resize)         /* Resize, Upsample */                                                       \
+    X(grid)           /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                     \
+    X(unary)          /* Relu ... Erf, activations */                                              \
+    X(binary)   /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */      \
+    X(reduce)   /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                        \
     X(shape)    /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */   \
     X(move)     /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */     \
     X(gather)   /* Gather*, Scatter*, Compress: places that data decides */                        \
@@ -41,10 +42,10 @@ extern "C" {
     X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
     X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
-    X(text)     /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */                 \
-    X(ml)       /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                                   \
-    X(einsum)   /* Einsum, Det, misc. */                                                           \
-    X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
+    X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
+    X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
+    X(einsum)           /* Einsum, Det, misc. */                                                   \
+    X(grad_elements)    /* internal rows of gradients (ops/gradient_private.h says which) */       \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
