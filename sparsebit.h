@@ -18982,22 +18982,23 @@ extern "C" {
 #endif
 
 #define SBIT__OP_FAMILIES(X)                                                                       \
-    X(conv)        /* Conv, ConvTranspose */                                                       \
-    X(deform)      /* DeformConv */                                                                \
-    X(matmul)      /* Gemm, MatMul */                                                              \
-    X(pool)        /* MaxPool, AveragePool, LpPool, Global*Pool */                                 \
-    X(norm)        /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */       \
-    X(softmax)     /* Softmax, LogSoftmax, Hardmax */                                              \
-    X(attention)   /* Attention, RotaryEmbedding */                                                \
-    X(loss)        /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */            \
-    X(col2im)      /* Col2Im */                                                                    \
-    X(state_space) /* LinearAttention, CausalConvWithState, SwiGLU */                              \
-    X(recurrent)   /* LSTM, GRU, RNN */                                                            \
-    X(resize)      /* Resize, Upsample */                                                          \
-    X(grid)        /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                        \
-    X(unary)       /* Relu ... Erf, activations */                                                 \
-    X(binary)      /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */   \
-    X(reduce)      /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                     \
+    X(conv)           /* Conv, ConvTranspose */                                                    \
+    X(deform)         /* DeformConv */                                                             \
+    X(matmul)         /* Gemm, MatMul */                                                           \
+    X(pool)           /* MaxPool, AveragePool, LpPool, Global*Pool */                              \
+    X(norm)           /* BatchNormalization, Layer-, Instance-, Group-, LpNormalization, LRN */    \
+    X(softmax)        /* Softmax, LogSoftmax, Hardmax */                                           \
+    X(attention)      /* Attention, RotaryEmbedding */                                             \
+    X(flex_attention) /* FlexAttention */                                                          \
+    X(loss)           /* NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, optimizers */         \
+    X(col2im)         /* Col2Im */                                                                 \
+    X(state_space)    /* LinearAttention, CausalConvWithState, SwiGLU */                           \
+    X(recurrent)      /* LSTM, GRU, RNN */                                                         \
+    X(resize)         /* Resize, Upsample */                                                       \
+    X(grid)           /* DepthToSpace, SpaceToDepth, GridSample, AffineGrid */                     \
+    X(unary)          /* Relu ... Erf, activations */                                              \
+    X(binary)   /* Add ... Pow, comparisons, logic, Where, variadic Sum/Max/Min/Mean, Clip */      \
+    X(reduce)   /* Reduce*, ArgMax, ArgMin, CumSum, TopK */                                        \
     X(shape)    /* Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout, Cast */   \
     X(move)     /* Transpose, Concat, Split, Slice, Expand, Tile, Pad, ReverseSequence, ... */     \
     X(gather)   /* Gather*, Scatter*, Compress: places that data decides */                        \
@@ -19007,10 +19008,10 @@ extern "C" {
     X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
     X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
-    X(text)     /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */                 \
-    X(ml)       /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                                   \
-    X(einsum)   /* Einsum, Det, misc. */                                                           \
-    X(grad_elements) /* internal rows of gradients (ops/gradient_private.h says which) */          \
+    X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
+    X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
+    X(einsum)           /* Einsum, Det, misc. */                                                   \
+    X(grad_elements)    /* internal rows of gradients (ops/gradient_private.h says which) */       \
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
@@ -27310,6 +27311,264 @@ SBIT__FN const sbit_op_row *sbit__op_rows_attention(size_t *count)
     return sbit__attention_table;
 }
 /* ---- end src/ops/attention.c ---- */
+
+/* ---- begin src/ops/flex_attention.c ---- */
+/* flex_attention.c: FlexAttention of ai.onnx.preview. >>flex_attention
+ *
+ * Called by: infer, exec. Calls: bodies through call->run_body and call->infer_body.
+ * Y = prob_mod(Softmax(score_mod(scale Q K'))) V, all of rank 4; the two changes are bodies that
+ * see the whole matrix [N, heads, L, S] in the softmax's type. Everything else is computed in
+ * float64 and rounded to that type where a body sees it.
+ */
+
+typedef struct sbit__flex {
+    int64_t batch, q_heads, kv_heads, length, keys, size, v_size;
+    double scale;
+    sbit_dtype precision; /* of the softmax */
+} sbit__flex;
+
+static sbit_dtype sbit__flex_precision(const sbit_op_call *call)
+{
+    const sbit_dtype dtype = call->in_type[0]->dtype;
+    const int64_t wanted = sbit_node_int(call->node, "softmax_precision", 0);
+    return wanted != 0 ? (sbit_dtype)wanted : dtype == SBIT_F64 ? SBIT_F64 : SBIT_F32;
+}
+
+/* The body of a change; NULL if there is none. */
+static sbit_status sbit__flex_body(const sbit_op_call *call, const char *name,
+                                   const sbit_graph **body, sbit_error *error)
+{
+    const sbit_attr *attr = sbit_node_attr(call->node, name);
+    *body = attr != NULL ? attr->g : NULL;
+    return *body == NULL ||
+                   (sbit_graph_input_count(*body) == 1 && sbit_graph_output_count(*body) == 1)
+               ? SBIT_OK
+               : sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                              "%s has one input and one output", name);
+}
+
+static sbit_status sbit__flex_check(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *q = call->in_type[0], *k = call->in_type[1];
+    /* pairs of inputs and axes that have the same length */
+    static const int8_t same[5][4] = {
+        {0, 0, 1, 0}, {0, 0, 2, 0}, {0, 3, 1, 3}, {1, 1, 2, 1}, {1, 2, 2, 2}};
+    SBIT__TRY(sbit__op_dtypes(call, 0x6, 0, error));
+    if ((SBIT_T(sbit__flex_precision(call)) & SBIT_T_FLOATS) == 0) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error,
+                            "softmax_precision is a float type");
+    }
+    for (int32_t i = 0; i < 3; i++) {
+        if (call->in_type[i]->rank >= 0 && call->in_type[i]->rank != 4) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "Q, K and V have rank 4");
+        }
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(same); i++) {
+        const sbit_type *a = call->in_type[same[i][0]], *b = call->in_type[same[i][2]];
+        if (a->rank == 4 && b->rank == 4) {
+            const sbit_dim x = a->dims[same[i][1]], y = b->dims[same[i][3]];
+            if (sbit__dim_known(x) && sbit__dim_known(y) && x.value != y.value) {
+                return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "Q, K and V do not fit together");
+            }
+        }
+    }
+    if (q->rank == 4 && k->rank == 4 && sbit__dim_known(q->dims[1]) &&
+        sbit__dim_known(k->dims[1]) &&
+        (k->dims[1].value < 1 || q->dims[1].value % k->dims[1].value != 0)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                            "the query heads are no multiple of the key heads");
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__flex_infer(const sbit_op_call *call, sbit_error *error)
+{
+    static const char *const names[2] = {"score_mod", "prob_mod"};
+    SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
+    SBIT__TRY(sbit__flex_check(call, error));
+    const sbit_type *q = call->in_type[0], *k = call->in_type[1], *v = call->in_type[2];
+    sbit_type *out = sbit__op_out(call, 0, q->dtype, 4);
+    for (int32_t i = 0; out != NULL && q->rank == 4 && i < 3; i++) {
+        out->dims[i] = q->dims[i];
+    }
+    if (out != NULL && v->rank == 4) {
+        out->dims[3] = v->dims[3];
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const sbit_graph *body = NULL;
+        sbit_type scores = sbit__type_unknown(), result = sbit__type_unknown();
+        const sbit_type *inputs[1];
+        SBIT__TRY(sbit__flex_body(call, names[i], &body, error));
+        if (body == NULL || call->infer_body == NULL || q->rank != 4 || k->rank != 4) {
+            continue;
+        }
+        scores.kind = SBIT_KIND_TENSOR;
+        scores.dtype = sbit__flex_precision(call);
+        scores.rank = 4;
+        for (int32_t d = 0; d < 3; d++) {
+            scores.dims[d] = q->dims[d];
+        }
+        scores.dims[3] = k->dims[2];
+        inputs[0] = &scores;
+        SBIT__TRY(call->infer_body(call, body, inputs, &result, error));
+    }
+    return SBIT_OK;
+}
+
+static void sbit__flex_of(const sbit_op_call *call, sbit__flex *f)
+{
+    const sbit_type *q = call->in_type[0], *k = call->in_type[1], *v = call->in_type[2];
+    f->batch = q->dims[0].value;
+    f->q_heads = q->dims[1].value;
+    f->length = q->dims[2].value;
+    f->size = q->dims[3].value;
+    f->kv_heads = k->dims[1].value;
+    f->keys = k->dims[2].value;
+    f->v_size = v->dims[3].value;
+    f->scale = (double)sbit_node_float(call->node, "scale", 0.0f);
+    if (sbit_node_attr(call->node, "scale") == NULL) {
+        f->scale = f->size > 0 ? 1.0 / sqrt((double)f->size) : 1.0;
+    }
+    f->precision = sbit__flex_precision(call);
+}
+
+static sbit_status sbit__flex_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__flex f;
+    int64_t bytes = 0;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < 3; i++) {
+        if (!sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    sbit__flex_of(call, &f);
+    if (!sbit__mul_i64(f.batch * f.q_heads, f.length, &bytes) ||
+        !sbit__mul_i64(bytes, f.keys, &bytes) || !sbit__mul_i64(bytes, 8, &bytes)) {
+        return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+    }
+    *call->scratch_bytes = sbit__align64((size_t)bytes);
+    return SBIT_OK;
+}
+
+/* Runs a change on `matrix`; what comes out has its type and shape, in the session's memory. */
+static sbit_status sbit__flex_change(const sbit_op_call *call, const char *name,
+                                     sbit_tensor *matrix, sbit_error *error)
+{
+    const sbit_graph *body = NULL;
+    sbit_value in, out;
+    const sbit_value *inputs[1];
+    SBIT__TRY(sbit__flex_body(call, name, &body, error));
+    if (body == NULL) {
+        return SBIT_OK;
+    }
+    memset(&in, 0, sizeof in);
+    memset(&out, 0, sizeof out);
+    in.kind = SBIT_KIND_TENSOR;
+    in.tensor = *matrix;
+    inputs[0] = &in;
+    SBIT__TRY(call->run_body(call, body, inputs, 1, &out, 1, error));
+    if (out.kind != SBIT_KIND_TENSOR || out.tensor.dtype != matrix->dtype ||
+        !sbit_tensor_same_shape(&out.tensor, matrix)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%s changes the type or shape", name);
+    }
+    *matrix = out.tensor;
+    return SBIT_OK;
+}
+
+static void sbit__flex_scores(const sbit_op_call *call, const sbit__flex *f, sbit_tensor *scores)
+{
+    const int64_t share = f->q_heads / f->kv_heads;
+    for (int64_t row = 0; row < f->batch * f->q_heads * f->length; row++) {
+        const int64_t head = row / f->length;
+        const int64_t kv = head / f->q_heads * f->kv_heads + head % f->q_heads / share;
+        for (int64_t j = 0; j < f->keys; j++) {
+            double sum = 0.0;
+            for (int64_t c = 0; c < f->size; c++) {
+                sum += sbit__tensor_f64_at(call->in[0], row * f->size + c) *
+                       sbit__tensor_f64_at(call->in[1], (kv * f->keys + j) * f->size + c);
+            }
+            sbit__tensor_set_f64(scores, row * f->keys + j, sum * f->scale);
+        }
+    }
+}
+
+/* Softmax of the rows of `from` to `to`, which may be the same; a row of -inf gives zeros. */
+static void sbit__flex_softmax(const sbit__flex *f, const sbit_tensor *from, sbit_tensor *to)
+{
+    for (int64_t row = 0; row < f->batch * f->q_heads * f->length; row++) {
+        const int64_t at = row * f->keys;
+        double most = -(double)INFINITY, sum = 0.0;
+        for (int64_t j = 0; j < f->keys; j++) {
+            const double score = sbit__tensor_f64_at(from, at + j);
+            most = score > most ? score : most;
+        }
+        for (int64_t j = 0; j < f->keys; j++) {
+            sum += exp(sbit__tensor_f64_at(from, at + j) - most);
+        }
+        for (int64_t j = 0; j < f->keys; j++) {
+            const double score = sbit__tensor_f64_at(from, at + j);
+            sbit__tensor_set_f64(to, at + j,
+                                 most > -(double)INFINITY ? exp(score - most) / sum : 0.0);
+        }
+    }
+}
+
+static void sbit__flex_values(const sbit_op_call *call, const sbit__flex *f,
+                              const sbit_tensor *probs)
+{
+    const int64_t share = f->q_heads / f->kv_heads;
+    for (int64_t row = 0; row < f->batch * f->q_heads * f->length; row++) {
+        const int64_t head = row / f->length;
+        const int64_t kv = head / f->q_heads * f->kv_heads + head % f->q_heads / share;
+        for (int64_t c = 0; c < f->v_size; c++) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < f->keys; j++) {
+                sum += sbit__tensor_f64_at(probs, row * f->keys + j) *
+                       sbit__tensor_f64_at(call->in[2], (kv * f->keys + j) * f->v_size + c);
+            }
+            sbit__tensor_set_f64(call->out[0], row * f->v_size + c, sum);
+        }
+    }
+}
+
+static sbit_status sbit__flex_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__flex f;
+    sbit_tensor matrix, probs;
+    sbit__flex_of(call, &f);
+    memset(&matrix, 0, sizeof matrix);
+    matrix.dtype = f.precision;
+    matrix.rank = 4;
+    matrix.dims[0] = f.batch;
+    matrix.dims[1] = f.q_heads;
+    matrix.dims[2] = f.length;
+    matrix.dims[3] = f.keys;
+    matrix.data = call->scratch;
+    probs = matrix;
+    if (sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    sbit__flex_scores(call, &f, &matrix);
+    SBIT__TRY(sbit__flex_change(call, "score_mod", &matrix, error));
+    sbit__flex_softmax(&f, &matrix, &probs);
+    SBIT__TRY(sbit__flex_change(call, "prob_mod", &probs, error));
+    sbit__flex_values(call, &f, &probs);
+    return SBIT_OK;
+}
+
+static const sbit_op_row sbit__flex_table[] = {
+    {"ai.onnx.preview", "FlexAttention", 1, SBIT_T_FLOATS, SBIT_OP_BODY, 0, sbit__flex_infer,
+     sbit__flex_prepare, sbit__flex_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_flex_attention(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__flex_table);
+    return sbit__flex_table;
+}
+/* ---- end src/ops/flex_attention.c ---- */
 
 /* ---- begin src/ops/loss.c ---- */
 /* loss.c: NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss; Adagrad, Adam, Momentum. >>loss
