@@ -4286,7 +4286,7 @@ SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
 SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tensor *tensor,
                                              sbit_error *error);
 
-/* >>types (type.c) */
+/* >>types (ir.c, type.c) */
 SBIT__FN void sbit__graph_type_unknown(sbit_type *type);
 SBIT__FN void sbit__graph_type_of_tensor(const sbit_tensor *tensor, sbit_type *out);
 SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b);
@@ -4340,7 +4340,7 @@ typedef struct sbit__import_call {
     size_t attr_count, depth;
 } sbit__import_call;
 
-SBIT__FN const char *sbit__import_domain(sbit_str domain); /* "ai.onnx" becomes "" */
+SBIT__FN const char *sbit__graph_domain(sbit_str domain); /* "ai.onnx" becomes "" */
 SBIT__FN const char *sbit__import_label(const sbit_onnx_node *node, char *text, size_t size);
 SBIT__FN void sbit__import_open_scope(sbit__importer *importer, sbit__import_scope *scope,
                                       sbit_graph *graph, sbit__import_scope *outer,
@@ -4387,9 +4387,9 @@ SBIT__FN void sbit__graph_remove_output(sbit_graph *graph, size_t index);
 /* ---- end src/graph/graph_private.h ---- */
 
 /* ---- begin src/graph/ir.c ---- */
-/* ir.c: storage of graphs: values, nodes, names, uses; and all that only reads. >>graph
+/* ir.c: storage of graphs: values, nodes, names, symbols, uses. >>graph
  *
- * Called by: the other files of the graph layer; users and later layers for the readers.
+ * Called by: the other files of the graph layer.
  * Calls: core.
  * Does: keep the invariants of names, uses and the node list that edit.c, import.c and body.c
  * build on. Does not: decide what an edit means.
@@ -4593,6 +4593,83 @@ SBIT__FN void sbit__graph_drop_body(sbit_graph *body)
         value->alive = false;
     }
     body->alive = false;
+}
+
+SBIT__FN const char *sbit__graph_domain(sbit_str domain)
+{
+    if (domain.size == 0 || domain.data == NULL || strcmp(domain.data, "ai.onnx") == 0) {
+        return "";
+    }
+    return domain.data;
+}
+
+/* >>types and symbols */
+SBIT__FN void sbit__graph_type_unknown(sbit_type *type)
+{
+    memset(type, 0, sizeof(*type));
+    type->rank = -1;
+}
+
+SBIT__FN void sbit__graph_type_of_tensor(const sbit_tensor *tensor, sbit_type *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->dtype = tensor->dtype;
+    out->rank = tensor->rank;
+    for (int32_t i = 0; i < tensor->rank; i++) {
+        out->dims[i].value = tensor->dims[i];
+    }
+}
+
+SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b)
+{
+    if (a->kind != b->kind || a->of != b->of || a->dtype != b->dtype || a->rank != b->rank) {
+        return false;
+    }
+    for (int32_t i = 0; i < a->rank; i++) {
+        if (a->dims[i].symbol != b->dims[i].symbol || a->dims[i].value != b->dims[i].value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+SPARSEBIT_API sbit_status sbit_graph_symbol(sbit_graph *graph, const char *name, uint32_t *symbol,
+                                            sbit_error *error)
+{
+    sbit__graph_family *family = graph->family;
+    uint32_t found = 0;
+    if (name == NULL || name[0] == '\0') {
+        *symbol = SBIT_SYMBOL_ANY;
+        return SBIT_OK;
+    }
+    if (sbit__map_find(&family->symbol_of, name, &found)) {
+        *symbol = found;
+        return SBIT_OK;
+    }
+    const char *copy = NULL;
+    void *items = (void *)family->symbols;
+    const size_t count = family->symbol_count == 0 ? 1 : family->symbol_count;
+    SBIT__TRY(sbit__graph_text(graph, name, strlen(name), &copy, error));
+    SBIT__TRY(sbit__graph_grow(graph, &items, family->symbol_count, &family->symbol_capacity,
+                               count + 1, sizeof(family->symbols[0]), error));
+    family->symbols = (const char **)items;
+    SBIT__TRY(sbit__map_set(&family->symbol_of, copy, (uint32_t)count, error));
+    family->symbols[0] = "";
+    family->symbols[count] = copy;
+    family->symbol_count = count + 1;
+    *symbol = (uint32_t)count;
+    return SBIT_OK;
+}
+
+/* >>alive */
+SPARSEBIT_API bool sbit_graph_node_alive(const sbit_graph *graph, sbit_node_id id)
+{
+    return id.idx != 0 && id.idx < graph->node_count && graph->nodes[id.idx]->alive;
+}
+
+SPARSEBIT_API bool sbit_graph_value_alive(const sbit_graph *graph, sbit_value_id id)
+{
+    return id.idx != 0 && id.idx < graph->value_count && graph->values[id.idx]->alive;
 }
 
 /* >>names */
@@ -4837,6 +4914,28 @@ SBIT__FN sbit_status sbit__graph_capture(sbit_graph *body, sbit_value_id outer, 
     return SBIT_OK;
 }
 
+/* Captures are the same value: they follow through all bodies. */
+static void sbit__graph_spread_type(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit__graph_value *value = graph->values[id.idx];
+    for (uint32_t i = 0; i < value->info.use_count; i++) {
+        const sbit_use *use = &value->uses[i];
+        if (use->body != NULL) {
+            const sbit_value_id inner = {use->index};
+            use->body->values[inner.idx]->info.type = value->info.type;
+            sbit__graph_spread_type(use->body, inner);
+        }
+    }
+}
+
+SPARSEBIT_API void sbit_graph_set_type(sbit_graph *graph, sbit_value_id id, const sbit_type *type)
+{
+    if (sbit_graph_value_alive(graph, id)) {
+        graph->values[id.idx]->info.type = *type;
+        sbit__graph_spread_type(graph, id);
+    }
+}
+
 SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id)
 {
     sbit__graph_value *value = graph->values[id.idx];
@@ -4955,6 +5054,21 @@ SBIT__FN sbit_graph *sbit__graph_attr_body(const sbit_attr *attr, size_t index)
     return attr->type == SBIT_ONNX_ATTR_GRAPHS && index < attr->count ? attr->graphs[index] : NULL;
 }
 
+SPARSEBIT_API sbit_graph *sbit_node_body(const sbit_node *node, size_t index)
+{
+    for (size_t a = 0; a < node->attr_count; a++) {
+        const sbit_attr *attr = &node->attrs[a];
+        const size_t count = attr->type == SBIT_ONNX_ATTR_GRAPHS  ? attr->count
+                             : attr->type == SBIT_ONNX_ATTR_GRAPH ? 1
+                                                                  : 0;
+        if (index < count) {
+            return sbit__graph_attr_body(attr, index);
+        }
+        index -= count;
+    }
+    return NULL;
+}
+
 SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tensor *tensor,
                                              sbit_error *error)
 {
@@ -4966,8 +5080,14 @@ SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tenso
     family->tensors[family->tensor_count++] = *tensor;
     return SBIT_OK;
 }
+/* ---- end src/graph/ir.c ---- */
 
-/* >>reading */
+/* ---- begin src/graph/query.c ---- */
+/* query.c: reading a graph. >>query
+ *
+ * Called by: everything. Calls: ir. Nothing here changes anything.
+ */
+
 SPARSEBIT_API sbit_ctx *sbit_graph_ctx(const sbit_graph *graph)
 {
     return graph->family->ctx;
@@ -4985,7 +5105,7 @@ SPARSEBIT_API const char *sbit_graph_name(const sbit_graph *graph)
 
 SPARSEBIT_API int64_t sbit_graph_opset(const sbit_graph *graph, const char *domain)
 {
-    const char *wanted = sbit__import_domain(sbit__str(domain));
+    const char *wanted = sbit__graph_domain(sbit__str(domain));
     for (size_t i = 0; i < graph->family->opset_count; i++) {
         if (sbit__streq(graph->family->opsets[i].domain, wanted)) {
             return graph->family->opsets[i].version;
@@ -4997,16 +5117,6 @@ SPARSEBIT_API int64_t sbit_graph_opset(const sbit_graph *graph, const char *doma
 SPARSEBIT_API int64_t sbit_graph_ir_version(const sbit_graph *graph)
 {
     return graph->family->ir_version;
-}
-
-SPARSEBIT_API bool sbit_graph_node_alive(const sbit_graph *graph, sbit_node_id id)
-{
-    return id.idx != 0 && id.idx < graph->node_count && graph->nodes[id.idx]->alive;
-}
-
-SPARSEBIT_API bool sbit_graph_value_alive(const sbit_graph *graph, sbit_value_id id)
-{
-    return id.idx != 0 && id.idx < graph->value_count && graph->values[id.idx]->alive;
 }
 
 SPARSEBIT_API const sbit_node *sbit_graph_node(const sbit_graph *graph, sbit_node_id id)
@@ -5144,21 +5254,6 @@ SPARSEBIT_API size_t sbit_graph_captures(const sbit_graph *graph, sbit_node_id i
     return count;
 }
 
-SPARSEBIT_API sbit_graph *sbit_node_body(const sbit_node *node, size_t index)
-{
-    for (size_t a = 0; a < node->attr_count; a++) {
-        const sbit_attr *attr = &node->attrs[a];
-        const size_t count = attr->type == SBIT_ONNX_ATTR_GRAPHS  ? attr->count
-                             : attr->type == SBIT_ONNX_ATTR_GRAPH ? 1
-                                                                  : 0;
-        if (index < count) {
-            return sbit__graph_attr_body(attr, index);
-        }
-        index -= count;
-    }
-    return NULL;
-}
-
 SPARSEBIT_API sbit_status sbit_graph_each(const sbit_graph *root,
                                           sbit_status (*fn)(const sbit_graph *graph, void *user),
                                           void *user)
@@ -5246,7 +5341,7 @@ SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_v
 }
 
 #undef SBIT__GRAPH_ORDER_GAP
-/* ---- end src/graph/ir.c ---- */
+/* ---- end src/graph/query.c ---- */
 
 /* ---- begin src/graph/type.c ---- */
 /* type.c: sbit_type from and to TypeProto. >>type
@@ -5256,35 +5351,6 @@ SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_v
  * Maps, sparse tensors, opaque types and nested sequences are carried: their sbit_type says only
  * the kind, and export writes the TypeProto that was read.
  */
-
-SBIT__FN void sbit__graph_type_unknown(sbit_type *type)
-{
-    memset(type, 0, sizeof(*type));
-    type->rank = -1;
-}
-
-SBIT__FN void sbit__graph_type_of_tensor(const sbit_tensor *tensor, sbit_type *out)
-{
-    memset(out, 0, sizeof(*out));
-    out->dtype = tensor->dtype;
-    out->rank = tensor->rank;
-    for (int32_t i = 0; i < tensor->rank; i++) {
-        out->dims[i].value = tensor->dims[i];
-    }
-}
-
-SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b)
-{
-    if (a->kind != b->kind || a->of != b->of || a->dtype != b->dtype || a->rank != b->rank) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (a->dims[i].symbol != b->dims[i].symbol || a->dims[i].value != b->dims[i].value) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* >>from TypeProto */
 static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *maker,
@@ -5752,28 +5818,6 @@ SPARSEBIT_API sbit_status sbit_graph_set_constant(sbit_graph *graph, sbit_value_
     return SBIT_OK;
 }
 
-/* Captures are the same value: they follow through all bodies. */
-static void sbit__edit_spread_type(const sbit_graph *graph, sbit_value_id id)
-{
-    const sbit__graph_value *value = graph->values[id.idx];
-    for (uint32_t i = 0; i < value->info.use_count; i++) {
-        const sbit_use *use = &value->uses[i];
-        if (use->body != NULL) {
-            const sbit_value_id inner = {use->index};
-            use->body->values[inner.idx]->info.type = value->info.type;
-            sbit__edit_spread_type(use->body, inner);
-        }
-    }
-}
-
-SPARSEBIT_API void sbit_graph_set_type(sbit_graph *graph, sbit_value_id id, const sbit_type *type)
-{
-    if (sbit_graph_value_alive(graph, id)) {
-        graph->values[id.idx]->info.type = *type;
-        sbit__edit_spread_type(graph, id);
-    }
-}
-
 SPARSEBIT_API sbit_status sbit_graph_set_input(sbit_graph *graph, sbit_value_id id, bool is_input,
                                                sbit_error *error)
 {
@@ -5951,7 +5995,7 @@ static sbit_status sbit__edit_check_node(const sbit_graph *graph, const sbit_nod
 static sbit_status sbit__edit_fill_node(sbit_graph *graph, const sbit_node_desc *desc,
                                         sbit__graph_node *node, sbit_error *error)
 {
-    const char *domain = sbit__import_domain(sbit__str(desc->domain));
+    const char *domain = sbit__graph_domain(sbit__str(desc->domain));
     void *inputs = NULL, *outputs = NULL, *attrs = NULL;
     SBIT__TRY(
         sbit__graph_text(graph, desc->op_type, strlen(desc->op_type), &node->info.op_type, error));
@@ -6167,7 +6211,7 @@ SPARSEBIT_API sbit_status sbit_graph_set_op(sbit_graph *graph, sbit_node_id id, 
                                             const char *op_type, sbit_error *error)
 {
     const char *domain_copy = NULL, *type_copy = NULL;
-    const char *normal = sbit__import_domain(sbit__str(domain));
+    const char *normal = sbit__graph_domain(sbit__str(domain));
     SBIT__TRY(sbit__edit_need_node(graph, id, error));
     if (op_type == NULL || op_type[0] == '\0') {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "the new op_type is empty");
@@ -6227,7 +6271,7 @@ SPARSEBIT_API sbit_status sbit_graph_set_opset(sbit_graph *graph, const char *do
                                                int64_t version, sbit_error *error)
 {
     sbit__graph_family *family = graph->family;
-    const char *normal = sbit__import_domain(sbit__str(domain)), *copy = NULL;
+    const char *normal = sbit__graph_domain(sbit__str(domain)), *copy = NULL;
     for (size_t i = 0; i < family->opset_count; i++) {
         if (sbit__streq(family->opsets[i].domain, normal)) {
             if (version > family->opsets[i].version) {
@@ -6247,34 +6291,6 @@ SPARSEBIT_API sbit_status sbit_graph_set_opset(sbit_graph *graph, const char *do
     opset->version = version;
     opset->source = NULL;
     family->opset_raised = family->opset_raised || normal[0] == '\0';
-    return SBIT_OK;
-}
-
-SPARSEBIT_API sbit_status sbit_graph_symbol(sbit_graph *graph, const char *name, uint32_t *symbol,
-                                            sbit_error *error)
-{
-    sbit__graph_family *family = graph->family;
-    uint32_t found = 0;
-    if (name == NULL || name[0] == '\0') {
-        *symbol = SBIT_SYMBOL_ANY;
-        return SBIT_OK;
-    }
-    if (sbit__map_find(&family->symbol_of, name, &found)) {
-        *symbol = found;
-        return SBIT_OK;
-    }
-    const char *copy = NULL;
-    void *items = (void *)family->symbols;
-    const size_t count = family->symbol_count == 0 ? 1 : family->symbol_count;
-    SBIT__TRY(sbit__graph_text(graph, name, strlen(name), &copy, error));
-    SBIT__TRY(sbit__graph_grow(graph, &items, family->symbol_count, &family->symbol_capacity,
-                               count + 1, sizeof(family->symbols[0]), error));
-    family->symbols = (const char **)items;
-    SBIT__TRY(sbit__map_set(&family->symbol_of, copy, (uint32_t)count, error));
-    family->symbols[0] = "";
-    family->symbols[count] = copy;
-    family->symbol_count = count + 1;
-    *symbol = (uint32_t)count;
     return SBIT_OK;
 }
 
@@ -6780,14 +6796,6 @@ SBIT__FN sbit_status sbit__graph_inline_body(sbit_graph *body, sbit_node_id befo
 #define SBIT__IMPORT_MAX_SPARSE_BYTES ((size_t)1 << 30)
 
 /* >>small helpers */
-SBIT__FN const char *sbit__import_domain(sbit_str domain)
-{
-    if (domain.size == 0 || domain.data == NULL || strcmp(domain.data, "ai.onnx") == 0) {
-        return "";
-    }
-    return domain.data;
-}
-
 static const char *sbit__import_text(sbit_str text)
 {
     return text.size == 0 || text.data == NULL ? "" : text.data;
@@ -7357,7 +7365,7 @@ static sbit_status sbit__import_plain_node(sbit__importer *importer, sbit__impor
     SBIT__TRY(sbit__graph_new_node(graph, &node, error));
     SBIT__TRY(sbit__import_node_name(scope, source, node, error));
     SBIT__TRY(sbit__import_node_ids(scope, source, node, error));
-    node->info.domain = sbit__import_domain(source->domain);
+    node->info.domain = sbit__graph_domain(source->domain);
     node->info.op_type = source->op_type.data;
     node->info.source = source;
     node->metadata = source->metadata_props;
@@ -7388,7 +7396,7 @@ SBIT__FN sbit_status sbit__import_node(sbit__importer *importer, sbit__import_sc
         return sbit__import_inline(importer, scope, source, function, error);
     }
     if (sbit__streq(source->op_type.data, "Constant") &&
-        sbit__import_domain(source->domain)[0] == '\0') {
+        sbit__graph_domain(source->domain)[0] == '\0') {
         return sbit__import_constant_node(importer, scope, source, error);
     }
     return sbit__import_plain_node(importer, scope, source, error);
@@ -7483,7 +7491,7 @@ static sbit_status sbit__import_opsets(sbit_graph *graph, const sbit_onnx_model 
     for (size_t i = 0; i < model->opset_import_count; i++) {
         const sbit_onnx_opset_id *source = &model->opset_import[i];
         const size_t before = family->opset_count;
-        SBIT__TRY(sbit_graph_set_opset(graph, sbit__import_domain(source->domain), source->version,
+        SBIT__TRY(sbit_graph_set_opset(graph, sbit__graph_domain(source->domain), source->version,
                                        error));
         if (family->opset_count != before) {
             family->opsets[before].source = source;
@@ -7635,7 +7643,7 @@ SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__import
     for (size_t i = 0; i < model->functions_count; i++) {
         const sbit_onnx_function *function = &model->functions[i];
         if (sbit__str_eq(function->name, node->op_type) &&
-            sbit__streq(sbit__import_domain(function->domain), sbit__import_domain(node->domain)) &&
+            sbit__streq(sbit__graph_domain(function->domain), sbit__graph_domain(node->domain)) &&
             sbit__streq(sbit__functions_text(function->overload),
                         sbit__functions_text(node->overload))) {
             return function;
@@ -7840,7 +7848,7 @@ static sbit_status sbit__functions_opsets(sbit_graph *graph, const sbit_onnx_fun
                                           sbit_error *error)
 {
     for (size_t i = 0; i < function->opset_import_count; i++) {
-        const char *domain = sbit__import_domain(function->opset_import[i].domain);
+        const char *domain = sbit__graph_domain(function->opset_import[i].domain);
         if (sbit_graph_opset(graph, domain) == 0) {
             SBIT__TRY(
                 sbit_graph_set_opset(graph, domain, function->opset_import[i].version, error));
@@ -8153,7 +8161,7 @@ static sbit_status sbit__export_node(sbit__exporter *exporter, const sbit_graph 
         SBIT_ONNX_SET(out, SBIT_ONNX_NODE_NAME, name, sbit__str(node->info.name));
     }
     SBIT_ONNX_SET(out, SBIT_ONNX_NODE_OP_TYPE, op_type, sbit__str(node->info.op_type));
-    if (!sbit__streq(sbit__import_domain(out->domain), node->info.domain)) {
+    if (!sbit__streq(sbit__graph_domain(out->domain), node->info.domain)) {
         SBIT_ONNX_SET(out, SBIT_ONNX_NODE_DOMAIN, domain, sbit__str(node->info.domain));
     }
     out->metadata_props = node->metadata;
@@ -17303,6 +17311,15 @@ static bool sbit__conv_must_gather(const sbit__conv_job *job)
            (apart % 1024 == 0 && job->k > 16 && job->panels > 2);
 }
 
+SBIT__FN int64_t sbit__conv_panel_parts(const sbit__conv_job *job, int64_t threads)
+{
+    const int64_t pieces = job->s.groups * job->blocks;
+    if (threads == 1 || pieces >= 4 * threads) {
+        return 1;
+    }
+    return sbit__smaller(sbit__div_up(4 * threads, sbit__larger(pieces, 1)), job->panels);
+}
+
 SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
 {
     const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
@@ -18251,15 +18268,6 @@ static sbit__conv_algorithm sbit__conv_choose(const sbit__conv_shape *s)
 static bool sbit__conv_by_rows(sbit__conv_algorithm algorithm)
 {
     return algorithm == SBIT__CONV_DEPTHWISE || algorithm == SBIT__CONV_DIRECT;
-}
-
-SBIT__FN int64_t sbit__conv_panel_parts(const sbit__conv_job *job, int64_t threads)
-{
-    const int64_t pieces = job->s.groups * job->blocks;
-    if (threads == 1 || pieces >= 4 * threads) {
-        return 1;
-    }
-    return sbit__smaller(sbit__div_up(4 * threads, sbit__larger(pieces, 1)), job->panels);
 }
 
 static void sbit__conv_job_init(sbit__conv_job *job, const sbit_ctx *ctx, const sbit__conv *conv)

@@ -297,28 +297,6 @@ SPARSEBIT_API sbit_status sbit_graph_set_constant(sbit_graph *graph, sbit_value_
     return SBIT_OK;
 }
 
-/* Captures are the same value: they follow through all bodies. */
-static void sbit__edit_spread_type(const sbit_graph *graph, sbit_value_id id)
-{
-    const sbit__graph_value *value = graph->values[id.idx];
-    for (uint32_t i = 0; i < value->info.use_count; i++) {
-        const sbit_use *use = &value->uses[i];
-        if (use->body != NULL) {
-            const sbit_value_id inner = {use->index};
-            use->body->values[inner.idx]->info.type = value->info.type;
-            sbit__edit_spread_type(use->body, inner);
-        }
-    }
-}
-
-SPARSEBIT_API void sbit_graph_set_type(sbit_graph *graph, sbit_value_id id, const sbit_type *type)
-{
-    if (sbit_graph_value_alive(graph, id)) {
-        graph->values[id.idx]->info.type = *type;
-        sbit__edit_spread_type(graph, id);
-    }
-}
-
 SPARSEBIT_API sbit_status sbit_graph_set_input(sbit_graph *graph, sbit_value_id id, bool is_input,
                                                sbit_error *error)
 {
@@ -496,7 +474,7 @@ static sbit_status sbit__edit_check_node(const sbit_graph *graph, const sbit_nod
 static sbit_status sbit__edit_fill_node(sbit_graph *graph, const sbit_node_desc *desc,
                                         sbit__graph_node *node, sbit_error *error)
 {
-    const char *domain = sbit__import_domain(sbit__str(desc->domain));
+    const char *domain = sbit__graph_domain(sbit__str(desc->domain));
     void *inputs = NULL, *outputs = NULL, *attrs = NULL;
     SBIT__TRY(
         sbit__graph_text(graph, desc->op_type, strlen(desc->op_type), &node->info.op_type, error));
@@ -712,7 +690,7 @@ SPARSEBIT_API sbit_status sbit_graph_set_op(sbit_graph *graph, sbit_node_id id, 
                                             const char *op_type, sbit_error *error)
 {
     const char *domain_copy = NULL, *type_copy = NULL;
-    const char *normal = sbit__import_domain(sbit__str(domain));
+    const char *normal = sbit__graph_domain(sbit__str(domain));
     SBIT__TRY(sbit__edit_need_node(graph, id, error));
     if (op_type == NULL || op_type[0] == '\0') {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "the new op_type is empty");
@@ -772,7 +750,7 @@ SPARSEBIT_API sbit_status sbit_graph_set_opset(sbit_graph *graph, const char *do
                                                int64_t version, sbit_error *error)
 {
     sbit__graph_family *family = graph->family;
-    const char *normal = sbit__import_domain(sbit__str(domain)), *copy = NULL;
+    const char *normal = sbit__graph_domain(sbit__str(domain)), *copy = NULL;
     for (size_t i = 0; i < family->opset_count; i++) {
         if (sbit__streq(family->opsets[i].domain, normal)) {
             if (version > family->opsets[i].version) {
@@ -792,34 +770,6 @@ SPARSEBIT_API sbit_status sbit_graph_set_opset(sbit_graph *graph, const char *do
     opset->version = version;
     opset->source = NULL;
     family->opset_raised = family->opset_raised || normal[0] == '\0';
-    return SBIT_OK;
-}
-
-SPARSEBIT_API sbit_status sbit_graph_symbol(sbit_graph *graph, const char *name, uint32_t *symbol,
-                                            sbit_error *error)
-{
-    sbit__graph_family *family = graph->family;
-    uint32_t found = 0;
-    if (name == NULL || name[0] == '\0') {
-        *symbol = SBIT_SYMBOL_ANY;
-        return SBIT_OK;
-    }
-    if (sbit__map_find(&family->symbol_of, name, &found)) {
-        *symbol = found;
-        return SBIT_OK;
-    }
-    const char *copy = NULL;
-    void *items = (void *)family->symbols;
-    const size_t count = family->symbol_count == 0 ? 1 : family->symbol_count;
-    SBIT__TRY(sbit__graph_text(graph, name, strlen(name), &copy, error));
-    SBIT__TRY(sbit__graph_grow(graph, &items, family->symbol_count, &family->symbol_capacity,
-                               count + 1, sizeof(family->symbols[0]), error));
-    family->symbols = (const char **)items;
-    SBIT__TRY(sbit__map_set(&family->symbol_of, copy, (uint32_t)count, error));
-    family->symbols[0] = "";
-    family->symbols[count] = copy;
-    family->symbol_count = count + 1;
-    *symbol = (uint32_t)count;
     return SBIT_OK;
 }
 

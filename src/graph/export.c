@@ -243,7 +243,7 @@ static sbit_status sbit__export_node(sbit__exporter *exporter, const sbit_graph 
         SBIT_ONNX_SET(out, SBIT_ONNX_NODE_NAME, name, sbit__str(node->info.name));
     }
     SBIT_ONNX_SET(out, SBIT_ONNX_NODE_OP_TYPE, op_type, sbit__str(node->info.op_type));
-    if (!sbit__streq(sbit__import_domain(out->domain), node->info.domain)) {
+    if (!sbit__streq(sbit__graph_domain(out->domain), node->info.domain)) {
         SBIT_ONNX_SET(out, SBIT_ONNX_NODE_DOMAIN, domain, sbit__str(node->info.domain));
     }
     out->metadata_props = node->metadata;

@@ -31,7 +31,7 @@ SBIT__FN const sbit_onnx_function *sbit__import_find_function(const sbit__import
     for (size_t i = 0; i < model->functions_count; i++) {
         const sbit_onnx_function *function = &model->functions[i];
         if (sbit__str_eq(function->name, node->op_type) &&
-            sbit__streq(sbit__import_domain(function->domain), sbit__import_domain(node->domain)) &&
+            sbit__streq(sbit__graph_domain(function->domain), sbit__graph_domain(node->domain)) &&
             sbit__streq(sbit__functions_text(function->overload),
                         sbit__functions_text(node->overload))) {
             return function;
@@ -236,7 +236,7 @@ static sbit_status sbit__functions_opsets(sbit_graph *graph, const sbit_onnx_fun
                                           sbit_error *error)
 {
     for (size_t i = 0; i < function->opset_import_count; i++) {
-        const char *domain = sbit__import_domain(function->opset_import[i].domain);
+        const char *domain = sbit__graph_domain(function->opset_import[i].domain);
         if (sbit_graph_opset(graph, domain) == 0) {
             SBIT__TRY(
                 sbit_graph_set_opset(graph, domain, function->opset_import[i].version, error));

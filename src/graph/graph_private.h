@@ -179,7 +179,7 @@ SBIT__FN sbit_attr sbit__attr_string(const char *name, const char *value);
 SBIT__FN sbit_status sbit__graph_keep_tensor(sbit_graph *graph, const sbit_tensor *tensor,
                                              sbit_error *error);
 
-/* >>types (type.c) */
+/* >>types (ir.c, type.c) */
 SBIT__FN void sbit__graph_type_unknown(sbit_type *type);
 SBIT__FN void sbit__graph_type_of_tensor(const sbit_tensor *tensor, sbit_type *out);
 SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b);
@@ -233,7 +233,7 @@ typedef struct sbit__import_call {
     size_t attr_count, depth;
 } sbit__import_call;
 
-SBIT__FN const char *sbit__import_domain(sbit_str domain); /* "ai.onnx" becomes "" */
+SBIT__FN const char *sbit__graph_domain(sbit_str domain); /* "ai.onnx" becomes "" */
 SBIT__FN const char *sbit__import_label(const sbit_onnx_node *node, char *text, size_t size);
 SBIT__FN void sbit__import_open_scope(sbit__importer *importer, sbit__import_scope *scope,
                                       sbit_graph *graph, sbit__import_scope *outer,

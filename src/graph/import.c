@@ -18,14 +18,6 @@
 #define SBIT__IMPORT_MAX_SPARSE_BYTES ((size_t)1 << 30)
 
 /* >>small helpers */
-SBIT__FN const char *sbit__import_domain(sbit_str domain)
-{
-    if (domain.size == 0 || domain.data == NULL || strcmp(domain.data, "ai.onnx") == 0) {
-        return "";
-    }
-    return domain.data;
-}
-
 static const char *sbit__import_text(sbit_str text)
 {
     return text.size == 0 || text.data == NULL ? "" : text.data;
@@ -595,7 +587,7 @@ static sbit_status sbit__import_plain_node(sbit__importer *importer, sbit__impor
     SBIT__TRY(sbit__graph_new_node(graph, &node, error));
     SBIT__TRY(sbit__import_node_name(scope, source, node, error));
     SBIT__TRY(sbit__import_node_ids(scope, source, node, error));
-    node->info.domain = sbit__import_domain(source->domain);
+    node->info.domain = sbit__graph_domain(source->domain);
     node->info.op_type = source->op_type.data;
     node->info.source = source;
     node->metadata = source->metadata_props;
@@ -626,7 +618,7 @@ SBIT__FN sbit_status sbit__import_node(sbit__importer *importer, sbit__import_sc
         return sbit__import_inline(importer, scope, source, function, error);
     }
     if (sbit__streq(source->op_type.data, "Constant") &&
-        sbit__import_domain(source->domain)[0] == '\0') {
+        sbit__graph_domain(source->domain)[0] == '\0') {
         return sbit__import_constant_node(importer, scope, source, error);
     }
     return sbit__import_plain_node(importer, scope, source, error);
@@ -721,7 +713,7 @@ static sbit_status sbit__import_opsets(sbit_graph *graph, const sbit_onnx_model 
     for (size_t i = 0; i < model->opset_import_count; i++) {
         const sbit_onnx_opset_id *source = &model->opset_import[i];
         const size_t before = family->opset_count;
-        SBIT__TRY(sbit_graph_set_opset(graph, sbit__import_domain(source->domain), source->version,
+        SBIT__TRY(sbit_graph_set_opset(graph, sbit__graph_domain(source->domain), source->version,
                                        error));
         if (family->opset_count != before) {
             family->opsets[before].source = source;

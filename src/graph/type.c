@@ -7,35 +7,6 @@
  */
 #include "graph_private.h"
 
-SBIT__FN void sbit__graph_type_unknown(sbit_type *type)
-{
-    memset(type, 0, sizeof(*type));
-    type->rank = -1;
-}
-
-SBIT__FN void sbit__graph_type_of_tensor(const sbit_tensor *tensor, sbit_type *out)
-{
-    memset(out, 0, sizeof(*out));
-    out->dtype = tensor->dtype;
-    out->rank = tensor->rank;
-    for (int32_t i = 0; i < tensor->rank; i++) {
-        out->dims[i].value = tensor->dims[i];
-    }
-}
-
-SBIT__FN bool sbit__graph_type_equal(const sbit_type *a, const sbit_type *b)
-{
-    if (a->kind != b->kind || a->of != b->of || a->dtype != b->dtype || a->rank != b->rank) {
-        return false;
-    }
-    for (int32_t i = 0; i < a->rank; i++) {
-        if (a->dims[i].symbol != b->dims[i].symbol || a->dims[i].value != b->dims[i].value) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* >>from TypeProto */
 static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *maker,
                                        const sbit_onnx_dimension *source, sbit_dim *out,

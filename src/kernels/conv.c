@@ -42,15 +42,6 @@ static bool sbit__conv_by_rows(sbit__conv_algorithm algorithm)
     return algorithm == SBIT__CONV_DEPTHWISE || algorithm == SBIT__CONV_DIRECT;
 }
 
-SBIT__FN int64_t sbit__conv_panel_parts(const sbit__conv_job *job, int64_t threads)
-{
-    const int64_t pieces = job->s.groups * job->blocks;
-    if (threads == 1 || pieces >= 4 * threads) {
-        return 1;
-    }
-    return sbit__smaller(sbit__div_up(4 * threads, sbit__larger(pieces, 1)), job->panels);
-}
-
 static void sbit__conv_job_init(sbit__conv_job *job, const sbit_ctx *ctx, const sbit__conv *conv)
 {
     memset(job, 0, sizeof(*job));

@@ -23,6 +23,15 @@ static bool sbit__conv_must_gather(const sbit__conv_job *job)
            (apart % 1024 == 0 && job->k > 16 && job->panels > 2);
 }
 
+SBIT__FN int64_t sbit__conv_panel_parts(const sbit__conv_job *job, int64_t threads)
+{
+    const int64_t pieces = job->s.groups * job->blocks;
+    if (threads == 1 || pieces >= 4 * threads) {
+        return 1;
+    }
+    return sbit__smaller(sbit__div_up(4 * threads, sbit__larger(pieces, 1)), job->panels);
+}
+
 SBIT__FN void sbit__conv_plan_matrix(sbit__conv_job *job, int64_t threads)
 {
     const int64_t tile_m = job->kernels->tile_m, tile_n = job->kernels->tile_n;
