@@ -57969,6 +57969,9 @@ extern "C" {
     X(moving_average)                                                                              \
     X(mse)                                                                                         \
     X(lp)                                                                                          \
+    X(percentile)                                                                                  \
+    X(kl_histogram)                                                                                \
+    X(aciq)                                                                                        \
     X(moments)
 
 #define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
@@ -58011,6 +58014,45 @@ typedef struct sbit__moments {
     double sum, sum_abs;
     float min, max;
 } sbit__moments;
+
+SBIT__FN void sbit__moments_join(sbit__moments *to, const sbit__moments *from);
+/* Adds one run of x. */
+SBIT__FN void sbit__moments_add(sbit__moments *to, const sbit_observation *x, const sbit_runs *run);
+
+/* >>histograms over a known range (binned.c); states begin with one, `bins` set by init */
+typedef struct sbit__binned {
+    int32_t seen;
+    int32_t pass; /* 0: the range, 1: counting, 2: counted */
+    int64_t bins;
+} sbit__binned;
+
+/* The bin of x: the whole part of x * per_bin + offset, 0 .. last. */
+typedef struct sbit__bin_map {
+    bool absolute; /* of |x| */
+    double per_bin, offset;
+    int64_t last;
+} sbit__bin_map;
+typedef sbit__bin_map (*sbit__bin_map_fn)(const sbit_grid *grid, float min, float max,
+                                          int64_t bins);
+
+typedef struct sbit__binned_view {
+    const float *min, *max; /* [parts] of all data */
+    const uint64_t *counts;
+    const void *growing;
+} sbit__binned_view;
+
+SBIT__FN size_t sbit__binned_bytes(const sbit_observer_call *call, int64_t bins);
+SBIT__FN sbit__binned_view sbit__binned_view_of(const void *state, int64_t parts);
+SBIT__FN void sbit__binned_observe(void *state, const sbit_observer_call *call,
+                                   const sbit_observation *x, sbit__bin_map_fn map_of);
+/* Members of rows. */
+SBIT__FN sbit_status sbit__binned_again(void *state, const sbit_observer_call *call, bool *wanted,
+                                        sbit_error *error);
+SBIT__FN sbit_status sbit__binned_merge(void *state, const void *other,
+                                        const sbit_observer_call *call, sbit_error *error);
+/* Counts of a part: as counted, or in scratch[bins] as best as can be told; NULL: not known. */
+SBIT__FN const uint64_t *sbit__binned_part(const void *state, const sbit_observer_call *call,
+                                           int64_t p, const sbit__bin_map *map, uint64_t *scratch);
 
 /* save and load of a state without pointers. */
 SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,
@@ -58704,6 +58746,648 @@ SBIT__FN const sbit_observer_row *sbit__observer_lp(void)
 }
 /* ---- end src/observers/search.c ---- */
 
+/* ---- begin src/observers/percentile.c ---- */
+/* percentile.c: cuts a part of the values of each sign, exactly. >>observer-percentile
+ *
+ * Sparsebit's PERCENTILE (algorithms: section 1.7): of N values, P of them >= 0 and M below,
+ *     max = the (N - round(P * ALPHA))-th smallest, 0 if P = 0
+ *     min = the max(round(M * ALPHA), 1)-th smallest, 0 if M = 0
+ * The values are found without keeping the data, digit by digit of their bit patterns put in order:
+ * a pass counts how often each value of the next digit occurs behind the digits known so far. One
+ * part: two passes of 16 bits; more: three of 11, 11 and 10. Where activations cannot be read
+ * again, the digits that are missing are taken as far outside as the data went.
+ *
+ * State, without pointers: sbit__percentile, sbit__percentile_part[parts],
+ * uint64 counts[parts][2][2^bits] (the side of max, of min; the first pass uses one for both).
+ */
+
+typedef struct sbit__percentile {
+    int32_t pass; /* passes ended */
+    int32_t unused;
+} sbit__percentile;
+
+typedef struct sbit__percentile_part {
+    uint64_t rank[2];   /* of the max, of the min: among the values behind `known` */
+    uint32_t known[2];  /* the digits found so far, as the highest bits */
+    uint32_t active[2]; /* there are values of that sign */
+    float min, max;     /* of all data */
+    uint32_t seen, unused;
+} sbit__percentile_part;
+
+static const sbit_key sbit__percentile_keys[] = {
+    {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL,
+     "part of the values of each sign to cut"},
+};
+
+static int32_t sbit__percentile_bits(int64_t parts)
+{
+    return parts == 1 ? 16 : 11;
+}
+
+/* The lowest bit of the digit that pass number `pass` counts; 32 before the first. */
+static int32_t sbit__percentile_shift(int64_t parts, int32_t pass)
+{
+    const int32_t shift = 32 - sbit__percentile_bits(parts) * (pass + 1);
+    return shift > 0 ? shift : 0;
+}
+
+static size_t sbit__percentile_state_bytes(const sbit_observer_call *call)
+{
+    const size_t parts = (size_t)call->grid->parts.count;
+    const size_t digits = (size_t)1 << sbit__percentile_bits(call->grid->parts.count);
+    return sizeof(sbit__percentile) +
+           parts * (sizeof(sbit__percentile_part) + 2 * digits * sizeof(uint64_t));
+}
+
+static sbit__percentile_part *sbit__percentile_parts(void *state)
+{
+    return (sbit__percentile_part *)(void *)((sbit__percentile *)state + 1);
+}
+
+static size_t sbit__percentile_at(int64_t parts, int64_t p, int side)
+{
+    return ((size_t)p * 2 + (size_t)side) << sbit__percentile_bits(parts);
+}
+
+static uint64_t *sbit__percentile_counts(void *state, int64_t parts)
+{
+    return (uint64_t *)(void *)(sbit__percentile_parts(state) + parts);
+}
+
+/* Bit patterns in the order of the numbers; -0 and 0 are one. */
+static uint32_t sbit__percentile_key(float x)
+{
+    uint32_t bits;
+    x += 0.0f;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+static float sbit__percentile_value(uint32_t key)
+{
+    const uint32_t bits = (key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static sbit_status sbit__percentile_init(void *state, const sbit_observer_call *call,
+                                         sbit_error *error)
+{
+    (void)state; /* zeroed memory is right */
+    (void)call;
+    (void)error;
+    return SBIT_OK;
+}
+
+static void sbit__percentile_join(sbit__percentile_part *part, float min, float max)
+{
+    part->min = !part->seen || min < part->min ? min : part->min;
+    part->max = !part->seen || max > part->max ? max : part->max;
+    part->seen = 1;
+}
+
+static sbit_status sbit__percentile_observe(void *state, const sbit_observer_call *call,
+                                            const sbit_observation *x, sbit_error *error)
+{
+    const int64_t parts = x->parts.count;
+    const int32_t pass = ((const sbit__percentile *)state)->pass;
+    const int32_t shift = sbit__percentile_shift(parts, pass);
+    const int32_t known = pass > 0 ? sbit__percentile_shift(parts, pass - 1) : 32;
+    const uint32_t mask = pass > 0 ? (1u << (known - shift)) - 1u : 0xffffffffu;
+    sbit__percentile_part *all = sbit__percentile_parts(state);
+    uint64_t *counts = sbit__percentile_counts(state, parts);
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    (void)call;
+    (void)error;
+    for (int64_t p = 0; p < parts && pass == 0; p++) {
+        sbit__percentile_join(&all[p], x->min[p], x->max[p]);
+    }
+    while (sbit_runs_next(&runs)) {
+        const sbit__percentile_part *part = &all[runs.part];
+        uint64_t *side[2] = {counts + sbit__percentile_at(parts, runs.part, 0),
+                             counts + sbit__percentile_at(parts, runs.part, 1)};
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const uint32_t key = sbit__percentile_key(x->data[i]);
+            if (pass == 0) {
+                side[0][key >> shift]++;
+                continue;
+            }
+            for (int s = 0; s < 2; s++) {
+                if (((key ^ part->known[s]) >> known) == 0) {
+                    side[s][key >> shift & mask]++;
+                }
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+/* The digit that holds the value of that rank, which becomes the rank behind it. */
+static uint32_t sbit__percentile_digit(const uint64_t *counts, int32_t bits, uint64_t *rank)
+{
+    const uint32_t last = (1u << bits) - 1u;
+    uint32_t digit = 0;
+    while (digit < last && *rank >= counts[digit]) {
+        *rank -= counts[digit++];
+    }
+    return digit;
+}
+
+/* Ranks of both values, from 0, once all values were counted. */
+static void sbit__percentile_ranks(sbit__percentile_part *part, const uint64_t *counts,
+                                   int32_t bits, double alpha)
+{
+    const uint32_t half = 1u << (bits - 1);
+    uint64_t below = 0, all = 0;
+    for (uint32_t i = 0; i < 2 * half; i++) {
+        all += counts[i];
+        below += i < half ? counts[i] : 0;
+    }
+    const double cut = nearbyint((double)(all - below) * alpha);
+    const double low = nearbyint((double)below * alpha);
+    part->active[0] = all > below;
+    part->active[1] = below > 0;
+    part->rank[0] = all > (uint64_t)cut ? all - (uint64_t)cut - 1 : 0;
+    part->rank[1] = low > 1.0 ? (uint64_t)low - 1 : 0;
+}
+
+/* Finds the next digit of both values of a part. */
+static void sbit__percentile_narrow(sbit__percentile_part *part, const uint64_t *max_counts,
+                                    const uint64_t *min_counts, const sbit_observer_call *call,
+                                    int32_t pass)
+{
+    const int64_t parts = call->grid->parts.count;
+    const int32_t shift = sbit__percentile_shift(parts, pass);
+    const int32_t bits = (pass > 0 ? sbit__percentile_shift(parts, pass - 1) : 32) - shift;
+    if (pass == 0) {
+        sbit__percentile_ranks(part, max_counts, bits,
+                               sbit_options_float(call->options, "OBSERVER.PERCENTILE.ALPHA"));
+    }
+    part->known[0] |= sbit__percentile_digit(max_counts, bits, &part->rank[0]) << shift;
+    part->known[1] |=
+        sbit__percentile_digit(pass == 0 ? max_counts : min_counts, bits, &part->rank[1]) << shift;
+}
+
+static sbit_status sbit__percentile_again(void *state, const sbit_observer_call *call, bool *wanted,
+                                          sbit_error *error)
+{
+    const int64_t parts = call->grid->parts.count;
+    sbit__percentile *head = (sbit__percentile *)state;
+    sbit__percentile_part *all = sbit__percentile_parts(state);
+    uint64_t *counts = sbit__percentile_counts(state, parts);
+    const bool done = head->pass > 0 && sbit__percentile_shift(parts, head->pass - 1) == 0;
+    (void)error;
+    for (int64_t p = 0; p < parts && !done; p++) {
+        sbit__percentile_narrow(&all[p], counts + sbit__percentile_at(parts, p, 0),
+                                counts + sbit__percentile_at(parts, p, 1), call, head->pass);
+    }
+    if (!done) {
+        memset(counts, 0, sbit__percentile_at(parts, parts, 0) * sizeof *counts);
+        head->pass++;
+    }
+    *wanted = !done && sbit__percentile_shift(parts, head->pass - 1) > 0;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__percentile_merge(void *state, const void *other,
+                                          const sbit_observer_call *call, sbit_error *error)
+{
+    const int64_t parts = call->grid->parts.count;
+    const sbit__percentile *from = (const sbit__percentile *)other;
+    const sbit__percentile_part *theirs = (const sbit__percentile_part *)(const void *)(from + 1);
+    const uint64_t *more = (const uint64_t *)(const void *)(theirs + parts);
+    uint64_t *counts = sbit__percentile_counts(state, parts);
+    if (from->pass != ((const sbit__percentile *)state)->pass) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    }
+    for (int64_t p = 0; p < parts; p++) {
+        if (theirs[p].seen) {
+            sbit__percentile_join(&sbit__percentile_parts(state)[p], theirs[p].min, theirs[p].max);
+        }
+    }
+    for (size_t i = 0; i < sbit__percentile_at(parts, parts, 0); i++) {
+        counts[i] += more[i];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__percentile_range(const void *state, const sbit_observer_call *call,
+                                          float *min, float *max, sbit_error *error)
+{
+    const int64_t parts = call->grid->parts.count;
+    const sbit__percentile *head = (const sbit__percentile *)state;
+    const sbit__percentile_part *all = (const sbit__percentile_part *)(const void *)(head + 1);
+    const uint64_t *counts = (const uint64_t *)(const void *)(all + parts);
+    const int32_t pass = head->pass > 0 ? head->pass - 1 : 0;
+    const uint32_t rest = (1u << sbit__percentile_shift(parts, pass)) - 1u; /* bits not known */
+    (void)error;
+    for (int64_t p = 0; p < parts; p++) {
+        sbit__percentile_part part = all[p];
+        if (head->pass == 0) {
+            sbit__percentile_narrow(&part, counts + sbit__percentile_at(parts, p, 0), NULL, call,
+                                    0);
+        }
+        const float hi = sbit__percentile_value(part.known[0] | rest);
+        const float lo = sbit__percentile_value(part.known[1]);
+        max[p] = !part.active[0] ? 0.0f : hi < part.max ? hi : part.max;
+        min[p] = !part.active[1] ? 0.0f : lo > part.min ? lo : part.min;
+    }
+    return SBIT_OK;
+}
+
+static size_t sbit__percentile_save(const void *state, const sbit_observer_call *call, void *bytes,
+                                    size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__percentile_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__percentile_load(void *state, const sbit_observer_call *call,
+                                         const void *bytes, size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__percentile_state_bytes(call), bytes, size,
+                                    error);
+}
+
+SBIT__FN const sbit_observer_row *sbit__observer_percentile(void)
+{
+    static const sbit_observer_row row = {
+        {"percentile", "cuts a part of the values of each sign",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__percentile_keys,
+         SBIT__COUNT_OF(sbit__percentile_keys)},
+        sbit__percentile_state_bytes,
+        sbit__percentile_init,
+        sbit__percentile_observe,
+        sbit__percentile_again,
+        sbit__percentile_merge,
+        sbit__percentile_range,
+        sbit__percentile_save,
+        sbit__percentile_load,
+        NULL,
+    };
+    return &row;
+}
+/* ---- end src/observers/percentile.c ---- */
+
+/* ---- begin src/observers/binned.c ---- */
+/* binned.c: histograms over a range that is known: two passes over the data. >>observer-binned
+ *
+ * Called by: observers whose bins are fractions of the data's own range. The first pass finds the
+ * range, the second counts. Where activations cannot be read a second time, the counts are made
+ * from a histogram that grows with the data (histogram.c): each of its bins goes where its middle
+ * lies.
+ *
+ * State, without pointers: sbit__binned, float min[parts], max[parts], uint64 counts[parts][bins],
+ * for activations a growing histogram.
+ */
+
+SBIT__FN size_t sbit__binned_bytes(const sbit_observer_call *call, int64_t bins)
+{
+    const int64_t parts = call->grid->parts.count;
+    return sizeof(sbit__binned) +
+           (size_t)parts * (2 * sizeof(float) + (size_t)bins * sizeof(uint64_t)) +
+           (call->target == SBIT_TARGET_ACTIVATION ? sbit__hist_bytes(parts) : 0);
+}
+
+static float *sbit__binned_ranges(void *state)
+{
+    return (float *)(void *)((sbit__binned *)state + 1);
+}
+
+static uint64_t *sbit__binned_counts(void *state, int64_t parts)
+{
+    return (uint64_t *)(void *)(sbit__binned_ranges(state) + 2 * parts);
+}
+
+SBIT__FN sbit__binned_view sbit__binned_view_of(const void *state, int64_t parts)
+{
+    const sbit__binned *head = (const sbit__binned *)state;
+    sbit__binned_view v;
+    v.min = (const float *)(const void *)(head + 1);
+    v.max = v.min + parts;
+    v.counts = (const uint64_t *)(const void *)(v.max + parts);
+    v.growing = v.counts + parts * head->bins;
+    return v;
+}
+
+static void sbit__binned_join(void *state, int64_t parts, const float *min, const float *max)
+{
+    sbit__binned *head = (sbit__binned *)state;
+    float *lo = sbit__binned_ranges(state), *hi = lo + parts;
+    for (int64_t p = 0; p < parts; p++) {
+        lo[p] = !head->seen || min[p] < lo[p] ? min[p] : lo[p];
+        hi[p] = !head->seen || max[p] > hi[p] ? max[p] : hi[p];
+    }
+    head->seen = 1;
+}
+
+static int64_t sbit__binned_place(const sbit__bin_map *map, double x)
+{
+    const double at = (map->absolute ? fabs(x) : x) * map->per_bin + map->offset;
+    const int64_t bin = (int64_t)at;
+    return bin < 0 ? 0 : bin < map->last ? bin : map->last;
+}
+
+SBIT__FN void sbit__binned_observe(void *state, const sbit_observer_call *call,
+                                   const sbit_observation *x, sbit__bin_map_fn map_of)
+{
+    const sbit__binned *head = (const sbit__binned *)state;
+    const int64_t parts = x->parts.count;
+    const float *min = sbit__binned_ranges(state), *max = min + parts;
+    uint64_t *counts = sbit__binned_counts(state, parts);
+    if (head->pass == 0) {
+        sbit__binned_join(state, parts, x->min, x->max);
+        if (call->target == SBIT_TARGET_ACTIVATION) {
+            sbit__hist_add(counts + parts * head->bins, x);
+        }
+        return;
+    }
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    while (sbit_runs_next(&runs)) {
+        const sbit__bin_map map = map_of(call->grid, min[runs.part], max[runs.part], head->bins);
+        uint64_t *bins = counts + runs.part * head->bins;
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            bins[sbit__binned_place(&map, (double)x->data[i])]++;
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__binned_again(void *state, const sbit_observer_call *call, bool *wanted,
+                                        sbit_error *error)
+{
+    sbit__binned *head = (sbit__binned *)state;
+    (void)call;
+    (void)error;
+    *wanted = head->pass == 0;
+    head->pass += head->pass < 2 ? 1 : 0;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__binned_merge(void *state, const void *other,
+                                        const sbit_observer_call *call, sbit_error *error)
+{
+    const int64_t parts = call->grid->parts.count;
+    const sbit__binned *from = (const sbit__binned *)other;
+    const sbit__binned_view v = sbit__binned_view_of(other, parts);
+    uint64_t *counts = sbit__binned_counts(state, parts);
+    if (from->pass != ((const sbit__binned *)state)->pass) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    }
+    if (from->seen && from->pass == 0) {
+        sbit__binned_join(state, parts, v.min, v.max);
+        if (call->target == SBIT_TARGET_ACTIVATION) {
+            sbit__hist_merge(counts + parts * from->bins, v.growing, parts);
+        }
+    }
+    for (int64_t i = 0; i < parts * from->bins; i++) {
+        counts[i] += v.counts[i];
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN const uint64_t *sbit__binned_part(const void *state, const sbit_observer_call *call,
+                                           int64_t p, const sbit__bin_map *map, uint64_t *scratch)
+{
+    const sbit__binned *head = (const sbit__binned *)state;
+    const int64_t parts = call->grid->parts.count;
+    const sbit__binned_view v = sbit__binned_view_of(state, parts);
+    if (head->pass == 2) {
+        return v.counts + p * head->bins;
+    }
+    if (call->target != SBIT_TARGET_ACTIVATION) {
+        return NULL;
+    }
+    const sbit__hist_view h = sbit__hist_view_of(v.growing, parts, p);
+    memset(scratch, 0, (size_t)head->bins * sizeof *scratch);
+    scratch[sbit__binned_place(map, 0.0)] = h.zeros;
+    for (int64_t i = -h.half; i < h.half; i++) {
+        const double middle = ((double)i + 0.5) * h.width;
+        scratch[sbit__binned_place(map, middle)] += h.counts[h.half + i];
+    }
+    return scratch;
+}
+/* ---- end src/observers/binned.c ---- */
+
+/* ---- begin src/observers/kl.c ---- */
+/* kl.c: entropy calibration: the clipping that keeps most of the distribution. >>observer-kl
+ *
+ * What Sparsebit's KL_HISTOGRAM means to do (algorithms: section 1.7; its own code returns a
+ * constant): a histogram of 2049 bins on -A .. A, A = max|x|, the middle one around 0. For every
+ * half width i: p = the middle 2i + 1 bins, what lies outside added to the first and the last;
+ * q = the same bins without the outside, joined to D groups (D: steps of the grid; the last takes
+ * the rest) and spread evenly over the bins of the group where p is not empty. Empty bins of both
+ * count 1e-4. The i with the least sum of P log(P / Q) gives the threshold (i + 1/2) bins.
+ * Data of one sign on an affine grid: 2048 bins on 0 .. A, thresholds of whole bins.
+ * The range is the data's, cut at the threshold; grids with more steps than bins cut nothing.
+ *
+ * Two passes: A, then the histogram (binned.c).
+ */
+
+enum {
+    SBIT__KL_HALF = 1024,
+    SBIT__KL_BINS = 2 * SBIT__KL_HALF + 1
+};
+
+#define SBIT__KL_EMPTY 1e-4
+
+static size_t sbit__kl_state_bytes(const sbit_observer_call *call)
+{
+    return sbit__binned_bytes(call, SBIT__KL_BINS);
+}
+
+static sbit_status sbit__kl_init(void *state, const sbit_observer_call *call, sbit_error *error)
+{
+    (void)call;
+    (void)error;
+    ((sbit__binned *)state)->bins = SBIT__KL_BINS;
+    return SBIT_OK;
+}
+
+static bool sbit__kl_one_sided(const sbit_grid *grid, float min, float max)
+{
+    return !grid->symmetric && (min >= 0.0f || max <= 0.0f);
+}
+
+static double sbit__kl_width(const sbit_grid *grid, float min, float max)
+{
+    const double most = (double)(-min > max ? -min : max);
+    return sbit__kl_one_sided(grid, min, max) ? most / (2.0 * SBIT__KL_HALF)
+                                              : 2.0 * most / SBIT__KL_BINS;
+}
+
+static sbit__bin_map sbit__kl_map(const sbit_grid *grid, float min, float max, int64_t bins)
+{
+    const double width = sbit__kl_width(grid, min, max);
+    sbit__bin_map map;
+    (void)bins;
+    map.absolute = sbit__kl_one_sided(grid, min, max);
+    map.per_bin = width > 0.0 ? 1.0 / width : 0.0;
+    map.offset = map.absolute ? 0.0 : 0.5 + (double)SBIT__KL_HALF;
+    map.last = map.absolute ? SBIT__KL_BINS - 2 : SBIT__KL_BINS - 1;
+    return map;
+}
+
+static sbit_status sbit__kl_observe(void *state, const sbit_observer_call *call,
+                                    const sbit_observation *x, sbit_error *error)
+{
+    (void)error;
+    sbit__binned_observe(state, call, x, sbit__kl_map);
+    return SBIT_OK;
+}
+
+/* >>divergence: of a slice, from sums over the bins before each. */
+typedef struct sbit__kl_sums {
+    double count[SBIT__KL_BINS + 1], used[SBIT__KL_BINS + 1], log_sum[SBIT__KL_BINS + 1];
+    int64_t bins;
+} sbit__kl_sums;
+
+static double sbit__kl_xlogx(double x)
+{
+    return x > 0.0 ? x * log(x) : 0.0;
+}
+
+static void sbit__kl_sum(sbit__kl_sums *s, const uint64_t *counts, int64_t bins)
+{
+    s->bins = bins;
+    s->count[0] = s->used[0] = s->log_sum[0] = 0.0;
+    for (int64_t i = 0; i < bins; i++) {
+        const double n = (double)counts[i];
+        s->count[i + 1] = s->count[i] + n;
+        s->used[i + 1] = s->used[i] + (counts[i] > 0 ? 1.0 : 0.0);
+        s->log_sum[i + 1] = s->log_sum[i] + sbit__kl_xlogx(n);
+    }
+}
+
+/* What p has beside the bins of [from, to): the tail on its first or last bin, if that is there. */
+typedef struct sbit__kl_tail {
+    int64_t bin;
+    double own, more; /* counts of the bin itself, and of the tail */
+} sbit__kl_tail;
+
+static void sbit__kl_add_tail(const sbit__kl_tail *t, int64_t from, int64_t to, double *mass,
+                              double *used)
+{
+    if (t->bin >= from && t->bin < to && t->more > 0.0) {
+        *mass += t->more;
+        *used += t->own > 0.0 ? 0.0 : 1.0;
+    }
+}
+
+static double sbit__kl_divergence(const sbit__kl_sums *s, int64_t first, int64_t end,
+                                  int64_t groups)
+{
+    const double total = s->count[s->bins];
+    const int64_t last = end - 1, each = (end - first) / groups;
+    const sbit__kl_tail left = {first, s->count[first + 1] - s->count[first], s->count[first]};
+    const sbit__kl_tail right = {last, s->count[end] - s->count[last], total - s->count[end]};
+    double used = s->used[end] - s->used[first], mass = 0.0;
+    double p_log_p = s->log_sum[end] - s->log_sum[first], p_log_q = 0.0, q_sum = 0.0;
+    sbit__kl_add_tail(&left, first, end, &mass, &used);
+    sbit__kl_add_tail(&right, first, end, &mass, &used);
+    p_log_p += sbit__kl_xlogx(left.own + left.more) - sbit__kl_xlogx(left.own);
+    p_log_p += sbit__kl_xlogx(right.own + right.more) - sbit__kl_xlogx(right.own);
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t from = first + g * each, to = g == groups - 1 ? end : from + each;
+        const double sum = s->count[to] - s->count[from];
+        double p = sum, bins = s->used[to] - s->used[from];
+        sbit__kl_add_tail(&left, from, to, &p, &bins);
+        sbit__kl_add_tail(&right, from, to, &p, &bins);
+        if (bins > 0.0) {
+            const double q = sum > 0.0 ? sum / bins : SBIT__KL_EMPTY;
+            p_log_q += p * log(q);
+            q_sum += q * bins;
+        }
+    }
+    const double empty = ((double)(end - first) - used) * SBIT__KL_EMPTY; /* in p and q alike */
+    const double p_sum = total + empty;
+    return (p_log_p - p_log_q) / p_sum + log((q_sum + empty) / p_sum);
+}
+
+/* Where the values of a part are cut. */
+static double sbit__kl_threshold(sbit__kl_sums *sums, const uint64_t *counts, bool one_sided,
+                                 double width, int64_t steps)
+{
+    const int64_t bins = SBIT__KL_BINS - (one_sided ? 1 : 0);
+    const int64_t most = one_sided ? bins : (int64_t)SBIT__KL_HALF;
+    int64_t best = most;
+    double least = 0.0;
+    bool found = false;
+    sbit__kl_sum(sums, counts, bins);
+    for (int64_t i = one_sided ? steps : steps / 2; i <= most; i++) {
+        const int64_t first = one_sided ? 0 : SBIT__KL_HALF - i;
+        const int64_t end = one_sided ? i : SBIT__KL_HALF + i + 1;
+        if (end - first < steps) {
+            continue;
+        }
+        const double d = sbit__kl_divergence(sums, first, end, steps);
+        if (!found || d < least) {
+            least = d;
+            found = true;
+            best = i;
+        }
+    }
+    return ((double)best + (one_sided ? 0.0 : 0.5)) * width;
+}
+
+static sbit_status sbit__kl_range(const void *state, const sbit_observer_call *call, float *min,
+                                  float *max, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(call->ctx);
+    const int64_t parts = call->grid->parts.count;
+    const int64_t steps = (int64_t)call->grid->qmax - call->grid->qmin;
+    const sbit__binned_view v = sbit__binned_view_of(state, parts);
+    const size_t bytes = sizeof(sbit__kl_sums) + SBIT__KL_BINS * sizeof(uint64_t);
+    sbit__kl_sums *sums = (sbit__kl_sums *)sbit__alloc(a, bytes);
+    if (sums == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int64_t p = 0; p < parts; p++) {
+        const double width = sbit__kl_width(call->grid, v.min[p], v.max[p]);
+        const bool one_sided = sbit__kl_one_sided(call->grid, v.min[p], v.max[p]);
+        const sbit__bin_map map = sbit__kl_map(call->grid, v.min[p], v.max[p], SBIT__KL_BINS);
+        const uint64_t *counts =
+            sbit__binned_part(state, call, p, &map, (uint64_t *)(void *)(sums + 1));
+        const bool cuts = counts != NULL && width > 0.0 && steps < SBIT__KL_BINS - 1;
+        const double cut =
+            cuts ? sbit__kl_threshold(sums, counts, one_sided, width, steps) : (double)INFINITY;
+        min[p] = (double)v.min[p] < -cut ? (float)-cut : v.min[p];
+        max[p] = (double)v.max[p] > cut ? (float)cut : v.max[p];
+    }
+    sbit__free(a, sums, bytes);
+    return SBIT_OK;
+}
+
+static size_t sbit__kl_save(const void *state, const sbit_observer_call *call, void *bytes,
+                            size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__kl_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__kl_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                 size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__kl_state_bytes(call), bytes, size, error);
+}
+
+SBIT__FN const sbit_observer_row *sbit__observer_kl_histogram(void)
+{
+    static const sbit_observer_row row = {
+        {"kl_histogram", "entropy calibration: the clipping that keeps most of the distribution",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, NULL, 0},
+        sbit__kl_state_bytes,
+        sbit__kl_init,
+        sbit__kl_observe,
+        sbit__binned_again,
+        sbit__binned_merge,
+        sbit__kl_range,
+        sbit__kl_save,
+        sbit__kl_load,
+        NULL,
+    };
+    return &row;
+}
+/* ---- end src/observers/kl.c ---- */
+
 /* ---- begin src/observers/moments.c ---- */
 /* moments.c: sums that learned quantizers start from. >>observer-moments
  *
@@ -58725,7 +59409,7 @@ static sbit_status sbit__moments_init(void *state, const sbit_observer_call *cal
     return SBIT_OK;
 }
 
-static void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
+SBIT__FN void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
 {
     if (from->count > 0) {
         to->min = to->count == 0 || from->min < to->min ? from->min : to->min;
@@ -58736,21 +59420,25 @@ static void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
     }
 }
 
+SBIT__FN void sbit__moments_add(sbit__moments *to, const sbit_observation *x, const sbit_runs *run)
+{
+    sbit__moments sums = {run->count, 0.0, 0.0, x->min[run->part], x->max[run->part]};
+    for (int64_t i = run->at; i < run->at + run->count; i++) {
+        const double v = (double)x->data[i];
+        sums.sum += v;
+        sums.sum_abs += v < 0.0 ? -v : v;
+    }
+    sbit__moments_join(to, &sums);
+}
+
 static sbit_status sbit__moments_observe(void *state, const sbit_observer_call *call,
                                          const sbit_observation *x, sbit_error *error)
 {
-    sbit__moments *s = (sbit__moments *)state;
     sbit_runs runs = sbit_runs_of(&x->parts);
     (void)call;
     (void)error;
     while (sbit_runs_next(&runs)) {
-        sbit__moments run = {runs.count, 0.0, 0.0, x->min[runs.part], x->max[runs.part]};
-        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const double v = (double)x->data[i];
-            run.sum += v;
-            run.sum_abs += v < 0.0 ? -v : v;
-        }
-        sbit__moments_join(&s[runs.part], &run);
+        sbit__moments_add((sbit__moments *)state + runs.part, x, &runs);
     }
     return SBIT_OK;
 }
@@ -58807,6 +59495,197 @@ SBIT__FN const sbit_observer_row *sbit__observer_moments(void)
     return &row;
 }
 /* ---- end src/observers/moments.c ---- */
+
+/* ---- begin src/observers/aciq.c ---- */
+/* aciq.c: clipping that is best for an assumed distribution (Banner et al. 2019). >>observer-aciq
+ *
+ * Sparsebit's ACIQ (algorithms: section 1.7): max = factor[bits] * deviation, min = -max; on affine
+ * grids, with no negative value in all the data, min = 0 and the factors of the half range.
+ *     LAPLACE  deviation = mean |x - mean(x)| of a part: the second pass
+ *     GAUS     deviation from the range: (max - min) * c / sqrt(2 ln n), n the number of values of
+ *              the tensor, of activations for each sample, c = 0.175 (1 + sqrt(pi ln 4))
+ * Without a second pass LAPLACE takes the deviation of a Laplace distribution with the data's
+ * variance.
+ */
+
+typedef struct sbit__aciq {
+    int32_t pass, unused;
+    int64_t samples;
+} sbit__aciq;
+
+typedef struct sbit__aciq_part {
+    sbit__moments moments;
+    double squares, spread; /* sums of x^2, and in the second pass of |x - mean| */
+} sbit__aciq_part;
+
+static const sbit_key sbit__aciq_keys[] = {
+    {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"},
+};
+
+/* By distribution, half range, and bits from 2 on. */
+static const double sbit__aciq_factors[2][2][7] = {
+    {{1.71, 2.15, 2.55, 2.93, 3.28, 3.61, 3.92}, {2.15, 2.55, 2.93, 3.28, 3.61, 3.92, 4.2}},
+    {{2.83, 3.89, 5.03, 6.2, 7.41, 8.64, 9.89}, {3.89, 5.02, 6.2, 7.41, 8.64, 9.89, 11.16}},
+};
+
+static size_t sbit__aciq_state_bytes(const sbit_observer_call *call)
+{
+    return sizeof(sbit__aciq) + (size_t)call->grid->parts.count * sizeof(sbit__aciq_part);
+}
+
+static bool sbit__aciq_laplace(const sbit_observer_call *call)
+{
+    return sbit__streq(sbit_options_string(call->options, "OBSERVER.ACIQ.DISTRIBUTION"), "LAPLACE");
+}
+
+static sbit_status sbit__aciq_init(void *state, const sbit_observer_call *call, sbit_error *error)
+{
+    (void)state; /* zeroed memory is right */
+    if (call->grid->bits < 2 || call->grid->bits > 8) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, "OBSERVER.TYPE",
+                          "tensor '%s': aciq has factors for 2 to 8 bits, not for %d", call->name,
+                          (int)call->grid->bits);
+    }
+    return SBIT_OK;
+}
+
+static sbit__aciq_part *sbit__aciq_parts(void *state)
+{
+    return (sbit__aciq_part *)(void *)((sbit__aciq *)state + 1);
+}
+
+static sbit_status sbit__aciq_observe(void *state, const sbit_observer_call *call,
+                                      const sbit_observation *x, sbit_error *error)
+{
+    sbit__aciq *head = (sbit__aciq *)state;
+    sbit__aciq_part *all = sbit__aciq_parts(state);
+    sbit_runs runs = sbit_runs_of(&x->parts);
+    (void)call;
+    (void)error;
+    head->samples += head->pass == 0 ? x->samples : 0;
+    while (sbit_runs_next(&runs)) {
+        sbit__aciq_part *part = &all[runs.part];
+        const double mean =
+            part->moments.count > 0 ? part->moments.sum / (double)part->moments.count : 0.0;
+        double sum = 0.0;
+        if (head->pass == 0) {
+            sbit__moments_add(&part->moments, x, &runs);
+        }
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double v = (double)x->data[i];
+            sum += head->pass == 0 ? v * v : fabs(v - mean);
+        }
+        *(head->pass == 0 ? &part->squares : &part->spread) += sum;
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__aciq_again(void *state, const sbit_observer_call *call, bool *wanted,
+                                    sbit_error *error)
+{
+    sbit__aciq *head = (sbit__aciq *)state;
+    (void)error;
+    *wanted = head->pass == 0 && sbit__aciq_laplace(call);
+    head->pass += head->pass < 2 ? 1 : 0;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__aciq_merge(void *state, const void *other, const sbit_observer_call *call,
+                                    sbit_error *error)
+{
+    sbit__aciq *head = (sbit__aciq *)state;
+    const sbit__aciq *from = (const sbit__aciq *)other;
+    const sbit__aciq_part *theirs = (const sbit__aciq_part *)(const void *)(from + 1);
+    if (from->pass != head->pass) {
+        return sbit__fail(error, SBIT_ERR_STATE, call->name, "statistics of different passes");
+    }
+    head->samples += from->pass == 0 ? from->samples : 0;
+    for (int64_t p = 0; p < call->grid->parts.count; p++) {
+        sbit__aciq_part *part = &sbit__aciq_parts(state)[p];
+        if (from->pass == 0) {
+            sbit__moments_join(&part->moments, &theirs[p].moments);
+            part->squares += theirs[p].squares;
+        }
+        part->spread += theirs[p].spread;
+    }
+    return SBIT_OK;
+}
+
+/* The deviation of a part; n: values that the Gaussian estimate counts. */
+static double sbit__aciq_deviation(const sbit__aciq_part *part, bool laplace, bool second, double n)
+{
+    const double count = (double)part->moments.count;
+    const double c = 0.5 * 0.35 * (1.0 + sqrt(3.14159265358979323846 * log(4.0)));
+    const double mean = part->moments.sum / count;
+    if (laplace && second) {
+        return part->spread / count;
+    }
+    if (laplace) {
+        const double variance = part->squares / count - mean * mean;
+        return variance > 0.0 ? sqrt(variance / 2.0) : 0.0;
+    }
+    const double width = (double)part->moments.max - (double)part->moments.min;
+    return n > 1.0 ? width * c / sqrt(2.0 * log(n)) : width;
+}
+
+static sbit_status sbit__aciq_range(const void *state, const sbit_observer_call *call, float *min,
+                                    float *max, sbit_error *error)
+{
+    const sbit__aciq *head = (const sbit__aciq *)state;
+    const sbit__aciq_part *all = (const sbit__aciq_part *)(const void *)(head + 1);
+    const int64_t parts = call->grid->parts.count;
+    const bool laplace = sbit__aciq_laplace(call);
+    bool half = !call->grid->symmetric;
+    double n = 0.0;
+    (void)error;
+    for (int64_t p = 0; p < parts; p++) {
+        n += (double)all[p].moments.count;
+        half = half && all[p].moments.min >= 0.0f;
+    }
+    n = call->target == SBIT_TARGET_ACTIVATION ? n / (double)head->samples : n;
+    for (int64_t p = 0; p < parts; p++) {
+        const double factor = sbit__aciq_factors[laplace][half][call->grid->bits - 2];
+        const double deviation =
+            all[p].moments.count > 0
+                ? sbit__aciq_deviation(&all[p], laplace, all[p].spread > 0.0 || head->pass == 2, n)
+                : 0.0;
+        max[p] = (float)(factor * deviation);
+        min[p] = half ? 0.0f : -max[p];
+    }
+    return SBIT_OK;
+}
+
+static size_t sbit__aciq_save(const void *state, const sbit_observer_call *call, void *bytes,
+                              size_t capacity)
+{
+    return sbit__observer_save_flat(state, sbit__aciq_state_bytes(call), bytes, capacity);
+}
+
+static sbit_status sbit__aciq_load(void *state, const sbit_observer_call *call, const void *bytes,
+                                   size_t size, sbit_error *error)
+{
+    return sbit__observer_load_flat(state, call, sbit__aciq_state_bytes(call), bytes, size, error);
+}
+
+SBIT__FN const sbit_observer_row *sbit__observer_aciq(void)
+{
+    static const sbit_observer_row row = {
+        {"aciq", "the best clipping of a Gaussian or Laplace distribution",
+         SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION, sbit__aciq_keys,
+         SBIT__COUNT_OF(sbit__aciq_keys)},
+        sbit__aciq_state_bytes,
+        sbit__aciq_init,
+        sbit__aciq_observe,
+        sbit__aciq_again,
+        sbit__aciq_merge,
+        sbit__aciq_range,
+        sbit__aciq_save,
+        sbit__aciq_load,
+        NULL,
+    };
+    return &row;
+}
+/* ---- end src/observers/aciq.c ---- */
 
 /* ---- begin src/observers/table.c ---- */
 /* table.c: the built-in observers and those of the user; what every piece of data is measured for.
@@ -59669,18 +60548,6 @@ typedef struct sbit__qconfig_reserved {
 } sbit__qconfig_reserved;
 
 static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
-    {true,
-     "percentile",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
-    {true,
-     "kl_histogram",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
-    {true,
-     "aciq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"}},
     {false,
      "dorefa",
      SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
