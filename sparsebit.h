@@ -58298,7 +58298,7 @@ SBIT__FN const sbit_observer_row *sbit__observer_moving_average(void)
 
 SBIT__FN int64_t sbit__hist_half(int64_t parts)
 {
-    return parts == 1 ? 4096 : 512;
+    return parts == 1 ? 4096 : 2048;
 }
 
 SBIT__FN size_t sbit__hist_bytes(int64_t parts)
