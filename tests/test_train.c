@@ -505,3 +505,142 @@ TEST(an_epoch_lowers_the_loss)
     free(weights[1]);
     cifar_free(&c);
 }
+
+/* ---- quantization-aware training */
+
+static const char qat_config[] =
+    "BACKEND: virtual\n"
+    "PLACEMENT: generic\n"
+    "W:\n"
+    "  QSCHEME: per-channel-symmetric\n"
+    "  QUANTIZER: {TYPE: lsq, BIT: 4}\n"
+    "  OBSERVER: {TYPE: MINMAX}\n"
+    "  SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8], \"fc\": [QUANTIZER.BIT, 8]}]\n"
+    "A:\n"
+    "  QSCHEME: per-tensor-affine\n"
+    "  QUANTIZER: {TYPE: lsq, BIT: 4}\n"
+    "  OBSERVER: {TYPE: MINMAX}\n"
+    "  SPECIFIC: [{\"stem.0\": [QUANTIZER.BIT, 8], \"fc\": [QUANTIZER.BIT, 8]}]\n";
+
+static double parameter_sum(const sbit_trainer *t, size_t index)
+{
+    const sbit_tensor data = sbit_trainer_parameter(t, index).data;
+    double sum = 0;
+    for (int64_t i = 0; i < sbit_tensor_count(&data); i++) {
+        sum += (double)((const float *)data.data)[i];
+    }
+    return sum;
+}
+
+/* W4A4 of resnet20 by learned step sizes: training lowers the loss; what is exported computes what
+ * was trained. */
+TEST(lsq_trains_scales_and_weights)
+{
+    golden_h h;
+    cifar c;
+    sbit_graph *graph = NULL, *built = NULL;
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_trainer *t = NULL;
+    sbit_session *session = NULL;
+    sbit_train_desc desc;
+    sbit_train_report report;
+    sbit_fit_desc fit;
+    sbit_feed_desc data;
+    sbit_feed feed;
+    sbit_error error;
+    loop_seen seen;
+    const bool quick = getenv("SBIT_TEST_QUICK") != NULL;
+    const int64_t count = quick ? 192 : 3200;
+    memset(&h, 0, sizeof h);
+    h.name = "resnet20";
+    h.ctx = train_ctx();
+    memset(&desc, 0, sizeof desc);
+    memset(&fit, 0, sizeof fit);
+    memset(&data, 0, sizeof data);
+    memset(&seen, 0, sizeof seen);
+    if (!cifar_load(&c, "train-20k.bin", 0, count)) {
+        sbit_ctx_destroy(h.ctx);
+        SBIT_TEST_SKIP("no CIFAR-10");
+    }
+    data.inputs = &c.x;
+    data.input_count = 1;
+    data.targets = &c.y;
+    data.target_count = 1;
+    desc.learning_rate = 0.01f;
+    desc.weight_decay = 1e-4f;
+    desc.optimizer_options = "MOMENTUM: 0.9";
+    fit.epochs = 2;
+    fit.batch = quick ? 32 : 64;
+    fit.after_epoch = loop_epoch;
+    fit.user = &seen;
+    const bool ok =
+        CHECK(sbit_feed_of_tensors(h.ctx, &data, &feed, &error) == SBIT_OK) &&
+        train_load(&h, &graph) &&
+        CHECK_MSG(sbit_qconfig_read(h.ctx, qat_config, strlen(qat_config), &config, &error) ==
+                      SBIT_OK,
+                  "%s %s", error.message, error.where) &&
+        CHECK_MSG(sbit_quant_create(graph, config, &quant, &error) == SBIT_OK &&
+                      sbit_quant_calibrate(quant, &feed, &error) == SBIT_OK &&
+                      sbit_quant_calc_qparams(quant, false, false, false, &error) == SBIT_OK &&
+                      sbit_trainer_create_qat(quant, &desc, &t, &error) == SBIT_OK,
+                  "%s", error.message);
+    if (ok) {
+        size_t scales = 0, moved = 0;
+        double before[400];
+        const size_t params = sbit_trainer_parameter_count(t);
+        for (size_t p = 0; p < params && p < 400; p++) {
+            before[p] = parameter_sum(t, p);
+        }
+        CHECK_MSG(sbit_trainer_fit(t, &feed, &fit, &report, &error) == SBIT_OK, "%s",
+                  error.message);
+        for (size_t p = 0; p < params && p < 400; p++) {
+            const sbit_train_parameter w = sbit_trainer_parameter(t, p);
+            const char *dot = strrchr(w.name, '.');
+            if (dot != NULL && strcmp(dot, ".scale") == 0) {
+                scales++;
+                moved += parameter_sum(t, p) != before[p] ? 1 : 0;
+            }
+        }
+        CHECK_MSG(scales > 60 && moved == scales, "%d scales, %d changed", (int)scales, (int)moved);
+        CHECK_MSG(seen.last < 0.9 * seen.first, "loss %g, then %g", seen.first, seen.last);
+    }
+    if (ok && CHECK_MSG(sbit_trainer_finish_qat(t, &error) == SBIT_OK &&
+                            sbit_quant_build(quant, NULL, &built, &error) == SBIT_OK,
+                        "%s", error.message)) {
+        sbit_session_desc plain;
+        memset(&plain, 0, sizeof plain);
+        plain.disable_fusion = true;
+        sbit_trainer_destroy(t); /* and one that normalizes as inference does */
+        t = NULL;
+        desc.fixed_statistics = true;
+        c.batch.samples = 32;
+        c.x.dims[0] = c.y.dims[0] = 32;
+        if (CHECK_MSG(sbit_trainer_create_qat(quant, &desc, &t, &error) == SBIT_OK &&
+                          sbit_session_create(built, &plain, &session, &error) == SBIT_OK &&
+                          sbit_session_set_input(session, "input", &c.x, &error) == SBIT_OK &&
+                          sbit_session_run(session, &error) == SBIT_OK &&
+                          sbit_trainer_backward(t, &c.batch, &report, &error) == SBIT_OK,
+                      "%s", error.message)) {
+            const sbit_tensor *a = &sbit_session_output(session, 0)->tensor;
+            const sbit_tensor *b = sbit_trainer_output(t, 0);
+            double most = 0, off = 0;
+            for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
+                const double x = (double)((const float *)a->data)[i];
+                const double y = (double)((const float *)b->data)[i];
+                most = fabs(y) > most ? fabs(y) : most;
+                off = fabs(x - y) > off ? fabs(x - y) : off;
+            }
+            CHECK_MSG(off <= 1e-4 * most, "exported and trained differ by %g of %g", off, most);
+        }
+    }
+    sbit_session_destroy(session);
+    sbit_graph_destroy(built);
+    sbit_trainer_destroy(t);
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    sbit_graph_destroy(graph);
+    sbit_feed_close(&feed);
+    cifar_free(&c);
+    sbit_ctx_destroy(h.ctx);
+}

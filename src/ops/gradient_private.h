@@ -43,11 +43,20 @@ extern "C" {
     X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
         X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
             X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
-                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy)
+                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy) X(external)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
 #undef SBIT__GRADIENT_DECLARE
+
+/* What an External node runs; see ops/external.c. backward gets scratch memory of x's size if dx is
+ * not wanted. */
+typedef struct sbit__external {
+    sbit_status (*forward)(void *user, const sbit_op_call *call, sbit_error *error);
+    sbit_status (*backward)(void *user, const sbit_op_call *call, sbit_error *error);
+    void *user;
+} sbit__external;
+SBIT__FN sbit_attr sbit__external_attr(const sbit__external *functions);
 
 /* run: the dims that an int64 input states; fails unless it is a list of at most 8. */
 SBIT__FN sbit_status sbit__grad_dims(const sbit_op_call *call, int32_t input, int32_t *rank,

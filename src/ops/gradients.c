@@ -820,3 +820,23 @@ SBIT__FN void sbit__grad_cross_entropy(sbit_gradient *g)
 {
     g->input_grads[0] = sbit__g_2(g, "Mul", g->outputs[1], g->output_grads[0]);
 }
+
+/* >>functions of the caller */
+
+SBIT__FN void sbit__grad_external(sbit_gradient *g)
+{
+    enum {
+        MOST = 8
+    };
+    sbit_value_id inputs[MOST + 1], outputs[MOST];
+    const sbit_attr *functions = sbit_node_attr(g->node, "functions");
+    if (g->input_count > MOST || functions == NULL) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "at most %d inputs have a gradient", (int)MOST);
+        return;
+    }
+    inputs[0] = g->output_grads[0];
+    memcpy(inputs + 1, g->inputs, (size_t)g->input_count * sizeof inputs[0]);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "ExternalGrad", inputs, (size_t)g->input_count + 1,
+                     functions, 1, g->wanted, outputs, (size_t)g->input_count);
+    memcpy(g->input_grads, outputs, (size_t)g->input_count * sizeof outputs[0]);
+}

@@ -49,7 +49,8 @@ extern "C" {
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
-    X(grad_recurrent)
+    X(grad_recurrent)                                                                              \
+    X(external)       /* functions of the caller, in private clones */
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);

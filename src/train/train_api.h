@@ -99,6 +99,16 @@ SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const cha
 SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
                                              sbit_error *error);
 
+/* >>qat: quantization-aware training. The trainer works on the quant's graph with all quantizers in
+ * it, as sbit_quant_calc_qparams left them; scales of those that learn (lsq, lsq+ ...) are
+ * parameters, named "<tensor>.scale". The quant must stay, and not be calibrated meanwhile. Errors:
+ * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
+SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
+                                                  sbit_trainer **out, sbit_error *error);
+/* Gives weights and scales to the quant, which then simulates and exports what was trained. May be
+ * called between steps. */
+SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
+
 /* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
 typedef struct sbit_rate_row {
     sbit_head head; /* "constant", "cosine", "step", "one_cycle" */

@@ -23,6 +23,7 @@ typedef struct sbit__train_param {
     float rate, decay; /* factors */
     size_t output;     /* the session's, that is the gradient */
     float *grad;       /* of the last backward */
+    bool borrowed;     /* data is a quantizer's */
 } sbit__train_param;
 
 struct sbit_trainer {
@@ -42,8 +43,23 @@ struct sbit_trainer {
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
-    bool ready; /* gradients wait for an update */
+    bool ready;         /* gradients wait for an update */
+    sbit_quant *quant;  /* that is trained; NULL: none */
+    void **quant_sites; /* see qat.c */
+    size_t quant_site_count;
+    float *effective; /* room for the largest weight with a site */
 };
+
+/* A trainer of `graph`, with the sites of `quant` (NULL: none) in it. */
+SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *quant,
+                                        const sbit_train_desc *desc, sbit_trainer **out,
+                                        sbit_error *error);
+/* Puts the sites of a quant into the trainer's graph. */
+SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error);
+/* Before a run: scales and zero points as they are now. */
+SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
+/* The memory of a quantizer's parameter; NULL: the value is none. */
+SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, bool *decay);
 
 /* Options of a row from YAML text (NULL: defaults), in the arena. */
 SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, const sbit_head *head,

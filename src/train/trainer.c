@@ -144,7 +144,14 @@ static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *des
         p->gradient = grads[i];
         p->rate = group != NULL && group->rate > 0.0f ? group->rate : 1.0f;
         p->decay = group != NULL && group->no_decay ? 0.0f : 1.0f;
-        SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
+        bool decay = true;
+        p->data = info->constant;
+        p->data.data = sbit__qat_memory(t, ids[i], &decay);
+        p->borrowed = p->data.data != NULL;
+        p->decay *= decay ? 1.0f : 0.0f;
+        if (!p->borrowed) {
+            SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
+        }
         t->param_count++;
         memset(&call, 0, sizeof call);
         call.ctx = t->ctx;
@@ -280,13 +287,16 @@ static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc
                                &t->optimizer_options, error);
 }
 
-static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph,
+static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, sbit_quant *quant,
                                      const sbit_train_desc *desc, sbit_error *error)
 {
     size_t count = 0;
     SBIT__TRY(sbit__train_rows(t, desc, error));
     SBIT__TRY(sbit_graph_clone(graph, &t->graph, error));
     SBIT__TRY(sbit__train_prepare(t, error));
+    if (quant != NULL) {
+        SBIT__TRY(sbit__qat_insert(t, quant, error));
+    }
     if (!desc->fixed_statistics) {
         SBIT__TRY(sbit__train_statistics(t, error));
     }
@@ -302,8 +312,9 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph,
     return sbit__train_session(t, error);
 }
 
-SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
-                                              sbit_trainer **out, sbit_error *error)
+SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *quant,
+                                        const sbit_train_desc *desc, sbit_trainer **out,
+                                        sbit_error *error)
 {
     sbit_ctx *ctx = sbit_graph_ctx(graph);
     sbit_trainer *t = (sbit_trainer *)sbit__calloc(&ctx->allocator, 1, sizeof *t);
@@ -316,13 +327,19 @@ SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbi
     t->decay = desc->weight_decay;
     t->clip_norm = desc->clip_norm;
     t->clip_value = desc->clip_value;
-    const sbit_status status = sbit__train_build(t, graph, desc, error);
+    const sbit_status status = sbit__train_build(t, graph, quant, desc, error);
     if (status != SBIT_OK) {
         sbit_trainer_destroy(t);
         return status;
     }
     *out = t;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error)
+{
+    return sbit__trainer_make(graph, NULL, desc, out, error);
 }
 
 SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
@@ -337,7 +354,9 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
         sbit__train_param *p = &trainer->params[i];
         sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
         sbit__free(a, p->state, p->state_bytes);
-        sbit_tensor_free(ctx, &p->data);
+        if (!p->borrowed) {
+            sbit_tensor_free(ctx, &p->data);
+        }
     }
     sbit_graph_destroy(trainer->graph);
     sbit__arena_deinit(&trainer->arena);
@@ -378,6 +397,7 @@ SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbi
     double squares = 0.0;
     trainer->ready = false;
     SBIT__TRY(sbit__train_feed(trainer, batch, error));
+    SBIT__TRY(sbit__qat_publish(trainer, error));
     SBIT__TRY(sbit_session_run(trainer->session, error));
     trainer->report.loss =
         sbit__tensor_f64_at(&sbit_session_output(trainer->session, 0)->tensor, 0);
@@ -570,8 +590,10 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
                                              sbit_error *error)
 {
     for (size_t i = 0; i < trainer->param_count; i++) {
-        SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
-                                    &trainer->params[i].data, error));
+        if (!trainer->params[i].borrowed) {
+            SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
+                                        &trainer->params[i].data, error));
+        }
     }
     for (size_t i = 0; i < trainer->statistic_count; i++) {
         const sbit_value *value = sbit_session_state_at(trainer->session, i);

@@ -1,0 +1,408 @@
+/* qat.c: quantization-aware training: quantizers inside the graph that is trained. >>qat
+ *
+ * Called by: users. Calls: quant (sites), quantizers (rows), trainer.
+ * Every site of the quant becomes an External node that calls its quantizer's row: forward for y,
+ * backward for dx and the gradients of the row's parameters (scales ...). These parameters are
+ * values of the graph, fed from the row's own memory: the optimizer changes them where forward
+ * reads them. Sites that share a scale share the state of the first of them. What finish publishes
+ * is what is exported: the Q/DQ pair computes what forward did, bit for bit.
+ */
+#include "../ops/gradient_private.h"
+#include "../quant/quant_private.h"
+#include "train_private.h"
+
+enum {
+    SBIT__QAT_MOST = 4
+}; /* parameters of a row that are trained */
+
+typedef struct sbit__qat_site {
+    sbit__external functions; /* user: this struct */
+    sbit_quant *quant;
+    sbit__site *site; /* whose state, scale and settings are used */
+    const sbit_quantizer_row *row;
+    void *state; /* of a row that learns; else NULL: scale and zero point stay as calibrated */
+    sbit_parameter parameters[SBIT__QAT_MOST];
+    sbit_value_id values[SBIT__QAT_MOST];
+    size_t count;
+} sbit__qat_site;
+
+/* >>the node */
+
+static sbit_status sbit__qat_forward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__qat_site *q = (const sbit__qat_site *)user;
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(q->quant, q->site);
+    const sbit_observation x =
+        sbit__site_observation(q->site, call->in[0], (const float *)call->in[0]->data);
+    return q->row->forward(q->state, &quantizer, &x, (float *)call->out[0]->data, error);
+}
+
+/* Inputs dy, x, parameters; outputs dx, their gradients. */
+static sbit_status sbit__qat_backward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__qat_site *q = (const sbit__qat_site *)user;
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(q->quant, q->site);
+    const sbit_observation x =
+        sbit__site_observation(q->site, call->in[1], (const float *)call->in[1]->data);
+    float *dx = call->out[0] != NULL ? (float *)call->out[0]->data : (float *)call->scratch;
+    for (size_t i = 0; i < q->count; i++) {
+        memset(q->parameters[i].gradient, 0, (size_t)q->parameters[i].count * sizeof(float));
+    }
+    SBIT__TRY(
+        q->row->backward(q->state, &quantizer, &x, (const float *)call->in[0]->data, dx, error));
+    for (size_t i = 0; i < q->count; i++) {
+        sbit_tensor *out = (int32_t)i + 1 < call->output_count ? call->out[i + 1] : NULL;
+        if (out != NULL) {
+            memcpy(out->data, q->parameters[i].gradient, sbit_tensor_bytes(out));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>sites */
+
+/* The site whose state all sites of a group use. */
+static sbit__site *sbit__qat_leader(sbit_quant *quant, sbit__site *site)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *other = &quant->sites[i];
+        if (other->enabled && other->group == site->group && other->target == site->target &&
+            !other->fixed_range && other->change.scale == NULL) {
+            return site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 ? other : site;
+        }
+    }
+    return site;
+}
+
+static sbit__qat_site *sbit__qat_known(sbit__qat_site **sites, size_t count,
+                                       const sbit__site *leader)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sites[i]->site == leader) {
+            return sites[i];
+        }
+    }
+    return NULL;
+}
+
+/* What a site needs to be run; its parameters become constants of the clone. */
+static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site *site,
+                                  sbit__qat_site **out, sbit_error *error)
+{
+    sbit__qat_site *q = (sbit__qat_site *)sbit__arena_alloc(&t->arena, sizeof *q);
+    const bool fixed = site->fixed_range || site->change.scale != NULL;
+    if (q == NULL) {
+        return sbit__fail_oom(error, sizeof *q);
+    }
+    q->quant = quant;
+    q->site = site;
+    q->row = fixed ? sbit__quantizer_uniform() : site->settings.quantizer;
+    q->state = fixed ? NULL : site->quantizer_state;
+    q->functions.forward = sbit__qat_forward;
+    q->functions.backward = q->row->backward != NULL ? sbit__qat_backward : NULL;
+    q->functions.user = q;
+    if (q->row->backward == NULL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, site->tensor,
+                          "quantizer '%s' of tensor '%s' cannot be trained", q->row->head.name,
+                          site->tensor);
+    }
+    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+    while (!fixed && q->row->parameter != NULL && q->count < SBIT__QAT_MOST &&
+           q->row->parameter(q->state, &call, q->count, &q->parameters[q->count])) {
+        const sbit_parameter *p = &q->parameters[q->count];
+        char name[200];
+        sbit_tensor tensor;
+        memset(&tensor, 0, sizeof tensor);
+        tensor.dtype = SBIT_F32;
+        tensor.rank = 1;
+        tensor.dims[0] = p->count;
+        tensor.data = p->data;
+        snprintf(name, sizeof name, "%.160s.%.32s", site->tensor, p->name);
+        SBIT__TRY(sbit_graph_add_constant(t->graph, name, &tensor, &q->values[q->count], error));
+        q->count++;
+    }
+    *out = q;
+    return SBIT_OK;
+}
+
+/* y = quantizer(x), placed before `before`. */
+static sbit_status sbit__qat_node(sbit_trainer *t, const sbit__qat_site *q, sbit_value_id x,
+                                  sbit_node_id before, sbit_value_id *y, sbit_node_id *node,
+                                  sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(t->graph, x);
+    const sbit_type type = info->type;
+    const sbit_attr attr = sbit__external_attr(&q->functions);
+    sbit_value_id inputs[1 + SBIT__QAT_MOST];
+    sbit_node_desc desc;
+    char name[200];
+    snprintf(name, sizeof name, "%.180s_quantized", info->name);
+    SBIT__TRY(sbit_graph_add_value(t->graph, name, &type, y, error));
+    inputs[0] = x;
+    memcpy(inputs + 1, q->values, q->count * sizeof inputs[0]);
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "External";
+    desc.domain = "sbit";
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = 1 + q->count;
+    desc.outputs = y;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = 1;
+    desc.before = before;
+    return sbit_graph_add_node(t->graph, &desc, node, error);
+}
+
+/* All node inputs that read x (but the quantizer's own) read y; graph outputs stay float. */
+static sbit_status sbit__qat_redirect(sbit_trainer *t, sbit_value_id x, sbit_value_id y,
+                                      sbit_node_id except, sbit_error *error)
+{
+    const size_t count = sbit_graph_uses(t->graph, x, NULL, 0);
+    sbit_use *uses = (sbit_use *)sbit__arena_array(&t->arena, count + 1, sizeof *uses);
+    if (uses == NULL) {
+        return sbit__fail_oom(error, count * sizeof *uses);
+    }
+    sbit_graph_uses(t->graph, x, uses, count);
+    for (size_t i = 0; i < count; i++) {
+        if (uses[i].node.idx != 0 && uses[i].body == NULL && uses[i].node.idx != except.idx) {
+            SBIT__TRY(sbit_graph_set_node_input(t->graph, uses[i].node, uses[i].index, y, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__qat_place(sbit_trainer *t, const sbit__qat_site *q, const sbit__site *site,
+                                   sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(t->graph, site->value);
+    const bool front = info->producer.idx == 0;
+    const sbit_node_id before =
+        front ? sbit_graph_first(t->graph) : sbit_graph_next(t->graph, info->producer);
+    sbit_value_id y = {0};
+    sbit_node_id node = {0};
+    SBIT__TRY(sbit__qat_node(t, q, site->value, before, &y, &node, error));
+    if (site->all_uses) {
+        return sbit__qat_redirect(t, site->value, y, node, error);
+    }
+    for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+        SBIT__TRY(sbit_graph_set_node_input(t->graph, use->node, use->input, y, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>biases: int32 at scale_x * scale_w where the export makes them so; gradients straight through
+ */
+
+typedef struct sbit__qat_bias {
+    sbit__external functions;
+    const sbit__site *x, *weight; /* whose scales are the current ones */
+} sbit__qat_bias;
+
+static sbit_status sbit__qat_bias_forward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__qat_bias *b = (const sbit__qat_bias *)user;
+    const int64_t count = sbit_tensor_count(call->in[0]), parts = sbit__site_parts(b->weight);
+    const float *from = (const float *)call->in[0]->data;
+    float *to = (float *)call->out[0]->data;
+    bool fits = true;
+    (void)error;
+    for (int64_t i = 0; i < count; i++) {
+        const float scale = b->x->scale[0] * b->weight->scale[i % parts];
+        const double q = nearbyint((double)from[i] / (double)scale);
+        fits = fits && fabs(q) < 2147483647.5;
+        to[i] = (float)q * scale;
+    }
+    if (!fits) { /* it stays float then */
+        memcpy(to, from, sbit_tensor_bytes(call->in[0]));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__qat_bias_backward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    (void)user;
+    (void)error;
+    if (call->out[0] != NULL) {
+        memcpy(call->out[0]->data, call->in[0]->data, sbit_tensor_bytes(call->in[0]));
+    }
+    return SBIT_OK;
+}
+
+/* The bias of one layer of a weight site, under the conditions of sbit_quant_build. */
+static sbit_status sbit__qat_place_bias(sbit_trainer *t, sbit_quant *quant, sbit__site *weight,
+                                        sbit_node_id layer, sbit_error *error)
+{
+    const sbit_value_info *bias = sbit__quant_bias(quant, quant->graph, layer);
+    const sbit__site *x = sbit__quant_input_site(quant, quant->graph, layer, 0);
+    const sbit_node *node = sbit_graph_node(t->graph, layer);
+    const sbit_op_row *row = sbit_operator_find(t->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(t->graph, node->domain));
+    const int64_t parts = sbit__site_parts(weight);
+    if (!sbit__profile_is(quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
+        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1 ||
+        (parts != 1 && sbit_tensor_count(&bias->constant) != parts)) {
+        return SBIT_OK;
+    }
+    sbit__qat_bias *b = (sbit__qat_bias *)sbit__arena_alloc(&t->arena, sizeof *b);
+    if (b == NULL) {
+        return sbit__fail_oom(error, sizeof *b);
+    }
+    b->functions.forward = sbit__qat_bias_forward;
+    b->functions.backward = sbit__qat_bias_backward;
+    b->functions.user = b;
+    b->x = x;
+    b->weight = weight;
+    const sbit_attr attr = sbit__external_attr(&b->functions);
+    const sbit_type type = bias->type;
+    sbit_value_id input = bias->id, y = {0};
+    sbit_node_desc desc;
+    sbit_node_id added;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(t->graph, "bias_quantized", &type, &y, error));
+    desc.op_type = "External";
+    desc.domain = "sbit";
+    desc.name = "bias_quantized";
+    desc.inputs = &input;
+    desc.outputs = &y;
+    desc.input_count = desc.output_count = desc.attr_count = 1;
+    desc.attrs = &attr;
+    desc.before = layer;
+    SBIT__TRY(sbit_graph_add_node(t->graph, &desc, &added, error));
+    return sbit_graph_set_node_input(t->graph, layer, (size_t)row->quant->bias, y, error);
+}
+
+/* Scale and zero point of all sites as their quantizers have them now. */
+SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
+        const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+        const sbit_tensor *weight = NULL;
+        sbit_observation x;
+        memset(&x, 0, sizeof x);
+        for (size_t p = 0; p < t->param_count; p++) {
+            weight = t->params[p].value.idx == q->site->value.idx ? &t->params[p].data : weight;
+        }
+        if (q->state == NULL || q->row->finish == NULL) {
+            continue;
+        }
+        float *effective = NULL;
+        if (q->site->target == SBIT_TARGET_WEIGHT) {
+            weight = weight != NULL ? weight : &sbit__site_value(q->site)->constant;
+            x = sbit__site_observation(q->site, weight, (const float *)weight->data);
+            effective = t->effective;
+            memcpy(effective, weight->data, sbit_tensor_bytes(weight));
+        }
+        SBIT__TRY(q->row->finish(q->state, &call, effective != NULL ? &x : NULL, effective, error));
+    }
+    /* members of a group that is led by another site */
+    for (size_t i = 0; t->quant != NULL && i < t->quant->site_count; i++) {
+        sbit__site *site = &t->quant->sites[i];
+        const bool own = site->fixed_range || site->change.scale != NULL;
+        const sbit__site *leader = site->enabled && !own ? sbit__qat_leader(t->quant, site) : site;
+        if (leader != site) {
+            site->scale[0] = leader->scale[0];
+            site->zero_point[0] = leader->zero_point[0];
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error)
+{
+    sbit__qat_site **known =
+        (sbit__qat_site **)sbit__arena_array(&t->arena, quant->site_count + 1, sizeof *known);
+    size_t count = 0, most = 0;
+    if (known == NULL) {
+        return sbit__fail_oom(error, quant->site_count * sizeof *known);
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (!site->enabled) {
+            continue;
+        }
+        if (site->graph != quant->graph || site->captured || site->dtype != SBIT_F32) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, site->tensor,
+                              "tensor '%s' lies in the body of a control-flow operator or is no "
+                              "float32: it cannot be trained quantized",
+                              site->tensor);
+        }
+        const bool own = site->fixed_range || site->change.scale != NULL;
+        sbit__site *leader = own ? site : sbit__qat_leader(quant, site);
+        sbit__qat_site *q = sbit__qat_known(known, count, leader);
+        if (q == NULL) {
+            SBIT__TRY(sbit__qat_make(t, quant, leader, &q, error));
+            known[count++] = q;
+        }
+        SBIT__TRY(sbit__qat_place(t, q, site, error));
+        if (site->target == SBIT_TARGET_WEIGHT) {
+            const size_t bytes = sbit_tensor_bytes(&sbit__site_value(site)->constant);
+            most = bytes > most ? bytes : most;
+            for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+                SBIT__TRY(sbit__qat_place_bias(t, quant, site, use->node, error));
+            }
+        }
+    }
+    t->effective = (float *)sbit__arena_alloc(&t->arena, most + 1);
+    if (t->effective == NULL) {
+        return sbit__fail_oom(error, most);
+    }
+    t->quant = quant;
+    t->quant_sites = (void **)(void *)known;
+    t->quant_site_count = count;
+    return SBIT_OK;
+}
+
+SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, bool *decay)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
+        for (size_t k = 0; k < q->count; k++) {
+            if (q->values[k].idx == value.idx) {
+                *decay = q->parameters[k].decay;
+                return q->parameters[k].data;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* >>public */
+
+SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
+                                                  sbit_trainer **out, sbit_error *error)
+{
+    if (!quant->calibrated) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "call sbit_quant_calibrate and sbit_quant_calc_qparams first");
+    }
+    return sbit__trainer_make(quant->graph, quant, desc, out, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error)
+{
+    sbit_quant *quant = trainer->quant;
+    if (quant == NULL) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "the trainer was not made by sbit_trainer_create_qat");
+    }
+    SBIT__TRY(sbit_trainer_store(trainer, quant->graph, error));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (!site->enabled || site->fixed_range || site->change.scale != NULL) {
+            continue;
+        }
+        const sbit__site *leader = sbit__qat_leader(quant, site);
+        if (leader != site && leader->quantizer_bytes == site->quantizer_bytes) {
+            memcpy(site->quantizer_state, leader->quantizer_state, site->quantizer_bytes);
+        }
+        const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+        if (site->target == SBIT_TARGET_ACTIVATION && site->settings.quantizer->finish != NULL) {
+            SBIT__TRY(
+                site->settings.quantizer->finish(site->quantizer_state, &call, NULL, NULL, error));
+        }
+    }
+    sbit__quant_drop_session(quant);
+    return SBIT_OK;
+}
