@@ -2074,6 +2074,16 @@ SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const cha
 SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
                                              sbit_error *error);
 
+/* >>qat: quantization-aware training. The trainer works on the quant's graph with all quantizers in
+ * it, as sbit_quant_calc_qparams left them; scales of those that learn (lsq, lsq+ ...) are
+ * parameters, named "<tensor>.scale". The quant must stay, and not be calibrated meanwhile. Errors:
+ * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
+SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
+                                                  sbit_trainer **out, sbit_error *error);
+/* Gives weights and scales to the quant, which then simulates and exports what was trained. May be
+ * called between steps. */
+SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
+
 /* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
 typedef struct sbit_rate_row {
     sbit_head head; /* "constant", "cosine", "step", "one_cycle" */
@@ -7362,6 +7372,11 @@ static sbit_status sbit__import_plain_node(sbit__importer *importer, sbit__impor
     sbit__import_attr *attrs = NULL;
     size_t attr_count = 0;
     void *block = NULL;
+    if (sbit__streq(sbit__graph_domain(source->domain), "sbit")) { /* what these say is trusted */
+        return sbit__fail(error, SBIT_ERR_INVALID_MODEL, sbit__import_text(source->name),
+                          "operator '%.80s' of domain 'sbit' is internal: no model can contain it",
+                          source->op_type.data);
+    }
     SBIT__TRY(sbit__graph_new_node(graph, &node, error));
     SBIT__TRY(sbit__import_node_name(scope, source, node, error));
     SBIT__TRY(sbit__import_node_ids(scope, source, node, error));
@@ -19023,7 +19038,8 @@ extern "C" {
     X(grad_conv)                                                                                   \
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
-    X(grad_recurrent)
+    X(grad_recurrent)                                                                              \
+    X(external)       /* functions of the caller, in private clones */
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);
@@ -20118,11 +20134,20 @@ extern "C" {
     X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
         X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
             X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
-                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy)
+                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy) X(external)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
 #undef SBIT__GRADIENT_DECLARE
+
+/* What an External node runs; see ops/external.c. backward gets scratch memory of x's size if dx is
+ * not wanted. */
+typedef struct sbit__external {
+    sbit_status (*forward)(void *user, const sbit_op_call *call, sbit_error *error);
+    sbit_status (*backward)(void *user, const sbit_op_call *call, sbit_error *error);
+    void *user;
+} sbit__external;
+SBIT__FN sbit_attr sbit__external_attr(const sbit__external *functions);
 
 /* run: the dims that an int64 input states; fails unless it is a list of at most 8. */
 SBIT__FN sbit_status sbit__grad_dims(const sbit_op_call *call, int32_t input, int32_t *rank,
@@ -22036,6 +22061,26 @@ SBIT__FN void sbit__grad_softmax(sbit_gradient *g)
 SBIT__FN void sbit__grad_cross_entropy(sbit_gradient *g)
 {
     g->input_grads[0] = sbit__g_2(g, "Mul", g->outputs[1], g->output_grads[0]);
+}
+
+/* >>functions of the caller */
+
+SBIT__FN void sbit__grad_external(sbit_gradient *g)
+{
+    enum {
+        MOST = 8
+    };
+    sbit_value_id inputs[MOST + 1], outputs[MOST];
+    const sbit_attr *functions = sbit_node_attr(g->node, "functions");
+    if (g->input_count > MOST || functions == NULL) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "at most %d inputs have a gradient", (int)MOST);
+        return;
+    }
+    inputs[0] = g->output_grads[0];
+    memcpy(inputs + 1, g->inputs, (size_t)g->input_count * sizeof inputs[0]);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "ExternalGrad", inputs, (size_t)g->input_count + 1,
+                     functions, 1, g->wanted, outputs, (size_t)g->input_count);
+    memcpy(g->input_grads, outputs, (size_t)g->input_count * sizeof outputs[0]);
 }
 /* ---- end src/ops/gradients.c ---- */
 
@@ -45522,6 +45567,92 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_recurrent(size_t *count)
 }
 /* ---- end src/ops/grad_recurrent.c ---- */
 
+/* ---- begin src/ops/external.c ---- */
+/* external.c: an operator of which the caller brings the functions. >>external
+ *
+ * Called by: infer, exec; the nodes are added by train (quantizers that learn). Domain "sbit", in
+ * private clones only: models from files cannot have such nodes (import refuses the domain).
+ *     External(x, p...) -> y                y has the type of x; what p is, only the functions know
+ *     ExternalGrad(dy, x, p...) -> dx, dp...
+ * The attribute "functions" is a sbit__external that outlives the graph.
+ */
+
+static const sbit__external *sbit__external_of(const sbit_node *node)
+{
+    const sbit_attr *attr = sbit_node_attr(node, "functions");
+    return attr != NULL && attr->type == SBIT_ONNX_ATTR_UNDEFINED
+               ? (const sbit__external *)(const void *)attr->other
+               : NULL;
+}
+
+SBIT__FN sbit_attr sbit__external_attr(const sbit__external *functions)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = "functions";
+    attr.type = SBIT_ONNX_ATTR_UNDEFINED; /* no attribute of a file has this type */
+    attr.other = (const sbit_onnx_attribute *)(const void *)functions;
+    return attr;
+}
+
+static sbit_status sbit__external_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, INT32_MAX, error));
+    if (sbit__external_of(call->node) == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "it has no functions");
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__external_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__external *functions = sbit__external_of(call->node);
+    return functions->forward(functions->user, call, error);
+}
+
+static sbit_status sbit__external_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, INT32_MAX, error));
+    if (sbit__external_of(call->node) == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "it has no functions");
+    }
+    for (int32_t i = 0; i < call->output_count; i++) {
+        sbit__op_same_type(call, i, i + 1);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__external_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const int64_t count = sbit__type_count(call->in_type[1], 0, call->in_type[1]->rank);
+    (void)error;
+    *call->scratch_bytes = call->out_type[0] == NULL && count > 0
+                               ? (size_t)count * sizeof(float)
+                               : 0; /* for a dx that nobody wants */
+    return SBIT_OK;
+}
+
+static sbit_status sbit__external_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__external *functions = sbit__external_of(call->node);
+    return functions->backward(functions->user, call, error);
+}
+
+static const sbit_op_row sbit__external_rows[] = {
+    {SBIT__GRAD_DOMAIN, "External", 1, SBIT_T(SBIT_F32), 0, 0, sbit__external_infer, NULL,
+     sbit__external_run, sbit__grad_external, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "ExternalGrad", 1, SBIT_T(SBIT_F32), 0, 0, sbit__external_grad_infer,
+     sbit__external_grad_prepare, sbit__external_grad_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_external(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__external_rows);
+    return sbit__external_rows;
+}
+/* ---- end src/ops/external.c ---- */
+
 /* ---- begin src/ops/table.c ---- */
 /* table.c: all operator rows: the built-in families and what the user registered. >>ops-table
  *
@@ -66468,6 +66599,7 @@ typedef struct sbit__train_param {
     float rate, decay; /* factors */
     size_t output;     /* the session's, that is the gradient */
     float *grad;       /* of the last backward */
+    bool borrowed;     /* data is a quantizer's */
 } sbit__train_param;
 
 struct sbit_trainer {
@@ -66487,8 +66619,23 @@ struct sbit_trainer {
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
-    bool ready; /* gradients wait for an update */
+    bool ready;         /* gradients wait for an update */
+    sbit_quant *quant;  /* that is trained; NULL: none */
+    void **quant_sites; /* see qat.c */
+    size_t quant_site_count;
+    float *effective; /* room for the largest weight with a site */
 };
+
+/* A trainer of `graph`, with the sites of `quant` (NULL: none) in it. */
+SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *quant,
+                                        const sbit_train_desc *desc, sbit_trainer **out,
+                                        sbit_error *error);
+/* Puts the sites of a quant into the trainer's graph. */
+SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error);
+/* Before a run: scales and zero points as they are now. */
+SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
+/* The memory of a quantizer's parameter; NULL: the value is none. */
+SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, bool *decay);
 
 /* Options of a row from YAML text (NULL: defaults), in the arena. */
 SBIT__FN sbit_status sbit__train_options(sbit_ctx *ctx, sbit__arena *arena, const sbit_head *head,
@@ -66649,7 +66796,14 @@ static sbit_status sbit__train_adopt(sbit_trainer *t, const sbit_train_desc *des
         p->gradient = grads[i];
         p->rate = group != NULL && group->rate > 0.0f ? group->rate : 1.0f;
         p->decay = group != NULL && group->no_decay ? 0.0f : 1.0f;
-        SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
+        bool decay = true;
+        p->data = info->constant;
+        p->data.data = sbit__qat_memory(t, ids[i], &decay);
+        p->borrowed = p->data.data != NULL;
+        p->decay *= decay ? 1.0f : 0.0f;
+        if (!p->borrowed) {
+            SBIT__TRY(sbit__tensor_copy(t->ctx, &info->constant, &p->data, error));
+        }
         t->param_count++;
         memset(&call, 0, sizeof call);
         call.ctx = t->ctx;
@@ -66785,13 +66939,16 @@ static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc
                                &t->optimizer_options, error);
 }
 
-static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph,
+static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph, sbit_quant *quant,
                                      const sbit_train_desc *desc, sbit_error *error)
 {
     size_t count = 0;
     SBIT__TRY(sbit__train_rows(t, desc, error));
     SBIT__TRY(sbit_graph_clone(graph, &t->graph, error));
     SBIT__TRY(sbit__train_prepare(t, error));
+    if (quant != NULL) {
+        SBIT__TRY(sbit__qat_insert(t, quant, error));
+    }
     if (!desc->fixed_statistics) {
         SBIT__TRY(sbit__train_statistics(t, error));
     }
@@ -66807,8 +66964,9 @@ static sbit_status sbit__train_build(sbit_trainer *t, const sbit_graph *graph,
     return sbit__train_session(t, error);
 }
 
-SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
-                                              sbit_trainer **out, sbit_error *error)
+SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *quant,
+                                        const sbit_train_desc *desc, sbit_trainer **out,
+                                        sbit_error *error)
 {
     sbit_ctx *ctx = sbit_graph_ctx(graph);
     sbit_trainer *t = (sbit_trainer *)sbit__calloc(&ctx->allocator, 1, sizeof *t);
@@ -66821,13 +66979,19 @@ SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbi
     t->decay = desc->weight_decay;
     t->clip_norm = desc->clip_norm;
     t->clip_value = desc->clip_value;
-    const sbit_status status = sbit__train_build(t, graph, desc, error);
+    const sbit_status status = sbit__train_build(t, graph, quant, desc, error);
     if (status != SBIT_OK) {
         sbit_trainer_destroy(t);
         return status;
     }
     *out = t;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error)
+{
+    return sbit__trainer_make(graph, NULL, desc, out, error);
 }
 
 SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
@@ -66842,7 +67006,9 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
         sbit__train_param *p = &trainer->params[i];
         sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
         sbit__free(a, p->state, p->state_bytes);
-        sbit_tensor_free(ctx, &p->data);
+        if (!p->borrowed) {
+            sbit_tensor_free(ctx, &p->data);
+        }
     }
     sbit_graph_destroy(trainer->graph);
     sbit__arena_deinit(&trainer->arena);
@@ -66883,6 +67049,7 @@ SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbi
     double squares = 0.0;
     trainer->ready = false;
     SBIT__TRY(sbit__train_feed(trainer, batch, error));
+    SBIT__TRY(sbit__qat_publish(trainer, error));
     SBIT__TRY(sbit_session_run(trainer->session, error));
     trainer->report.loss =
         sbit__tensor_f64_at(&sbit_session_output(trainer->session, 0)->tensor, 0);
@@ -67075,8 +67242,10 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
                                              sbit_error *error)
 {
     for (size_t i = 0; i < trainer->param_count; i++) {
-        SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
-                                    &trainer->params[i].data, error));
+        if (!trainer->params[i].borrowed) {
+            SBIT__TRY(sbit__train_store(trainer, graph, trainer->params[i].value,
+                                        &trainer->params[i].data, error));
+        }
     }
     for (size_t i = 0; i < trainer->statistic_count; i++) {
         const sbit_value *value = sbit_session_state_at(trainer->session, i);
@@ -67088,6 +67257,414 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
     return SBIT_OK;
 }
 /* ---- end src/train/trainer.c ---- */
+
+/* ---- begin src/train/qat.c ---- */
+/* qat.c: quantization-aware training: quantizers inside the graph that is trained. >>qat
+ *
+ * Called by: users. Calls: quant (sites), quantizers (rows), trainer.
+ * Every site of the quant becomes an External node that calls its quantizer's row: forward for y,
+ * backward for dx and the gradients of the row's parameters (scales ...). These parameters are
+ * values of the graph, fed from the row's own memory: the optimizer changes them where forward
+ * reads them. Sites that share a scale share the state of the first of them. What finish publishes
+ * is what is exported: the Q/DQ pair computes what forward did, bit for bit.
+ */
+
+enum {
+    SBIT__QAT_MOST = 4
+}; /* parameters of a row that are trained */
+
+typedef struct sbit__qat_site {
+    sbit__external functions; /* user: this struct */
+    sbit_quant *quant;
+    sbit__site *site; /* whose state, scale and settings are used */
+    const sbit_quantizer_row *row;
+    void *state; /* of a row that learns; else NULL: scale and zero point stay as calibrated */
+    sbit_parameter parameters[SBIT__QAT_MOST];
+    sbit_value_id values[SBIT__QAT_MOST];
+    size_t count;
+} sbit__qat_site;
+
+/* >>the node */
+
+static sbit_status sbit__qat_forward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__qat_site *q = (const sbit__qat_site *)user;
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(q->quant, q->site);
+    const sbit_observation x =
+        sbit__site_observation(q->site, call->in[0], (const float *)call->in[0]->data);
+    return q->row->forward(q->state, &quantizer, &x, (float *)call->out[0]->data, error);
+}
+
+/* Inputs dy, x, parameters; outputs dx, their gradients. */
+static sbit_status sbit__qat_backward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__qat_site *q = (const sbit__qat_site *)user;
+    const sbit_quantizer_call quantizer = sbit__site_quantizer(q->quant, q->site);
+    const sbit_observation x =
+        sbit__site_observation(q->site, call->in[1], (const float *)call->in[1]->data);
+    float *dx = call->out[0] != NULL ? (float *)call->out[0]->data : (float *)call->scratch;
+    for (size_t i = 0; i < q->count; i++) {
+        memset(q->parameters[i].gradient, 0, (size_t)q->parameters[i].count * sizeof(float));
+    }
+    SBIT__TRY(
+        q->row->backward(q->state, &quantizer, &x, (const float *)call->in[0]->data, dx, error));
+    for (size_t i = 0; i < q->count; i++) {
+        sbit_tensor *out = (int32_t)i + 1 < call->output_count ? call->out[i + 1] : NULL;
+        if (out != NULL) {
+            memcpy(out->data, q->parameters[i].gradient, sbit_tensor_bytes(out));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>sites */
+
+/* The site whose state all sites of a group use. */
+static sbit__site *sbit__qat_leader(sbit_quant *quant, sbit__site *site)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *other = &quant->sites[i];
+        if (other->enabled && other->group == site->group && other->target == site->target &&
+            !other->fixed_range && other->change.scale == NULL) {
+            return site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 ? other : site;
+        }
+    }
+    return site;
+}
+
+static sbit__qat_site *sbit__qat_known(sbit__qat_site **sites, size_t count,
+                                       const sbit__site *leader)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (sites[i]->site == leader) {
+            return sites[i];
+        }
+    }
+    return NULL;
+}
+
+/* What a site needs to be run; its parameters become constants of the clone. */
+static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site *site,
+                                  sbit__qat_site **out, sbit_error *error)
+{
+    sbit__qat_site *q = (sbit__qat_site *)sbit__arena_alloc(&t->arena, sizeof *q);
+    const bool fixed = site->fixed_range || site->change.scale != NULL;
+    if (q == NULL) {
+        return sbit__fail_oom(error, sizeof *q);
+    }
+    q->quant = quant;
+    q->site = site;
+    q->row = fixed ? sbit__quantizer_uniform() : site->settings.quantizer;
+    q->state = fixed ? NULL : site->quantizer_state;
+    q->functions.forward = sbit__qat_forward;
+    q->functions.backward = q->row->backward != NULL ? sbit__qat_backward : NULL;
+    q->functions.user = q;
+    if (q->row->backward == NULL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, site->tensor,
+                          "quantizer '%s' of tensor '%s' cannot be trained", q->row->head.name,
+                          site->tensor);
+    }
+    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+    while (!fixed && q->row->parameter != NULL && q->count < SBIT__QAT_MOST &&
+           q->row->parameter(q->state, &call, q->count, &q->parameters[q->count])) {
+        const sbit_parameter *p = &q->parameters[q->count];
+        char name[200];
+        sbit_tensor tensor;
+        memset(&tensor, 0, sizeof tensor);
+        tensor.dtype = SBIT_F32;
+        tensor.rank = 1;
+        tensor.dims[0] = p->count;
+        tensor.data = p->data;
+        snprintf(name, sizeof name, "%.160s.%.32s", site->tensor, p->name);
+        SBIT__TRY(sbit_graph_add_constant(t->graph, name, &tensor, &q->values[q->count], error));
+        q->count++;
+    }
+    *out = q;
+    return SBIT_OK;
+}
+
+/* y = quantizer(x), placed before `before`. */
+static sbit_status sbit__qat_node(sbit_trainer *t, const sbit__qat_site *q, sbit_value_id x,
+                                  sbit_node_id before, sbit_value_id *y, sbit_node_id *node,
+                                  sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(t->graph, x);
+    const sbit_type type = info->type;
+    const sbit_attr attr = sbit__external_attr(&q->functions);
+    sbit_value_id inputs[1 + SBIT__QAT_MOST];
+    sbit_node_desc desc;
+    char name[200];
+    snprintf(name, sizeof name, "%.180s_quantized", info->name);
+    SBIT__TRY(sbit_graph_add_value(t->graph, name, &type, y, error));
+    inputs[0] = x;
+    memcpy(inputs + 1, q->values, q->count * sizeof inputs[0]);
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "External";
+    desc.domain = "sbit";
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = 1 + q->count;
+    desc.outputs = y;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = 1;
+    desc.before = before;
+    return sbit_graph_add_node(t->graph, &desc, node, error);
+}
+
+/* All node inputs that read x (but the quantizer's own) read y; graph outputs stay float. */
+static sbit_status sbit__qat_redirect(sbit_trainer *t, sbit_value_id x, sbit_value_id y,
+                                      sbit_node_id except, sbit_error *error)
+{
+    const size_t count = sbit_graph_uses(t->graph, x, NULL, 0);
+    sbit_use *uses = (sbit_use *)sbit__arena_array(&t->arena, count + 1, sizeof *uses);
+    if (uses == NULL) {
+        return sbit__fail_oom(error, count * sizeof *uses);
+    }
+    sbit_graph_uses(t->graph, x, uses, count);
+    for (size_t i = 0; i < count; i++) {
+        if (uses[i].node.idx != 0 && uses[i].body == NULL && uses[i].node.idx != except.idx) {
+            SBIT__TRY(sbit_graph_set_node_input(t->graph, uses[i].node, uses[i].index, y, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__qat_place(sbit_trainer *t, const sbit__qat_site *q, const sbit__site *site,
+                                   sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(t->graph, site->value);
+    const bool front = info->producer.idx == 0;
+    const sbit_node_id before =
+        front ? sbit_graph_first(t->graph) : sbit_graph_next(t->graph, info->producer);
+    sbit_value_id y = {0};
+    sbit_node_id node = {0};
+    SBIT__TRY(sbit__qat_node(t, q, site->value, before, &y, &node, error));
+    if (site->all_uses) {
+        return sbit__qat_redirect(t, site->value, y, node, error);
+    }
+    for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+        SBIT__TRY(sbit_graph_set_node_input(t->graph, use->node, use->input, y, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>biases: int32 at scale_x * scale_w where the export makes them so; gradients straight through
+ */
+
+typedef struct sbit__qat_bias {
+    sbit__external functions;
+    const sbit__site *x, *weight; /* whose scales are the current ones */
+} sbit__qat_bias;
+
+static sbit_status sbit__qat_bias_forward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__qat_bias *b = (const sbit__qat_bias *)user;
+    const int64_t count = sbit_tensor_count(call->in[0]), parts = sbit__site_parts(b->weight);
+    const float *from = (const float *)call->in[0]->data;
+    float *to = (float *)call->out[0]->data;
+    bool fits = true;
+    (void)error;
+    for (int64_t i = 0; i < count; i++) {
+        const float scale = b->x->scale[0] * b->weight->scale[i % parts];
+        const double q = nearbyint((double)from[i] / (double)scale);
+        fits = fits && fabs(q) < 2147483647.5;
+        to[i] = (float)q * scale;
+    }
+    if (!fits) { /* it stays float then */
+        memcpy(to, from, sbit_tensor_bytes(call->in[0]));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__qat_bias_backward(void *user, const sbit_op_call *call, sbit_error *error)
+{
+    (void)user;
+    (void)error;
+    if (call->out[0] != NULL) {
+        memcpy(call->out[0]->data, call->in[0]->data, sbit_tensor_bytes(call->in[0]));
+    }
+    return SBIT_OK;
+}
+
+/* The bias of one layer of a weight site, under the conditions of sbit_quant_build. */
+static sbit_status sbit__qat_place_bias(sbit_trainer *t, sbit_quant *quant, sbit__site *weight,
+                                        sbit_node_id layer, sbit_error *error)
+{
+    const sbit_value_info *bias = sbit__quant_bias(quant, quant->graph, layer);
+    const sbit__site *x = sbit__quant_input_site(quant, quant->graph, layer, 0);
+    const sbit_node *node = sbit_graph_node(t->graph, layer);
+    const sbit_op_row *row = sbit_operator_find(t->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(t->graph, node->domain));
+    const int64_t parts = sbit__site_parts(weight);
+    if (!sbit__profile_is(quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
+        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1 ||
+        (parts != 1 && sbit_tensor_count(&bias->constant) != parts)) {
+        return SBIT_OK;
+    }
+    sbit__qat_bias *b = (sbit__qat_bias *)sbit__arena_alloc(&t->arena, sizeof *b);
+    if (b == NULL) {
+        return sbit__fail_oom(error, sizeof *b);
+    }
+    b->functions.forward = sbit__qat_bias_forward;
+    b->functions.backward = sbit__qat_bias_backward;
+    b->functions.user = b;
+    b->x = x;
+    b->weight = weight;
+    const sbit_attr attr = sbit__external_attr(&b->functions);
+    const sbit_type type = bias->type;
+    sbit_value_id input = bias->id, y = {0};
+    sbit_node_desc desc;
+    sbit_node_id added;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(t->graph, "bias_quantized", &type, &y, error));
+    desc.op_type = "External";
+    desc.domain = "sbit";
+    desc.name = "bias_quantized";
+    desc.inputs = &input;
+    desc.outputs = &y;
+    desc.input_count = desc.output_count = desc.attr_count = 1;
+    desc.attrs = &attr;
+    desc.before = layer;
+    SBIT__TRY(sbit_graph_add_node(t->graph, &desc, &added, error));
+    return sbit_graph_set_node_input(t->graph, layer, (size_t)row->quant->bias, y, error);
+}
+
+/* Scale and zero point of all sites as their quantizers have them now. */
+SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
+        const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+        const sbit_tensor *weight = NULL;
+        sbit_observation x;
+        memset(&x, 0, sizeof x);
+        for (size_t p = 0; p < t->param_count; p++) {
+            weight = t->params[p].value.idx == q->site->value.idx ? &t->params[p].data : weight;
+        }
+        if (q->state == NULL || q->row->finish == NULL) {
+            continue;
+        }
+        float *effective = NULL;
+        if (q->site->target == SBIT_TARGET_WEIGHT) {
+            weight = weight != NULL ? weight : &sbit__site_value(q->site)->constant;
+            x = sbit__site_observation(q->site, weight, (const float *)weight->data);
+            effective = t->effective;
+            memcpy(effective, weight->data, sbit_tensor_bytes(weight));
+        }
+        SBIT__TRY(q->row->finish(q->state, &call, effective != NULL ? &x : NULL, effective, error));
+    }
+    /* members of a group that is led by another site */
+    for (size_t i = 0; t->quant != NULL && i < t->quant->site_count; i++) {
+        sbit__site *site = &t->quant->sites[i];
+        const bool own = site->fixed_range || site->change.scale != NULL;
+        const sbit__site *leader = site->enabled && !own ? sbit__qat_leader(t->quant, site) : site;
+        if (leader != site) {
+            site->scale[0] = leader->scale[0];
+            site->zero_point[0] = leader->zero_point[0];
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error)
+{
+    sbit__qat_site **known =
+        (sbit__qat_site **)sbit__arena_array(&t->arena, quant->site_count + 1, sizeof *known);
+    size_t count = 0, most = 0;
+    if (known == NULL) {
+        return sbit__fail_oom(error, quant->site_count * sizeof *known);
+    }
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (!site->enabled) {
+            continue;
+        }
+        if (site->graph != quant->graph || site->captured || site->dtype != SBIT_F32) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, site->tensor,
+                              "tensor '%s' lies in the body of a control-flow operator or is no "
+                              "float32: it cannot be trained quantized",
+                              site->tensor);
+        }
+        const bool own = site->fixed_range || site->change.scale != NULL;
+        sbit__site *leader = own ? site : sbit__qat_leader(quant, site);
+        sbit__qat_site *q = sbit__qat_known(known, count, leader);
+        if (q == NULL) {
+            SBIT__TRY(sbit__qat_make(t, quant, leader, &q, error));
+            known[count++] = q;
+        }
+        SBIT__TRY(sbit__qat_place(t, q, site, error));
+        if (site->target == SBIT_TARGET_WEIGHT) {
+            const size_t bytes = sbit_tensor_bytes(&sbit__site_value(site)->constant);
+            most = bytes > most ? bytes : most;
+            for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
+                SBIT__TRY(sbit__qat_place_bias(t, quant, site, use->node, error));
+            }
+        }
+    }
+    t->effective = (float *)sbit__arena_alloc(&t->arena, most + 1);
+    if (t->effective == NULL) {
+        return sbit__fail_oom(error, most);
+    }
+    t->quant = quant;
+    t->quant_sites = (void **)(void *)known;
+    t->quant_site_count = count;
+    return SBIT_OK;
+}
+
+SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, bool *decay)
+{
+    for (size_t i = 0; i < t->quant_site_count; i++) {
+        const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
+        for (size_t k = 0; k < q->count; k++) {
+            if (q->values[k].idx == value.idx) {
+                *decay = q->parameters[k].decay;
+                return q->parameters[k].data;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* >>public */
+
+SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
+                                                  sbit_trainer **out, sbit_error *error)
+{
+    if (!quant->calibrated) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "call sbit_quant_calibrate and sbit_quant_calc_qparams first");
+    }
+    return sbit__trainer_make(quant->graph, quant, desc, out, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error)
+{
+    sbit_quant *quant = trainer->quant;
+    if (quant == NULL) {
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "the trainer was not made by sbit_trainer_create_qat");
+    }
+    SBIT__TRY(sbit_trainer_store(trainer, quant->graph, error));
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (!site->enabled || site->fixed_range || site->change.scale != NULL) {
+            continue;
+        }
+        const sbit__site *leader = sbit__qat_leader(quant, site);
+        if (leader != site && leader->quantizer_bytes == site->quantizer_bytes) {
+            memcpy(site->quantizer_state, leader->quantizer_state, site->quantizer_bytes);
+        }
+        const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
+        if (site->target == SBIT_TARGET_ACTIVATION && site->settings.quantizer->finish != NULL) {
+            SBIT__TRY(
+                site->settings.quantizer->finish(site->quantizer_state, &call, NULL, NULL, error));
+        }
+    }
+    sbit__quant_drop_session(quant);
+    return SBIT_OK;
+}
+/* ---- end src/train/qat.c ---- */
 
 /* ---- begin src/train/fit.c ---- */
 /* fit.c: the loop of training, and schedules of the learning rate. >>fit

@@ -584,7 +584,7 @@ static sbit_status sbit__import_plain_node(sbit__importer *importer, sbit__impor
     sbit__import_attr *attrs = NULL;
     size_t attr_count = 0;
     void *block = NULL;
-    if (sbit__streq(sbit__import_domain(source->domain), "sbit")) { /* what these say is trusted */
+    if (sbit__streq(sbit__graph_domain(source->domain), "sbit")) { /* what these say is trusted */
         return sbit__fail(error, SBIT_ERR_INVALID_MODEL, sbit__import_text(source->name),
                           "operator '%.80s' of domain 'sbit' is internal: no model can contain it",
                           source->op_type.data);
