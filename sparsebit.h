@@ -833,7 +833,8 @@ struct sbit_op_call {
     const sbit_type *const *in_type;
     sbit_type *const *out_type;
 
-    /* infer, prepare: constants (NULL if not constant); run: all inputs, outputs to fill */
+    /* infer, pack, prepare: constants (NULL if not constant; in prepare `data` is NULL if pack gave
+     * it up); run: all inputs, outputs to fill */
     const sbit_tensor *const *in;
     sbit_tensor *const *out;
     /* run: the same as values, for sequences and optionals */
@@ -851,12 +852,14 @@ struct sbit_op_call {
                               const sbit_type *const *inputs, sbit_type *outputs,
                               sbit_error *error);
 
-    /* prepare and run: what prepare left: memory from alloc_state, freed by the session */
-    void **state;
-    void *(*alloc_state)(const sbit_op_call *call, size_t bytes); /* 64-byte aligned, zeroed */
-    /* prepare and run: this node will not read the data of a constant input again as long as its
-     * state lives, because it has packed it; the session may free the data */
+    /* pack: one block for what is packed, 64-byte aligned, zeroed (NULL: out of memory) ... */
+    void *(*alloc_packed)(const sbit_op_call *call, size_t bytes);
+    /* ... and a constant that neither prepare nor run will read, so that its data may be freed */
     void (*release_input)(const sbit_op_call *call, int32_t input);
+    const void *packed; /* prepare, run: that block; NULL: nothing is packed (for this session) */
+    /* prepare: the parameter block, zeroed: plain data, no pointers. NULL: out of memory */
+    void *(*alloc_params)(const sbit_op_call *call, size_t bytes);
+    const void *params;    /* run: that block; NULL: prepare asked for none */
     size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
     void *scratch;         /* run: 64-byte aligned */
 
@@ -918,11 +921,17 @@ struct sbit_op_row {
     int32_t since_version;
     uint32_t types;  /* element types of input 0 (of output 0 if there are no inputs) */
     uint32_t flags;
-    uint32_t reserved; /* 0 */
+    /* optional: puts constants into the order that run reads them in, once for all sessions of a
+     * program; decides from constants, attributes, element types and instruction set alone, never
+     * from shapes of activations. Not called if no input is constant. In a session that overrides a
+     * constant input, `packed` is NULL. */
+    sbit_status (*pack)(const sbit_op_call *call, sbit_error *error);
     sbit_status (*infer)(const sbit_op_call *call, sbit_error *error);
-    /* optional: called when a session is made and whenever input shapes change, with constants;
-     * *call->state from last time is still there: keep what still holds (packed weights) */
+    /* optional: called whenever input shapes change: writes a parameter block, says how much
+     * scratch memory run needs */
     sbit_status (*prepare)(const sbit_op_call *call, sbit_error *error);
+    /* computes from pointers, parameter block, packed constants and scratch; never allocates, but
+     * by the functions of the call */
     sbit_status (*run)(const sbit_op_call *call, sbit_error *error);
     /* optional: adds the nodes that compute the gradients of the inputs from those of the outputs;
      * NULL: not differentiable, reported by name before anything is built */
@@ -20775,23 +20784,6 @@ SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
 /* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
-/* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
-SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes);
-/* A constant in the order that a kernel reads it in: sized by prepare, made by the first run. */
-typedef struct sbit__packed {
-    size_t bytes; /* 0: not packed */
-    void *data;   /* NULL: not yet */
-} sbit__packed;
-/* prepare: what lies there is kept if it has that size. Gives back the inputs (bits) that it was
- * made of. */
-SBIT__FN void sbit__packed_plan(const sbit_op_call *call, sbit__packed *packed, size_t bytes,
-                                uint32_t inputs);
-/* run: the memory, 64-byte aligned; *fresh: it is to be filled, then sbit__packed_done. */
-SBIT__FN sbit_status sbit__packed_get(const sbit_op_call *call, sbit__packed *packed, bool *fresh,
-                                      sbit_error *error);
-/* What stands for the memory where only sizes are asked for; NULL if nothing is packed. */
-SBIT__FN const float *sbit__packed_mark(const sbit__packed *packed);
-SBIT__FN void sbit__packed_done(const sbit_op_call *call, uint32_t inputs);
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
 /* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
 SBIT__FN size_t sbit__align64(size_t bytes);
@@ -20915,53 +20907,9 @@ SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *
     return sbit__op_check(call, error);
 }
 
-SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes)
-{
-    if (*call->state == NULL) {
-        *call->state = call->alloc_state(call, bytes);
-    }
-    return *call->state;
-}
-
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory for packed weights");
-}
-
-SBIT__FN void sbit__packed_done(const sbit_op_call *call, uint32_t inputs)
-{
-    for (int32_t i = 0; i < 32; i++) {
-        if ((inputs >> i & 1u) != 0) {
-            call->release_input(call, i);
-        }
-    }
-}
-
-SBIT__FN void sbit__packed_plan(const sbit_op_call *call, sbit__packed *packed, size_t bytes,
-                                uint32_t inputs)
-{
-    if (packed->bytes != bytes) {
-        packed->bytes = bytes;
-        packed->data = NULL;
-    }
-    if (packed->data != NULL) {
-        sbit__packed_done(call, inputs);
-    }
-}
-
-SBIT__FN const float *sbit__packed_mark(const sbit__packed *packed)
-{
-    return packed->bytes > 0 ? (const float *)(const void *)packed : NULL;
-}
-
-SBIT__FN sbit_status sbit__packed_get(const sbit_op_call *call, sbit__packed *packed, bool *fresh,
-                                      sbit_error *error)
-{
-    *fresh = packed->bytes > 0 && packed->data == NULL;
-    if (*fresh) {
-        packed->data = call->alloc_state(call, packed->bytes);
-    }
-    return packed->bytes == 0 || packed->data != NULL ? SBIT_OK : sbit__op_no_memory(call, error);
+    return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
 }
 
 SBIT__FN size_t sbit__align64(size_t bytes)
@@ -22101,11 +22049,6 @@ SBIT__FN void sbit__grad_external(sbit_gradient *g)
 
 /* ---- Conv */
 
-typedef struct sbit__conv_state {
-    sbit__conv plan;
-    sbit__packed weight; /* only if it is constant float32 */
-} sbit__conv_state;
-
 /* Checks ranks and channels of X, W and B; *rank is X's (-1: unknown). `transposed`: W's first
  * dimension is the input channel. */
 static sbit_status sbit__conv_check(const sbit_op_call *call, bool transposed, int32_t *rank,
@@ -22261,6 +22204,44 @@ SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_sh
     return sbit__conv_check_sizes(call, shape, &window, error);
 }
 
+/* As far as packing needs it: the weights, in one place of an image. False: not to be packed. */
+static bool sbit__conv_weights(const sbit_op_call *call, sbit__conv_shape *shape)
+{
+    const sbit_tensor *w = sbit__in(call, 1);
+    const int64_t groups = sbit_node_int(call->node, "group", 1);
+    if (w == NULL || w->dtype != SBIT_F32 || w->rank < 3 || w->rank > 2 + SBIT__MAX_SPATIAL ||
+        sbit_tensor_count(w) == 0 || groups < 1 || w->dims[0] % groups != 0) {
+        return false;
+    }
+    memset(shape, 0, sizeof *shape);
+    shape->batch = 1;
+    shape->groups = groups;
+    shape->out_channels = w->dims[0];
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - (w->rank - 2));
+        shape->in[i] = shape->out[i] = shape->stride[i] = shape->dilation[i] = 1;
+        shape->kernel[i] = from < 0 ? 1 : w->dims[from + 2];
+    }
+    return sbit__mul_i64(w->dims[1], groups, &shape->in_channels);
+}
+
+static sbit_status sbit__conv_op_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape;
+    sbit__conv plan;
+    if (!sbit__conv_weights(call, &shape)) {
+        return SBIT_OK;
+    }
+    sbit__conv_plan(call->ctx, &shape, &plan);
+    float *packed = (float *)call->alloc_packed(call, plan.packed_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__conv_pack(call->ctx, &plan, (const float *)call->in[1]->data, packed);
+    call->release_input(call, 1);
+    return SBIT_OK;
+}
+
 static bool sbit__conv_static(const sbit_op_call *call)
 {
     return sbit__type_static(call->in_type[0]) && sbit__type_static(call->in_type[1]);
@@ -22269,24 +22250,19 @@ static bool sbit__conv_static(const sbit_op_call *call)
 static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    sbit__conv plan;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__conv_static(call)) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__conv_shape_of(call, &shape, error));
-    sbit__conv_plan(call->ctx, &shape, &plan);
-    const sbit_tensor *w = call->in[1];
-    const size_t packed_bytes = w != NULL && w->dtype == SBIT_F32 ? plan.packed_bytes : 0;
-    sbit__conv_state *state = (sbit__conv_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__conv *plan = (sbit__conv *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    state->plan = plan;
-    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
-    *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan.scratch_bytes) +
-                           (packed_bytes > 0 ? 0 : sbit__align64(plan.packed_bytes));
+    sbit__conv_plan(call->ctx, &shape, plan);
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan->scratch_bytes) +
+                           (call->packed != NULL ? 0 : sbit__align64(plan->packed_bytes));
     return SBIT_OK;
 }
 
@@ -22309,10 +22285,10 @@ static void sbit__conv_fill(const sbit_op_call *call, const sbit__epilogue *epil
 
 static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__conv_state *state = (sbit__conv_state *)*call->state;
+    const sbit__conv *plan = (const sbit__conv *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__epilogue memory;
-    if (state == NULL) {
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
@@ -22323,21 +22299,17 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
         sbit__conv_fill(call, epilogue);
         return SBIT_OK;
     }
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
     char *scratch = (char *)call->scratch;
-    float *packed = (float *)state->weight.data;
-    if (state->weight.bytes == 0) {
-        packed = (float *)(void *)scratch;
-        scratch += sbit__align64(state->plan.packed_bytes);
-    }
-    if (fresh || state->weight.bytes == 0) {
-        sbit__conv_pack(call->ctx, &state->plan, (const float *)call->in[1]->data, packed);
-        sbit__packed_done(call, fresh ? 2 : 0);
+    const float *packed = (const float *)call->packed;
+    if (packed == NULL) {
+        float *here = (float *)(void *)scratch;
+        scratch += sbit__align64(plan->packed_bytes);
+        sbit__conv_pack(call->ctx, plan, (const float *)call->in[1]->data, here);
+        packed = here;
     }
     const float *bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
-    sbit__conv_run(call->ctx, &state->plan, (const float *)x->data, packed, bias, epilogue,
+    sbit__conv_run(call->ctx, plan, (const float *)x->data, packed, bias, epilogue,
                    (float *)call->out[0]->data, scratch);
     return SBIT_OK;
 }
@@ -22462,13 +22434,8 @@ typedef struct sbit__convt_plan {
     int64_t in_size, out_size, kernel_size;
     int64_t block_rows; /* rows of the last axis per block of columns */
     size_t column_bytes, gemm_bytes;
-    size_t group_bytes; /* packed weights of one group */
+    size_t group_bytes; /* packed weights of one group; they lie behind each other */
 } sbit__convt_plan;
-
-typedef struct sbit__convt_state {
-    sbit__convt_plan plan;
-    sbit__packed weight; /* group after group */
-} sbit__convt_state;
 
 static void sbit__convt_gemm(const sbit__convt_plan *plan, sbit__gemm *gemm)
 {
@@ -22526,24 +22493,25 @@ static sbit_status sbit__convt_plan_of(const sbit_op_call *call, sbit__convt_pla
     return SBIT_OK;
 }
 
-static float *sbit__convt_packed(const sbit__convt_state *state, int64_t group)
+static sbit_status sbit__convt_pack(const sbit_op_call *call, sbit_error *error)
 {
-    return (float *)(void *)((char *)state->weight.data + (size_t)group * state->plan.group_bytes);
-}
-
-static sbit_status sbit__convt_pack(const sbit_op_call *call, sbit__convt_state *state,
-                                    sbit_error *error)
-{
-    sbit__gemm gemm;
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
-    sbit__convt_gemm(&state->plan, &gemm);
-    for (int64_t g = 0; fresh && g < state->plan.groups; g++) {
-        const float *w = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
-        sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k, w, gemm.lda, true, 1.0f,
-                          sbit__convt_packed(state, g));
+    const sbit_tensor *w = sbit__in(call, 1);
+    const int64_t groups = sbit_node_int(call->node, "group", 1);
+    if (w == NULL || w->dtype != SBIT_F32 || w->rank < 3 || sbit_tensor_count(w) == 0 ||
+        groups < 1 || w->dims[0] % groups != 0) {
+        return SBIT_OK;
     }
-    sbit__packed_done(call, fresh ? 2 : 0);
+    const int64_t k = w->dims[0] / groups, m = sbit__tensor_span(w, 1, w->rank);
+    const size_t bytes = sbit__align64(sbit__gemm_pack_a_bytes(call->ctx, m, k));
+    char *packed = (char *)call->alloc_packed(call, (size_t)groups * bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        sbit__gemm_pack_a(call->ctx, m, k, (const float *)w->data + g * m * k, m, true, 1.0f,
+                          (float *)(void *)(packed + (size_t)g * bytes));
+    }
+    call->release_input(call, 1);
     return SBIT_OK;
 }
 
@@ -22557,19 +22525,15 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
         return SBIT_OK;
     }
     SBIT__TRY(sbit__convt_plan_of(call, &plan, error));
-    const sbit_tensor *w = call->in[1];
     sbit__convt_gemm(&plan, &gemm);
     plan.group_bytes = sbit__align64(sbit__gemm_pack_a_bytes(call->ctx, gemm.m, gemm.k));
-    const bool pack = w != NULL && w->dtype == SBIT_F32;
-    const size_t packed_bytes = pack ? (size_t)plan.groups * plan.group_bytes : 0;
-    sbit__convt_state *state = (sbit__convt_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    gemm.packed_a = (const float *)call->packed;
+    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    sbit__convt_plan *params = (sbit__convt_plan *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
-    gemm.packed_a = sbit__packed_mark(&state->weight);
-    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    state->plan = plan;
+    *params = plan;
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + plan.column_bytes + plan.gemm_bytes;
     return SBIT_OK;
 }
@@ -22666,10 +22630,9 @@ static void sbit__convt_finish(void *user, int64_t begin, int64_t end, int32_t w
     }
 }
 
-static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state *state,
+static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_plan *plan,
                               const float *x, float *y, int64_t group)
 {
-    const sbit__convt_plan *plan = &state->plan;
     float *columns = (float *)call->scratch;
     void *gemm_scratch = (char *)call->scratch + plan->column_bytes;
     const int64_t rows = plan->in[0] * plan->in[1];
@@ -22680,8 +22643,9 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
     task.columns = columns;
     task.y = y;
     sbit__convt_gemm(plan, &gemm);
-    if (state->weight.bytes > 0) {
-        gemm.packed_a = sbit__convt_packed(state, group);
+    if (call->packed != NULL) {
+        gemm.packed_a = (const float *)(const void *)((const char *)call->packed +
+                                                      (size_t)group * plan->group_bytes);
     } else {
         gemm.a = (const float *)call->in[1]->data + group * gemm.m * gemm.k;
     }
@@ -22698,15 +22662,13 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
 
 static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__convt_state *state = (sbit__convt_state *)*call->state;
-    if (state == NULL) {
+    const sbit__convt_plan *plan = (const sbit__convt_plan *)call->params;
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__convt_pack(call, state, error));
-    const sbit__convt_plan *plan = &state->plan;
     const int64_t planes = plan->batch * plan->groups * plan->out_channels;
     sbit__epilogue epilogue;
     sbit__convt_task task;
@@ -22719,7 +22681,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
     sbit__parallel_range(call->ctx, planes, 1, sbit__convt_begin, &task);
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
-        sbit__convt_group(call, state,
+        sbit__convt_group(call, plan,
                           (const float *)call->in[0]->data + i * plan->in_channels * plan->in_size,
                           task.y + i * plan->out_channels * plan->out_size, i % plan->groups);
     }
@@ -22851,15 +22813,15 @@ static const sbit_op_channel sbit__convt_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0
 
 #define SBIT__CONV_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        domain, "Conv", version, types, 0, 0, sbit__conv_infer, sbit__conv_prepare,                \
-            sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant, &sbit__conv_channel,      \
-            sbit__conv_macs                                                                        \
+        domain, "Conv", version, types, 0, sbit__conv_op_pack, sbit__conv_infer,                   \
+            sbit__conv_prepare, sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant,       \
+            &sbit__conv_channel, sbit__conv_macs                                                   \
     }
 #define SBIT__CONVT_ROW(domain, version, types)                                                    \
     {                                                                                              \
-        domain, "ConvTranspose", version, types, 0, 0, sbit__convt_infer, sbit__convt_prepare,     \
-            sbit__convt_run, sbit__grad_conv_transpose, NULL, &sbit__convt_quant,                  \
-            &sbit__convt_channel, sbit__convt_macs                                                 \
+        domain, "ConvTranspose", version, types, 0, sbit__convt_pack, sbit__convt_infer,           \
+            sbit__convt_prepare, sbit__convt_run, sbit__grad_conv_transpose, NULL,                 \
+            &sbit__convt_quant, &sbit__convt_channel, sbit__convt_macs                             \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {
@@ -23318,11 +23280,6 @@ typedef struct sbit__matmul_plan {
     size_t gemm_bytes;        /* scratch of one product */
 } sbit__matmul_plan;
 
-typedef struct sbit__matmul_state {
-    sbit__matmul_plan plan;
-    sbit__packed right; /* only if it is constant float32 */
-} sbit__matmul_state;
-
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
                                       sbit_error *error)
 {
@@ -23450,23 +23407,26 @@ static void sbit__matmul_gemm(const sbit__matmul_plan *plan, sbit__gemm *gemm)
     gemm->serial = plan->spread;
 }
 
-static float *sbit__matmul_packed(const sbit__matmul_state *state, int64_t b)
+/* A constant float32 right operand: its matrices behind each other. */
+static sbit_status sbit__matmul_pack(const sbit_op_call *call, sbit_error *error)
 {
-    return (float *)(void *)((char *)state->right.data + (size_t)b * state->plan.matrix_bytes);
-}
-
-static sbit_status sbit__matmul_pack(const sbit_op_call *call, sbit__matmul_state *state,
-                                     sbit_error *error)
-{
-    const sbit__matmul_plan *plan = &state->plan;
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
-    for (int64_t i = 0; fresh && i < plan->b_count; i++) {
-        const float *b = (const float *)call->in[1]->data + i * plan->n * plan->k;
-        sbit__gemm_pack_b(call->ctx, plan->n, plan->k, b, plan->n, false, 1.0f,
-                          sbit__matmul_packed(state, i));
+    const sbit_tensor *b = sbit__in(call, 1);
+    if (b == NULL || b->dtype != SBIT_F32 || b->rank < 1 || sbit_tensor_count(b) == 0) {
+        return SBIT_OK;
     }
-    sbit__packed_done(call, fresh ? 2 : 0);
+    const int64_t k = b->dims[b->rank >= 2 ? b->rank - 2 : 0];
+    const int64_t n = b->rank >= 2 ? b->dims[b->rank - 1] : 1;
+    const int64_t count = b->rank > 2 ? sbit__tensor_span(b, 0, b->rank - 2) : 1;
+    const size_t bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k));
+    char *packed = (char *)call->alloc_packed(call, (size_t)count * bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sbit__gemm_pack_b(call->ctx, n, k, (const float *)b->data + i * n * k, n, false, 1.0f,
+                          (float *)(void *)(packed + (size_t)i * bytes));
+    }
+    call->release_input(call, 1);
     return SBIT_OK;
 }
 
@@ -23480,21 +23440,17 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
         return SBIT_OK;
     }
     sbit__matmul_plan_of(call->in_type[0], call->in_type[1], &plan);
-    const sbit_tensor *b = call->in[1];
-    const bool pack = b != NULL && b->dtype == SBIT_F32 && plan.n > 0 && plan.k > 0;
     const int64_t threads = sbit_ctx_threads(call->ctx);
     plan.spread = threads > 1 && plan.batches >= threads;
     sbit__matmul_gemm(&plan, &gemm);
     plan.matrix_bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, plan.n, plan.k));
-    const size_t packed_bytes = pack ? plan.matrix_bytes * (size_t)plan.b_count : 0;
-    sbit__matmul_state *state = (sbit__matmul_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    gemm.packed_b = (const float *)call->packed;
+    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    sbit__matmul_plan *params = (sbit__matmul_plan *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    sbit__packed_plan(call, &state->right, packed_bytes, 2);
-    gemm.packed_b = sbit__packed_mark(&state->right);
-    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    state->plan = plan;
+    *params = plan;
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
@@ -23510,8 +23466,7 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
 {
     const sbit__matmul_task *task = (const sbit__matmul_task *)user;
     const sbit_op_call *call = task->call;
-    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
-    const sbit__matmul_plan *plan = &state->plan;
+    const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     const sbit__epilogue *given = task->epilogue;
     float *y = (float *)call->out[0]->data;
     for (int64_t i = begin; i < end; i++) {
@@ -23522,8 +23477,9 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
         gemm.c = y + i * plan->m * plan->n;
-        if (state->right.bytes > 0) {
-            gemm.packed_b = sbit__matmul_packed(state, b);
+        if (call->packed != NULL) {
+            gemm.packed_b = (const float *)(const void *)((const char *)call->packed +
+                                                          (size_t)b * plan->matrix_bytes);
         } else {
             gemm.b = (const float *)call->in[1]->data + b * plan->k * plan->n;
         }
@@ -23540,13 +23496,12 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
 
 static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
+    const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     sbit__epilogue epilogue;
     sbit__matmul_task task;
-    if (state == NULL) {
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
-    const sbit__matmul_plan *plan = &state->plan;
     const int64_t count = sbit_tensor_count(call->out[0]);
     if (count == 0) {
         return SBIT_OK;
@@ -23559,7 +23514,6 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
         sbit__epilogue_apply(call->kernels, task.epilogue, 0, count, y);
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__matmul_pack(call, state, error));
     if (plan->spread) {
         const int64_t each = plan->m * plan->n * plan->k;
         sbit__parallel_range(call->ctx, plan->batches, SBIT__WORTH_A_THREAD / each + 1,
@@ -23617,15 +23571,15 @@ static void sbit__matmul_run_int(const sbit_op_call *call, const sbit__matmul_pl
 
 static sbit_status sbit__matmul_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
+    const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     if (!sbit__matmul_is_int(call->in[0]->dtype)) {
         return sbit__op_in_float(call, sbit__matmul_run32, sbit__matmul_run64, error);
     }
-    if (state == NULL) {
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) > 0) {
-        sbit__matmul_run_int(call, &state->plan);
+        sbit__matmul_run_int(call, plan);
     }
     return SBIT_OK;
 }
@@ -23640,10 +23594,9 @@ static int64_t sbit__matmul_macs(const sbit_op_call *call)
 
 /* ---- Gemm */
 
-typedef struct sbit__gemm_state {
-    sbit__packed right;  /* only if B is constant float32 */
+typedef struct sbit__gemm_params {
     size_t gemm_scratch; /* what the driver needs; C's copy lies behind it */
-} sbit__gemm_state;
+} sbit__gemm_params;
 
 /* The operands' sides: rows and columns after transposition. */
 static sbit_status sbit__gemm_sides(const sbit_op_call *call, sbit_dim *m, sbit_dim *k, sbit_dim *n,
@@ -23735,6 +23688,26 @@ static sbit_status sbit__gemm_of(const sbit_op_call *call, sbit__gemm *gemm, sbi
     return SBIT_OK;
 }
 
+/* A constant float32 right operand, times alpha. */
+static sbit_status sbit__gemm_op_pack(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *b = sbit__in(call, 1);
+    const bool trans_b = sbit_node_int(call->node, "transB", 0) != 0;
+    if (b == NULL || b->dtype != SBIT_F32 || b->rank != 2 || sbit_tensor_count(b) == 0) {
+        return SBIT_OK;
+    }
+    const int64_t n = b->dims[trans_b ? 0 : 1], k = b->dims[trans_b ? 1 : 0];
+    float *packed =
+        (float *)call->alloc_packed(call, sbit__gemm_pack_b_bytes(call->ctx, n, k));
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__gemm_pack_b(call->ctx, n, k, (const float *)b->data, b->dims[1], trans_b,
+                      sbit_node_float(call->node, "alpha", 1.0f), packed);
+    call->release_input(call, 1);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__gemm gemm;
@@ -23749,20 +23722,16 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
     }
     c_count += gemm.m + gemm.n;
-    const sbit_tensor *b = call->in[1];
-    const bool pack = b != NULL && b->dtype == SBIT_F32 && gemm.n > 0 && gemm.k > 0;
-    const size_t packed_bytes = pack ? sbit__gemm_pack_b_bytes(call->ctx, gemm.n, gemm.k) : 0;
-    sbit__gemm_state *state = (sbit__gemm_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__gemm_params *params = (sbit__gemm_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    sbit__packed_plan(call, &state->right, packed_bytes, 2);
-    gemm.packed_b = sbit__packed_mark(&state->right);
-    if (pack) {
+    if (call->packed != NULL) {
+        gemm.packed_b = (const float *)call->packed;
         gemm.alpha = 1.0f; /* is in the packed operand */
     }
-    state->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    *call->scratch_bytes = sbit__op_in_float_scratch(call) + state->gemm_scratch +
+    params->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + params->gemm_scratch +
                            (sbit__op_has(call, 2) ? (size_t)c_count * sizeof(float) : 0);
     return SBIT_OK;
 }
@@ -23814,32 +23783,12 @@ static void sbit__gemm_only_c(const sbit_op_call *call, const sbit__gemm *gemm,
     }
 }
 
-/* The right operand: packed with alpha, or as it is. */
-static sbit_status sbit__gemm_right(const sbit_op_call *call, sbit__gemm_state *state,
-                                    sbit__gemm *gemm, sbit_error *error)
-{
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
-    if (fresh) {
-        sbit__gemm_pack_b(call->ctx, gemm->n, gemm->k, (const float *)call->in[1]->data, gemm->ldb,
-                          gemm->trans_b, gemm->alpha, (float *)state->right.data);
-        sbit__packed_done(call, 2);
-    }
-    if (state->right.bytes > 0) {
-        gemm->packed_b = (const float *)state->right.data;
-        gemm->alpha = 1.0f;
-    } else {
-        gemm->b = (const float *)call->in[1]->data;
-    }
-    return SBIT_OK;
-}
-
 static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__gemm_state *state = (sbit__gemm_state *)*call->state;
+    const sbit__gemm_params *params = (const sbit__gemm_params *)call->params;
     sbit__epilogue epilogue;
     sbit__gemm gemm;
-    if (state == NULL) {
+    if (params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
@@ -23849,9 +23798,14 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     (void)sbit__epilogue_of(call, 3, &epilogue); /* nothing, if there is none */
     gemm.a = (const float *)call->in[0]->data;
     gemm.c = (float *)call->out[0]->data;
-    SBIT__TRY(sbit__gemm_right(call, state, &gemm, error));
+    if (call->packed != NULL) {
+        gemm.packed_b = (const float *)call->packed;
+        gemm.alpha = 1.0f; /* is in the packed operand */
+    } else {
+        gemm.b = (const float *)call->in[1]->data;
+    }
     if (call->input_count > 2 && call->in[2] != NULL) {
-        float *scratch = (float *)(void *)((char *)call->scratch + state->gemm_scratch);
+        float *scratch = (float *)(void *)((char *)call->scratch + params->gemm_scratch);
         sbit__gemm_add_c(call, call->in[2], &gemm, &epilogue, scratch);
     }
     if (gemm.k == 0) {
@@ -24014,15 +23968,15 @@ static const sbit_op_channel sbit__gemm_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__MATMUL_ROW(domain, version, types)                                                   \
     {                                                                                              \
-        domain, "MatMul", version, types, 0, 0, sbit__matmul_infer, sbit__matmul_prepare,          \
-            sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,                        \
+        domain, "MatMul", version, types, 0, sbit__matmul_pack, sbit__matmul_infer,                \
+            sbit__matmul_prepare, sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,  \
             &sbit__matmul_channel, sbit__matmul_macs                                               \
     }
 #define SBIT__GEMM_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        domain, "Gemm", version, types, 0, 0, sbit__gemm_infer, sbit__gemm_prepare,                \
-            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__gemm_channel,      \
-            sbit__gemm_macs                                                                        \
+        domain, "Gemm", version, types, 0, sbit__gemm_op_pack, sbit__gemm_infer,                   \
+            sbit__gemm_prepare, sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant,       \
+            &sbit__gemm_channel, sbit__gemm_macs                                                   \
     }
 
 static const sbit_op_row sbit__matmul_rows[] = {
@@ -28828,13 +28782,12 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 /* ---- prepare */
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
-typedef struct sbit__rnn_state {
-    sbit__packed weights; /* only if they are constant float32 */
+typedef struct sbit__rnn_params {
     size_t part_bytes[3];
     int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
     size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
     size_t step_bytes;
-} sbit__rnn_state;
+} sbit__rnn_params;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
 static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k, int64_t *row)
@@ -28845,13 +28798,26 @@ static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64
     *row = part == 2 ? rnn->first : 0;
 }
 
-static float *sbit__rnn_packed(const sbit__rnn_state *state, int64_t dir, int32_t part)
+/* Bytes of the parts of one direction; together. */
+static size_t sbit__rnn_part_bytes(const sbit_op_call *call, const sbit__rnn *rnn, size_t bytes[3])
 {
-    size_t at = (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
-    for (int32_t i = 0; i < part; i++) {
-        at += state->part_bytes[i];
+    size_t total = 0;
+    for (int32_t part = 0; part < 3; part++) {
+        int64_t n = 0, k = 0, row = 0;
+        sbit__rnn_part(rnn, part, &n, &k, &row);
+        bytes[part] = n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
+        total += bytes[part];
     }
-    return (float *)(void *)((char *)state->weights.data + at);
+    return total;
+}
+
+static size_t sbit__rnn_packed_at(const size_t bytes[3], int64_t dir, int32_t part)
+{
+    size_t at = (size_t)dir * (bytes[0] + bytes[1] + bytes[2]);
+    for (int32_t i = 0; i < part; i++) {
+        at += bytes[i];
+    }
+    return at;
 }
 
 static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__gemm *gemm)
@@ -28866,24 +28832,51 @@ static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__
     gemm->alpha = 1.0f;
 }
 
-static sbit_status sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn,
-                                  sbit__rnn_state *state, sbit_error *error)
+/* What packing needs to know, from the weights. False: they are not to be packed. */
+static bool sbit__rnn_weights(const sbit_op_call *call, sbit__rnn *rnn)
 {
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->weights, &fresh, error));
-    for (int64_t dir = 0; fresh && dir < rnn->dirs; dir++) {
+    const sbit_tensor *w = sbit__in(call, 1), *r = sbit__in(call, 2);
+    if (w == NULL || r == NULL || w->dtype != SBIT_F32 || r->dtype != SBIT_F32 || w->rank != 3 ||
+        r->rank != 3 || sbit__rnn_read(call, rnn, NULL) != SBIT_OK) {
+        return false;
+    }
+    rnn->hidden = r->dims[2];
+    rnn->inputs = w->dims[2];
+    rnn->first = rnn->gates * rnn->hidden;
+    if (rnn->kind == SBIT__RNN_GRU && !rnn->linear_before_reset) {
+        rnn->first = 2 * rnn->hidden;
+    }
+    return w->dims[0] == rnn->dirs && r->dims[0] == rnn->dirs && rnn->hidden < INT32_MAX &&
+           w->dims[1] == rnn->gates * rnn->hidden && r->dims[1] == w->dims[1];
+}
+
+static sbit_status sbit__rnn_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    size_t bytes[3];
+    if (!sbit__rnn_weights(call, &rnn)) {
+        return SBIT_OK;
+    }
+    const size_t total = sbit__rnn_part_bytes(call, &rnn, bytes) * (size_t)rnn.dirs;
+    char *packed = total > 0 ? (char *)call->alloc_packed(call, total) : NULL;
+    if (packed == NULL) {
+        return total > 0 ? sbit__op_no_memory(call, error) : SBIT_OK;
+    }
+    for (int64_t dir = 0; dir < rnn.dirs; dir++) {
         for (int32_t part = 0; part < 3; part++) {
             int64_t n = 0, k = 0, row = 0;
-            sbit__rnn_part(rnn, part, &n, &k, &row);
+            sbit__rnn_part(&rnn, part, &n, &k, &row);
             const float *from = (const float *)call->in[part == 0 ? 1 : 2]->data +
-                                (dir * rnn->gates * rnn->hidden + row) * k;
+                                (dir * rnn.gates * rnn.hidden + row) * k;
             if (n > 0 && k > 0) {
-                sbit__gemm_pack_b(call->ctx, n, k, from, k, true, 1.0f,
-                                  sbit__rnn_packed(state, dir, part));
+                sbit__gemm_pack_b(
+                    call->ctx, n, k, from, k, true, 1.0f,
+                    (float *)(void *)(packed + sbit__rnn_packed_at(bytes, dir, part)));
             }
         }
     }
-    sbit__packed_done(call, fresh ? 6 : 0);
+    call->release_input(call, 1);
+    call->release_input(call, 2);
     return SBIT_OK;
 }
 
@@ -28903,15 +28896,14 @@ static int64_t sbit__rnn_blocks(const sbit_op_call *call, const sbit__rnn *rnn, 
     return blocks < rnn->batch ? blocks : rnn->batch > 0 ? rnn->batch : 1;
 }
 
-static bool sbit__rnn_serial(const sbit__rnn *rnn, const sbit__rnn_state *state)
+static bool sbit__rnn_serial(const sbit__rnn *rnn, const sbit__rnn_params *params)
 {
-    return rnn->dirs * state->blocks > 1;
+    return rnn->dirs * params->blocks > 1;
 }
 
 static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    size_t packed_bytes = 0;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < 3; i++) {
@@ -28920,38 +28912,30 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         }
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
-    sbit__rnn_state *state = (sbit__rnn_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__rnn_params *params = (sbit__rnn_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    const bool pack = call->in[1] != NULL && call->in[2] != NULL && call->in[1]->dtype == SBIT_F32;
-    for (int32_t part = 0; pack && part < 3; part++) {
-        int64_t n = 0, k = 0, row = 0;
-        sbit__rnn_part(&rnn, part, &n, &k, &row);
-        state->part_bytes[part] =
-            n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
-        packed_bytes += (size_t)rnn.dirs * state->part_bytes[part];
-    }
-    sbit__packed_plan(call, &state->weights, packed_bytes, 6);
-    state->blocks = sbit__rnn_blocks(call, &rnn, packed_bytes > 0);
-    state->gemm_bytes = state->step_bytes = 0;
+    (void)sbit__rnn_part_bytes(call, &rnn, params->part_bytes);
+    params->blocks = sbit__rnn_blocks(call, &rnn, call->packed != NULL);
+    params->gemm_bytes = params->step_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
-        gemm.packed_b = sbit__packed_mark(&state->weights);
-        gemm.serial = part > 0 && sbit__rnn_serial(&rnn, state);
+        gemm.packed_b = (const float *)call->packed;
+        gemm.serial = part > 0 && sbit__rnn_serial(&rnn, params);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-            size_t *most = part == 0 ? &state->gemm_bytes : &state->step_bytes;
+            size_t *most = part == 0 ? &params->gemm_bytes : &params->step_bytes;
             *most = bytes > *most ? bytes : *most;
         }
     }
-    const size_t workers = sbit__rnn_serial(&rnn, state) ? (size_t)sbit_ctx_threads(call->ctx) : 1;
-    if (state->gemm_bytes < workers * state->step_bytes) {
-        state->gemm_bytes = workers * state->step_bytes;
+    const size_t workers = sbit__rnn_serial(&rnn, params) ? (size_t)sbit_ctx_threads(call->ctx) : 1;
+    if (params->gemm_bytes < workers * params->step_bytes) {
+        params->gemm_bytes = workers * params->step_bytes;
     }
     *call->scratch_bytes =
-        sbit__op_in_float_scratch(call) + state->gemm_bytes +
+        sbit__op_in_float_scratch(call) + params->gemm_bytes +
         (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) *
             (call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float));
     return SBIT_OK;
@@ -29109,7 +29093,7 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
                                void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
-    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
+    const sbit__rnn_params *params = (const sbit__rnn_params *)call->params;
     int64_t n = 0, k = 0, row = 0;
     sbit__gemm gemm;
     sbit__rnn_gemm(rnn, part, m, &gemm);
@@ -29124,13 +29108,15 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
         return;
     }
     gemm.a = a;
-    if (state->weights.bytes > 0) {
-        gemm.packed_b = sbit__rnn_packed(state, run->dir, part);
+    if (call->packed != NULL) {
+        gemm.packed_b =
+            (const float *)(const void *)((const char *)call->packed +
+                                          sbit__rnn_packed_at(params->part_bytes, run->dir, part));
     } else {
         gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
                  (run->dir * rnn->gates * rnn->hidden + row) * k;
     }
-    gemm.serial = part > 0 && sbit__rnn_serial(rnn, state);
+    gemm.serial = part > 0 && sbit__rnn_serial(rnn, params);
     gemm.bias = bias;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
@@ -29262,21 +29248,21 @@ typedef struct sbit__rnn_task {
 static void sbit__rnn_block(void *data, int64_t index, int32_t worker)
 {
     const sbit__rnn_task *task = (const sbit__rnn_task *)data;
-    const sbit__rnn_state *state = (const sbit__rnn_state *)*task->call->state;
-    const sbit__rnn_run *run = &task->runs[index / state->blocks];
-    const int64_t block = index % state->blocks, batch = run->rnn->batch;
-    void *scratch = (char *)task->call->scratch + (size_t)worker * state->step_bytes;
+    const sbit__rnn_params *params = (const sbit__rnn_params *)task->call->params;
+    const sbit__rnn_run *run = &task->runs[index / params->blocks];
+    const int64_t block = index % params->blocks, batch = run->rnn->batch;
+    void *scratch = (char *)task->call->scratch + (size_t)worker * params->step_bytes;
     for (int64_t step = 0; step < run->rnn->steps; step++) {
-        sbit__rnn_step(task->call, run, block * batch / state->blocks,
-                       (block + 1) * batch / state->blocks, step, scratch);
+        sbit__rnn_step(task->call, run, block * batch / params->blocks,
+                       (block + 1) * batch / params->blocks, step, scratch);
     }
 }
 
 static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
 {
-    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
+    const sbit__rnn_params *params = (const sbit__rnn_params *)call->params;
     const int64_t dirs = rnn->dirs;
-    float *memory = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
+    float *memory = (float *)(void *)((char *)call->scratch + params->gemm_bytes);
     sbit__rnn_run runs[2];
     sbit__rnn_task task;
     for (int64_t dir = 0; dir < dirs; dir++) {
@@ -29291,8 +29277,8 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
     }
     task.call = call;
     task.runs = runs;
-    if (sbit__rnn_serial(rnn, state)) {
-        sbit_ctx_parallel(call->ctx, dirs * state->blocks, sbit__rnn_block, &task);
+    if (sbit__rnn_serial(rnn, params)) {
+        sbit_ctx_parallel(call->ctx, dirs * params->blocks, sbit__rnn_block, &task);
     } else {
         sbit__rnn_block(&task, 0, 0);
     }
@@ -29507,11 +29493,10 @@ static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    if (*call->state == NULL) {
+    if (call->params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
-    SBIT__TRY(sbit__rnn_pack(call, &rnn, (sbit__rnn_state *)*call->state, error));
     SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     if (rnn.hidden > 0) {
         sbit__rnn_directions(call, &rnn);
@@ -29591,8 +29576,9 @@ static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1,
 
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
-            gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs                   \
+        "", name, version, types, 0, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,           \
+            sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel,                \
+            sbit__rnn_macs                                                                         \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
@@ -40518,13 +40504,12 @@ typedef struct sbit__q_state {
     sbit__q8_conv conv;
     bool matrix;              /* not a convolution */
     bool plain;               /* loops */
-    bool fixed;               /* everything but x is constant: packed once */
+    bool fixed;               /* everything but x is constant: packed with the program */
     bool trans_x, trans_w;    /* QGemm */
     int64_t m, k, n;          /* matrices */
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
     int64_t batch[SBIT_MAX_RANK], x_step[SBIT_MAX_RANK], w_step[SBIT_MAX_RANK];
-    sbit__packed weight;
     size_t x_bytes, y_bytes, array_bytes, packed_bytes; /* parts of scratch */
 } sbit__q_state;
 
@@ -40673,6 +40658,27 @@ static size_t sbit__q_type_bytes(const sbit_type *type)
                          (sbit_dtype_bits((int32_t)type->dtype) > 8 ? 4 : 1));
 }
 
+/* What prepare and packing agree on; the types are static. */
+static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *roles,
+                                sbit__q_state *state, sbit_error *error)
+{
+    memset(state, 0, sizeof *state);
+    state->conv.has_factor = sbit__q_has_zeros(call, roles);
+    state->conv.has_shift =
+        sbit__q_elements(call, roles->bias) > 0 && sbit__in_dtype(call, roles->bias) != SBIT_I32;
+    if (sbit__streq(roles->shape_as, "Conv")) {
+        SBIT__TRY(sbit__q_plan_conv(call, roles, state, error));
+    } else {
+        sbit__q_plan_matrix(call, roles, state);
+    }
+    SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
+    state->conv.store.kind = sbit__q_kind(call, roles);
+    state->array_bytes = sbit__align64((size_t)state->conv.shape.out_channels * 16);
+    sbit__q8_conv_plan(call->ctx, &state->conv);
+    state->packed_bytes = sbit__align64(state->conv.packed_bytes);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
@@ -40683,33 +40689,15 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
         !sbit__type_static(call->in_type[roles->w])) {
         return SBIT_OK;
     }
-    memset(&next, 0, sizeof next);
-    next.fixed = sbit__q_fixed(call, roles);
-    next.conv.has_factor = sbit__q_has_zeros(call, roles);
-    next.conv.has_shift =
-        sbit__q_elements(call, roles->bias) > 0 && sbit__in_dtype(call, roles->bias) != SBIT_I32;
-    if (sbit__streq(roles->shape_as, "Conv")) {
-        SBIT__TRY(sbit__q_plan_conv(call, roles, &next, error));
-    } else {
-        sbit__q_plan_matrix(call, roles, &next);
-    }
-    SBIT__TRY(sbit__q_check_size(call, &next.conv.shape, error));
-    const int64_t columns = next.conv.shape.out_channels;
-    next.conv.store.kind = sbit__q_kind(call, roles);
-    sbit__q8_conv_plan(call->ctx, &next.conv);
+    SBIT__TRY(sbit__q_plan(call, roles, &next, error));
+    next.fixed = call->packed != NULL;
     next.x_bytes = sbit__q_type_bytes(call->in_type[roles->x]);
     next.y_bytes = sbit__q_type_bytes(call->out_type[0]);
-    next.array_bytes = sbit__align64((size_t)columns * 16);
-    next.packed_bytes = sbit__align64(next.conv.packed_bytes);
-    const size_t stack = next.packed_bytes * (size_t)(next.matrix ? next.w_count : 1);
-    sbit__q_state *state = (sbit__q_state *)sbit__op_state(call, sizeof *state);
+    sbit__q_state *state = (sbit__q_state *)call->alloc_params(call, sizeof *state);
     if (state == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    next.weight = state->weight;
     *state = next;
-    state->weight.data = next.plain || !next.fixed ? NULL : state->weight.data;
-    sbit__packed_plan(call, &state->weight, next.plain || !next.fixed ? 0 : stack, 1u << roles->w);
     *call->scratch_bytes = next.x_bytes + next.y_bytes + next.array_bytes +
                            sbit__align64(next.conv.scratch_bytes) +
                            (next.fixed ? 0 : next.packed_bytes);
@@ -40811,6 +40799,90 @@ static void sbit__q_pack(const sbit_op_call *call, const sbit__q_roles *roles,
     sbit__q8_conv_pack(call->ctx, &state->conv, &weights, packed);
 }
 
+/* A small input that fits the weights stands for all: the packed form does not depend on it. */
+static bool sbit__q_small_types(const sbit_op_call *call, const sbit__q_roles *roles, sbit_type *x,
+                                sbit_type *y)
+{
+    const sbit_type *w = call->in_type[roles->w];
+    int64_t dilations[2 * SBIT__MAX_SPATIAL], count = -1;
+    const bool conv = sbit__streq(roles->shape_as, "Conv");
+    if (conv ? w->rank < 3 || w->rank > 2 + SBIT__MAX_SPATIAL : w->rank < 1) {
+        return false;
+    }
+    *x = *y = *w;
+    x->dtype = sbit__in_dtype(call, roles->x);
+    y->dtype = sbit__q_out_dtype(call, roles);
+    if (!conv) {
+        const int32_t rank = w->rank < 2 ? 2 : w->rank;
+        const bool trans_x = sbit_node_int(call->node, "transA", 0) != 0;
+        const bool trans_w = sbit_node_int(call->node, "transB", 0) != 0;
+        x->rank = y->rank = rank;
+        const sbit_dim k = w->rank < 2 ? w->dims[0] : w->dims[rank - (trans_w ? 1 : 2)];
+        x->dims[rank - (trans_x ? 1 : 2)] = y->dims[rank - 2] = sbit__dim(2);
+        x->dims[rank - (trans_x ? 2 : 1)] = k;
+        y->dims[rank - 1] = w->rank < 2 ? sbit__dim(1) : w->dims[rank - (trans_w ? 2 : 1)];
+        return true;
+    }
+    if (sbit__op_ints(call, "dilations", -1, dilations, 2 * SBIT__MAX_SPATIAL, &count, NULL) !=
+        SBIT_OK) {
+        return false;
+    }
+    x->dims[0] = sbit__dim(1);
+    for (int32_t i = 2; i < w->rank; i++) {
+        const int64_t dilation = i - 2 < count ? dilations[i - 2] : 1;
+        int64_t reach = 0;
+        if (!sbit__mul_i64(w->dims[i].value - 1, dilation, &reach) || reach < 0 ||
+            reach > INT32_MAX) {
+            return false;
+        }
+        x->dims[i] = sbit__dim(reach + 1);
+    }
+    return sbit__mul_i64(w->dims[1].value, sbit_node_int(call->node, "group", 1),
+                         &x->dims[1].value);
+}
+
+static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    const sbit_type *in_type[9];
+    sbit_type x, y, *out_type = &y;
+    sbit_op_call small = *call;
+    sbit__q_params params;
+    sbit__q_state state;
+    if (call->input_count <= roles->w || call->input_count > 9 || !sbit__q_fixed(call, roles) ||
+        sbit_tensor_count(call->in[roles->w]) == 0 ||
+        sbit__in_dtype(call, roles->x) == SBIT_UNDEFINED ||
+        !sbit__q_small_types(call, roles, &x, &y)) {
+        return SBIT_OK;
+    }
+    memcpy(in_type, call->in_type, (size_t)call->input_count * sizeof in_type[0]);
+    if (sbit__q_channels_last(call) && sbit__streq(roles->shape_as, "Conv")) {
+        const sbit_dim channels = x.dims[1];
+        memmove(&x.dims[1], &x.dims[2], (size_t)(x.rank - 2) * sizeof x.dims[0]);
+        x.dims[x.rank - 1] = channels;
+    }
+    in_type[roles->x] = &x;
+    small.in_type = in_type;
+    small.out_type = &out_type;
+    if (sbit__q_product_infer(&small, NULL) != SBIT_OK ||
+        sbit__q_plan(&small, roles, &state, NULL) != SBIT_OK || state.plain ||
+        sbit__q_read_params(&small, roles, &state, &params, NULL) != SBIT_OK) {
+        return SBIT_OK; /* prepare says what is wrong */
+    }
+    const int64_t count = state.matrix ? state.w_count : 1;
+    const size_t bytes = (size_t)count * state.packed_bytes;
+    char *packed = (char *)call->alloc_packed(call, bytes + state.array_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sbit__q_pack(&small, roles, &state, &params, i, packed + bytes,
+                     packed + (size_t)i * state.packed_bytes);
+    }
+    call->release_input(call, roles->w);
+    return SBIT_OK;
+}
+
 /* >>run */
 
 /* x as the driver reads it: itself, or a copy at `memory`. */
@@ -40877,27 +40949,20 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
                                       sbit__q_state *state, sbit_error *error)
 {
     sbit__q_params params;
-    bool fresh = false;
     char *at = (char *)call->scratch;
     SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
-    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
     const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
     char *y = sbit__q_direct(call, state) ? (char *)call->out[0]->data : at + state->x_bytes;
     char *arrays = at + state->x_bytes + state->y_bytes;
     char *work = arrays + state->array_bytes;
-    char *packed =
-        state->fixed ? (char *)state->weight.data : work + sbit__align64(state->conv.scratch_bytes);
-    for (int64_t i = 0; fresh && i < (state->matrix ? state->w_count : 1); i++) {
-        sbit__q_pack(call, roles, state, &params, i, arrays,
-                     packed + (size_t)i * state->packed_bytes);
-    }
-    sbit__packed_done(call, fresh ? 1u << roles->w : 0);
+    char *here = work + sbit__align64(state->conv.scratch_bytes);
+    const char *packed = state->fixed ? (const char *)call->packed : here;
     const int64_t element = state->conv.store.kind == SBIT__Q8_U8 ? 1 : 4;
     for (int64_t batch = 0, last = -1; batch < state->batches; batch++) {
         int64_t x_at = 0, w_at = 0;
         sbit__q_batch_at(state, batch, &x_at, &w_at);
         if (!state->fixed && w_at != last) {
-            sbit__q_pack(call, roles, state, &params, w_at, arrays, packed);
+            sbit__q_pack(call, roles, state, &params, w_at, arrays, here);
             last = w_at;
         }
         sbit__q8_conv_run(call->ctx, &state->conv, x + x_at * state->m * state->k,
@@ -40995,18 +41060,19 @@ static void sbit__q_run_plain(const sbit_op_call *call, const sbit__q_roles *rol
 static sbit_status sbit__q_product_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
-    sbit__q_state *state = (sbit__q_state *)*call->state;
-    if (state == NULL) {
+    sbit__q_state state;
+    if (call->params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
+    state = *(const sbit__q_state *)call->params; /* to be completed with scales */
     if (call->out[0] == NULL || sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    if (state->plain) {
-        sbit__q_run_plain(call, roles, state);
+    if (state.plain) {
+        sbit__q_run_plain(call, roles, &state);
         return SBIT_OK;
     }
-    return sbit__q_run_driver(call, roles, state, error);
+    return sbit__q_run_driver(call, roles, &state, error);
 }
 
 static int64_t sbit__q_product_macs(const sbit_op_call *call)
@@ -41025,8 +41091,9 @@ static int64_t sbit__q_product_macs(const sbit_op_call *call)
 /* >>rows */
 #define SBIT__Q_ROW(domain, name, version)                                                         \
     {                                                                                              \
-        domain, name, version, SBIT__T_Q8, 0, 0, sbit__q_product_infer, sbit__q_product_prepare,   \
-            sbit__q_product_run, NULL, NULL, NULL, NULL, sbit__q_product_macs                      \
+        domain, name, version, SBIT__T_Q8, 0, sbit__q_product_pack, sbit__q_product_infer,         \
+            sbit__q_product_prepare, sbit__q_product_run, NULL, NULL, NULL, NULL,                  \
+            sbit__q_product_macs                                                                   \
     }
 
 static const sbit_op_row sbit__q_rows[] = {
@@ -41517,8 +41584,8 @@ static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *er
         return SBIT_OK;
     }
     SBIT__TRY(sbit__q_pool_shape(call, &pool, error));
-    sbit__q_pool *state = (sbit__q_pool *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__q_pool *params = (sbit__q_pool *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
     if (!sbit__q_channels_last(call) || call->in_type[0]->dtype == SBIT_I8 ||
@@ -41527,7 +41594,7 @@ static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *er
         pool.y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
     }
     pool.sum_bytes = sbit__align64((size_t)pool.channels * sizeof(float));
-    *state = pool;
+    *params = pool;
     *call->scratch_bytes =
         pool.x_bytes + pool.y_bytes + pool.sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
@@ -41607,7 +41674,7 @@ static void sbit__q_pool_range(void *user, int64_t begin, int64_t end, int32_t w
 
 static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__q_pool *pool = (const sbit__q_pool *)*call->state;
+    const sbit__q_pool *pool = (const sbit__q_pool *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__q_pool_task task;
     if (pool == NULL) {
@@ -46813,10 +46880,10 @@ SBIT__FN sbit_node_id sbit__lowered_origin(const sbit__lowered *lowered, sbit_no
  *
  * Called by: exec. Calls: infer, ops.
  *
- * What outlives a plan: the order of nodes, node states (packed weights), constants computed from
- * constants, blocks of values whose shape depends on data, sessions of bodies. What a plan holds
- * (types, places, steps) lives in plan_arena and is made anew when input shapes change.
- * Arrays "by value" and "by node" are indexed by the ids' idx.
+ * A program is what is run, with all that its constants make; sessions only read it. What outlives
+ * a plan in a session: the order of nodes, blocks of values whose shape depends on data, sessions
+ * of bodies. What a plan holds (types, places, steps, parameter blocks) is made anew when input
+ * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx.
  */
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
@@ -46843,14 +46910,7 @@ typedef struct sbit__exec_value {
     uint32_t root;       /* the value whose memory this one has; itself if not shared */
     int32_t first, last; /* steps that make and last use it; of a root: all that share it */
     size_t offset, bytes;
-    uint32_t uses; /* by nodes that are steps, by bodies and as results */
-    uint32_t user; /* idx of the last node that uses it */
-    bool fixed;    /* type and shape were known when the plan was made */
-    bool pinned;   /* a result, tapped or read by a body: there as soon as it can be */
-    /* A large constant that a node makes of constants: made when a step first needs it, freed when
-     * all its users have packed it. */
-    uint32_t maker; /* the node; 0: none */
-    uint32_t released;
+    bool fixed; /* type and shape were known when the plan was made */
 } sbit__exec_value;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
@@ -46889,9 +46949,9 @@ typedef struct sbit__exec_node {
     sbit_value_id *captures; /* of its bodies */
     size_t capture_count;
     bool needed;
-    bool folded; /* outputs were computed once, from constants */
-    void *state;
-    sbit__exec_block *state_blocks;
+    bool folded;        /* the program has computed the outputs */
+    const void *packed; /* the program's; NULL: none */
+    sbit__exec_block *params;
     sbit_type *prepared; /* types of inputs and outputs at the last prepare while running */
     size_t prepared_bytes;
     bool prepared_holds;
@@ -46910,13 +46970,30 @@ typedef struct sbit__step {
     sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
     const sbit_tensor **constant_in; /* call.in for prepare */
     uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
-    bool copies;       /* a view of something that is no tensor: copied by the executor */
-    bool resolve;      /* output shapes are found while running */
-    bool late;         /* prepare is called while running */
-    bool made;         /* some input has a maker */
-    uint32_t released; /* inputs (bits) that the node will not read again */
+    bool copies;  /* a view of something that is no tensor: copied by the executor */
+    bool resolve; /* output shapes are found while running */
+    bool late;    /* prepare is called while running */
     bool tapped;
+    bool asked;               /* prepare asked for a parameter block */
+    sbit__exec_block *packed; /* while packing: what was asked for ... */
+    uint32_t released;        /* ... and the inputs (bits) that are not read again */
 } sbit__step;
+
+/* What the constants of one graph of a program make. */
+typedef struct sbit__made {
+    bool done;
+    const sbit_tensor **folded; /* by value; without data: everyone has packed it */
+    bool *folded_node;          /* by node: all its outputs are folded */
+    const void **packed;        /* by node */
+    uint32_t *released;         /* by node: inputs (bits) that it does not read */
+} sbit__made;
+
+/* Memory that a program took over. */
+typedef struct sbit__taken {
+    struct sbit__taken *next;
+    void *data;
+    size_t bytes;
+} sbit__taken;
 
 /* What is run; nothing changes it. */
 struct sbit_program {
@@ -46924,9 +47001,14 @@ struct sbit_program {
     sbit__arena arena;
     sbit_graph *graph;     /* a clone of the caller's, lowered */
     sbit__lowered *graphs; /* by index in the family */
+    sbit__made *made;      /* likewise */
     size_t graph_count;
     bool *kept; /* by value of the root: looked at from outside */
     uint32_t kept_limit;
+    bool keep_values;
+    sbit__exec_block *blocks; /* packed constants */
+    sbit__taken *taken;       /* folded ones */
+    size_t packed_bytes;      /* of both */
 };
 typedef struct sbit_program sbit_program;
 
@@ -46956,7 +47038,7 @@ struct sbit_session {
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
     bool *tapped;   /* by value */
-    bool *constant; /* by value: data never changes: the graph's constants and folded values */
+    bool *constant; /* by value: the program's, not overridden */
     bool *fed;      /* by value: set by the caller */
     bool *wanted;   /* by value: a result of the session */
     sbit_type *fed_types;
@@ -46974,8 +47056,7 @@ struct sbit_session {
 
     sbit__arena plan_arena;
     bool planned, ran;
-    bool stale;  /* inputs were set that the plan does not hold for */
-    bool forget; /* a constant that plans were built on was overridden */
+    bool stale; /* inputs were set that the plan does not hold for */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
     sbit__exec_value *plan; /* by value */
@@ -46992,6 +47073,10 @@ struct sbit_session {
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
+SBIT__FN void *sbit__block_data(sbit__exec_block *block);
+/* Elements of a static type; INT64_MAX: too many. */
+SBIT__FN int64_t sbit__type_elements(const sbit_type *type);
+SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out); /* without data */
 /* Bytes of a tensor's elements, strings included; false on overflow. */
 SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes);
 /* Fills in a shape; the bytes that its elements take. */
@@ -47016,6 +47101,8 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
+/* Runs one node now; the outputs lie in their dynamic blocks. */
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error);
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error);
 SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node);
 /* Runs the plan's steps on the values as they are set. */
@@ -47024,17 +47111,28 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>program (program.c) */
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error);
+/* Computes and packs constants, if that is not done yet: before the first plan. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
 SBIT__FN void sbit__program_free(sbit_program *program); /* NULL is fine */
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program,
+                                              const sbit_graph *graph); /* never NULL */
+/* The constant of a value: the graph's, that of the graph around it, or computed from such; NULL if
+ * there is none. */
+SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
+                                                   const sbit_graph *graph, sbit_value_id id);
+/* Takes over the memory. */
+SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
+                                        sbit_error *error);
+/* >>constants (constants.c) */
+SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
+                                      sbit__made *made, sbit_error *error);
 
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
-/* The data of a constant with a maker: made now, if it is not there. */
-SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error);
-SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx);
 /* Gives `count` of the values, in this order, the lowest offsets where none meets another that
  * lives in the same steps; *bytes: where the last of them ends. */
 SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
@@ -47738,256 +47836,6 @@ SBIT__FN const sbit__lower_entry *sbit__lower_entries_float(size_t *count)
 }
 /* ---- end src/exec/lower_float.c ---- */
 
-/* ---- begin src/exec/program.c ---- */
-/* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
- * and lowered. >>program
- *
- * Called by: session. Calls: lower, graph, infer.
- * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
- */
-
-/* >>what is not supported */
-
-typedef struct sbit__program_problems {
-    char text[400];
-    size_t used, count;
-} sbit__program_problems;
-
-static void sbit__program_problem(const sbit_unsupported *item, void *user)
-{
-    sbit__program_problems *problems = (sbit__program_problems *)user;
-    char node[128];
-    int n = 0;
-    problems->count++;
-    if (problems->used + 1 >= sizeof problems->text) {
-        return;
-    }
-    sbit_graph_describe(item->graph, item->node, node, sizeof node);
-    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
-                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
-    problems->used += n > 0 ? (size_t)n : 0;
-}
-
-static sbit_status sbit__program_check_supported(const sbit_graph *graph, sbit_error *error)
-{
-    sbit__program_problems problems;
-    memset(&problems, 0, sizeof problems);
-    (void)sbit_graph_unsupported(graph, sbit__program_problem, &problems);
-    return problems.count == 0
-               ? SBIT_OK
-               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
-                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
-                            problems.text);
-}
-
-/* >>cutting */
-
-static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
-{
-    return id.idx > 0 && id.idx < sbit_graph_value_limit(graph) &&
-           sbit_graph_value_alive(graph, id);
-}
-
-static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *what,
-                                           const sbit_value_id *ids, size_t count,
-                                           sbit_error *error)
-{
-    for (size_t i = 0; ids != NULL && i < count; i++) {
-        if (!sbit__program_is_live(graph, ids[i])) {
-            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
-                              "%s %lu of the session is no value of the graph", what,
-                              (unsigned long)i);
-        }
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
-                                            sbit_error *error)
-{
-    SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
-    SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
-    if (desc->tap_fn != NULL) {
-        SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
-    }
-    for (size_t i = 0; i < desc->state_count; i++) {
-        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
-        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
-    }
-    return SBIT_OK;
-}
-
-/* A value that is fed is an input: whoever computes it gives that to nobody. */
-static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
-{
-    const sbit_value_info *info = sbit_graph_value(graph, id);
-    if (info->is_constant) {
-        sbit__graph_drop_constant(graph, id);
-    }
-    if (info->producer.idx != 0) {
-        const sbit_node_id producer = info->producer;
-        const uint32_t index = info->producer_output;
-        sbit_type type = info->type;
-        sbit_value_id nobody;
-        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
-        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
-        type.rank = -1; /* declared shapes of inner values are hints */
-        sbit_graph_set_type(graph, id, &type);
-    }
-    return sbit_graph_set_input(graph, id, true, error);
-}
-
-static bool sbit__program_needs(const sbit_program *program, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && (sbit_graph_value(program->graph, node->outputs[i])->use_count > 0 ||
-                         (idx < program->kept_limit && program->kept[idx]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Drops the nodes that no result needs, from the last to the first. */
-static sbit_status sbit__program_drop(sbit_program *program, sbit_error *error)
-{
-    const sbit_allocator *a = &program->ctx->allocator;
-    const uint32_t limit = sbit_graph_node_limit(program->graph);
-    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
-    size_t count = 0;
-    if (ids == NULL) {
-        return sbit__fail_oom(error, limit * sizeof *ids);
-    }
-    for (sbit_node_id id = sbit_graph_first(program->graph); id.idx != 0;
-         id = sbit_graph_next(program->graph, id)) {
-        ids[count++] = id;
-    }
-    while (count-- > 0) {
-        if (!sbit__program_needs(program, sbit_graph_node(program->graph, ids[count]))) {
-            sbit_graph_erase_node(program->graph, ids[count]);
-        }
-    }
-    sbit__free(a, ids, limit * sizeof *ids);
-    return SBIT_OK;
-}
-
-/* The clone's inputs, outputs and nodes as the desc asks; `kept` as well. */
-static sbit_status sbit__program_shape(sbit_program *program, const sbit_session_desc *desc,
-                                       sbit_error *error)
-{
-    program->kept_limit = sbit_graph_value_limit(program->graph);
-    program->kept = (bool *)sbit__arena_array(&program->arena, program->kept_limit, sizeof(bool));
-    if (program->kept == NULL) {
-        return sbit__fail_oom(error, program->kept_limit);
-    }
-    for (uint32_t idx = 0; desc->tap_fn != NULL && idx < program->kept_limit; idx++) {
-        program->kept[idx] = desc->tap_all;
-    }
-    for (size_t i = 0; desc->tap_fn != NULL && i < desc->tap_count; i++) {
-        program->kept[desc->taps[i].idx] = true;
-    }
-    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
-        SBIT__TRY(sbit__program_cut(program->graph, desc->inputs[i], error));
-    }
-    for (size_t i = 0; i < desc->state_count; i++) {
-        SBIT__TRY(sbit__program_cut(program->graph, desc->states[i].input, error));
-        program->kept[desc->states[i].output.idx] = true;
-    }
-    if (desc->outputs != NULL) {
-        SBIT__TRY(
-            sbit__graph_set_outputs(program->graph, desc->outputs, desc->output_count, error));
-    }
-    return sbit__program_drop(program, error);
-}
-
-/* >>making */
-
-static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
-                                       sbit_error *error)
-{
-    const bool tapped = desc->tap_fn != NULL;
-    const bool lower = !desc->disable_fusion && !desc->keep_values && !(desc->tap_all && tapped);
-    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
-         graph = graph->next_graph) {
-        const bool root = graph == program->graph;
-        sbit__lowered *result = &program->graphs[graph->index];
-        if (graph->index >= program->graph_count || !graph->alive) {
-            continue;
-        }
-        if (lower && (root || !(desc->tap_bodies && tapped))) {
-            SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
-                                        root ? program->kept_limit : 0, result, &program->arena,
-                                        error));
-        }
-        SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
-    }
-    return SBIT_OK;
-}
-
-static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
-                                      const sbit_session_desc *desc, sbit_error *error)
-{
-    SBIT__TRY(sbit__program_check_desc(source, desc, error));
-    program->graph_count = source->family->graph_count;
-    program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
-                                                         sizeof(sbit__lowered));
-    if (program->graphs == NULL) {
-        return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
-    }
-    for (const sbit_graph *graph = source->family->graphs; graph != NULL;
-         graph = graph->next_graph) {
-        program->graphs[graph->index].source = graph;
-    }
-    SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
-    SBIT__TRY(sbit__program_shape(program, desc, error));
-    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
-         graph = graph->next_graph) {
-        if (graph->index < program->graph_count && graph->alive) {
-            SBIT__TRY(
-                sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
-        }
-    }
-    SBIT__TRY(sbit__program_check_supported(program->graph, error));
-    return sbit__program_lower(program, desc, error);
-}
-
-SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
-                                        sbit_program **out, sbit_error *error)
-{
-    sbit_ctx *ctx = sbit_graph_ctx(source);
-    sbit_program *program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
-    sbit_status status = SBIT_OK;
-    if (program == NULL) {
-        return sbit__fail_oom(error, sizeof *program);
-    }
-    program->ctx = ctx;
-    sbit__arena_init(&program->arena, &ctx->allocator);
-    status = sbit__program_fill(program, source, desc, error);
-    if (status != SBIT_OK) {
-        sbit__program_free(program);
-        return status;
-    }
-    *out = program;
-    return SBIT_OK;
-}
-
-SBIT__FN void sbit__program_free(sbit_program *program)
-{
-    if (program != NULL) {
-        sbit_graph_destroy(program->graph);
-        sbit__arena_deinit(&program->arena);
-        sbit__free(&program->ctx->allocator, program, sizeof *program);
-    }
-}
-
-SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
-                                                    const sbit_graph *graph)
-{
-    return graph->index < program->graph_count ? &program->graphs[graph->index] : NULL;
-}
-/* ---- end src/exec/program.c ---- */
-
 /* ---- begin src/exec/storage.c ---- */
 /* storage.c: the memory of values: blocks, values whose shape depends on data, copies. >>storage
  *
@@ -48224,6 +48072,30 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
     }
     return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
 }
+
+SBIT__FN void *sbit__block_data(sbit__exec_block *block)
+{
+    return (char *)block + SBIT__EXEC_ALIGN;
+}
+
+SBIT__FN int64_t sbit__type_elements(const sbit_type *type)
+{
+    int64_t dims[SBIT_MAX_RANK], count = INT64_MAX;
+    for (int32_t i = 0; i < type->rank; i++) {
+        dims[i] = type->dims[i].value;
+    }
+    return sbit__dims_count(dims, (size_t)type->rank, &count) ? count : INT64_MAX;
+}
+
+SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
+{
+    memset(out, 0, sizeof *out);
+    out->dtype = type->dtype;
+    out->rank = type->rank;
+    for (int32_t d = 0; d < type->rank; d++) {
+        out->dims[d] = type->dims[d].value;
+    }
+}
 /* ---- end src/exec/storage.c ---- */
 
 /* ---- begin src/exec/step.c ---- */
@@ -48238,30 +48110,41 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
 
 /* >>what a row may ask for while it runs; call->session is the step */
 
-static void *sbit__call_alloc_state(const sbit_op_call *call, size_t bytes)
+static void *sbit__call_alloc_packed(const sbit_op_call *call, size_t bytes)
 {
     sbit__step *step = (sbit__step *)call->session;
-    void *data = sbit__block_add(step->session, &step->data->state_blocks, bytes,
-                                 &step->session->state_bytes);
+    size_t counted = 0;
+    void *data = step->packed == NULL
+                     ? sbit__block_add(step->session, &step->packed, bytes, &counted)
+                     : NULL;
     if (data != NULL) {
         memset(data, 0, bytes);
     }
     return data;
 }
 
+/* The block of the last time, if it has that size. */
+static void *sbit__call_alloc_params(const sbit_op_call *call, size_t bytes)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    sbit__exec_node *data = step->data;
+    if (data->params != NULL && data->params->bytes != bytes) {
+        sbit__block_free_all(step->session, &data->params, &step->session->state_bytes);
+    }
+    if (data->params == NULL &&
+        sbit__block_add(step->session, &data->params, bytes, &step->session->state_bytes) == NULL) {
+        return NULL;
+    }
+    step->asked = true;
+    memset(sbit__block_data(data->params), 0, bytes);
+    return sbit__block_data(data->params);
+}
+
 static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
 {
     sbit__step *step = (sbit__step *)call->session;
     const bool counted = input >= 0 && input < call->input_count && input < 32;
-    const uint32_t idx = counted ? step->node->inputs[input].idx : 0;
-    if (idx == 0 || step->session->plan[idx].maker == 0 || (step->released >> input & 1u) != 0) {
-        return;
-    }
-    sbit__exec_value *value = &step->session->plan[idx];
-    step->released |= 1u << input;
-    if (++value->released >= value->uses) {
-        sbit__plan_free_constant(step->session, idx);
-    }
+    step->released |= counted ? 1u << input : 0;
 }
 
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
@@ -48360,8 +48243,7 @@ static sbit_status sbit__call_copy_output(const sbit_op_call *call, int32_t outp
 
 SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node)
 {
-    sbit__block_free_all(session, &node->state_blocks, &session->state_bytes);
-    node->state = NULL;
+    sbit__block_free_all(session, &node->params, &session->state_bytes);
     sbit__free(&session->ctx->allocator, node->prepared, node->prepared_bytes);
     node->prepared = NULL;
     node->prepared_bytes = 0;
@@ -48412,7 +48294,6 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
             in[i] = &session->values[idx].tensor;
             in_value[i] = &session->values[idx];
             step->constant_in[i] = session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
-            step->made = step->made || session->plan[idx].maker != 0;
         }
     }
     for (size_t i = 0; i < outs; i++) {
@@ -48449,8 +48330,9 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->opset = step->data->opset;
     call->input_count = (int32_t)step->node->input_count;
     call->output_count = (int32_t)step->node->output_count;
-    call->state = &step->data->state;
-    call->alloc_state = sbit__call_alloc_state;
+    call->packed = step->data->packed;
+    call->alloc_packed = sbit__call_alloc_packed;
+    call->alloc_params = sbit__call_alloc_params;
     call->release_input = sbit__call_release_input;
     call->alloc_text = sbit__call_alloc_text;
     call->alloc_output = sbit__call_alloc_output;
@@ -48473,7 +48355,9 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
     call.in_value = NULL;
     call.out_value = NULL;
     call.scratch_bytes = &scratch_bytes;
+    step->asked = false;
     SBIT__TRY(call.row->prepare(&call, error));
+    step->call.params = step->asked ? sbit__block_data(step->data->params) : NULL;
     if (scratch_bytes > step->session->scratch_needed) {
         step->session->scratch_needed = scratch_bytes;
     }
@@ -48503,15 +48387,6 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
     return SBIT_OK;
 }
 
-/* The row says anew which constants it has packed. */
-static void sbit__step_unrelease(sbit__step *step)
-{
-    for (size_t i = 0; i < step->node->input_count && i < 32; i++) {
-        step->session->plan[step->node->inputs[i].idx].released -= step->released >> i & 1u;
-    }
-    step->released = 0;
-}
-
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
@@ -48530,7 +48405,6 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     if (!same) {
         data->prepared_holds = false;
-        sbit__step_unrelease(step);
         if (data->prepared == NULL) {
             data->prepared = (sbit_type *)sbit__alloc(a, bytes);
             data->prepared_bytes = bytes;
@@ -48630,19 +48504,6 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;
 }
 
-/* Constants that are made when needed: here they are. */
-static sbit_status sbit__step_constants(sbit__step *step, sbit_error *error)
-{
-    sbit_session *session = step->session;
-    for (size_t i = 0; step->made && i < step->node->input_count; i++) {
-        const bool released = i < 32 && (step->released >> i & 1u) != 0;
-        if (!released) {
-            SBIT__TRY(sbit__plan_constant(session, step->node->inputs[i].idx, error));
-        }
-    }
-    return SBIT_OK;
-}
-
 /* After a DYNAMIC row: outputs must be there and, where a plan relied on a shape, have it. */
 static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
 {
@@ -48708,9 +48569,6 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     said.message[0] = '\0';
     status = sbit__step_storage(step, &said);
     if (status == SBIT_OK) {
-        status = sbit__step_constants(step, &said);
-    }
-    if (status == SBIT_OK) {
         status = sbit__step_compute(step, &said);
     }
     if (status == SBIT_OK && dynamic) {
@@ -48720,6 +48578,28 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
         sbit__body_results_free(step->session, step->data);
     }
     return status == SBIT_OK ? SBIT_OK : sbit__step_fail(step, status, &said, error);
+}
+
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error)
+{
+    sbit__step step;
+    sbit_status status = SBIT_OK;
+    memset(&step, 0, sizeof step);
+    step.node = sbit_graph_node(session->graph, id);
+    SBIT__TRY(sbit__step_build(session, &step, error));
+    for (size_t i = 0; i < step.node->output_count; i++) {
+        const uint32_t idx = step.node->outputs[i].idx;
+        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+    }
+    status = sbit__step_prepare(&step, error);
+    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
+        status = sbit__exec_scratch(session, session->scratch_needed, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__step_run(&step, error);
+    }
+    sbit__exec_free_state(session, step.data);
+    return status;
 }
 /* ---- end src/exec/step.c ---- */
 
@@ -49205,16 +49085,12 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 /* plan.c: what to run for the inputs at hand: types, known values, steps, memory. >>plan
  *
  * Called by: exec. Calls: infer, ops (row->prepare; row->run for what is known already).
- * A node whose inputs are all constant is run once and its outputs count as constants from then on
- * (weights behind DequantizeLinear; large ones wait until a step needs them). A node whose inputs
- * are known for the shapes at hand (the arithmetic on shapes that exporters write) is run while
- * planning. What is left become steps.
+ * What the program computed from constants is known. A node whose inputs are known for the shapes
+ * at hand (the arithmetic on shapes that exporters write) is run while planning. What is left
+ * become steps.
  */
 
-#define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
-#define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
-#define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
-#define SBIT__PLAN_FOLD_NOW 16384 /* bytes of a constant that need not wait for a step */
+#define SBIT__PLAN_SMALL 64 /* elements up to which shape arithmetic is run while planning */
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
@@ -49286,6 +49162,95 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
     return SBIT_OK;
 }
 
+/* >>constants */
+
+/* Whether the constant of a value is not the program's in this session: the caller, or that of the
+ * graph around this one, feeds something else. */
+static bool sbit__plan_is_overridden(const sbit_session *session, uint32_t idx)
+{
+    sbit_value_id id;
+    id.idx = idx;
+    return idx != 0 && !session->constant[idx] &&
+           sbit__program_constant(session->program, session->graph, id) != NULL;
+}
+
+/* Constants that the caller overrides take with them what the program made of them: values are
+ * computed in steps again, packed forms are not used. Where data was freed after packing, it is
+ * computed again, too. */
+static void sbit__plan_overrides(sbit_session *session)
+{
+    const sbit__made *made = sbit__program_made(session->program, session->graph);
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
+        sbit__exec_node *data = &session->nodes[node->id.idx];
+        for (size_t i = 0; i < node->input_count; i++) {
+            if (sbit__plan_is_overridden(session, node->inputs[i].idx)) {
+                data->folded = false;
+                data->packed = NULL;
+            }
+        }
+        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
+            session->constant[node->outputs[i].idx] = false;
+        }
+    }
+    for (size_t o = session->order_count; o-- > 0;) {
+        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
+        sbit__exec_node *data = &session->nodes[node->id.idx];
+        for (size_t i = 0; i < node->output_count; i++) {
+            const uint32_t idx = node->outputs[i].idx;
+            if (idx != 0 && data->folded && !session->constant[idx]) {
+                data->folded = false; /* its data was asked for below */
+            }
+        }
+        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
+            session->constant[node->outputs[i].idx] = false;
+        }
+        for (size_t i = 0; !data->folded && i < node->input_count; i++) {
+            const uint32_t idx = node->inputs[i].idx;
+            const bool reads =
+                data->packed == NULL || i >= 32 || (made->released[node->id.idx] >> i & 1u) == 0;
+            if (idx != 0 && reads && session->constant[idx] &&
+                session->values[idx].tensor.data == NULL && made->folded[idx] != NULL) {
+                session->constant[idx] = false;
+            }
+        }
+    }
+}
+
+/* Everything that does not change from run to run, and what nodes have of the program. */
+static void sbit__plan_constants(sbit_session *session)
+{
+    const sbit__made *made = sbit__program_made(session->program, session->graph);
+    bool overridden = false;
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        sbit_value_id id;
+        const sbit_tensor *constant = NULL;
+        id.idx = idx;
+        constant = sbit__program_constant(session->program, session->graph, id);
+        session->constant[idx] = constant != NULL && !session->fed[idx];
+        if (session->constant[idx]) {
+            memset(&session->values[idx], 0, sizeof session->values[idx]);
+            session->values[idx].tensor = *constant;
+        }
+        overridden = overridden || (constant != NULL && session->fed[idx]);
+    }
+    for (size_t i = 0; i < session->capture_count; i++) {
+        const uint32_t idx = session->captures[i].idx;
+        const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
+        const bool was = session->constant[idx];
+        session->constant[idx] = session->parent->constant[outer];
+        overridden = overridden || (was && !session->constant[idx]);
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        sbit__exec_node *data = &session->nodes[session->order[o].idx];
+        data->folded = made->folded_node != NULL && made->folded_node[session->order[o].idx];
+        data->packed = made->packed != NULL ? made->packed[session->order[o].idx] : NULL;
+    }
+    if (overridden) {
+        sbit__plan_overrides(session);
+    }
+}
+
 /* Types of what comes from outside: inputs as fed or declared, captured values as they are. */
 static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
 {
@@ -49299,9 +49264,10 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
             infer->types[idx] = session->fed_types[idx];
             infer->known[idx] = NULL;
         }
-        if (session->constant[idx]) { /* the graph's, or folded by an earlier plan */
+        if (session->constant[idx]) {
             infer->types[idx] = sbit__type_of_tensor(&session->values[idx].tensor);
-            infer->known[idx] = &session->values[idx].tensor;
+            infer->known[idx] =
+                session->values[idx].tensor.data != NULL ? &session->values[idx].tensor : NULL;
             session->plan[idx].place = SBIT__PLACE_CONSTANT;
         }
     }
@@ -49320,7 +49286,6 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         session->values[idx] = parent->values[outer];
         infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
         infer->known[idx] = known ? &session->values[idx].tensor : NULL;
-        session->constant[idx] = parent->constant[outer];
         session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
     }
     return parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
@@ -49339,178 +49304,48 @@ static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_no
     return true;
 }
 
-static int64_t sbit__plan_count(const sbit_type *type)
-{
-    int64_t dims[SBIT_MAX_RANK], count = INT64_MAX;
-    for (int32_t i = 0; i < type->rank; i++) {
-        dims[i] = type->dims[i].value;
-    }
-    return sbit__dims_count(dims, (size_t)type->rank, &count) ? count : INT64_MAX;
-}
-
-/* Whether the outputs can and should be computed now, and whether that holds for ever. */
+/* Small, and all inputs are known for the shapes at hand. */
 static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data, bool *forever)
+                                    const sbit__exec_node *data)
 {
-    size_t in_bytes = 0, out_bytes = 0;
-    bool few = true;
-    *forever = true;
     if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
         return false;
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx == 0) {
-            continue;
-        }
-        if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
+        if (idx != 0 && (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
+                         sbit_tensor_count(&session->values[idx].tensor) > SBIT__PLAN_SMALL)) {
             return false;
         }
-        *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
-        few = few && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
-        in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
     }
     if (!sbit__plan_outputs_static(session, node)) {
-        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (few || *forever);
+        return (data->row->flags & SBIT_OP_DYNAMIC) != 0;
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
-        size_t bytes = SIZE_MAX / 4;
-        few = few && count <= SBIT__PLAN_SMALL;
         /* text that a row made (alloc_text) lasts for one run only */
         if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
-                         !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
+                         sbit__type_elements(&session->infer.types[idx]) > SBIT__PLAN_SMALL)) {
             return false;
         }
-        out_bytes += idx != 0 ? bytes : 0;
     }
-    return few || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
-                                out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
+    return true;
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */
-static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, bool forever,
+static sbit_status sbit__plan_evaluate(sbit_session *session, const sbit_node *node,
                                        sbit_error *error)
 {
-    sbit__exec_node *data = &session->nodes[id.idx];
-    sbit__step *step = (sbit__step *)sbit__arena_alloc(&session->plan_arena, sizeof *step);
-    sbit_status status = SBIT_OK;
-    if (step == NULL) {
-        return sbit__fail_oom(error, sizeof *step);
-    }
-    step->node = sbit_graph_node(session->graph, id);
-    SBIT__TRY(sbit__step_build(session, step, error));
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
-    }
-    status = sbit__step_prepare(step, error);
-    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
-        status = sbit__exec_scratch(session, session->scratch_needed, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit__step_run(step, error); /* makes what it needs */
-    }
-    sbit__exec_free_state(session, data);
-    SBIT__TRY(status);
-    data->folded = forever;
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
+    SBIT__TRY(sbit__step_evaluate(session, node->id, error));
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
         if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
             session->infer.known[idx] = &session->values[idx].tensor;
             session->infer.elems[idx] = NULL;
-            session->constant[idx] = forever;
             session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        } else if (idx != 0) {
-            data->folded = false; /* a sequence: computed again by the next plan */
-        }
-    }
-    for (size_t i = 0; i < step->node->input_count; i++) { /* read by such nodes only */
-        const uint32_t idx = step->node->inputs[i].idx;
-        if (idx != 0 && session->plan[idx].maker != 0 && session->steps != NULL &&
-            session->plan[idx].uses == 0) {
-            sbit__plan_free_constant(session, idx);
         }
     }
     return SBIT_OK;
-}
-
-/* >>constants that are made when needed */
-
-/* Large, of floats (so that no shape depends on it), and only read by steps. */
-static bool sbit__plan_can_wait(const sbit_session *session, const sbit_node *node)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &session->infer.types[idx];
-        size_t bytes = 0;
-        if (idx == 0) {
-            continue;
-        }
-        if (session->plan[idx].pinned || !sbit__type_static(type) ||
-            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
-            !sbit__exec_bytes(type->dtype, sbit__plan_count(type), &bytes)) {
-            return false;
-        }
-        total += bytes;
-    }
-    return total > SBIT__PLAN_FOLD_NOW;
-}
-
-static void sbit__plan_wait(sbit_session *session, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &session->infer.types[idx];
-        sbit_tensor *tensor = &session->values[idx].tensor;
-        if (idx == 0) {
-            continue;
-        }
-        memset(&session->values[idx], 0, sizeof session->values[idx]);
-        tensor->dtype = type->dtype;
-        tensor->rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            tensor->dims[d] = type->dims[d].value;
-        }
-        session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        session->plan[idx].maker = node->id.idx;
-    }
-}
-
-SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error)
-{
-    sbit_node_id maker;
-    maker.idx = session->plan[idx].maker;
-    return maker.idx == 0 || session->values[idx].tensor.data != NULL
-               ? SBIT_OK
-               : sbit__plan_evaluate(session, maker, true, error);
-}
-
-SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
-{
-    sbit__dynamic_free(session, &session->dynamics[idx]);
-    session->values[idx].tensor.data = NULL;
-    session->infer.known[idx] = NULL;
-    session->constant[idx] = false;
-    session->nodes[session->plan[idx].maker].folded = false; /* made again if a plan needs it */
-}
-
-/* A result, what the caller taps and what bodies read must be there when the run begins. */
-static void sbit__plan_pin(sbit_session *session)
-{
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].pinned =
-            session->wanted[idx] || session->tapped[idx] || session->keep_values;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        for (size_t i = 0; i < data->capture_count; i++) {
-            session->plan[data->captures[i].idx].pinned = true;
-        }
-    }
 }
 
 /* True if all outputs that anyone reads are known, so that the node need not run. */
@@ -49563,7 +49398,6 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
 {
     const sbit_node *node = sbit_graph_node(session->graph, id);
     sbit__exec_node *data = &session->nodes[id.idx];
-    bool forever = false;
     if (data->folded) {
         data->skipped = true;
         return SBIT_OK;
@@ -49575,47 +49409,22 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
         session->plan[idx].fixed = sbit__type_static(&session->infer.types[idx]);
     }
     SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
-    if (!data->skipped && sbit__plan_can_evaluate(session, node, data, &forever)) {
+    if (!data->skipped && sbit__plan_can_evaluate(session, node, data)) {
         data->skipped = true;
-        if (forever && sbit__plan_can_wait(session, node)) {
-            sbit__plan_wait(session, node);
-        } else {
-            SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
-        }
+        SBIT__TRY(sbit__plan_evaluate(session, node, error));
     }
     return SBIT_OK;
 }
 
 /* >>steps */
 
-static void sbit__plan_use(sbit_session *session, sbit_value_id id, sbit_node_id user)
-{
-    session->plan[id.idx].uses++;
-    session->plan[id.idx].user = user.idx;
-}
-
-static void sbit__plan_count_uses(sbit_session *session)
-{
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        const sbit__exec_node *data = &session->nodes[node->id.idx];
-        for (size_t i = 0; !data->skipped && i < node->input_count; i++) {
-            sbit__plan_use(session, node->inputs[i], node->id);
-        }
-        for (size_t i = 0; !data->skipped && i < data->capture_count; i++) {
-            sbit__plan_use(session, data->captures[i], node->id);
-        }
-    }
-}
-
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
-    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena,
-                                                     session->order_count + 1, sizeof(sbit__step));
+    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena, session->order_count + 1,
+                                                     sizeof(sbit__step));
     if (session->steps == NULL) {
         return sbit__fail_oom(error, session->order_count * sizeof(sbit__step));
     }
-    sbit__plan_count_uses(session);
     session->step_count = 0;
     for (size_t o = 0; o < session->order_count; o++) {
         const sbit_node_id id = session->order[o];
@@ -49721,8 +49530,8 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
         return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
     }
     SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    sbit__plan_constants(session);
     SBIT__TRY(sbit__plan_sources(session, error));
-    sbit__plan_pin(session);
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
     }
@@ -50015,6 +49824,771 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
 }
 /* ---- end src/exec/states.c ---- */
 
+/* ---- begin src/exec/constants.c ---- */
+/* constants.c: what constants of a program make: values computed from them, packed forms.
+ * >>constants
+ * >>constants
+ *
+ * Called by: program. Calls: step, infer, ops (row->run, row->pack).
+ * A node whose inputs are all constant is computed here, once for all sessions, unless its outputs
+ * would be much larger than what they are made of. Large floats wait until a row packs them, and
+ * are freed when the last one has, so that a model with integer weights never holds all its floats.
+ * What has to be made first is found with a list of nodes, not by recursion: chains may be long. A
+ * session without steps does the computing; what it made is handed over to the program.
+ */
+
+#define SBIT__CONSTANTS_SMALL 64  /* elements that may always be computed */
+#define SBIT__CONSTANTS_GROWTH 8  /* a constant may take this much more than what it is made of */
+#define SBIT__CONSTANTS_FREE 4096 /* bytes that a constant may always take */
+#define SBIT__CONSTANTS_NOW 16384 /* bytes of a constant that need not wait */
+
+typedef struct sbit__constants {
+    sbit_program *program;
+    const sbit_graph *graph;
+    sbit__made *made;
+    sbit_session *session;
+    uint32_t *readers;   /* by value: inputs of nodes that have not read it yet */
+    bool *keep;          /* by value: read after the program is made */
+    sbit_node_id *stack; /* of nodes to compute, each for the one below it */
+    size_t depth;
+} sbit__constants;
+
+/* >>what may be computed */
+
+static bool sbit__constants_counts(const sbit__constants *fold, const sbit_node *node,
+                                   size_t *in_bytes, bool *few)
+{
+    const sbit_session *s = fold->session;
+    *in_bytes = 0;
+    *few = true;
+    for (size_t i = 0; i < node->input_count; i++) {
+        const uint32_t idx = node->inputs[i].idx;
+        if (idx != 0 && s->plan[idx].place != SBIT__PLACE_CONSTANT) {
+            return false;
+        }
+        if (idx != 0) {
+            *few = *few && sbit_tensor_count(&s->values[idx].tensor) <= SBIT__CONSTANTS_SMALL;
+            *in_bytes += sbit_tensor_bytes(&s->values[idx].tensor);
+        }
+    }
+    return true;
+}
+
+/* All inputs are constant, and the outputs are worth keeping. The types of the outputs are inferred
+ * on the way; a node for which that fails is left to the plan, which says why. */
+static bool sbit__constants_allowed(sbit__constants *fold, const sbit_node *node)
+{
+    sbit_session *s = fold->session;
+    const sbit_op_row *row = s->nodes[node->id.idx].row;
+    size_t in_bytes = 0, out_bytes = 0;
+    bool few = true, is_static = true;
+    if (row == NULL || row->run == NULL || (row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 ||
+        node->input_count == 0 || !sbit__constants_counts(fold, node, &in_bytes, &few) ||
+        sbit__infer_node(&s->infer, node->id, NULL) != SBIT_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &s->infer.types[idx];
+        int64_t count = 0;
+        size_t bytes = 0;
+        if (idx == 0) {
+            continue;
+        }
+        if (!sbit__type_static(type)) {
+            is_static = false;
+            continue;
+        }
+        count = sbit__type_elements(type);
+        few = few && count <= SBIT__CONSTANTS_SMALL;
+        /* text that a row made (alloc_text) lasts for one run only */
+        if (type->dtype == SBIT_STRING || !sbit__exec_bytes(type->dtype, count, &bytes) ||
+            !sbit__add_size(out_bytes, bytes, &out_bytes)) {
+            return false;
+        }
+    }
+    return !is_static ? (row->flags & SBIT_OP_DYNAMIC) != 0
+                      : few || out_bytes <= SBIT__CONSTANTS_FREE ||
+                            out_bytes / SBIT__CONSTANTS_GROWTH <= in_bytes;
+}
+
+/* Large, of floats (so that no shape depends on it), and only read while the program is made. */
+static bool sbit__constants_can_wait(const sbit__constants *fold, const sbit_node *node)
+{
+    const sbit_session *s = fold->session;
+    size_t total = 0;
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        const sbit_type *type = &s->infer.types[idx];
+        size_t bytes = 0;
+        if (idx == 0) {
+            continue;
+        }
+        if (fold->keep[idx] || !sbit__type_static(type) ||
+            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
+            !sbit__exec_bytes(type->dtype, sbit__type_elements(type), &bytes)) {
+            return false;
+        }
+        total += bytes;
+    }
+    return total > SBIT__CONSTANTS_NOW;
+}
+
+/* >>computing */
+
+/* A value that waits: its shape stands for it. */
+static void sbit__constants_wait(sbit__constants *fold, const sbit_node *node)
+{
+    sbit_session *s = fold->session;
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0) {
+            memset(&s->values[idx], 0, sizeof s->values[idx]);
+            sbit__tensor_of_type(&s->infer.types[idx], &s->values[idx].tensor);
+            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+            s->infer.known[idx] = NULL;
+        }
+    }
+}
+
+/* A reader less; the last one frees what nobody reads later. */
+static void sbit__constants_read(sbit__constants *fold, uint32_t idx)
+{
+    sbit_session *s = fold->session;
+    if (idx == 0 || --fold->readers[idx] > 0 || fold->keep[idx] || s->dynamics[idx].main == NULL) {
+        return;
+    }
+    sbit__dynamic_free(s, &s->dynamics[idx]);
+    s->values[idx].tensor.data = NULL;
+    s->infer.known[idx] = NULL;
+}
+
+/* *tensors: all outputs are tensors, which stay constant. A node that fails is left to the plan: it
+ * may stand in a branch that is never taken. */
+static sbit_status sbit__constants_compute(sbit__constants *fold, const sbit_node *node,
+                                           bool *tensors, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    const sbit_status status = sbit__step_evaluate(s, node->id, error);
+    *tensors = status == SBIT_OK;
+    if (status == SBIT_ERR_OUT_OF_MEMORY) {
+        return status;
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        *tensors = *tensors && (idx == 0 || (s->values[idx].kind == SBIT_KIND_TENSOR &&
+                                             s->values[idx].tensor.dtype != SBIT_STRING &&
+                                             s->values[idx].tensor.data != NULL));
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && *tensors) {
+            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+            s->infer.known[idx] = &s->values[idx].tensor;
+            s->infer.elems[idx] = NULL;
+        } else if (idx != 0) {
+            s->plan[idx].place = SBIT__PLACE_NONE;
+            sbit__dynamic_free(s, &s->dynamics[idx]);
+        }
+    }
+    for (size_t i = 0; *tensors && i < node->input_count; i++) {
+        sbit__constants_read(fold, node->inputs[i].idx);
+    }
+    return SBIT_OK;
+}
+
+/* The node that is to compute a value first; none if the data is there. */
+static sbit_node_id sbit__constants_maker(const sbit__constants *fold, uint32_t idx)
+{
+    sbit_value_id id;
+    sbit_node_id none;
+    id.idx = idx;
+    none.idx = 0;
+    if (idx == 0 || fold->session->values[idx].tensor.data != NULL ||
+        fold->session->plan[idx].place != SBIT__PLACE_CONSTANT) {
+        return none;
+    }
+    none = sbit_graph_value(fold->graph, id)->producer;
+    if (none.idx != 0 && !fold->made->folded_node[none.idx]) {
+        none.idx = 0; /* an empty tensor of the graph */
+    }
+    return none;
+}
+
+/* Makes the data of a value that waits. */
+static sbit_status sbit__constants_need(sbit__constants *fold, uint32_t idx, sbit_error *error)
+{
+    const sbit_node_id maker = sbit__constants_maker(fold, idx);
+    if (maker.idx != 0) {
+        fold->stack[fold->depth++] = maker;
+    }
+    while (fold->depth > 0) {
+        const sbit_node *node = sbit_graph_node(fold->graph, fold->stack[fold->depth - 1]);
+        sbit_node_id first;
+        bool tensors = true;
+        first.idx = 0;
+        for (size_t i = 0; first.idx == 0 && i < node->input_count; i++) {
+            first = sbit__constants_maker(fold, node->inputs[i].idx);
+        }
+        if (first.idx != 0) {
+            fold->stack[fold->depth++] = first;
+            continue;
+        }
+        fold->depth--;
+        SBIT__TRY(sbit__constants_compute(fold, node, &tensors, error));
+        if (!tensors) {
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
+                              "'%s' cannot be computed from its constants", node->name);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>packing */
+
+static sbit_status sbit__constants_pack(sbit__constants *fold, const sbit_node *node,
+                                        sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    const sbit_op_row *row = s->nodes[node->id.idx].row;
+    sbit__step step;
+    sbit_op_call call;
+    bool any = false;
+    for (size_t i = 0; i < node->input_count; i++) {
+        const uint32_t idx = node->inputs[i].idx;
+        any = any || (idx != 0 && s->plan[idx].place == SBIT__PLACE_CONSTANT);
+    }
+    if (row == NULL || row->pack == NULL || !any) {
+        return SBIT_OK;
+    }
+    memset(&step, 0, sizeof step);
+    step.node = node;
+    SBIT__TRY(sbit__step_build(s, &step, error));
+    call = step.call;
+    call.in = step.constant_in;
+    call.out = NULL;
+    call.in_value = NULL;
+    call.out_value = NULL;
+    const sbit_status status = row->pack(&call, error);
+    if (step.packed != NULL) {
+        step.packed->next = fold->program->blocks;
+        fold->program->blocks = step.packed;
+        fold->program->packed_bytes += step.packed->bytes;
+        fold->made->packed[node->id.idx] = sbit__block_data(step.packed);
+        fold->made->released[node->id.idx] = step.released;
+    }
+    return status;
+}
+
+/* A node that runs later: it packs what it can, and what it reads then has to be there. */
+static sbit_status sbit__constants_reader(sbit__constants *fold, const sbit_node *node,
+                                          sbit_error *error)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        SBIT__TRY(sbit__constants_need(fold, node->inputs[i].idx, error));
+    }
+    SBIT__TRY(sbit__constants_pack(fold, node, error));
+    for (size_t i = 0; i < node->input_count; i++) {
+        const uint32_t idx = node->inputs[i].idx;
+        if (i >= 32 || (fold->made->released[node->id.idx] >> i & 1u) == 0) {
+            fold->keep[idx] = true;
+        }
+        sbit__constants_read(fold, idx);
+    }
+    return SBIT_OK;
+}
+
+/* >>driver */
+
+static void sbit__constants_count_readers(sbit__constants *fold)
+{
+    const sbit_session *s = fold->session;
+    const bool root = fold->graph == fold->program->graph;
+    for (size_t o = 0; o < s->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
+        const sbit__exec_node *data = &s->nodes[node->id.idx];
+        for (size_t i = 0; i < node->input_count; i++) {
+            fold->readers[node->inputs[i].idx]++;
+        }
+        for (size_t i = 0; i < data->capture_count; i++) {
+            fold->keep[data->captures[i].idx] = true;
+        }
+    }
+    for (uint32_t idx = 0; idx < s->value_limit; idx++) {
+        fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->keep_values ||
+                          (root && idx < fold->program->kept_limit && fold->program->kept[idx]);
+    }
+}
+
+/* Constants of the graph, and of the graphs around it. */
+static void sbit__constants_sources(sbit__constants *fold)
+{
+    sbit_session *s = fold->session;
+    for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        sbit_value_id id;
+        const sbit_tensor *tensor = NULL;
+        id.idx = idx;
+        tensor = sbit__program_constant(fold->program, fold->graph, id);
+        if (tensor != NULL) {
+            memset(&s->values[idx], 0, sizeof s->values[idx]);
+            s->values[idx].tensor = *tensor;
+            s->infer.types[idx] = sbit__type_of_tensor(tensor);
+            s->infer.known[idx] = tensor;
+            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+        }
+    }
+}
+
+static sbit_status sbit__constants_nodes(sbit__constants *fold, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    for (size_t o = 0; o < s->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
+        bool tensors = true;
+        if (!sbit__constants_allowed(fold, node)) {
+            continue;
+        }
+        if (sbit__constants_can_wait(fold, node)) {
+            sbit__constants_wait(fold, node);
+        } else {
+            for (size_t i = 0; i < node->input_count; i++) {
+                SBIT__TRY(sbit__constants_need(fold, node->inputs[i].idx, error));
+            }
+            SBIT__TRY(sbit__constants_compute(fold, node, &tensors, error));
+        }
+        fold->made->folded_node[node->id.idx] = tensors;
+    }
+    for (size_t o = 0; o < s->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
+        if (!fold->made->folded_node[node->id.idx]) {
+            SBIT__TRY(sbit__constants_reader(fold, node, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* What was computed goes from the session to the program. */
+static sbit_status sbit__constants_hand_over(sbit__constants *fold, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    for (size_t o = 0; o < s->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
+        for (size_t i = 0; i < node->output_count; i++) {
+            const uint32_t idx = node->outputs[i].idx;
+            sbit_tensor *tensor = NULL;
+            if (idx == 0 || !fold->made->folded_node[node->id.idx]) {
+                continue;
+            }
+            tensor = (sbit_tensor *)sbit__arena_alloc(&fold->program->arena, sizeof *tensor);
+            if (tensor == NULL) {
+                return sbit__fail_oom(error, sizeof *tensor);
+            }
+            *tensor = s->values[idx].tensor;
+            SBIT__TRY(sbit__program_take(fold->program, &s->dynamics[idx], error));
+            fold->made->folded[idx] = tensor;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Types as far as they follow from the declared inputs: rows may pack by element types. */
+static sbit_status sbit__constants_types(sbit__constants *fold, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    sbit__facts facts;
+    const sbit_status status = sbit__facts_init(&facts, fold->graph, NULL);
+    if (status == SBIT_ERR_OUT_OF_MEMORY) {
+        return sbit__fail_oom(error, 0);
+    }
+    for (uint32_t idx = 1; status == SBIT_OK && idx < s->value_limit; idx++) {
+        sbit_value_id id;
+        id.idx = idx;
+        s->infer.types[idx] = *sbit__facts_type(&facts, id);
+    }
+    if (status == SBIT_OK) {
+        sbit__facts_deinit(&facts);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    sbit__arena *arena = &s->plan_arena;
+    s->plan = (sbit__exec_value *)sbit__arena_array(arena, s->value_limit, sizeof(*s->plan));
+    fold->readers = (uint32_t *)sbit__arena_array(arena, s->value_limit, sizeof(uint32_t));
+    fold->keep = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
+    fold->stack = (sbit_node_id *)sbit__arena_array(arena, s->node_limit + 1, sizeof(sbit_node_id));
+    if (s->plan == NULL || fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
+        return sbit__fail_oom(error, s->value_limit * sizeof(*s->plan));
+    }
+    SBIT__TRY(sbit__infer_init(&s->infer, fold->graph, NULL, arena, error));
+    SBIT__TRY(sbit__constants_types(fold, error));
+    sbit__constants_sources(fold);
+    sbit__constants_count_readers(fold);
+    SBIT__TRY(sbit__constants_nodes(fold, error));
+    return sbit__constants_hand_over(fold, error);
+}
+
+SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
+                                           sbit__made *made, sbit_error *error)
+{
+    sbit__constants fold;
+    sbit_session_desc desc;
+    sbit_status status = SBIT_OK;
+    const size_t values = sbit_graph_value_limit(graph), nodes = sbit_graph_node_limit(graph);
+    memset(&fold, 0, sizeof fold);
+    memset(&desc, 0, sizeof desc);
+    made->folded =
+        (const sbit_tensor **)sbit__arena_array(&program->arena, values + 1, sizeof(sbit_tensor *));
+    made->folded_node = (bool *)sbit__arena_array(&program->arena, nodes + 1, sizeof(bool));
+    made->packed = (const void **)sbit__arena_array(&program->arena, nodes + 1, sizeof(void *));
+    made->released = (uint32_t *)sbit__arena_array(&program->arena, nodes + 1, sizeof(uint32_t));
+    if (made->folded == NULL || made->folded_node == NULL || made->packed == NULL ||
+        made->released == NULL) {
+        return sbit__fail_oom(error, nodes * sizeof(void *));
+    }
+    SBIT__TRY(sbit__session_make(program, graph, &desc, NULL, NULL, &fold.session, error));
+    fold.program = program;
+    fold.graph = graph;
+    fold.made = made;
+    status = sbit__constants_fill(&fold, error);
+    sbit_session_destroy(fold.session);
+    return status;
+}
+/* ---- end src/exec/constants.c ---- */
+
+/* ---- begin src/exec/program.c ---- */
+/* program.c: what a session runs: a private clone of the caller's graph, cut to what is asked for
+ * and lowered. >>program
+ *
+ * Called by: session. Calls: lower, graph, infer.
+ * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
+ */
+
+/* >>what is not supported */
+
+typedef struct sbit__program_problems {
+    char text[400];
+    size_t used, count;
+} sbit__program_problems;
+
+static void sbit__program_problem(const sbit_unsupported *item, void *user)
+{
+    sbit__program_problems *problems = (sbit__program_problems *)user;
+    char node[128];
+    int n = 0;
+    problems->count++;
+    if (problems->used + 1 >= sizeof problems->text) {
+        return;
+    }
+    sbit_graph_describe(item->graph, item->node, node, sizeof node);
+    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
+                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
+    problems->used += n > 0 ? (size_t)n : 0;
+}
+
+static sbit_status sbit__program_check_supported(const sbit_graph *graph, sbit_error *error)
+{
+    sbit__program_problems problems;
+    memset(&problems, 0, sizeof problems);
+    (void)sbit_graph_unsupported(graph, sbit__program_problem, &problems);
+    return problems.count == 0
+               ? SBIT_OK
+               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
+                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
+                            problems.text);
+}
+
+/* >>cutting */
+
+static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
+{
+    return id.idx > 0 && id.idx < sbit_graph_value_limit(graph) &&
+           sbit_graph_value_alive(graph, id);
+}
+
+static sbit_status sbit__program_check_ids(const sbit_graph *graph, const char *what,
+                                           const sbit_value_id *ids, size_t count,
+                                           sbit_error *error)
+{
+    for (size_t i = 0; ids != NULL && i < count; i++) {
+        if (!sbit__program_is_live(graph, ids[i])) {
+            return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                              "%s %lu of the session is no value of the graph", what,
+                              (unsigned long)i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_session_desc *desc,
+                                            sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_ids(graph, "output", desc->outputs, desc->output_count, error));
+    SBIT__TRY(sbit__program_check_ids(graph, "input", desc->inputs, desc->input_count, error));
+    if (desc->tap_fn != NULL) {
+        SBIT__TRY(sbit__program_check_ids(graph, "tap", desc->taps, desc->tap_count, error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].output, 1, error));
+        SBIT__TRY(sbit__program_check_ids(graph, "state", &desc->states[i].input, 1, error));
+    }
+    return SBIT_OK;
+}
+
+/* A value that is fed is an input: whoever computes it gives that to nobody. */
+static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(graph, id);
+    if (info->is_constant) {
+        sbit__graph_drop_constant(graph, id);
+    }
+    if (info->producer.idx != 0) {
+        const sbit_node_id producer = info->producer;
+        const uint32_t index = info->producer_output;
+        sbit_type type = info->type;
+        sbit_value_id nobody;
+        SBIT__TRY(sbit_graph_add_value(graph, info->name, &type, &nobody, error));
+        SBIT__TRY(sbit_graph_set_node_output(graph, producer, index, nobody, error));
+        type.rank = -1; /* declared shapes of inner values are hints */
+        sbit_graph_set_type(graph, id, &type);
+    }
+    return sbit_graph_set_input(graph, id, true, error);
+}
+
+static bool sbit__program_needs(const sbit_program *program, const sbit_node *node)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
+        if (idx != 0 && (sbit_graph_value(program->graph, node->outputs[i])->use_count > 0 ||
+                         (idx < program->kept_limit && program->kept[idx]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Drops the nodes that no result needs, from the last to the first. */
+static sbit_status sbit__program_drop(sbit_program *program, sbit_error *error)
+{
+    const sbit_allocator *a = &program->ctx->allocator;
+    const uint32_t limit = sbit_graph_node_limit(program->graph);
+    sbit_node_id *ids = (sbit_node_id *)sbit__calloc(a, limit, sizeof *ids);
+    size_t count = 0;
+    if (ids == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *ids);
+    }
+    for (sbit_node_id id = sbit_graph_first(program->graph); id.idx != 0;
+         id = sbit_graph_next(program->graph, id)) {
+        ids[count++] = id;
+    }
+    while (count-- > 0) {
+        if (!sbit__program_needs(program, sbit_graph_node(program->graph, ids[count]))) {
+            sbit_graph_erase_node(program->graph, ids[count]);
+        }
+    }
+    sbit__free(a, ids, limit * sizeof *ids);
+    return SBIT_OK;
+}
+
+/* The clone's inputs, outputs and nodes as the desc asks; `kept` as well. */
+static sbit_status sbit__program_shape(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    program->kept_limit = sbit_graph_value_limit(program->graph);
+    program->kept = (bool *)sbit__arena_array(&program->arena, program->kept_limit, sizeof(bool));
+    if (program->kept == NULL) {
+        return sbit__fail_oom(error, program->kept_limit);
+    }
+    for (uint32_t idx = 0; desc->tap_fn != NULL && idx < program->kept_limit; idx++) {
+        program->kept[idx] = desc->tap_all;
+    }
+    for (size_t i = 0; desc->tap_fn != NULL && i < desc->tap_count; i++) {
+        program->kept[desc->taps[i].idx] = true;
+    }
+    for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->inputs[i], error));
+    }
+    for (size_t i = 0; i < desc->state_count; i++) {
+        SBIT__TRY(sbit__program_cut(program->graph, desc->states[i].input, error));
+        program->kept[desc->states[i].output.idx] = true;
+    }
+    if (desc->outputs != NULL) {
+        SBIT__TRY(
+            sbit__graph_set_outputs(program->graph, desc->outputs, desc->output_count, error));
+    }
+    return sbit__program_drop(program, error);
+}
+
+/* >>making */
+
+static sbit_status sbit__program_lower(sbit_program *program, const sbit_session_desc *desc,
+                                       sbit_error *error)
+{
+    const bool tapped = desc->tap_fn != NULL;
+    const bool lower = !desc->disable_fusion && !desc->keep_values && !(desc->tap_all && tapped);
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        const bool root = graph == program->graph;
+        sbit__lowered *result = &program->graphs[graph->index];
+        if (graph->index >= program->graph_count || !graph->alive) {
+            continue;
+        }
+        if (lower && (root || !(desc->tap_bodies && tapped))) {
+            SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
+                                        root ? program->kept_limit : 0, result, &program->arena,
+                                        error));
+        }
+        SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
+    }
+    return SBIT_OK;
+}
+
+/* Bodies after the graphs that they stand in. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+             graph = graph->next_graph) {
+            sbit__made *made =
+                graph->index < program->graph_count ? &program->made[graph->index] : NULL;
+            if (made == NULL || !graph->alive || made->done ||
+                (graph->parent != NULL && graph->parent->index < program->graph_count &&
+                 !program->made[graph->parent->index].done)) {
+                continue;
+            }
+            SBIT__TRY(sbit__constants_graph(program, graph, made, error));
+            made->done = true;
+            again = true;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
+                                      const sbit_session_desc *desc, sbit_error *error)
+{
+    SBIT__TRY(sbit__program_check_desc(source, desc, error));
+    program->graph_count = source->family->graph_count;
+    program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
+                                                         sizeof(sbit__lowered));
+    program->made =
+        (sbit__made *)sbit__arena_array(&program->arena, program->graph_count, sizeof(sbit__made));
+    program->keep_values = desc->keep_values;
+    if (program->graphs == NULL || program->made == NULL) {
+        return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
+    }
+    for (const sbit_graph *graph = source->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        program->graphs[graph->index].source = graph;
+    }
+    SBIT__TRY(sbit__graph_clone_borrowing(source, &program->graph, error));
+    SBIT__TRY(sbit__program_shape(program, desc, error));
+    for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+         graph = graph->next_graph) {
+        if (graph->index < program->graph_count && graph->alive) {
+            SBIT__TRY(
+                sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
+        }
+    }
+    SBIT__TRY(sbit__program_check_supported(program->graph, error));
+    return sbit__program_lower(program, desc, error);
+}
+
+SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
+                                        sbit_program **out, sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(source);
+    sbit_program *program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
+    sbit_status status = SBIT_OK;
+    if (program == NULL) {
+        return sbit__fail_oom(error, sizeof *program);
+    }
+    program->ctx = ctx;
+    sbit__arena_init(&program->arena, &ctx->allocator);
+    status = sbit__program_fill(program, source, desc, error);
+    if (status != SBIT_OK) {
+        sbit__program_free(program);
+        return status;
+    }
+    *out = program;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__program_free(sbit_program *program)
+{
+    if (program == NULL) {
+        return;
+    }
+    const sbit_allocator *a = &program->ctx->allocator;
+    while (program->blocks != NULL) {
+        sbit__exec_block *block = program->blocks;
+        program->blocks = block->next;
+        sbit__free_aligned(a, block, block->bytes + SBIT__EXEC_ALIGN);
+    }
+    for (sbit__taken *taken = program->taken; taken != NULL; taken = taken->next) {
+        sbit__free_aligned(a, taken->data, taken->bytes);
+    }
+    sbit_graph_destroy(program->graph);
+    sbit__arena_deinit(&program->arena);
+    sbit__free(a, program, sizeof *program);
+}
+
+SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
+                                        sbit_error *error)
+{
+    sbit__taken *taken = NULL;
+    if (dynamic->main == NULL) {
+        return SBIT_OK;
+    }
+    taken = (sbit__taken *)sbit__arena_alloc(&program->arena, sizeof *taken);
+    if (taken == NULL) {
+        return sbit__fail_oom(error, sizeof *taken);
+    }
+    taken->data = dynamic->main;
+    taken->bytes = dynamic->main_bytes;
+    taken->next = program->taken;
+    program->taken = taken;
+    program->packed_bytes += taken->bytes;
+    dynamic->main = NULL;
+    dynamic->main_bytes = 0;
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph)
+{
+    static const sbit__made none = {false, NULL, NULL, NULL, NULL};
+    return graph->index < program->graph_count ? &program->made[graph->index] : &none;
+}
+
+SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
+                                                   const sbit_graph *graph, sbit_value_id id)
+{
+    while (sbit_graph_value_alive(graph, id)) {
+        const sbit_value_info *info = sbit_graph_value(graph, id);
+        const sbit__made *made = sbit__program_made(program, graph);
+        if (info->is_constant) {
+            return &info->constant;
+        }
+        if (info->outer.idx == 0) {
+            return made->folded != NULL ? made->folded[id.idx] : NULL;
+        }
+        graph = sbit_graph_parent(graph);
+        id = info->outer;
+    }
+    return NULL;
+}
+
+SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
+                                                    const sbit_graph *graph)
+{
+    return graph->index < program->graph_count ? &program->graphs[graph->index] : NULL;
+}
+/* ---- end src/exec/program.c ---- */
+
 /* ---- begin src/exec/session.c ---- */
 /* session.c: making and destroying sessions, inputs, results, memory and profile. >>session
  *
@@ -50146,7 +50720,7 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
     return false;
 }
 
-/* Constants, inputs to feed, captured values. */
+/* Inputs to feed, captured values. */
 static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
                                   const bool *needed)
 {
@@ -50168,10 +50742,7 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
         const sbit_value_info *info = NULL;
         id.idx = idx;
         info = sbit_graph_value_alive(s->graph, id) ? sbit_graph_value(s->graph, id) : NULL;
-        if (info != NULL && info->is_constant) {
-            s->values[idx].tensor = info->constant;
-            s->constant[idx] = true;
-        } else if (info != NULL && info->outer.idx != 0 && needed[idx]) {
+        if (info != NULL && info->outer.idx != 0 && needed[idx]) {
             s->captures[s->capture_count++] = id;
         }
     }
@@ -50243,8 +50814,8 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     return SBIT_OK;
 }
 
-/* All that was computed from constants: packed weights, folded values, sessions of bodies. */
-static void sbit__session_forget(sbit_session *s)
+/* Plan, parameter blocks, sessions of bodies. */
+static void sbit__session_free_nodes(sbit_session *s)
 {
     sbit__plan_drop(s);
     for (uint32_t i = 0; s->nodes != NULL && i < s->node_limit; i++) {
@@ -50256,16 +50827,6 @@ static void sbit__session_forget(sbit_session *s)
             node->bodies = body->next;
             sbit_session_destroy(body->session);
             sbit__free(&s->ctx->allocator, body, sizeof *body);
-        }
-        if (node->folded) {
-            sbit_node_id id;
-            const sbit_node *info = NULL;
-            id.idx = i;
-            info = sbit_graph_node(s->graph, id);
-            for (size_t k = 0; k < info->output_count; k++) {
-                s->constant[info->outputs[k].idx] = false;
-            }
-            node->folded = false;
         }
     }
 }
@@ -50299,7 +50860,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
         return;
     }
     allocator = session->ctx->allocator;
-    sbit__session_forget(session);
+    sbit__session_free_nodes(session);
     for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
         sbit__dynamic_free(session, &session->dynamics[i]);
     }
@@ -50407,8 +50968,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
         return sbit__state_set(session, state, &value->tensor, error);
     }
     /* Results stay readable until the next run, so the plan is not touched here. */
-    session->forget = session->forget || session->constant[id.idx];
-    session->stale = session->stale || !session->planned ||
+    session->stale = session->stale || !session->planned || session->constant[id.idx] ||
                      !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
     session->fed_types[id.idx] = type;
@@ -50487,15 +51047,11 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
 static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *error)
 {
     session->ran = false;
-    if (session->forget) { /* a default value was overridden that plans were built on */
-        sbit__session_forget(session);
-        for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-            session->constant[idx] = session->constant[idx] && !session->fed[idx];
-        }
-        session->forget = false;
-    }
     if (session->planned && !session->stale) {
         return SBIT_OK;
+    }
+    if (session->owned != NULL) { /* a session that never runs packs nothing */
+        SBIT__TRY(sbit__program_fold(session->owned, error));
     }
     SBIT__TRY(sbit__plan_make(session, error));
     session->stale = false;
@@ -50569,7 +51125,7 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
     memory->scratch_bytes += s->scratch_bytes;
-    memory->state_bytes += s->state_bytes;
+    memory->state_bytes += s->state_bytes + (s->parent == NULL ? s->program->packed_bytes : 0);
     memory->dynamic_bytes += s->dynamic_peak;
     for (uint32_t i = 0; i < s->node_limit; i++) {
         for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
@@ -50598,9 +51154,8 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     memset(out, 0, sizeof *out);
     out->node = id;
     out->lowered = sbit_graph_node(s->graph, into);
-    out->reason = lowered->reason != NULL && id.idx < lowered->reason_limit
-                      ? lowered->reason[id.idx]
-                      : NULL;
+    out->reason =
+        lowered->reason != NULL && id.idx < lowered->reason_limit ? lowered->reason[id.idx] : NULL;
     if (first.idx != id.idx) {
         out->fused_into = first;
         return;

@@ -2,10 +2,10 @@
  *
  * Called by: exec. Calls: infer, ops.
  *
- * What outlives a plan: the order of nodes, node states (packed weights), constants computed from
- * constants, blocks of values whose shape depends on data, sessions of bodies. What a plan holds
- * (types, places, steps) lives in plan_arena and is made anew when input shapes change.
- * Arrays "by value" and "by node" are indexed by the ids' idx.
+ * A program is what is run, with all that its constants make; sessions only read it. What outlives
+ * a plan in a session: the order of nodes, blocks of values whose shape depends on data, sessions
+ * of bodies. What a plan holds (types, places, steps, parameter blocks) is made anew when input
+ * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx.
  */
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
@@ -35,14 +35,7 @@ typedef struct sbit__exec_value {
     uint32_t root;       /* the value whose memory this one has; itself if not shared */
     int32_t first, last; /* steps that make and last use it; of a root: all that share it */
     size_t offset, bytes;
-    uint32_t uses; /* by nodes that are steps, by bodies and as results */
-    uint32_t user; /* idx of the last node that uses it */
-    bool fixed;    /* type and shape were known when the plan was made */
-    bool pinned;   /* a result, tapped or read by a body: there as soon as it can be */
-    /* A large constant that a node makes of constants: made when a step first needs it, freed when
-     * all its users have packed it. */
-    uint32_t maker; /* the node; 0: none */
-    uint32_t released;
+    bool fixed; /* type and shape were known when the plan was made */
 } sbit__exec_value;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
@@ -81,9 +74,9 @@ typedef struct sbit__exec_node {
     sbit_value_id *captures; /* of its bodies */
     size_t capture_count;
     bool needed;
-    bool folded; /* outputs were computed once, from constants */
-    void *state;
-    sbit__exec_block *state_blocks;
+    bool folded;        /* the program has computed the outputs */
+    const void *packed; /* the program's; NULL: none */
+    sbit__exec_block *params;
     sbit_type *prepared; /* types of inputs and outputs at the last prepare while running */
     size_t prepared_bytes;
     bool prepared_holds;
@@ -102,13 +95,30 @@ typedef struct sbit__step {
     sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
     const sbit_tensor **constant_in; /* call.in for prepare */
     uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
-    bool copies;       /* a view of something that is no tensor: copied by the executor */
-    bool resolve;      /* output shapes are found while running */
-    bool late;         /* prepare is called while running */
-    bool made;         /* some input has a maker */
-    uint32_t released; /* inputs (bits) that the node will not read again */
+    bool copies;  /* a view of something that is no tensor: copied by the executor */
+    bool resolve; /* output shapes are found while running */
+    bool late;    /* prepare is called while running */
     bool tapped;
+    bool asked;               /* prepare asked for a parameter block */
+    sbit__exec_block *packed; /* while packing: what was asked for ... */
+    uint32_t released;        /* ... and the inputs (bits) that are not read again */
 } sbit__step;
+
+/* What the constants of one graph of a program make. */
+typedef struct sbit__made {
+    bool done;
+    const sbit_tensor **folded; /* by value; without data: everyone has packed it */
+    bool *folded_node;          /* by node: all its outputs are folded */
+    const void **packed;        /* by node */
+    uint32_t *released;         /* by node: inputs (bits) that it does not read */
+} sbit__made;
+
+/* Memory that a program took over. */
+typedef struct sbit__taken {
+    struct sbit__taken *next;
+    void *data;
+    size_t bytes;
+} sbit__taken;
 
 /* What is run; nothing changes it. */
 struct sbit_program {
@@ -116,9 +126,14 @@ struct sbit_program {
     sbit__arena arena;
     sbit_graph *graph;     /* a clone of the caller's, lowered */
     sbit__lowered *graphs; /* by index in the family */
+    sbit__made *made;      /* likewise */
     size_t graph_count;
     bool *kept; /* by value of the root: looked at from outside */
     uint32_t kept_limit;
+    bool keep_values;
+    sbit__exec_block *blocks; /* packed constants */
+    sbit__taken *taken;       /* folded ones */
+    size_t packed_bytes;      /* of both */
 };
 typedef struct sbit_program sbit_program;
 
@@ -148,7 +163,7 @@ struct sbit_session {
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
     bool *tapped;   /* by value */
-    bool *constant; /* by value: data never changes: the graph's constants and folded values */
+    bool *constant; /* by value: the program's, not overridden */
     bool *fed;      /* by value: set by the caller */
     bool *wanted;   /* by value: a result of the session */
     sbit_type *fed_types;
@@ -166,8 +181,7 @@ struct sbit_session {
 
     sbit__arena plan_arena;
     bool planned, ran;
-    bool stale;  /* inputs were set that the plan does not hold for */
-    bool forget; /* a constant that plans were built on was overridden */
+    bool stale; /* inputs were set that the plan does not hold for */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
     sbit__exec_value *plan; /* by value */
@@ -184,6 +198,10 @@ struct sbit_session {
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
+SBIT__FN void *sbit__block_data(sbit__exec_block *block);
+/* Elements of a static type; INT64_MAX: too many. */
+SBIT__FN int64_t sbit__type_elements(const sbit_type *type);
+SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out); /* without data */
 /* Bytes of a tensor's elements, strings included; false on overflow. */
 SBIT__FN bool sbit__exec_bytes(sbit_dtype dtype, int64_t count, size_t *bytes);
 /* Fills in a shape; the bytes that its elements take. */
@@ -208,6 +226,8 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
+/* Runs one node now; the outputs lie in their dynamic blocks. */
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error);
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error);
 SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node);
 /* Runs the plan's steps on the values as they are set. */
@@ -216,17 +236,28 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 /* >>program (program.c) */
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error);
+/* Computes and packs constants, if that is not done yet: before the first plan. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
 SBIT__FN void sbit__program_free(sbit_program *program); /* NULL is fine */
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program,
+                                              const sbit_graph *graph); /* never NULL */
+/* The constant of a value: the graph's, that of the graph around it, or computed from such; NULL if
+ * there is none. */
+SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
+                                                   const sbit_graph *graph, sbit_value_id id);
+/* Takes over the memory. */
+SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
+                                        sbit_error *error);
+/* >>constants (constants.c) */
+SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
+                                      sbit__made *made, sbit_error *error);
 
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
-/* The data of a constant with a maker: made now, if it is not there. */
-SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error);
-SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx);
 /* Gives `count` of the values, in this order, the lowest offsets where none meets another that
  * lives in the same steps; *bytes: where the last of them ends. */
 SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,

@@ -1,19 +1,15 @@
 /* plan.c: what to run for the inputs at hand: types, known values, steps, memory. >>plan
  *
  * Called by: exec. Calls: infer, ops (row->prepare; row->run for what is known already).
- * A node whose inputs are all constant is run once and its outputs count as constants from then on
- * (weights behind DequantizeLinear; large ones wait until a step needs them). A node whose inputs
- * are known for the shapes at hand (the arithmetic on shapes that exporters write) is run while
- * planning. What is left become steps.
+ * What the program computed from constants is known. A node whose inputs are known for the shapes
+ * at hand (the arithmetic on shapes that exporters write) is run while planning. What is left
+ * become steps.
  */
 #include "exec_private.h"
 
 #include <stdio.h> /* snprintf */
 
-#define SBIT__PLAN_SMALL 64       /* elements up to which shape arithmetic is run while planning */
-#define SBIT__PLAN_FOLD_GROWTH 8  /* a constant may take this much more than what it is made of */
-#define SBIT__PLAN_FOLD_FREE 4096 /* bytes that a constant may always take */
-#define SBIT__PLAN_FOLD_NOW 16384 /* bytes of a constant that need not wait for a step */
+#define SBIT__PLAN_SMALL 64 /* elements up to which shape arithmetic is run while planning */
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
@@ -85,6 +81,95 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
     return SBIT_OK;
 }
 
+/* >>constants */
+
+/* Whether the constant of a value is not the program's in this session: the caller, or that of the
+ * graph around this one, feeds something else. */
+static bool sbit__plan_is_overridden(const sbit_session *session, uint32_t idx)
+{
+    sbit_value_id id;
+    id.idx = idx;
+    return idx != 0 && !session->constant[idx] &&
+           sbit__program_constant(session->program, session->graph, id) != NULL;
+}
+
+/* Constants that the caller overrides take with them what the program made of them: values are
+ * computed in steps again, packed forms are not used. Where data was freed after packing, it is
+ * computed again, too. */
+static void sbit__plan_overrides(sbit_session *session)
+{
+    const sbit__made *made = sbit__program_made(session->program, session->graph);
+    for (size_t o = 0; o < session->order_count; o++) {
+        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
+        sbit__exec_node *data = &session->nodes[node->id.idx];
+        for (size_t i = 0; i < node->input_count; i++) {
+            if (sbit__plan_is_overridden(session, node->inputs[i].idx)) {
+                data->folded = false;
+                data->packed = NULL;
+            }
+        }
+        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
+            session->constant[node->outputs[i].idx] = false;
+        }
+    }
+    for (size_t o = session->order_count; o-- > 0;) {
+        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
+        sbit__exec_node *data = &session->nodes[node->id.idx];
+        for (size_t i = 0; i < node->output_count; i++) {
+            const uint32_t idx = node->outputs[i].idx;
+            if (idx != 0 && data->folded && !session->constant[idx]) {
+                data->folded = false; /* its data was asked for below */
+            }
+        }
+        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
+            session->constant[node->outputs[i].idx] = false;
+        }
+        for (size_t i = 0; !data->folded && i < node->input_count; i++) {
+            const uint32_t idx = node->inputs[i].idx;
+            const bool reads =
+                data->packed == NULL || i >= 32 || (made->released[node->id.idx] >> i & 1u) == 0;
+            if (idx != 0 && reads && session->constant[idx] &&
+                session->values[idx].tensor.data == NULL && made->folded[idx] != NULL) {
+                session->constant[idx] = false;
+            }
+        }
+    }
+}
+
+/* Everything that does not change from run to run, and what nodes have of the program. */
+static void sbit__plan_constants(sbit_session *session)
+{
+    const sbit__made *made = sbit__program_made(session->program, session->graph);
+    bool overridden = false;
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        sbit_value_id id;
+        const sbit_tensor *constant = NULL;
+        id.idx = idx;
+        constant = sbit__program_constant(session->program, session->graph, id);
+        session->constant[idx] = constant != NULL && !session->fed[idx];
+        if (session->constant[idx]) {
+            memset(&session->values[idx], 0, sizeof session->values[idx]);
+            session->values[idx].tensor = *constant;
+        }
+        overridden = overridden || (constant != NULL && session->fed[idx]);
+    }
+    for (size_t i = 0; i < session->capture_count; i++) {
+        const uint32_t idx = session->captures[i].idx;
+        const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
+        const bool was = session->constant[idx];
+        session->constant[idx] = session->parent->constant[outer];
+        overridden = overridden || (was && !session->constant[idx]);
+    }
+    for (size_t o = 0; o < session->order_count; o++) {
+        sbit__exec_node *data = &session->nodes[session->order[o].idx];
+        data->folded = made->folded_node != NULL && made->folded_node[session->order[o].idx];
+        data->packed = made->packed != NULL ? made->packed[session->order[o].idx] : NULL;
+    }
+    if (overridden) {
+        sbit__plan_overrides(session);
+    }
+}
+
 /* Types of what comes from outside: inputs as fed or declared, captured values as they are. */
 static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
 {
@@ -98,9 +183,10 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
             infer->types[idx] = session->fed_types[idx];
             infer->known[idx] = NULL;
         }
-        if (session->constant[idx]) { /* the graph's, or folded by an earlier plan */
+        if (session->constant[idx]) {
             infer->types[idx] = sbit__type_of_tensor(&session->values[idx].tensor);
-            infer->known[idx] = &session->values[idx].tensor;
+            infer->known[idx] =
+                session->values[idx].tensor.data != NULL ? &session->values[idx].tensor : NULL;
             session->plan[idx].place = SBIT__PLACE_CONSTANT;
         }
     }
@@ -119,7 +205,6 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         session->values[idx] = parent->values[outer];
         infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
         infer->known[idx] = known ? &session->values[idx].tensor : NULL;
-        session->constant[idx] = parent->constant[outer];
         session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
     }
     return parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
@@ -138,178 +223,48 @@ static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_no
     return true;
 }
 
-static int64_t sbit__plan_count(const sbit_type *type)
-{
-    int64_t dims[SBIT_MAX_RANK], count = INT64_MAX;
-    for (int32_t i = 0; i < type->rank; i++) {
-        dims[i] = type->dims[i].value;
-    }
-    return sbit__dims_count(dims, (size_t)type->rank, &count) ? count : INT64_MAX;
-}
-
-/* Whether the outputs can and should be computed now, and whether that holds for ever. */
+/* Small, and all inputs are known for the shapes at hand. */
 static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data, bool *forever)
+                                    const sbit__exec_node *data)
 {
-    size_t in_bytes = 0, out_bytes = 0;
-    bool few = true;
-    *forever = true;
     if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
         return false;
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx == 0) {
-            continue;
-        }
-        if (session->plan[idx].place != SBIT__PLACE_CONSTANT) {
+        if (idx != 0 && (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
+                         sbit_tensor_count(&session->values[idx].tensor) > SBIT__PLAN_SMALL)) {
             return false;
         }
-        *forever = *forever && (session->constant[idx] || session->plan[idx].maker != 0);
-        few = few && sbit_tensor_count(&session->values[idx].tensor) <= SBIT__PLAN_SMALL;
-        in_bytes += sbit_tensor_bytes(&session->values[idx].tensor);
     }
     if (!sbit__plan_outputs_static(session, node)) {
-        return (data->row->flags & SBIT_OP_DYNAMIC) != 0 && (few || *forever);
+        return (data->row->flags & SBIT_OP_DYNAMIC) != 0;
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        const int64_t count = idx != 0 ? sbit__plan_count(&session->infer.types[idx]) : 0;
-        size_t bytes = SIZE_MAX / 4;
-        few = few && count <= SBIT__PLAN_SMALL;
         /* text that a row made (alloc_text) lasts for one run only */
         if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
-                         !sbit__exec_bytes(session->infer.types[idx].dtype, count, &bytes))) {
+                         sbit__type_elements(&session->infer.types[idx]) > SBIT__PLAN_SMALL)) {
             return false;
         }
-        out_bytes += idx != 0 ? bytes : 0;
     }
-    return few || (*forever && (out_bytes <= SBIT__PLAN_FOLD_FREE ||
-                                out_bytes / SBIT__PLAN_FOLD_GROWTH <= in_bytes));
+    return true;
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */
-static sbit_status sbit__plan_evaluate(sbit_session *session, sbit_node_id id, bool forever,
+static sbit_status sbit__plan_evaluate(sbit_session *session, const sbit_node *node,
                                        sbit_error *error)
 {
-    sbit__exec_node *data = &session->nodes[id.idx];
-    sbit__step *step = (sbit__step *)sbit__arena_alloc(&session->plan_arena, sizeof *step);
-    sbit_status status = SBIT_OK;
-    if (step == NULL) {
-        return sbit__fail_oom(error, sizeof *step);
-    }
-    step->node = sbit_graph_node(session->graph, id);
-    SBIT__TRY(sbit__step_build(session, step, error));
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
-    }
-    status = sbit__step_prepare(step, error);
-    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
-        status = sbit__exec_scratch(session, session->scratch_needed, error);
-    }
-    if (status == SBIT_OK) {
-        status = sbit__step_run(step, error); /* makes what it needs */
-    }
-    sbit__exec_free_state(session, data);
-    SBIT__TRY(status);
-    data->folded = forever;
-    for (size_t i = 0; i < step->node->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
+    SBIT__TRY(sbit__step_evaluate(session, node->id, error));
+    for (size_t i = 0; i < node->output_count; i++) {
+        const uint32_t idx = node->outputs[i].idx;
         if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
             session->infer.known[idx] = &session->values[idx].tensor;
             session->infer.elems[idx] = NULL;
-            session->constant[idx] = forever;
             session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        } else if (idx != 0) {
-            data->folded = false; /* a sequence: computed again by the next plan */
-        }
-    }
-    for (size_t i = 0; i < step->node->input_count; i++) { /* read by such nodes only */
-        const uint32_t idx = step->node->inputs[i].idx;
-        if (idx != 0 && session->plan[idx].maker != 0 && session->steps != NULL &&
-            session->plan[idx].uses == 0) {
-            sbit__plan_free_constant(session, idx);
         }
     }
     return SBIT_OK;
-}
-
-/* >>constants that are made when needed */
-
-/* Large, of floats (so that no shape depends on it), and only read by steps. */
-static bool sbit__plan_can_wait(const sbit_session *session, const sbit_node *node)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &session->infer.types[idx];
-        size_t bytes = 0;
-        if (idx == 0) {
-            continue;
-        }
-        if (session->plan[idx].pinned || !sbit__type_static(type) ||
-            (SBIT_T(type->dtype) & SBIT_T_FLOATS) == 0 ||
-            !sbit__exec_bytes(type->dtype, sbit__plan_count(type), &bytes)) {
-            return false;
-        }
-        total += bytes;
-    }
-    return total > SBIT__PLAN_FOLD_NOW;
-}
-
-static void sbit__plan_wait(sbit_session *session, const sbit_node *node)
-{
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &session->infer.types[idx];
-        sbit_tensor *tensor = &session->values[idx].tensor;
-        if (idx == 0) {
-            continue;
-        }
-        memset(&session->values[idx], 0, sizeof session->values[idx]);
-        tensor->dtype = type->dtype;
-        tensor->rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            tensor->dims[d] = type->dims[d].value;
-        }
-        session->plan[idx].place = SBIT__PLACE_CONSTANT;
-        session->plan[idx].maker = node->id.idx;
-    }
-}
-
-SBIT__FN sbit_status sbit__plan_constant(sbit_session *session, uint32_t idx, sbit_error *error)
-{
-    sbit_node_id maker;
-    maker.idx = session->plan[idx].maker;
-    return maker.idx == 0 || session->values[idx].tensor.data != NULL
-               ? SBIT_OK
-               : sbit__plan_evaluate(session, maker, true, error);
-}
-
-SBIT__FN void sbit__plan_free_constant(sbit_session *session, uint32_t idx)
-{
-    sbit__dynamic_free(session, &session->dynamics[idx]);
-    session->values[idx].tensor.data = NULL;
-    session->infer.known[idx] = NULL;
-    session->constant[idx] = false;
-    session->nodes[session->plan[idx].maker].folded = false; /* made again if a plan needs it */
-}
-
-/* A result, what the caller taps and what bodies read must be there when the run begins. */
-static void sbit__plan_pin(sbit_session *session)
-{
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].pinned =
-            session->wanted[idx] || session->tapped[idx] || session->keep_values;
-    }
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        for (size_t i = 0; i < data->capture_count; i++) {
-            session->plan[data->captures[i].idx].pinned = true;
-        }
-    }
 }
 
 /* True if all outputs that anyone reads are known, so that the node need not run. */
@@ -362,7 +317,6 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
 {
     const sbit_node *node = sbit_graph_node(session->graph, id);
     sbit__exec_node *data = &session->nodes[id.idx];
-    bool forever = false;
     if (data->folded) {
         data->skipped = true;
         return SBIT_OK;
@@ -374,47 +328,22 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
         session->plan[idx].fixed = sbit__type_static(&session->infer.types[idx]);
     }
     SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
-    if (!data->skipped && sbit__plan_can_evaluate(session, node, data, &forever)) {
+    if (!data->skipped && sbit__plan_can_evaluate(session, node, data)) {
         data->skipped = true;
-        if (forever && sbit__plan_can_wait(session, node)) {
-            sbit__plan_wait(session, node);
-        } else {
-            SBIT__TRY(sbit__plan_evaluate(session, id, forever, error));
-        }
+        SBIT__TRY(sbit__plan_evaluate(session, node, error));
     }
     return SBIT_OK;
 }
 
 /* >>steps */
 
-static void sbit__plan_use(sbit_session *session, sbit_value_id id, sbit_node_id user)
-{
-    session->plan[id.idx].uses++;
-    session->plan[id.idx].user = user.idx;
-}
-
-static void sbit__plan_count_uses(sbit_session *session)
-{
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        const sbit__exec_node *data = &session->nodes[node->id.idx];
-        for (size_t i = 0; !data->skipped && i < node->input_count; i++) {
-            sbit__plan_use(session, node->inputs[i], node->id);
-        }
-        for (size_t i = 0; !data->skipped && i < data->capture_count; i++) {
-            sbit__plan_use(session, data->captures[i], node->id);
-        }
-    }
-}
-
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
-    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena,
-                                                     session->order_count + 1, sizeof(sbit__step));
+    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena, session->order_count + 1,
+                                                     sizeof(sbit__step));
     if (session->steps == NULL) {
         return sbit__fail_oom(error, session->order_count * sizeof(sbit__step));
     }
-    sbit__plan_count_uses(session);
     session->step_count = 0;
     for (size_t o = 0; o < session->order_count; o++) {
         const sbit_node_id id = session->order[o];
@@ -520,8 +449,8 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
         return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
     }
     SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    sbit__plan_constants(session);
     SBIT__TRY(sbit__plan_sources(session, error));
-    sbit__plan_pin(session);
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
     }

@@ -187,6 +187,29 @@ static sbit_status sbit__program_lower(sbit_program *program, const sbit_session
     return SBIT_OK;
 }
 
+/* Bodies after the graphs that they stand in. */
+SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
+             graph = graph->next_graph) {
+            sbit__made *made =
+                graph->index < program->graph_count ? &program->made[graph->index] : NULL;
+            if (made == NULL || !graph->alive || made->done ||
+                (graph->parent != NULL && graph->parent->index < program->graph_count &&
+                 !program->made[graph->parent->index].done)) {
+                continue;
+            }
+            SBIT__TRY(sbit__constants_graph(program, graph, made, error));
+            made->done = true;
+            again = true;
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *source,
                                       const sbit_session_desc *desc, sbit_error *error)
 {
@@ -194,7 +217,10 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     program->graph_count = source->family->graph_count;
     program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
                                                          sizeof(sbit__lowered));
-    if (program->graphs == NULL) {
+    program->made =
+        (sbit__made *)sbit__arena_array(&program->arena, program->graph_count, sizeof(sbit__made));
+    program->keep_values = desc->keep_values;
+    if (program->graphs == NULL || program->made == NULL) {
         return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
     }
     for (const sbit_graph *graph = source->family->graphs; graph != NULL;
@@ -236,11 +262,66 @@ SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_ses
 
 SBIT__FN void sbit__program_free(sbit_program *program)
 {
-    if (program != NULL) {
-        sbit_graph_destroy(program->graph);
-        sbit__arena_deinit(&program->arena);
-        sbit__free(&program->ctx->allocator, program, sizeof *program);
+    if (program == NULL) {
+        return;
     }
+    const sbit_allocator *a = &program->ctx->allocator;
+    while (program->blocks != NULL) {
+        sbit__exec_block *block = program->blocks;
+        program->blocks = block->next;
+        sbit__free_aligned(a, block, block->bytes + SBIT__EXEC_ALIGN);
+    }
+    for (sbit__taken *taken = program->taken; taken != NULL; taken = taken->next) {
+        sbit__free_aligned(a, taken->data, taken->bytes);
+    }
+    sbit_graph_destroy(program->graph);
+    sbit__arena_deinit(&program->arena);
+    sbit__free(a, program, sizeof *program);
+}
+
+SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
+                                        sbit_error *error)
+{
+    sbit__taken *taken = NULL;
+    if (dynamic->main == NULL) {
+        return SBIT_OK;
+    }
+    taken = (sbit__taken *)sbit__arena_alloc(&program->arena, sizeof *taken);
+    if (taken == NULL) {
+        return sbit__fail_oom(error, sizeof *taken);
+    }
+    taken->data = dynamic->main;
+    taken->bytes = dynamic->main_bytes;
+    taken->next = program->taken;
+    program->taken = taken;
+    program->packed_bytes += taken->bytes;
+    dynamic->main = NULL;
+    dynamic->main_bytes = 0;
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph)
+{
+    static const sbit__made none = {false, NULL, NULL, NULL, NULL};
+    return graph->index < program->graph_count ? &program->made[graph->index] : &none;
+}
+
+SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
+                                                   const sbit_graph *graph, sbit_value_id id)
+{
+    while (sbit_graph_value_alive(graph, id)) {
+        const sbit_value_info *info = sbit_graph_value(graph, id);
+        const sbit__made *made = sbit__program_made(program, graph);
+        if (info->is_constant) {
+            return &info->constant;
+        }
+        if (info->outer.idx == 0) {
+            return made->folded != NULL ? made->folded[id.idx] : NULL;
+        }
+        graph = sbit_graph_parent(graph);
+        id = info->outer;
+    }
+    return NULL;
 }
 
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,

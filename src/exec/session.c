@@ -131,7 +131,7 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
     return false;
 }
 
-/* Constants, inputs to feed, captured values. */
+/* Inputs to feed, captured values. */
 static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
                                   const bool *needed)
 {
@@ -153,10 +153,7 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
         const sbit_value_info *info = NULL;
         id.idx = idx;
         info = sbit_graph_value_alive(s->graph, id) ? sbit_graph_value(s->graph, id) : NULL;
-        if (info != NULL && info->is_constant) {
-            s->values[idx].tensor = info->constant;
-            s->constant[idx] = true;
-        } else if (info != NULL && info->outer.idx != 0 && needed[idx]) {
+        if (info != NULL && info->outer.idx != 0 && needed[idx]) {
             s->captures[s->capture_count++] = id;
         }
     }
@@ -228,8 +225,8 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     return SBIT_OK;
 }
 
-/* All that was computed from constants: packed weights, folded values, sessions of bodies. */
-static void sbit__session_forget(sbit_session *s)
+/* Plan, parameter blocks, sessions of bodies. */
+static void sbit__session_free_nodes(sbit_session *s)
 {
     sbit__plan_drop(s);
     for (uint32_t i = 0; s->nodes != NULL && i < s->node_limit; i++) {
@@ -241,16 +238,6 @@ static void sbit__session_forget(sbit_session *s)
             node->bodies = body->next;
             sbit_session_destroy(body->session);
             sbit__free(&s->ctx->allocator, body, sizeof *body);
-        }
-        if (node->folded) {
-            sbit_node_id id;
-            const sbit_node *info = NULL;
-            id.idx = i;
-            info = sbit_graph_node(s->graph, id);
-            for (size_t k = 0; k < info->output_count; k++) {
-                s->constant[info->outputs[k].idx] = false;
-            }
-            node->folded = false;
         }
     }
 }
@@ -284,7 +271,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
         return;
     }
     allocator = session->ctx->allocator;
-    sbit__session_forget(session);
+    sbit__session_free_nodes(session);
     for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
         sbit__dynamic_free(session, &session->dynamics[i]);
     }
@@ -392,8 +379,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
         return sbit__state_set(session, state, &value->tensor, error);
     }
     /* Results stay readable until the next run, so the plan is not touched here. */
-    session->forget = session->forget || session->constant[id.idx];
-    session->stale = session->stale || !session->planned ||
+    session->stale = session->stale || !session->planned || session->constant[id.idx] ||
                      !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
     session->fed_types[id.idx] = type;
@@ -472,15 +458,11 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
 static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *error)
 {
     session->ran = false;
-    if (session->forget) { /* a default value was overridden that plans were built on */
-        sbit__session_forget(session);
-        for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-            session->constant[idx] = session->constant[idx] && !session->fed[idx];
-        }
-        session->forget = false;
-    }
     if (session->planned && !session->stale) {
         return SBIT_OK;
+    }
+    if (session->owned != NULL) { /* a session that never runs packs nothing */
+        SBIT__TRY(sbit__program_fold(session->owned, error));
     }
     SBIT__TRY(sbit__plan_make(session, error));
     session->stale = false;
@@ -554,7 +536,7 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
     memory->scratch_bytes += s->scratch_bytes;
-    memory->state_bytes += s->state_bytes;
+    memory->state_bytes += s->state_bytes + (s->parent == NULL ? s->program->packed_bytes : 0);
     memory->dynamic_bytes += s->dynamic_peak;
     for (uint32_t i = 0; i < s->node_limit; i++) {
         for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
@@ -583,9 +565,8 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     memset(out, 0, sizeof *out);
     out->node = id;
     out->lowered = sbit_graph_node(s->graph, into);
-    out->reason = lowered->reason != NULL && id.idx < lowered->reason_limit
-                      ? lowered->reason[id.idx]
-                      : NULL;
+    out->reason =
+        lowered->reason != NULL && id.idx < lowered->reason_limit ? lowered->reason[id.idx] : NULL;
     if (first.idx != id.idx) {
         out->fused_into = first;
         return;

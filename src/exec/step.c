@@ -10,30 +10,41 @@
 
 /* >>what a row may ask for while it runs; call->session is the step */
 
-static void *sbit__call_alloc_state(const sbit_op_call *call, size_t bytes)
+static void *sbit__call_alloc_packed(const sbit_op_call *call, size_t bytes)
 {
     sbit__step *step = (sbit__step *)call->session;
-    void *data = sbit__block_add(step->session, &step->data->state_blocks, bytes,
-                                 &step->session->state_bytes);
+    size_t counted = 0;
+    void *data = step->packed == NULL
+                     ? sbit__block_add(step->session, &step->packed, bytes, &counted)
+                     : NULL;
     if (data != NULL) {
         memset(data, 0, bytes);
     }
     return data;
 }
 
+/* The block of the last time, if it has that size. */
+static void *sbit__call_alloc_params(const sbit_op_call *call, size_t bytes)
+{
+    sbit__step *step = (sbit__step *)call->session;
+    sbit__exec_node *data = step->data;
+    if (data->params != NULL && data->params->bytes != bytes) {
+        sbit__block_free_all(step->session, &data->params, &step->session->state_bytes);
+    }
+    if (data->params == NULL &&
+        sbit__block_add(step->session, &data->params, bytes, &step->session->state_bytes) == NULL) {
+        return NULL;
+    }
+    step->asked = true;
+    memset(sbit__block_data(data->params), 0, bytes);
+    return sbit__block_data(data->params);
+}
+
 static void sbit__call_release_input(const sbit_op_call *call, int32_t input)
 {
     sbit__step *step = (sbit__step *)call->session;
     const bool counted = input >= 0 && input < call->input_count && input < 32;
-    const uint32_t idx = counted ? step->node->inputs[input].idx : 0;
-    if (idx == 0 || step->session->plan[idx].maker == 0 || (step->released >> input & 1u) != 0) {
-        return;
-    }
-    sbit__exec_value *value = &step->session->plan[idx];
-    step->released |= 1u << input;
-    if (++value->released >= value->uses) {
-        sbit__plan_free_constant(step->session, idx);
-    }
+    step->released |= counted ? 1u << input : 0;
 }
 
 static void *sbit__call_alloc_text(const sbit_op_call *call, size_t bytes)
@@ -132,8 +143,7 @@ static sbit_status sbit__call_copy_output(const sbit_op_call *call, int32_t outp
 
 SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node)
 {
-    sbit__block_free_all(session, &node->state_blocks, &session->state_bytes);
-    node->state = NULL;
+    sbit__block_free_all(session, &node->params, &session->state_bytes);
     sbit__free(&session->ctx->allocator, node->prepared, node->prepared_bytes);
     node->prepared = NULL;
     node->prepared_bytes = 0;
@@ -184,7 +194,6 @@ static bool sbit__step_arrays(sbit_session *session, sbit__step *step)
             in[i] = &session->values[idx].tensor;
             in_value[i] = &session->values[idx];
             step->constant_in[i] = session->plan[idx].place == SBIT__PLACE_CONSTANT ? in[i] : NULL;
-            step->made = step->made || session->plan[idx].maker != 0;
         }
     }
     for (size_t i = 0; i < outs; i++) {
@@ -221,8 +230,9 @@ SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, s
     call->opset = step->data->opset;
     call->input_count = (int32_t)step->node->input_count;
     call->output_count = (int32_t)step->node->output_count;
-    call->state = &step->data->state;
-    call->alloc_state = sbit__call_alloc_state;
+    call->packed = step->data->packed;
+    call->alloc_packed = sbit__call_alloc_packed;
+    call->alloc_params = sbit__call_alloc_params;
     call->release_input = sbit__call_release_input;
     call->alloc_text = sbit__call_alloc_text;
     call->alloc_output = sbit__call_alloc_output;
@@ -245,7 +255,9 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
     call.in_value = NULL;
     call.out_value = NULL;
     call.scratch_bytes = &scratch_bytes;
+    step->asked = false;
     SBIT__TRY(call.row->prepare(&call, error));
+    step->call.params = step->asked ? sbit__block_data(step->data->params) : NULL;
     if (scratch_bytes > step->session->scratch_needed) {
         step->session->scratch_needed = scratch_bytes;
     }
@@ -275,15 +287,6 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
     return SBIT_OK;
 }
 
-/* The row says anew which constants it has packed. */
-static void sbit__step_unrelease(sbit__step *step)
-{
-    for (size_t i = 0; i < step->node->input_count && i < 32; i++) {
-        step->session->plan[step->node->inputs[i].idx].released -= step->released >> i & 1u;
-    }
-    step->released = 0;
-}
-
 /* Prepares while running, unless the types are those of the last time. */
 static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
@@ -302,7 +305,6 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
     }
     if (!same) {
         data->prepared_holds = false;
-        sbit__step_unrelease(step);
         if (data->prepared == NULL) {
             data->prepared = (sbit_type *)sbit__alloc(a, bytes);
             data->prepared_bytes = bytes;
@@ -402,19 +404,6 @@ static sbit_status sbit__step_storage(sbit__step *step, sbit_error *error)
     return step->late ? sbit__step_prepare_late(step, error) : SBIT_OK;
 }
 
-/* Constants that are made when needed: here they are. */
-static sbit_status sbit__step_constants(sbit__step *step, sbit_error *error)
-{
-    sbit_session *session = step->session;
-    for (size_t i = 0; step->made && i < step->node->input_count; i++) {
-        const bool released = i < 32 && (step->released >> i & 1u) != 0;
-        if (!released) {
-            SBIT__TRY(sbit__plan_constant(session, step->node->inputs[i].idx, error));
-        }
-    }
-    return SBIT_OK;
-}
-
 /* After a DYNAMIC row: outputs must be there and, where a plan relied on a shape, have it. */
 static sbit_status sbit__step_check_dynamic(sbit__step *step, sbit_error *error)
 {
@@ -480,9 +469,6 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
     said.message[0] = '\0';
     status = sbit__step_storage(step, &said);
     if (status == SBIT_OK) {
-        status = sbit__step_constants(step, &said);
-    }
-    if (status == SBIT_OK) {
         status = sbit__step_compute(step, &said);
     }
     if (status == SBIT_OK && dynamic) {
@@ -492,4 +478,26 @@ SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error)
         sbit__body_results_free(step->session, step->data);
     }
     return status == SBIT_OK ? SBIT_OK : sbit__step_fail(step, status, &said, error);
+}
+
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error)
+{
+    sbit__step step;
+    sbit_status status = SBIT_OK;
+    memset(&step, 0, sizeof step);
+    step.node = sbit_graph_node(session->graph, id);
+    SBIT__TRY(sbit__step_build(session, &step, error));
+    for (size_t i = 0; i < step.node->output_count; i++) {
+        const uint32_t idx = step.node->outputs[i].idx;
+        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+    }
+    status = sbit__step_prepare(&step, error);
+    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
+        status = sbit__exec_scratch(session, session->scratch_needed, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__step_run(&step, error);
+    }
+    sbit__exec_free_state(session, step.data);
+    return status;
 }

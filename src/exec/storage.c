@@ -234,3 +234,27 @@ SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
     }
     return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
 }
+
+SBIT__FN void *sbit__block_data(sbit__exec_block *block)
+{
+    return (char *)block + SBIT__EXEC_ALIGN;
+}
+
+SBIT__FN int64_t sbit__type_elements(const sbit_type *type)
+{
+    int64_t dims[SBIT_MAX_RANK], count = INT64_MAX;
+    for (int32_t i = 0; i < type->rank; i++) {
+        dims[i] = type->dims[i].value;
+    }
+    return sbit__dims_count(dims, (size_t)type->rank, &count) ? count : INT64_MAX;
+}
+
+SBIT__FN void sbit__tensor_of_type(const sbit_type *type, sbit_tensor *out)
+{
+    memset(out, 0, sizeof *out);
+    out->dtype = type->dtype;
+    out->rank = type->rank;
+    for (int32_t d = 0; d < type->rank; d++) {
+        out->dims[d] = type->dims[d].value;
+    }
+}

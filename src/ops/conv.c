@@ -17,11 +17,6 @@
 
 /* ---- Conv */
 
-typedef struct sbit__conv_state {
-    sbit__conv plan;
-    sbit__packed weight; /* only if it is constant float32 */
-} sbit__conv_state;
-
 /* Checks ranks and channels of X, W and B; *rank is X's (-1: unknown). `transposed`: W's first
  * dimension is the input channel. */
 static sbit_status sbit__conv_check(const sbit_op_call *call, bool transposed, int32_t *rank,
@@ -177,6 +172,44 @@ SBIT__FN sbit_status sbit__conv_shape_of(const sbit_op_call *call, sbit__conv_sh
     return sbit__conv_check_sizes(call, shape, &window, error);
 }
 
+/* As far as packing needs it: the weights, in one place of an image. False: not to be packed. */
+static bool sbit__conv_weights(const sbit_op_call *call, sbit__conv_shape *shape)
+{
+    const sbit_tensor *w = sbit__in(call, 1);
+    const int64_t groups = sbit_node_int(call->node, "group", 1);
+    if (w == NULL || w->dtype != SBIT_F32 || w->rank < 3 || w->rank > 2 + SBIT__MAX_SPATIAL ||
+        sbit_tensor_count(w) == 0 || groups < 1 || w->dims[0] % groups != 0) {
+        return false;
+    }
+    memset(shape, 0, sizeof *shape);
+    shape->batch = 1;
+    shape->groups = groups;
+    shape->out_channels = w->dims[0];
+    for (int32_t i = 0; i < SBIT__MAX_SPATIAL; i++) {
+        const int32_t from = i - (SBIT__MAX_SPATIAL - (w->rank - 2));
+        shape->in[i] = shape->out[i] = shape->stride[i] = shape->dilation[i] = 1;
+        shape->kernel[i] = from < 0 ? 1 : w->dims[from + 2];
+    }
+    return sbit__mul_i64(w->dims[1], groups, &shape->in_channels);
+}
+
+static sbit_status sbit__conv_op_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__conv_shape shape;
+    sbit__conv plan;
+    if (!sbit__conv_weights(call, &shape)) {
+        return SBIT_OK;
+    }
+    sbit__conv_plan(call->ctx, &shape, &plan);
+    float *packed = (float *)call->alloc_packed(call, plan.packed_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__conv_pack(call->ctx, &plan, (const float *)call->in[1]->data, packed);
+    call->release_input(call, 1);
+    return SBIT_OK;
+}
+
 static bool sbit__conv_static(const sbit_op_call *call)
 {
     return sbit__type_static(call->in_type[0]) && sbit__type_static(call->in_type[1]);
@@ -185,24 +218,19 @@ static bool sbit__conv_static(const sbit_op_call *call)
 static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
-    sbit__conv plan;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__conv_static(call)) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__conv_shape_of(call, &shape, error));
-    sbit__conv_plan(call->ctx, &shape, &plan);
-    const sbit_tensor *w = call->in[1];
-    const size_t packed_bytes = w != NULL && w->dtype == SBIT_F32 ? plan.packed_bytes : 0;
-    sbit__conv_state *state = (sbit__conv_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__conv *plan = (sbit__conv *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    state->plan = plan;
-    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
-    *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan.scratch_bytes) +
-                           (packed_bytes > 0 ? 0 : sbit__align64(plan.packed_bytes));
+    sbit__conv_plan(call->ctx, &shape, plan);
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan->scratch_bytes) +
+                           (call->packed != NULL ? 0 : sbit__align64(plan->packed_bytes));
     return SBIT_OK;
 }
 
@@ -225,10 +253,10 @@ static void sbit__conv_fill(const sbit_op_call *call, const sbit__epilogue *epil
 
 static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__conv_state *state = (sbit__conv_state *)*call->state;
+    const sbit__conv *plan = (const sbit__conv *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__epilogue memory;
-    if (state == NULL) {
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
@@ -239,21 +267,17 @@ static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
         sbit__conv_fill(call, epilogue);
         return SBIT_OK;
     }
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
     char *scratch = (char *)call->scratch;
-    float *packed = (float *)state->weight.data;
-    if (state->weight.bytes == 0) {
-        packed = (float *)(void *)scratch;
-        scratch += sbit__align64(state->plan.packed_bytes);
-    }
-    if (fresh || state->weight.bytes == 0) {
-        sbit__conv_pack(call->ctx, &state->plan, (const float *)call->in[1]->data, packed);
-        sbit__packed_done(call, fresh ? 2 : 0);
+    const float *packed = (const float *)call->packed;
+    if (packed == NULL) {
+        float *here = (float *)(void *)scratch;
+        scratch += sbit__align64(plan->packed_bytes);
+        sbit__conv_pack(call->ctx, plan, (const float *)call->in[1]->data, here);
+        packed = here;
     }
     const float *bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
-    sbit__conv_run(call->ctx, &state->plan, (const float *)x->data, packed, bias, epilogue,
+    sbit__conv_run(call->ctx, plan, (const float *)x->data, packed, bias, epilogue,
                    (float *)call->out[0]->data, scratch);
     return SBIT_OK;
 }
@@ -378,13 +402,8 @@ typedef struct sbit__convt_plan {
     int64_t in_size, out_size, kernel_size;
     int64_t block_rows; /* rows of the last axis per block of columns */
     size_t column_bytes, gemm_bytes;
-    size_t group_bytes; /* packed weights of one group */
+    size_t group_bytes; /* packed weights of one group; they lie behind each other */
 } sbit__convt_plan;
-
-typedef struct sbit__convt_state {
-    sbit__convt_plan plan;
-    sbit__packed weight; /* group after group */
-} sbit__convt_state;
 
 static void sbit__convt_gemm(const sbit__convt_plan *plan, sbit__gemm *gemm)
 {
@@ -442,24 +461,25 @@ static sbit_status sbit__convt_plan_of(const sbit_op_call *call, sbit__convt_pla
     return SBIT_OK;
 }
 
-static float *sbit__convt_packed(const sbit__convt_state *state, int64_t group)
+static sbit_status sbit__convt_pack(const sbit_op_call *call, sbit_error *error)
 {
-    return (float *)(void *)((char *)state->weight.data + (size_t)group * state->plan.group_bytes);
-}
-
-static sbit_status sbit__convt_pack(const sbit_op_call *call, sbit__convt_state *state,
-                                    sbit_error *error)
-{
-    sbit__gemm gemm;
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
-    sbit__convt_gemm(&state->plan, &gemm);
-    for (int64_t g = 0; fresh && g < state->plan.groups; g++) {
-        const float *w = (const float *)call->in[1]->data + g * gemm.m * gemm.k;
-        sbit__gemm_pack_a(call->ctx, gemm.m, gemm.k, w, gemm.lda, true, 1.0f,
-                          sbit__convt_packed(state, g));
+    const sbit_tensor *w = sbit__in(call, 1);
+    const int64_t groups = sbit_node_int(call->node, "group", 1);
+    if (w == NULL || w->dtype != SBIT_F32 || w->rank < 3 || sbit_tensor_count(w) == 0 ||
+        groups < 1 || w->dims[0] % groups != 0) {
+        return SBIT_OK;
     }
-    sbit__packed_done(call, fresh ? 2 : 0);
+    const int64_t k = w->dims[0] / groups, m = sbit__tensor_span(w, 1, w->rank);
+    const size_t bytes = sbit__align64(sbit__gemm_pack_a_bytes(call->ctx, m, k));
+    char *packed = (char *)call->alloc_packed(call, (size_t)groups * bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        sbit__gemm_pack_a(call->ctx, m, k, (const float *)w->data + g * m * k, m, true, 1.0f,
+                          (float *)(void *)(packed + (size_t)g * bytes));
+    }
+    call->release_input(call, 1);
     return SBIT_OK;
 }
 
@@ -473,19 +493,15 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
         return SBIT_OK;
     }
     SBIT__TRY(sbit__convt_plan_of(call, &plan, error));
-    const sbit_tensor *w = call->in[1];
     sbit__convt_gemm(&plan, &gemm);
     plan.group_bytes = sbit__align64(sbit__gemm_pack_a_bytes(call->ctx, gemm.m, gemm.k));
-    const bool pack = w != NULL && w->dtype == SBIT_F32;
-    const size_t packed_bytes = pack ? (size_t)plan.groups * plan.group_bytes : 0;
-    sbit__convt_state *state = (sbit__convt_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    gemm.packed_a = (const float *)call->packed;
+    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    sbit__convt_plan *params = (sbit__convt_plan *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    sbit__packed_plan(call, &state->weight, packed_bytes, 2);
-    gemm.packed_a = sbit__packed_mark(&state->weight);
-    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    state->plan = plan;
+    *params = plan;
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + plan.column_bytes + plan.gemm_bytes;
     return SBIT_OK;
 }
@@ -582,10 +598,9 @@ static void sbit__convt_finish(void *user, int64_t begin, int64_t end, int32_t w
     }
 }
 
-static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state *state,
+static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_plan *plan,
                               const float *x, float *y, int64_t group)
 {
-    const sbit__convt_plan *plan = &state->plan;
     float *columns = (float *)call->scratch;
     void *gemm_scratch = (char *)call->scratch + plan->column_bytes;
     const int64_t rows = plan->in[0] * plan->in[1];
@@ -596,8 +611,9 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
     task.columns = columns;
     task.y = y;
     sbit__convt_gemm(plan, &gemm);
-    if (state->weight.bytes > 0) {
-        gemm.packed_a = sbit__convt_packed(state, group);
+    if (call->packed != NULL) {
+        gemm.packed_a = (const float *)(const void *)((const char *)call->packed +
+                                                      (size_t)group * plan->group_bytes);
     } else {
         gemm.a = (const float *)call->in[1]->data + group * gemm.m * gemm.k;
     }
@@ -614,15 +630,13 @@ static void sbit__convt_group(const sbit_op_call *call, const sbit__convt_state 
 
 static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__convt_state *state = (sbit__convt_state *)*call->state;
-    if (state == NULL) {
+    const sbit__convt_plan *plan = (const sbit__convt_plan *)call->params;
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__convt_pack(call, state, error));
-    const sbit__convt_plan *plan = &state->plan;
     const int64_t planes = plan->batch * plan->groups * plan->out_channels;
     sbit__epilogue epilogue;
     sbit__convt_task task;
@@ -635,7 +649,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
     sbit__parallel_range(call->ctx, planes, 1, sbit__convt_begin, &task);
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
-        sbit__convt_group(call, state,
+        sbit__convt_group(call, plan,
                           (const float *)call->in[0]->data + i * plan->in_channels * plan->in_size,
                           task.y + i * plan->out_channels * plan->out_size, i % plan->groups);
     }
@@ -767,15 +781,15 @@ static const sbit_op_channel sbit__convt_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0
 
 #define SBIT__CONV_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        domain, "Conv", version, types, 0, 0, sbit__conv_infer, sbit__conv_prepare,                \
-            sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant, &sbit__conv_channel,      \
-            sbit__conv_macs                                                                        \
+        domain, "Conv", version, types, 0, sbit__conv_op_pack, sbit__conv_infer,                   \
+            sbit__conv_prepare, sbit__conv_op_run, sbit__grad_conv, NULL, &sbit__conv_quant,       \
+            &sbit__conv_channel, sbit__conv_macs                                                   \
     }
 #define SBIT__CONVT_ROW(domain, version, types)                                                    \
     {                                                                                              \
-        domain, "ConvTranspose", version, types, 0, 0, sbit__convt_infer, sbit__convt_prepare,     \
-            sbit__convt_run, sbit__grad_conv_transpose, NULL, &sbit__convt_quant,                  \
-            &sbit__convt_channel, sbit__convt_macs                                                 \
+        domain, "ConvTranspose", version, types, 0, sbit__convt_pack, sbit__convt_infer,           \
+            sbit__convt_prepare, sbit__convt_run, sbit__grad_conv_transpose, NULL,                 \
+            &sbit__convt_quant, &sbit__convt_channel, sbit__convt_macs                             \
     }
 
 static const sbit_op_row sbit__conv_rows[] = {

@@ -77,11 +77,6 @@ typedef struct sbit__matmul_plan {
     size_t gemm_bytes;        /* scratch of one product */
 } sbit__matmul_plan;
 
-typedef struct sbit__matmul_state {
-    sbit__matmul_plan plan;
-    sbit__packed right; /* only if it is constant float32 */
-} sbit__matmul_state;
-
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
                                       sbit_error *error)
 {
@@ -209,23 +204,26 @@ static void sbit__matmul_gemm(const sbit__matmul_plan *plan, sbit__gemm *gemm)
     gemm->serial = plan->spread;
 }
 
-static float *sbit__matmul_packed(const sbit__matmul_state *state, int64_t b)
+/* A constant float32 right operand: its matrices behind each other. */
+static sbit_status sbit__matmul_pack(const sbit_op_call *call, sbit_error *error)
 {
-    return (float *)(void *)((char *)state->right.data + (size_t)b * state->plan.matrix_bytes);
-}
-
-static sbit_status sbit__matmul_pack(const sbit_op_call *call, sbit__matmul_state *state,
-                                     sbit_error *error)
-{
-    const sbit__matmul_plan *plan = &state->plan;
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
-    for (int64_t i = 0; fresh && i < plan->b_count; i++) {
-        const float *b = (const float *)call->in[1]->data + i * plan->n * plan->k;
-        sbit__gemm_pack_b(call->ctx, plan->n, plan->k, b, plan->n, false, 1.0f,
-                          sbit__matmul_packed(state, i));
+    const sbit_tensor *b = sbit__in(call, 1);
+    if (b == NULL || b->dtype != SBIT_F32 || b->rank < 1 || sbit_tensor_count(b) == 0) {
+        return SBIT_OK;
     }
-    sbit__packed_done(call, fresh ? 2 : 0);
+    const int64_t k = b->dims[b->rank >= 2 ? b->rank - 2 : 0];
+    const int64_t n = b->rank >= 2 ? b->dims[b->rank - 1] : 1;
+    const int64_t count = b->rank > 2 ? sbit__tensor_span(b, 0, b->rank - 2) : 1;
+    const size_t bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k));
+    char *packed = (char *)call->alloc_packed(call, (size_t)count * bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sbit__gemm_pack_b(call->ctx, n, k, (const float *)b->data + i * n * k, n, false, 1.0f,
+                          (float *)(void *)(packed + (size_t)i * bytes));
+    }
+    call->release_input(call, 1);
     return SBIT_OK;
 }
 
@@ -239,21 +237,17 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
         return SBIT_OK;
     }
     sbit__matmul_plan_of(call->in_type[0], call->in_type[1], &plan);
-    const sbit_tensor *b = call->in[1];
-    const bool pack = b != NULL && b->dtype == SBIT_F32 && plan.n > 0 && plan.k > 0;
     const int64_t threads = sbit_ctx_threads(call->ctx);
     plan.spread = threads > 1 && plan.batches >= threads;
     sbit__matmul_gemm(&plan, &gemm);
     plan.matrix_bytes = sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, plan.n, plan.k));
-    const size_t packed_bytes = pack ? plan.matrix_bytes * (size_t)plan.b_count : 0;
-    sbit__matmul_state *state = (sbit__matmul_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    gemm.packed_b = (const float *)call->packed;
+    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    sbit__matmul_plan *params = (sbit__matmul_plan *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    sbit__packed_plan(call, &state->right, packed_bytes, 2);
-    gemm.packed_b = sbit__packed_mark(&state->right);
-    plan.gemm_bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    state->plan = plan;
+    *params = plan;
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
@@ -269,8 +263,7 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
 {
     const sbit__matmul_task *task = (const sbit__matmul_task *)user;
     const sbit_op_call *call = task->call;
-    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
-    const sbit__matmul_plan *plan = &state->plan;
+    const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     const sbit__epilogue *given = task->epilogue;
     float *y = (float *)call->out[0]->data;
     for (int64_t i = begin; i < end; i++) {
@@ -281,8 +274,9 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
         sbit__matmul_gemm(plan, &gemm);
         gemm.a = (const float *)call->in[0]->data + a * plan->m * plan->k;
         gemm.c = y + i * plan->m * plan->n;
-        if (state->right.bytes > 0) {
-            gemm.packed_b = sbit__matmul_packed(state, b);
+        if (call->packed != NULL) {
+            gemm.packed_b = (const float *)(const void *)((const char *)call->packed +
+                                                          (size_t)b * plan->matrix_bytes);
         } else {
             gemm.b = (const float *)call->in[1]->data + b * plan->k * plan->n;
         }
@@ -299,13 +293,12 @@ static void sbit__matmul_batches(void *user, int64_t begin, int64_t end, int32_t
 
 static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__matmul_state *state = (sbit__matmul_state *)*call->state;
+    const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     sbit__epilogue epilogue;
     sbit__matmul_task task;
-    if (state == NULL) {
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
-    const sbit__matmul_plan *plan = &state->plan;
     const int64_t count = sbit_tensor_count(call->out[0]);
     if (count == 0) {
         return SBIT_OK;
@@ -318,7 +311,6 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
         sbit__epilogue_apply(call->kernels, task.epilogue, 0, count, y);
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__matmul_pack(call, state, error));
     if (plan->spread) {
         const int64_t each = plan->m * plan->n * plan->k;
         sbit__parallel_range(call->ctx, plan->batches, SBIT__WORTH_A_THREAD / each + 1,
@@ -376,15 +368,15 @@ static void sbit__matmul_run_int(const sbit_op_call *call, const sbit__matmul_pl
 
 static sbit_status sbit__matmul_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__matmul_state *state = (const sbit__matmul_state *)*call->state;
+    const sbit__matmul_plan *plan = (const sbit__matmul_plan *)call->params;
     if (!sbit__matmul_is_int(call->in[0]->dtype)) {
         return sbit__op_in_float(call, sbit__matmul_run32, sbit__matmul_run64, error);
     }
-    if (state == NULL) {
+    if (plan == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) > 0) {
-        sbit__matmul_run_int(call, &state->plan);
+        sbit__matmul_run_int(call, plan);
     }
     return SBIT_OK;
 }
@@ -399,10 +391,9 @@ static int64_t sbit__matmul_macs(const sbit_op_call *call)
 
 /* ---- Gemm */
 
-typedef struct sbit__gemm_state {
-    sbit__packed right;  /* only if B is constant float32 */
+typedef struct sbit__gemm_params {
     size_t gemm_scratch; /* what the driver needs; C's copy lies behind it */
-} sbit__gemm_state;
+} sbit__gemm_params;
 
 /* The operands' sides: rows and columns after transposition. */
 static sbit_status sbit__gemm_sides(const sbit_op_call *call, sbit_dim *m, sbit_dim *k, sbit_dim *n,
@@ -494,6 +485,26 @@ static sbit_status sbit__gemm_of(const sbit_op_call *call, sbit__gemm *gemm, sbi
     return SBIT_OK;
 }
 
+/* A constant float32 right operand, times alpha. */
+static sbit_status sbit__gemm_op_pack(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *b = sbit__in(call, 1);
+    const bool trans_b = sbit_node_int(call->node, "transB", 0) != 0;
+    if (b == NULL || b->dtype != SBIT_F32 || b->rank != 2 || sbit_tensor_count(b) == 0) {
+        return SBIT_OK;
+    }
+    const int64_t n = b->dims[trans_b ? 0 : 1], k = b->dims[trans_b ? 1 : 0];
+    float *packed =
+        (float *)call->alloc_packed(call, sbit__gemm_pack_b_bytes(call->ctx, n, k));
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    sbit__gemm_pack_b(call->ctx, n, k, (const float *)b->data, b->dims[1], trans_b,
+                      sbit_node_float(call->node, "alpha", 1.0f), packed);
+    call->release_input(call, 1);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__gemm gemm;
@@ -508,20 +519,16 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
     }
     c_count += gemm.m + gemm.n;
-    const sbit_tensor *b = call->in[1];
-    const bool pack = b != NULL && b->dtype == SBIT_F32 && gemm.n > 0 && gemm.k > 0;
-    const size_t packed_bytes = pack ? sbit__gemm_pack_b_bytes(call->ctx, gemm.n, gemm.k) : 0;
-    sbit__gemm_state *state = (sbit__gemm_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__gemm_params *params = (sbit__gemm_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    sbit__packed_plan(call, &state->right, packed_bytes, 2);
-    gemm.packed_b = sbit__packed_mark(&state->right);
-    if (pack) {
+    if (call->packed != NULL) {
+        gemm.packed_b = (const float *)call->packed;
         gemm.alpha = 1.0f; /* is in the packed operand */
     }
-    state->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-    *call->scratch_bytes = sbit__op_in_float_scratch(call) + state->gemm_scratch +
+    params->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
+    *call->scratch_bytes = sbit__op_in_float_scratch(call) + params->gemm_scratch +
                            (sbit__op_has(call, 2) ? (size_t)c_count * sizeof(float) : 0);
     return SBIT_OK;
 }
@@ -573,32 +580,12 @@ static void sbit__gemm_only_c(const sbit_op_call *call, const sbit__gemm *gemm,
     }
 }
 
-/* The right operand: packed with alpha, or as it is. */
-static sbit_status sbit__gemm_right(const sbit_op_call *call, sbit__gemm_state *state,
-                                    sbit__gemm *gemm, sbit_error *error)
-{
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->right, &fresh, error));
-    if (fresh) {
-        sbit__gemm_pack_b(call->ctx, gemm->n, gemm->k, (const float *)call->in[1]->data, gemm->ldb,
-                          gemm->trans_b, gemm->alpha, (float *)state->right.data);
-        sbit__packed_done(call, 2);
-    }
-    if (state->right.bytes > 0) {
-        gemm->packed_b = (const float *)state->right.data;
-        gemm->alpha = 1.0f;
-    } else {
-        gemm->b = (const float *)call->in[1]->data;
-    }
-    return SBIT_OK;
-}
-
 static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__gemm_state *state = (sbit__gemm_state *)*call->state;
+    const sbit__gemm_params *params = (const sbit__gemm_params *)call->params;
     sbit__epilogue epilogue;
     sbit__gemm gemm;
-    if (state == NULL) {
+    if (params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
@@ -608,9 +595,14 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     (void)sbit__epilogue_of(call, 3, &epilogue); /* nothing, if there is none */
     gemm.a = (const float *)call->in[0]->data;
     gemm.c = (float *)call->out[0]->data;
-    SBIT__TRY(sbit__gemm_right(call, state, &gemm, error));
+    if (call->packed != NULL) {
+        gemm.packed_b = (const float *)call->packed;
+        gemm.alpha = 1.0f; /* is in the packed operand */
+    } else {
+        gemm.b = (const float *)call->in[1]->data;
+    }
     if (call->input_count > 2 && call->in[2] != NULL) {
-        float *scratch = (float *)(void *)((char *)call->scratch + state->gemm_scratch);
+        float *scratch = (float *)(void *)((char *)call->scratch + params->gemm_scratch);
         sbit__gemm_add_c(call, call->in[2], &gemm, &epilogue, scratch);
     }
     if (gemm.k == 0) {
@@ -773,15 +765,15 @@ static const sbit_op_channel sbit__gemm_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
 #define SBIT__MATMUL_T9 (SBIT__T_FLOATS1 | SBIT__T_WORDS)
 #define SBIT__MATMUL_ROW(domain, version, types)                                                   \
     {                                                                                              \
-        domain, "MatMul", version, types, 0, 0, sbit__matmul_infer, sbit__matmul_prepare,          \
-            sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,                        \
+        domain, "MatMul", version, types, 0, sbit__matmul_pack, sbit__matmul_infer,                \
+            sbit__matmul_prepare, sbit__matmul_run, sbit__grad_matmul, NULL, &sbit__matmul_quant,  \
             &sbit__matmul_channel, sbit__matmul_macs                                               \
     }
 #define SBIT__GEMM_ROW(domain, version, types)                                                     \
     {                                                                                              \
-        domain, "Gemm", version, types, 0, 0, sbit__gemm_infer, sbit__gemm_prepare,                \
-            sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant, &sbit__gemm_channel,      \
-            sbit__gemm_macs                                                                        \
+        domain, "Gemm", version, types, 0, sbit__gemm_op_pack, sbit__gemm_infer,                   \
+            sbit__gemm_prepare, sbit__gemm_op_run, sbit__grad_gemm, NULL, &sbit__gemm_quant,       \
+            &sbit__gemm_channel, sbit__gemm_macs                                                   \
     }
 
 static const sbit_op_row sbit__matmul_rows[] = {

@@ -145,7 +145,8 @@ struct sbit_op_call {
     const sbit_type *const *in_type;
     sbit_type *const *out_type;
 
-    /* infer, prepare: constants (NULL if not constant); run: all inputs, outputs to fill */
+    /* infer, pack, prepare: constants (NULL if not constant; in prepare `data` is NULL if pack gave
+     * it up); run: all inputs, outputs to fill */
     const sbit_tensor *const *in;
     sbit_tensor *const *out;
     /* run: the same as values, for sequences and optionals */
@@ -163,12 +164,14 @@ struct sbit_op_call {
                               const sbit_type *const *inputs, sbit_type *outputs,
                               sbit_error *error);
 
-    /* prepare and run: what prepare left: memory from alloc_state, freed by the session */
-    void **state;
-    void *(*alloc_state)(const sbit_op_call *call, size_t bytes); /* 64-byte aligned, zeroed */
-    /* prepare and run: this node will not read the data of a constant input again as long as its
-     * state lives, because it has packed it; the session may free the data */
+    /* pack: one block for what is packed, 64-byte aligned, zeroed (NULL: out of memory) ... */
+    void *(*alloc_packed)(const sbit_op_call *call, size_t bytes);
+    /* ... and a constant that neither prepare nor run will read, so that its data may be freed */
     void (*release_input)(const sbit_op_call *call, int32_t input);
+    const void *packed; /* prepare, run: that block; NULL: nothing is packed (for this session) */
+    /* prepare: the parameter block, zeroed: plain data, no pointers. NULL: out of memory */
+    void *(*alloc_params)(const sbit_op_call *call, size_t bytes);
+    const void *params;    /* run: that block; NULL: prepare asked for none */
     size_t *scratch_bytes; /* prepare: what run needs in `scratch` */
     void *scratch;         /* run: 64-byte aligned */
 
@@ -230,11 +233,17 @@ struct sbit_op_row {
     int32_t since_version;
     uint32_t types;  /* element types of input 0 (of output 0 if there are no inputs) */
     uint32_t flags;
-    uint32_t reserved; /* 0 */
+    /* optional: puts constants into the order that run reads them in, once for all sessions of a
+     * program; decides from constants, attributes, element types and instruction set alone, never
+     * from shapes of activations. Not called if no input is constant. In a session that overrides a
+     * constant input, `packed` is NULL. */
+    sbit_status (*pack)(const sbit_op_call *call, sbit_error *error);
     sbit_status (*infer)(const sbit_op_call *call, sbit_error *error);
-    /* optional: called when a session is made and whenever input shapes change, with constants;
-     * *call->state from last time is still there: keep what still holds (packed weights) */
+    /* optional: called whenever input shapes change: writes a parameter block, says how much
+     * scratch memory run needs */
     sbit_status (*prepare)(const sbit_op_call *call, sbit_error *error);
+    /* computes from pointers, parameter block, packed constants and scratch; never allocates, but
+     * by the functions of the call */
     sbit_status (*run)(const sbit_op_call *call, sbit_error *error);
     /* optional: adds the nodes that compute the gradients of the inputs from those of the outputs;
      * NULL: not differentiable, reported by name before anything is built */

@@ -75,13 +75,12 @@ typedef struct sbit__q_state {
     sbit__q8_conv conv;
     bool matrix;              /* not a convolution */
     bool plain;               /* loops */
-    bool fixed;               /* everything but x is constant: packed once */
+    bool fixed;               /* everything but x is constant: packed with the program */
     bool trans_x, trans_w;    /* QGemm */
     int64_t m, k, n;          /* matrices */
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
     int64_t batch[SBIT_MAX_RANK], x_step[SBIT_MAX_RANK], w_step[SBIT_MAX_RANK];
-    sbit__packed weight;
     size_t x_bytes, y_bytes, array_bytes, packed_bytes; /* parts of scratch */
 } sbit__q_state;
 
@@ -230,6 +229,27 @@ static size_t sbit__q_type_bytes(const sbit_type *type)
                          (sbit_dtype_bits((int32_t)type->dtype) > 8 ? 4 : 1));
 }
 
+/* What prepare and packing agree on; the types are static. */
+static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *roles,
+                                sbit__q_state *state, sbit_error *error)
+{
+    memset(state, 0, sizeof *state);
+    state->conv.has_factor = sbit__q_has_zeros(call, roles);
+    state->conv.has_shift =
+        sbit__q_elements(call, roles->bias) > 0 && sbit__in_dtype(call, roles->bias) != SBIT_I32;
+    if (sbit__streq(roles->shape_as, "Conv")) {
+        SBIT__TRY(sbit__q_plan_conv(call, roles, state, error));
+    } else {
+        sbit__q_plan_matrix(call, roles, state);
+    }
+    SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
+    state->conv.store.kind = sbit__q_kind(call, roles);
+    state->array_bytes = sbit__align64((size_t)state->conv.shape.out_channels * 16);
+    sbit__q8_conv_plan(call->ctx, &state->conv);
+    state->packed_bytes = sbit__align64(state->conv.packed_bytes);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
@@ -240,33 +260,15 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
         !sbit__type_static(call->in_type[roles->w])) {
         return SBIT_OK;
     }
-    memset(&next, 0, sizeof next);
-    next.fixed = sbit__q_fixed(call, roles);
-    next.conv.has_factor = sbit__q_has_zeros(call, roles);
-    next.conv.has_shift =
-        sbit__q_elements(call, roles->bias) > 0 && sbit__in_dtype(call, roles->bias) != SBIT_I32;
-    if (sbit__streq(roles->shape_as, "Conv")) {
-        SBIT__TRY(sbit__q_plan_conv(call, roles, &next, error));
-    } else {
-        sbit__q_plan_matrix(call, roles, &next);
-    }
-    SBIT__TRY(sbit__q_check_size(call, &next.conv.shape, error));
-    const int64_t columns = next.conv.shape.out_channels;
-    next.conv.store.kind = sbit__q_kind(call, roles);
-    sbit__q8_conv_plan(call->ctx, &next.conv);
+    SBIT__TRY(sbit__q_plan(call, roles, &next, error));
+    next.fixed = call->packed != NULL;
     next.x_bytes = sbit__q_type_bytes(call->in_type[roles->x]);
     next.y_bytes = sbit__q_type_bytes(call->out_type[0]);
-    next.array_bytes = sbit__align64((size_t)columns * 16);
-    next.packed_bytes = sbit__align64(next.conv.packed_bytes);
-    const size_t stack = next.packed_bytes * (size_t)(next.matrix ? next.w_count : 1);
-    sbit__q_state *state = (sbit__q_state *)sbit__op_state(call, sizeof *state);
+    sbit__q_state *state = (sbit__q_state *)call->alloc_params(call, sizeof *state);
     if (state == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    next.weight = state->weight;
     *state = next;
-    state->weight.data = next.plain || !next.fixed ? NULL : state->weight.data;
-    sbit__packed_plan(call, &state->weight, next.plain || !next.fixed ? 0 : stack, 1u << roles->w);
     *call->scratch_bytes = next.x_bytes + next.y_bytes + next.array_bytes +
                            sbit__align64(next.conv.scratch_bytes) +
                            (next.fixed ? 0 : next.packed_bytes);
@@ -368,6 +370,90 @@ static void sbit__q_pack(const sbit_op_call *call, const sbit__q_roles *roles,
     sbit__q8_conv_pack(call->ctx, &state->conv, &weights, packed);
 }
 
+/* A small input that fits the weights stands for all: the packed form does not depend on it. */
+static bool sbit__q_small_types(const sbit_op_call *call, const sbit__q_roles *roles, sbit_type *x,
+                                sbit_type *y)
+{
+    const sbit_type *w = call->in_type[roles->w];
+    int64_t dilations[2 * SBIT__MAX_SPATIAL], count = -1;
+    const bool conv = sbit__streq(roles->shape_as, "Conv");
+    if (conv ? w->rank < 3 || w->rank > 2 + SBIT__MAX_SPATIAL : w->rank < 1) {
+        return false;
+    }
+    *x = *y = *w;
+    x->dtype = sbit__in_dtype(call, roles->x);
+    y->dtype = sbit__q_out_dtype(call, roles);
+    if (!conv) {
+        const int32_t rank = w->rank < 2 ? 2 : w->rank;
+        const bool trans_x = sbit_node_int(call->node, "transA", 0) != 0;
+        const bool trans_w = sbit_node_int(call->node, "transB", 0) != 0;
+        x->rank = y->rank = rank;
+        const sbit_dim k = w->rank < 2 ? w->dims[0] : w->dims[rank - (trans_w ? 1 : 2)];
+        x->dims[rank - (trans_x ? 1 : 2)] = y->dims[rank - 2] = sbit__dim(2);
+        x->dims[rank - (trans_x ? 2 : 1)] = k;
+        y->dims[rank - 1] = w->rank < 2 ? sbit__dim(1) : w->dims[rank - (trans_w ? 2 : 1)];
+        return true;
+    }
+    if (sbit__op_ints(call, "dilations", -1, dilations, 2 * SBIT__MAX_SPATIAL, &count, NULL) !=
+        SBIT_OK) {
+        return false;
+    }
+    x->dims[0] = sbit__dim(1);
+    for (int32_t i = 2; i < w->rank; i++) {
+        const int64_t dilation = i - 2 < count ? dilations[i - 2] : 1;
+        int64_t reach = 0;
+        if (!sbit__mul_i64(w->dims[i].value - 1, dilation, &reach) || reach < 0 ||
+            reach > INT32_MAX) {
+            return false;
+        }
+        x->dims[i] = sbit__dim(reach + 1);
+    }
+    return sbit__mul_i64(w->dims[1].value, sbit_node_int(call->node, "group", 1),
+                         &x->dims[1].value);
+}
+
+static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_roles *roles = sbit__q_roles_of(call);
+    const sbit_type *in_type[9];
+    sbit_type x, y, *out_type = &y;
+    sbit_op_call small = *call;
+    sbit__q_params params;
+    sbit__q_state state;
+    if (call->input_count <= roles->w || call->input_count > 9 || !sbit__q_fixed(call, roles) ||
+        sbit_tensor_count(call->in[roles->w]) == 0 ||
+        sbit__in_dtype(call, roles->x) == SBIT_UNDEFINED ||
+        !sbit__q_small_types(call, roles, &x, &y)) {
+        return SBIT_OK;
+    }
+    memcpy(in_type, call->in_type, (size_t)call->input_count * sizeof in_type[0]);
+    if (sbit__q_channels_last(call) && sbit__streq(roles->shape_as, "Conv")) {
+        const sbit_dim channels = x.dims[1];
+        memmove(&x.dims[1], &x.dims[2], (size_t)(x.rank - 2) * sizeof x.dims[0]);
+        x.dims[x.rank - 1] = channels;
+    }
+    in_type[roles->x] = &x;
+    small.in_type = in_type;
+    small.out_type = &out_type;
+    if (sbit__q_product_infer(&small, NULL) != SBIT_OK ||
+        sbit__q_plan(&small, roles, &state, NULL) != SBIT_OK || state.plain ||
+        sbit__q_read_params(&small, roles, &state, &params, NULL) != SBIT_OK) {
+        return SBIT_OK; /* prepare says what is wrong */
+    }
+    const int64_t count = state.matrix ? state.w_count : 1;
+    const size_t bytes = (size_t)count * state.packed_bytes;
+    char *packed = (char *)call->alloc_packed(call, bytes + state.array_bytes);
+    if (packed == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sbit__q_pack(&small, roles, &state, &params, i, packed + bytes,
+                     packed + (size_t)i * state.packed_bytes);
+    }
+    call->release_input(call, roles->w);
+    return SBIT_OK;
+}
+
 /* >>run */
 
 /* x as the driver reads it: itself, or a copy at `memory`. */
@@ -434,27 +520,20 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
                                       sbit__q_state *state, sbit_error *error)
 {
     sbit__q_params params;
-    bool fresh = false;
     char *at = (char *)call->scratch;
     SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
-    SBIT__TRY(sbit__packed_get(call, &state->weight, &fresh, error));
     const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
     char *y = sbit__q_direct(call, state) ? (char *)call->out[0]->data : at + state->x_bytes;
     char *arrays = at + state->x_bytes + state->y_bytes;
     char *work = arrays + state->array_bytes;
-    char *packed =
-        state->fixed ? (char *)state->weight.data : work + sbit__align64(state->conv.scratch_bytes);
-    for (int64_t i = 0; fresh && i < (state->matrix ? state->w_count : 1); i++) {
-        sbit__q_pack(call, roles, state, &params, i, arrays,
-                     packed + (size_t)i * state->packed_bytes);
-    }
-    sbit__packed_done(call, fresh ? 1u << roles->w : 0);
+    char *here = work + sbit__align64(state->conv.scratch_bytes);
+    const char *packed = state->fixed ? (const char *)call->packed : here;
     const int64_t element = state->conv.store.kind == SBIT__Q8_U8 ? 1 : 4;
     for (int64_t batch = 0, last = -1; batch < state->batches; batch++) {
         int64_t x_at = 0, w_at = 0;
         sbit__q_batch_at(state, batch, &x_at, &w_at);
         if (!state->fixed && w_at != last) {
-            sbit__q_pack(call, roles, state, &params, w_at, arrays, packed);
+            sbit__q_pack(call, roles, state, &params, w_at, arrays, here);
             last = w_at;
         }
         sbit__q8_conv_run(call->ctx, &state->conv, x + x_at * state->m * state->k,
@@ -552,18 +631,19 @@ static void sbit__q_run_plain(const sbit_op_call *call, const sbit__q_roles *rol
 static sbit_status sbit__q_product_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit__q_roles *roles = sbit__q_roles_of(call);
-    sbit__q_state *state = (sbit__q_state *)*call->state;
-    if (state == NULL) {
+    sbit__q_state state;
+    if (call->params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
+    state = *(const sbit__q_state *)call->params; /* to be completed with scales */
     if (call->out[0] == NULL || sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    if (state->plain) {
-        sbit__q_run_plain(call, roles, state);
+    if (state.plain) {
+        sbit__q_run_plain(call, roles, &state);
         return SBIT_OK;
     }
-    return sbit__q_run_driver(call, roles, state, error);
+    return sbit__q_run_driver(call, roles, &state, error);
 }
 
 static int64_t sbit__q_product_macs(const sbit_op_call *call)
@@ -582,8 +662,9 @@ static int64_t sbit__q_product_macs(const sbit_op_call *call)
 /* >>rows */
 #define SBIT__Q_ROW(domain, name, version)                                                         \
     {                                                                                              \
-        domain, name, version, SBIT__T_Q8, 0, 0, sbit__q_product_infer, sbit__q_product_prepare,   \
-            sbit__q_product_run, NULL, NULL, NULL, NULL, sbit__q_product_macs                      \
+        domain, name, version, SBIT__T_Q8, 0, sbit__q_product_pack, sbit__q_product_infer,         \
+            sbit__q_product_prepare, sbit__q_product_run, NULL, NULL, NULL, NULL,                  \
+            sbit__q_product_macs                                                                   \
     }
 
 static const sbit_op_row sbit__q_rows[] = {

@@ -464,8 +464,8 @@ static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *er
         return SBIT_OK;
     }
     SBIT__TRY(sbit__q_pool_shape(call, &pool, error));
-    sbit__q_pool *state = (sbit__q_pool *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__q_pool *params = (sbit__q_pool *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
     if (!sbit__q_channels_last(call) || call->in_type[0]->dtype == SBIT_I8 ||
@@ -474,7 +474,7 @@ static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *er
         pool.y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
     }
     pool.sum_bytes = sbit__align64((size_t)pool.channels * sizeof(float));
-    *state = pool;
+    *params = pool;
     *call->scratch_bytes =
         pool.x_bytes + pool.y_bytes + pool.sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
@@ -554,7 +554,7 @@ static void sbit__q_pool_range(void *user, int64_t begin, int64_t end, int32_t w
 
 static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__q_pool *pool = (const sbit__q_pool *)*call->state;
+    const sbit__q_pool *pool = (const sbit__q_pool *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__q_pool_task task;
     if (pool == NULL) {

@@ -292,13 +292,12 @@ static sbit_status sbit__rnn_of(const sbit_op_call *call, sbit__rnn *rnn, sbit_e
 /* ---- prepare */
 
 /* Packed weights of one direction lie behind each other: W, R's first rows, R's other rows. */
-typedef struct sbit__rnn_state {
-    sbit__packed weights; /* only if they are constant float32 */
+typedef struct sbit__rnn_params {
     size_t part_bytes[3];
     int64_t blocks;    /* of images that go through the steps by themselves, each on one thread */
     size_t gemm_bytes; /* scratch of the gemms before the steps, then of those of one block */
     size_t step_bytes;
-} sbit__rnn_state;
+} sbit__rnn_params;
 
 /* Columns, inner length and first weight row of part 0 (W), 1 (R, first gemm), 2 (R, second). */
 static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64_t *k, int64_t *row)
@@ -309,13 +308,26 @@ static void sbit__rnn_part(const sbit__rnn *rnn, int32_t part, int64_t *n, int64
     *row = part == 2 ? rnn->first : 0;
 }
 
-static float *sbit__rnn_packed(const sbit__rnn_state *state, int64_t dir, int32_t part)
+/* Bytes of the parts of one direction; together. */
+static size_t sbit__rnn_part_bytes(const sbit_op_call *call, const sbit__rnn *rnn, size_t bytes[3])
 {
-    size_t at = (size_t)dir * (state->part_bytes[0] + state->part_bytes[1] + state->part_bytes[2]);
-    for (int32_t i = 0; i < part; i++) {
-        at += state->part_bytes[i];
+    size_t total = 0;
+    for (int32_t part = 0; part < 3; part++) {
+        int64_t n = 0, k = 0, row = 0;
+        sbit__rnn_part(rnn, part, &n, &k, &row);
+        bytes[part] = n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
+        total += bytes[part];
     }
-    return (float *)(void *)((char *)state->weights.data + at);
+    return total;
+}
+
+static size_t sbit__rnn_packed_at(const size_t bytes[3], int64_t dir, int32_t part)
+{
+    size_t at = (size_t)dir * (bytes[0] + bytes[1] + bytes[2]);
+    for (int32_t i = 0; i < part; i++) {
+        at += bytes[i];
+    }
+    return at;
 }
 
 static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__gemm *gemm)
@@ -330,24 +342,51 @@ static void sbit__rnn_gemm(const sbit__rnn *rnn, int32_t part, int64_t m, sbit__
     gemm->alpha = 1.0f;
 }
 
-static sbit_status sbit__rnn_pack(const sbit_op_call *call, const sbit__rnn *rnn,
-                                  sbit__rnn_state *state, sbit_error *error)
+/* What packing needs to know, from the weights. False: they are not to be packed. */
+static bool sbit__rnn_weights(const sbit_op_call *call, sbit__rnn *rnn)
 {
-    bool fresh = false;
-    SBIT__TRY(sbit__packed_get(call, &state->weights, &fresh, error));
-    for (int64_t dir = 0; fresh && dir < rnn->dirs; dir++) {
+    const sbit_tensor *w = sbit__in(call, 1), *r = sbit__in(call, 2);
+    if (w == NULL || r == NULL || w->dtype != SBIT_F32 || r->dtype != SBIT_F32 || w->rank != 3 ||
+        r->rank != 3 || sbit__rnn_read(call, rnn, NULL) != SBIT_OK) {
+        return false;
+    }
+    rnn->hidden = r->dims[2];
+    rnn->inputs = w->dims[2];
+    rnn->first = rnn->gates * rnn->hidden;
+    if (rnn->kind == SBIT__RNN_GRU && !rnn->linear_before_reset) {
+        rnn->first = 2 * rnn->hidden;
+    }
+    return w->dims[0] == rnn->dirs && r->dims[0] == rnn->dirs && rnn->hidden < INT32_MAX &&
+           w->dims[1] == rnn->gates * rnn->hidden && r->dims[1] == w->dims[1];
+}
+
+static sbit_status sbit__rnn_pack(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    size_t bytes[3];
+    if (!sbit__rnn_weights(call, &rnn)) {
+        return SBIT_OK;
+    }
+    const size_t total = sbit__rnn_part_bytes(call, &rnn, bytes) * (size_t)rnn.dirs;
+    char *packed = total > 0 ? (char *)call->alloc_packed(call, total) : NULL;
+    if (packed == NULL) {
+        return total > 0 ? sbit__op_no_memory(call, error) : SBIT_OK;
+    }
+    for (int64_t dir = 0; dir < rnn.dirs; dir++) {
         for (int32_t part = 0; part < 3; part++) {
             int64_t n = 0, k = 0, row = 0;
-            sbit__rnn_part(rnn, part, &n, &k, &row);
+            sbit__rnn_part(&rnn, part, &n, &k, &row);
             const float *from = (const float *)call->in[part == 0 ? 1 : 2]->data +
-                                (dir * rnn->gates * rnn->hidden + row) * k;
+                                (dir * rnn.gates * rnn.hidden + row) * k;
             if (n > 0 && k > 0) {
-                sbit__gemm_pack_b(call->ctx, n, k, from, k, true, 1.0f,
-                                  sbit__rnn_packed(state, dir, part));
+                sbit__gemm_pack_b(
+                    call->ctx, n, k, from, k, true, 1.0f,
+                    (float *)(void *)(packed + sbit__rnn_packed_at(bytes, dir, part)));
             }
         }
     }
-    sbit__packed_done(call, fresh ? 6 : 0);
+    call->release_input(call, 1);
+    call->release_input(call, 2);
     return SBIT_OK;
 }
 
@@ -367,15 +406,14 @@ static int64_t sbit__rnn_blocks(const sbit_op_call *call, const sbit__rnn *rnn, 
     return blocks < rnn->batch ? blocks : rnn->batch > 0 ? rnn->batch : 1;
 }
 
-static bool sbit__rnn_serial(const sbit__rnn *rnn, const sbit__rnn_state *state)
+static bool sbit__rnn_serial(const sbit__rnn *rnn, const sbit__rnn_params *params)
 {
-    return rnn->dirs * state->blocks > 1;
+    return rnn->dirs * params->blocks > 1;
 }
 
 static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    size_t packed_bytes = 0;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < 3; i++) {
@@ -384,38 +422,30 @@ static sbit_status sbit__rnn_prepare(const sbit_op_call *call, sbit_error *error
         }
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
-    sbit__rnn_state *state = (sbit__rnn_state *)sbit__op_state(call, sizeof *state);
-    if (state == NULL) {
+    sbit__rnn_params *params = (sbit__rnn_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    const bool pack = call->in[1] != NULL && call->in[2] != NULL && call->in[1]->dtype == SBIT_F32;
-    for (int32_t part = 0; pack && part < 3; part++) {
-        int64_t n = 0, k = 0, row = 0;
-        sbit__rnn_part(&rnn, part, &n, &k, &row);
-        state->part_bytes[part] =
-            n > 0 && k > 0 ? sbit__align64(sbit__gemm_pack_b_bytes(call->ctx, n, k)) : 0;
-        packed_bytes += (size_t)rnn.dirs * state->part_bytes[part];
-    }
-    sbit__packed_plan(call, &state->weights, packed_bytes, 6);
-    state->blocks = sbit__rnn_blocks(call, &rnn, packed_bytes > 0);
-    state->gemm_bytes = state->step_bytes = 0;
+    (void)sbit__rnn_part_bytes(call, &rnn, params->part_bytes);
+    params->blocks = sbit__rnn_blocks(call, &rnn, call->packed != NULL);
+    params->gemm_bytes = params->step_bytes = 0;
     for (int32_t part = 0; part < 3; part++) {
         sbit__gemm gemm;
         sbit__rnn_gemm(&rnn, part, part == 0 ? rnn.steps * rnn.batch : rnn.batch, &gemm);
-        gemm.packed_b = sbit__packed_mark(&state->weights);
-        gemm.serial = part > 0 && sbit__rnn_serial(&rnn, state);
+        gemm.packed_b = (const float *)call->packed;
+        gemm.serial = part > 0 && sbit__rnn_serial(&rnn, params);
         if (gemm.m > 0 && gemm.n > 0 && gemm.k > 0) {
             const size_t bytes = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
-            size_t *most = part == 0 ? &state->gemm_bytes : &state->step_bytes;
+            size_t *most = part == 0 ? &params->gemm_bytes : &params->step_bytes;
             *most = bytes > *most ? bytes : *most;
         }
     }
-    const size_t workers = sbit__rnn_serial(&rnn, state) ? (size_t)sbit_ctx_threads(call->ctx) : 1;
-    if (state->gemm_bytes < workers * state->step_bytes) {
-        state->gemm_bytes = workers * state->step_bytes;
+    const size_t workers = sbit__rnn_serial(&rnn, params) ? (size_t)sbit_ctx_threads(call->ctx) : 1;
+    if (params->gemm_bytes < workers * params->step_bytes) {
+        params->gemm_bytes = workers * params->step_bytes;
     }
     *call->scratch_bytes =
-        sbit__op_in_float_scratch(call) + state->gemm_bytes +
+        sbit__op_in_float_scratch(call) + params->gemm_bytes +
         (size_t)rnn.dirs * sbit__rnn_scratch_floats(&rnn) *
             (call->in_type[0]->dtype == SBIT_F64 ? sizeof(double) : sizeof(float));
     return SBIT_OK;
@@ -573,7 +603,7 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
                                void *scratch)
 {
     const sbit__rnn *rnn = run->rnn;
-    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
+    const sbit__rnn_params *params = (const sbit__rnn_params *)call->params;
     int64_t n = 0, k = 0, row = 0;
     sbit__gemm gemm;
     sbit__rnn_gemm(rnn, part, m, &gemm);
@@ -588,13 +618,15 @@ static void sbit__rnn_multiply(const sbit_op_call *call, const sbit__rnn_run *ru
         return;
     }
     gemm.a = a;
-    if (state->weights.bytes > 0) {
-        gemm.packed_b = sbit__rnn_packed(state, run->dir, part);
+    if (call->packed != NULL) {
+        gemm.packed_b =
+            (const float *)(const void *)((const char *)call->packed +
+                                          sbit__rnn_packed_at(params->part_bytes, run->dir, part));
     } else {
         gemm.b = (const float *)call->in[part == 0 ? 1 : 2]->data +
                  (run->dir * rnn->gates * rnn->hidden + row) * k;
     }
-    gemm.serial = part > 0 && sbit__rnn_serial(rnn, state);
+    gemm.serial = part > 0 && sbit__rnn_serial(rnn, params);
     gemm.bias = bias;
     gemm.c = c + row;
     sbit__gemm_run(call->ctx, &gemm, scratch);
@@ -726,21 +758,21 @@ typedef struct sbit__rnn_task {
 static void sbit__rnn_block(void *data, int64_t index, int32_t worker)
 {
     const sbit__rnn_task *task = (const sbit__rnn_task *)data;
-    const sbit__rnn_state *state = (const sbit__rnn_state *)*task->call->state;
-    const sbit__rnn_run *run = &task->runs[index / state->blocks];
-    const int64_t block = index % state->blocks, batch = run->rnn->batch;
-    void *scratch = (char *)task->call->scratch + (size_t)worker * state->step_bytes;
+    const sbit__rnn_params *params = (const sbit__rnn_params *)task->call->params;
+    const sbit__rnn_run *run = &task->runs[index / params->blocks];
+    const int64_t block = index % params->blocks, batch = run->rnn->batch;
+    void *scratch = (char *)task->call->scratch + (size_t)worker * params->step_bytes;
     for (int64_t step = 0; step < run->rnn->steps; step++) {
-        sbit__rnn_step(task->call, run, block * batch / state->blocks,
-                       (block + 1) * batch / state->blocks, step, scratch);
+        sbit__rnn_step(task->call, run, block * batch / params->blocks,
+                       (block + 1) * batch / params->blocks, step, scratch);
     }
 }
 
 static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
 {
-    const sbit__rnn_state *state = (const sbit__rnn_state *)*call->state;
+    const sbit__rnn_params *params = (const sbit__rnn_params *)call->params;
     const int64_t dirs = rnn->dirs;
-    float *memory = (float *)(void *)((char *)call->scratch + state->gemm_bytes);
+    float *memory = (float *)(void *)((char *)call->scratch + params->gemm_bytes);
     sbit__rnn_run runs[2];
     sbit__rnn_task task;
     for (int64_t dir = 0; dir < dirs; dir++) {
@@ -755,8 +787,8 @@ static void sbit__rnn_directions(const sbit_op_call *call, const sbit__rnn *rnn)
     }
     task.call = call;
     task.runs = runs;
-    if (sbit__rnn_serial(rnn, state)) {
-        sbit_ctx_parallel(call->ctx, dirs * state->blocks, sbit__rnn_block, &task);
+    if (sbit__rnn_serial(rnn, params)) {
+        sbit_ctx_parallel(call->ctx, dirs * params->blocks, sbit__rnn_block, &task);
     } else {
         sbit__rnn_block(&task, 0, 0);
     }
@@ -971,11 +1003,10 @@ static sbit_status sbit__rnn_run_f64(const sbit_op_call *call, sbit_error *error
 static sbit_status sbit__rnn_run32(const sbit_op_call *call, sbit_error *error)
 {
     sbit__rnn rnn;
-    if (*call->state == NULL) {
+    if (call->params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     SBIT__TRY(sbit__rnn_of(call, &rnn, error));
-    SBIT__TRY(sbit__rnn_pack(call, &rnn, (sbit__rnn_state *)*call->state, error));
     SBIT__TRY(sbit__rnn_start(call, &rnn, error));
     if (rnn.hidden > 0) {
         sbit__rnn_directions(call, &rnn);
@@ -1055,8 +1086,9 @@ static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1,
 
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__rnn_infer, sbit__rnn_prepare, sbit__rnn_op_run,      \
-            gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs                   \
+        "", name, version, types, 0, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,           \
+            sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel,                \
+            sbit__rnn_macs                                                                         \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {

@@ -88,53 +88,9 @@ SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *
     return sbit__op_check(call, error);
 }
 
-SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes)
-{
-    if (*call->state == NULL) {
-        *call->state = call->alloc_state(call, bytes);
-    }
-    return *call->state;
-}
-
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error)
 {
-    return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory for packed weights");
-}
-
-SBIT__FN void sbit__packed_done(const sbit_op_call *call, uint32_t inputs)
-{
-    for (int32_t i = 0; i < 32; i++) {
-        if ((inputs >> i & 1u) != 0) {
-            call->release_input(call, i);
-        }
-    }
-}
-
-SBIT__FN void sbit__packed_plan(const sbit_op_call *call, sbit__packed *packed, size_t bytes,
-                                uint32_t inputs)
-{
-    if (packed->bytes != bytes) {
-        packed->bytes = bytes;
-        packed->data = NULL;
-    }
-    if (packed->data != NULL) {
-        sbit__packed_done(call, inputs);
-    }
-}
-
-SBIT__FN const float *sbit__packed_mark(const sbit__packed *packed)
-{
-    return packed->bytes > 0 ? (const float *)(const void *)packed : NULL;
-}
-
-SBIT__FN sbit_status sbit__packed_get(const sbit_op_call *call, sbit__packed *packed, bool *fresh,
-                                      sbit_error *error)
-{
-    *fresh = packed->bytes > 0 && packed->data == NULL;
-    if (*fresh) {
-        packed->data = call->alloc_state(call, packed->bytes);
-    }
-    return packed->bytes == 0 || packed->data != NULL ? SBIT_OK : sbit__op_no_memory(call, error);
+    return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
 }
 
 SBIT__FN size_t sbit__align64(size_t bytes)

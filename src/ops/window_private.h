@@ -69,23 +69,6 @@ SBIT__FN sbit_status sbit__op_check(const sbit_op_call *call, sbit_error *error)
 SBIT__FN sbit_status sbit__op_prepare_check(const sbit_op_call *call, sbit_error *error);
 /* prepare of rows that need sbit__op_in_float's memory and nothing else. */
 SBIT__FN sbit_status sbit__op_prepare_f32(const sbit_op_call *call, sbit_error *error);
-/* The node's state with `bytes` bytes, made when there is none yet. NULL: out of memory. */
-SBIT__FN void *sbit__op_state(const sbit_op_call *call, size_t bytes);
-/* A constant in the order that a kernel reads it in: sized by prepare, made by the first run. */
-typedef struct sbit__packed {
-    size_t bytes; /* 0: not packed */
-    void *data;   /* NULL: not yet */
-} sbit__packed;
-/* prepare: what lies there is kept if it has that size. Gives back the inputs (bits) that it was
- * made of. */
-SBIT__FN void sbit__packed_plan(const sbit_op_call *call, sbit__packed *packed, size_t bytes,
-                                uint32_t inputs);
-/* run: the memory, 64-byte aligned; *fresh: it is to be filled, then sbit__packed_done. */
-SBIT__FN sbit_status sbit__packed_get(const sbit_op_call *call, sbit__packed *packed, bool *fresh,
-                                      sbit_error *error);
-/* What stands for the memory where only sizes are asked for; NULL if nothing is packed. */
-SBIT__FN const float *sbit__packed_mark(const sbit__packed *packed);
-SBIT__FN void sbit__packed_done(const sbit_op_call *call, uint32_t inputs);
 SBIT__FN sbit_status sbit__op_no_memory(const sbit_op_call *call, sbit_error *error);
 /* Bytes rounded up to 64, so that what follows in scratch memory is aligned. */
 SBIT__FN size_t sbit__align64(size_t bytes);
