@@ -406,6 +406,22 @@ static void make_foreign(const char *path)
     maker_save(&m, last, path);
 }
 
+/* 30 Conv 1x1 (2 -> 2), one behind the other: int8 saves 12 bytes in each. */
+static void make_chain(const char *path)
+{
+    maker m;
+    const float w[4] = {1, -1, 0.5f, 2};
+    const int64_t dims[4] = {1, 2, 4, 4}, w_dims[4] = {2, 2, 1, 1};
+    maker_begin(&m);
+    sbit_value_id last = maker_input(&m, "x", 4, dims);
+    for (int i = 0; i < 30; i++) {
+        const sbit_value_id conv[2] = {last, maker_floats(&m, "w", 4, w_dims, w)};
+        last = maker_value(&m, "v", 4, dims);
+        maker_node(&m, "Conv", conv, 2, last);
+    }
+    maker_save(&m, last, path);
+}
+
 #define NET TMP "net.onnx"
 #define DATA TMP "x.npy"
 
@@ -1208,4 +1224,24 @@ TEST(cli_next_steps)
     put_file(TMP "prune.yaml", pruning, strlen(pruning));
     CHECK_FAILS(1, "is a pruning configuration",
                 "quantize %s -c %sprune.yaml --data npy:%s -o %sq.onnx", NET, TMP, DATA, TMP);
+}
+
+/* Strategies that are not built, and files that grow. */
+TEST(cli_quantize_says_what_to_do)
+{
+    static float x[32];
+    make_net_files();
+    CHECK_FAILS(1, "is not one of",
+                "quantize %s --set W.QUANTIZER.TYPE=nonsense --data npy:%s -o %sq.onnx", NET, DATA,
+                TMP);
+    CHECK(strstr(cli.err, "sparsebit info") == NULL);
+    make_chain(TMP "chain.onnx");
+    for (int i = 0; i < 32; i++) {
+        x[i] = (float)i / 16.0f - 1.0f;
+    }
+    put_npy(TMP "chain.npy", "<f4", "(1, 2, 4, 4)", x, sizeof x);
+    CHECK_EQ_I64(RUN("quantize %schain.onnx --data npy:%schain.npy -o %sq.onnx", TMP, TMP, TMP), 0);
+    CHECK_CONTAINS(cli.err, "the quantized file is larger than the float one");
+    CHECK_CONTAINS(cli.err, "30 weights are so small");
+    CHECK_CONTAINS(cli.err, "SKIP_TRACE_MODULES=[\"");
 }

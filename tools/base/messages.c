@@ -68,8 +68,6 @@ static const char *cli_advice(sbit_status status)
         return "the file is damaged or not of this format; export or download it again";
     case SBIT_ERR_INVALID_MODEL:
         return "check the exporter; 'python -m onnx.checker' reports the same kind of mistakes";
-    case SBIT_ERR_UNSUPPORTED:
-        return "'sparsebit info MODEL' lists every node that this build cannot run";
     case SBIT_ERR_SHAPE:
         return "'sparsebit info MODEL' shows the inputs; give dims with --shape NAME=1x3x224x224";
     case SBIT_ERR_CONFIG:
@@ -123,30 +121,30 @@ static bool cli_seen_before(const char *text)
     return false;
 }
 
+static void cli_say_once(const char *kind, const char *format, va_list args)
+{
+    char text[2048];
+    vsnprintf(text, sizeof text, format, args);
+    if (!cli_seen_before(text)) {
+        cli_progress_clear();
+        fprintf(stderr, "sparsebit: %s%s\n", kind, text);
+    }
+}
+
 void cli_warn(const char *format, ...)
 {
     va_list args;
-    char text[1024];
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    cli_say_once("warning: ", format, args);
     va_end(args);
-    if (!cli_seen_before(text)) {
-        cli_progress_clear();
-        fprintf(stderr, "sparsebit: warning: %s\n", text);
-    }
 }
 
 void cli_note(const char *format, ...)
 {
     va_list args;
-    char text[1024];
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    cli_say_once("", format, args);
     va_end(args);
-    if (!cli_seen_before(text)) {
-        cli_progress_clear();
-        fprintf(stderr, "sparsebit: %s\n", text);
-    }
 }
 
 /* ---- numbers as text */

@@ -506,10 +506,50 @@ static int cli_json_job(const cli_job *job, const cli_report *report)
     return cli_json_print(&json);
 }
 
+/* Int8 saves three bytes an element; scales, zero points and nodes take more where a weight is
+ * small. */
+static bool cli_loses(const cli_job *job, const sbit_site *site)
+{
+    if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || site->value.idx == 0) {
+        return false;
+    }
+    const sbit_value_info *info = sbit_graph_value(job->model.graph, site->value);
+    return info->is_constant &&
+           3 * sbit_tensor_count(&info->constant) < 600 + 5 * site->qparams.grid.parts.count;
+}
+
+/* A file that grew: says why, and what to leave float. */
+static void cli_warn_larger(const cli_job *job)
+{
+    char names[600] = "", before[40], after[40];
+    size_t count = 0, at = 0;
+    if (job->after.file_bytes <= job->before.file_bytes) {
+        return;
+    }
+    for (size_t i = 0; i < sbit_quant_site_count(job->quant); i++) {
+        sbit_site site;
+        if (sbit_quant_site(job->quant, i, &site) != SBIT_OK || !cli_loses(job, &site)) {
+            continue;
+        }
+        if (count++ < 8 && at < sizeof names) {
+            at += (size_t)snprintf(names + at, sizeof names - at, "%s\"%.60s\"", at > 0 ? ", " : "",
+                                   site.layer);
+        }
+    }
+    cli_warn("the quantized file is larger than the float one (%s, %s before): %lu weights are so "
+             "small that scales and nodes take more than int8 saves; leave them float, for example "
+             "with --set 'SKIP_TRACE_MODULES=[%s]'%s",
+             cli_bytes_text((double)job->after.file_bytes, after, sizeof after),
+             cli_bytes_text((double)job->before.file_bytes, before, sizeof before),
+             (unsigned long)count, names,
+             count > 8 ? " and the others (--json lists all layers)" : "");
+}
+
 int cli_report_show(const cli_job *job)
 {
     cli_report report;
     int code = cli_take_report(job, &report);
+    cli_warn_larger(job);
     if (code == CLI_OK) {
         code = job->args->json ? cli_json_job(job, &report) : cli_print_job(job, &report);
     }
