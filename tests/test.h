@@ -304,7 +304,7 @@ TEST_FN int test_threads(void)
     return threads != NULL && atoi(threads) > 0 ? atoi(threads) : 1;
 }
 
-#ifdef SBIT_CORE_API_H /* sparsebit.h was included before this file */
+#if defined(SPARSEBIT_INCLUDED) || defined(SBIT_CORE_API_H) /* sparsebit.h was included before this file */
 /* {0} with the suite's instruction set and thread count. */
 TEST_FN sbit_ctx_desc test_ctx_desc(void)
 {

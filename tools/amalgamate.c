@@ -160,13 +160,139 @@ static void put_source(FILE *out, const struct source *s, char *seen)
     fclose(file);
 }
 
-static void put_kind(FILE *out, int output, int kind, char *seen)
+static void put_code(FILE *out, int output, int kind, char *seen)
 {
     for (int i = 0; i < source_count; i++) {
         if (sources[i].output == output && sources[i].kind == kind) {
             put_source(out, &sources[i], seen);
         }
     }
+}
+
+/* ---- declarations */
+
+enum {
+    USERS,
+    EXTENDERS
+};
+
+/* The lines between a *_api.h's guard and extern "C" and their ends. */
+typedef struct body {
+    char *text;   /* "line\nline\n" */
+    char *banner; /* the comment at the top */
+    char *extend; /* in text: where the second part begins; the end of text: nowhere */
+} body;
+
+static char *append(char *text, const char *line)
+{
+    const size_t size = text != NULL ? strlen(text) : 0;
+    text = (char *)realloc(text, size + strlen(line) + 2);
+    if (text == NULL) {
+        FAIL("out of memory\n");
+    }
+    sprintf(text + size, "%s\n", line);
+    return text;
+}
+
+/* Takes `part` out of text: where it stands last. */
+static void drop(const char *path, char *text, const char *part)
+{
+    char *at = NULL;
+    for (char *next = text; (next = strstr(next, part)) != NULL; next++) {
+        at = next;
+    }
+    if (at == NULL) {
+        FAIL("src/%s: without \"%s\"\n", path, part);
+    }
+    memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
+}
+
+static body read_body(const struct source *s, FILE *out, char *seen)
+{
+    body b = {append(NULL, ""), append(NULL, ""), NULL};
+    char line[MAX_LINE];
+    int guard = 0; /* lines of it that lie behind */
+    FILE *file = open_file("src/", s->path, "rb");
+    for (int number = 1; next_line(file, line); number++) {
+        if (strncmp(line, "#include ", 9) == 0) {
+            if (keep_include(s->path, number, line + 9, true, seen)) {
+                fprintf(out, "%s\n", line);
+            }
+        } else if (guard < 2 && (strncmp(line, "#ifndef ", 8) == 0 || guard == 1)) {
+            guard++;
+        } else if (guard == 2) {
+            b.text = append(b.text, line);
+        } else {
+            b.banner = append(b.banner, line);
+        }
+    }
+    fclose(file);
+    drop(s->path, b.text, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
+    drop(s->path, b.text, "\n#ifdef __cplusplus\n}\n#endif\n");
+    *strstr(b.text, "\n#endif /* SBIT_") = '\0'; /* the guard's */
+    b.extend = strstr(b.text, "\n/* >>extend");
+    b.extend = b.extend != NULL ? b.extend + 1 : b.text + strlen(b.text);
+    return b;
+}
+
+/* Text without blank lines at its ends, and one where there were several. */
+static void put_text(FILE *out, const char *text, const char *end)
+{
+    bool blank = false, any = false;
+    while (text < end) {
+        const int size = (int)strcspn(text, "\n");
+        if (size > 0) {
+            fprintf(out, "%s%.*s\n", blank && any ? "\n" : "", size, text);
+            any = true;
+        }
+        blank = size == 0;
+        text += size + 1;
+    }
+}
+
+static void put_declarations(FILE *out, int output, const body *bodies, int part)
+{
+    for (int i = 0; i < source_count; i++) {
+        const body *b = &bodies[i];
+        const char *path = sources[i].path;
+        if (sources[i].output != output || sources[i].kind != DECLARATIONS) {
+            continue;
+        }
+        const bool whole = b->text + strspn(b->text, "\n") == b->extend; /* all for extenders */
+        const char *from = part == USERS ? b->text : b->extend;
+        const char *end = part == USERS ? b->extend : b->text + strlen(b->text);
+        if (from + strspn(from, "\n") >= end) {
+            continue;
+        }
+        fprintf(out, "/* ---- begin src/%s ---- */\n", path);
+        if (part == USERS || whole) {
+            put_text(out, b->banner, b->banner + strlen(b->banner));
+            fputs("\n", out);
+        }
+        put_text(out, from, end);
+        fprintf(out, "/* ---- end src/%s ---- */\n\n", path);
+    }
+}
+
+static void put_parts(FILE *out, int output, char *seen)
+{
+    static body bodies[MAX_FILES];
+    bool extends = false;
+    for (int i = 0; i < source_count; i++) {
+        if (sources[i].output == output && sources[i].kind == DECLARATIONS) {
+            bodies[i] = read_body(&sources[i], out, seen);
+            extends = extends || bodies[i].extend[0] != '\0';
+        }
+    }
+    fputs("\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", out);
+    fputs(extends ? "/* ======== Part 1: for users. >>part1 ======== */\n\n" : "", out);
+    put_declarations(out, output, bodies, USERS);
+    fputs(extends ? "/* ======== Part 2: for those who extend the library: operators, passes and "
+                    "strategies of\n * their own, editing of graphs. >>part2 ======== */\n\n"
+                  : "",
+          out);
+    put_declarations(out, output, bodies, EXTENDERS);
+    fputs("#ifdef __cplusplus\n}\n#endif\n\n", out);
 }
 
 static void put_header(FILE *out, int output)
@@ -180,12 +306,13 @@ static void put_header(FILE *out, int output)
     char seen[MAX_LINE] = "", line[MAX_LINE];
     fprintf(out, "/* GENERATED from src/ by tools/amalgamate - do not edit. "
                  "Edit src/<file>, then run 'make -C tools amalgamate'. */\n");
-    put_kind(out, output, MANUAL, seen);
+    put_code(out, output, MANUAL, seen);
     fprintf(out, "#ifndef %s_INCLUDED\n#define %s_INCLUDED\n\n%s", x, x, declarations_of[output]);
-    put_kind(out, output, DECLARATIONS, seen);
+    put_parts(out, output, seen);
     fprintf(out, "#endif /* %s_INCLUDED */\n\n#ifdef %s_IMPLEMENTATION\n", x, x);
+    fprintf(out, "/* ======== The code. >>code ======== */\n\n");
     fprintf(out, "#ifndef %s_IMPLEMENTED\n#define %s_IMPLEMENTED\n\n%s", x, x, code_of[output]);
-    put_kind(out, output, CODE, seen);
+    put_code(out, output, CODE, seen);
     fprintf(out, "#endif /* %s_IMPLEMENTED */\n#endif /* %s_IMPLEMENTATION */\n\n/*\n", x, x);
     FILE *license = open_file("", "LICENSE", "rb");
     while (license != NULL && next_line(license, line)) {
