@@ -96,6 +96,11 @@ ERRORS
 
 #include "sparsebit_onnx.h"
 
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- begin src/core/core_api.h ---- */
 /* core_api.h: context, logging, progress, threads, random numbers, tensors. >>core
  *
@@ -103,12 +108,6 @@ ERRORS
  * A context is passed first everywhere; it holds the allocator, the callbacks, the CPU's features
  * and what the user registered. Nothing else in the library is global.
  */
-#ifndef SBIT_CORE_API_H
-#define SBIT_CORE_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_ctx sbit_ctx;
 
@@ -385,12 +384,6 @@ SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, f
 SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
                                           float max, float *scale, int32_t *zero_point,
                                           sbit_error *error);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_CORE_API_H */
 /* ---- end src/core/core_api.h ---- */
 
 /* ---- begin src/core/json_api.h ---- */
@@ -399,12 +392,6 @@ SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *nam
  * Called by: users, whatever writes reports. Calls: base.
  * Text goes out piece by piece; nothing is allocated. Reading: sbit_yaml_parse takes JSON too.
  */
-#ifndef SBIT_JSON_API_H
-#define SBIT_JSON_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Commas are put where they belong; brackets are the caller's to balance. {put_fn, user} starts. */
 typedef struct sbit_json {
@@ -422,12 +409,6 @@ SPARSEBIT_API void sbit_json_int(sbit_json *json, const char *key, int64_t value
 /* As few digits as read back equal; what is not finite becomes null. */
 SPARSEBIT_API void sbit_json_number(sbit_json *json, const char *key, double value);
 SPARSEBIT_API void sbit_json_bool(sbit_json *json, const char *key, bool value);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_JSON_API_H */
 /* ---- end src/core/json_api.h ---- */
 
 /* ---- begin src/graph/graph_api.h ---- */
@@ -443,12 +424,6 @@ SPARSEBIT_API void sbit_json_bool(sbit_json *json, const char *key, bool value);
  * an outer scope used in a body is a value of the body with `outer` set to the parent's value; so
  * each graph is complete in itself, and what a body captures is the list of those values.
  */
-#ifndef SBIT_GRAPH_API_H
-#define SBIT_GRAPH_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_graph sbit_graph;
 typedef struct sbit_value_id {
@@ -679,12 +654,6 @@ SPARSEBIT_API sbit_status sbit_graph_symbol(sbit_graph *graph, const char *name,
                                             sbit_error *error);
 /* Checks every invariant of the structure; for tests and after user passes. */
 SPARSEBIT_API sbit_status sbit_graph_validate(const sbit_graph *graph, sbit_error *error);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_GRAPH_API_H */
 /* ---- end src/graph/graph_api.h ---- */
 
 /* ---- begin src/ops/ops_api.h ---- */
@@ -696,12 +665,6 @@ SPARSEBIT_API sbit_status sbit_graph_validate(const sbit_graph *graph, sbit_erro
  * the row from outside with sbit_operator_register) and every part of the system knows it.
  * Rows never call the executor: bodies of control-flow operators run through call->run_body.
  */
-#ifndef SBIT_OPS_API_H
-#define SBIT_OPS_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_op_call sbit_op_call;
 typedef struct sbit_op_row sbit_op_row;
@@ -961,12 +924,6 @@ __attribute__((format(printf, 4, 5)))
 #endif
 SPARSEBIT_API sbit_status sbit_op_fail(const sbit_op_call *call, sbit_status status,
                                        sbit_error *error, const char *format, ...);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_OPS_API_H */
 /* ---- end src/ops/ops_api.h ---- */
 
 /* ---- begin src/infer/infer_api.h ---- */
@@ -974,12 +931,6 @@ SPARSEBIT_API sbit_status sbit_op_fail(const sbit_op_call *call, sbit_status sta
  *
  * Called by: graph users, exec (with concrete inputs), passes. Calls: ops (row->infer).
  */
-#ifndef SBIT_INFER_API_H
-#define SBIT_INFER_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Recomputes the type of every value of the graph (and of its bodies) from its inputs, constants
  * and operators, with symbolic dimensions. Declared types of inner values are hints only: where
@@ -1009,12 +960,6 @@ SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph
                                              sbit_error *error);
 /* Multiply-accumulates of one node; 0 if its row does not say. */
 SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id node);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_INFER_API_H */
 /* ---- end src/infer/infer_api.h ---- */
 
 /* ---- begin src/exec/exec_api.h ---- */
@@ -1026,12 +971,6 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
  * epilogues, and offsets in one block of memory that values share when their lives do not overlap.
  * One thread at a time per session; several sessions of one graph may run at once.
  */
-#ifndef SBIT_EXEC_API_H
-#define SBIT_EXEC_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_session sbit_session;
 
@@ -1135,12 +1074,6 @@ typedef struct sbit_node_profile {
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
                                           size_t capacity);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_EXEC_API_H */
 /* ---- end src/exec/exec_api.h ---- */
 
 /* ---- begin src/measure/measure_api.h ---- */
@@ -1150,12 +1083,6 @@ SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node
  * SQNR = 10 log10(sum ref^2 / sum (ref - x)^2) dB; relative error = max|ref - x| / max(max|ref|,
  * 1e-6); ranks break ties by the lower index. All sums are doubles. Thread-safe.
  */
-#ifndef SBIT_MEASURE_API_H
-#define SBIT_MEASURE_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Whether sbit_tensor_f64_at knows the type: all but strings and complex numbers. */
 SPARSEBIT_API bool sbit_dtype_is_number(sbit_dtype dtype);
@@ -1181,12 +1108,6 @@ SPARSEBIT_API double sbit_diff_relative(const sbit_diff *diff); /* broken: HUGE_
  * Top-k is rank < k. The rank of a NaN is `classes`. */
 SPARSEBIT_API int64_t sbit_rank_of(const float *scores, int64_t classes, int64_t label);
 SPARSEBIT_API int64_t sbit_best_of(const float *scores, int64_t classes); /* the one of rank 0 */
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_MEASURE_API_H */
 /* ---- end src/measure/measure_api.h ---- */
 
 /* ---- begin src/config/config_api.h ---- */
@@ -1198,12 +1119,6 @@ SPARSEBIT_API int64_t sbit_best_of(const float *scores, int64_t classes); /* the
  * types and ranges, fills defaults and says line:column of every mistake. The trees themselves
  * (which tables stand where) belong to the layers that own the strategies.
  */
-#ifndef SBIT_CONFIG_API_H
-#define SBIT_CONFIG_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* >>yaml: block and flow maps and lists, plain, '...' and "..." scalars, comments, multi-line
  * flow, document start '---'. Anchors, aliases, tags, tabs in indentation, block scalars (| >),
@@ -1307,12 +1222,6 @@ SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id node
 /* For a pattern that matched nothing: the nearest layer names, "conv1, conv2" (may be ""). */
 SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,
                                       size_t size);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_CONFIG_API_H */
 /* ---- end src/config/config_api.h ---- */
 
 /* ---- begin src/passes/passes_api.h ---- */
@@ -1322,12 +1231,6 @@ SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *patte
  * A pass is a row; a new one is a file with the row and one line in the table, or a row that the
  * user registers, which then runs with the others.
  */
-#ifndef SBIT_PASSES_API_H
-#define SBIT_PASSES_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_simplify_desc {
     size_t max_fold_bytes;     /* 0: 1 MiB; larger constants are not created by folding unless they
@@ -1370,12 +1273,6 @@ SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_d
  * UNSUPPORTED naming the nodes that cannot be converted (all at once). */
 SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
                                                 sbit_error *error);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_PASSES_API_H */
 /* ---- end src/passes/passes_api.h ---- */
 
 /* ---- begin src/grad/grad_api.h ---- */
@@ -1385,12 +1282,6 @@ SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t versi
  * The nodes that compute gradients stand in the same graph as those that they differentiate: one
  * plan, one executor, one memory planner for both.
  */
-#ifndef SBIT_GRAD_API_H
-#define SBIT_GRAD_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Appends the nodes that compute the gradients of `loss` (one element, float32 or float64) with
  * respect to `wanted` values: inputs, constants (weights), values inside. gradients[i] has the
@@ -1452,12 +1343,6 @@ SPARSEBIT_API sbit_status sbit_optimizer_register(sbit_ctx *ctx, const sbit_opti
                                                   sbit_error *error);
 SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_at(size_t index);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_GRAD_API_H */
 /* ---- end src/grad/grad_api.h ---- */
 
 /* ---- begin src/observers/observers_api.h ---- */
@@ -1468,12 +1353,6 @@ SPARSEBIT_API const sbit_optimizer_row *sbit_optimizer_at(size_t index);
  * O(bins) per part (sbit_parts). Its result is a range; sbit_qparams_from_range (quant) alone makes
  * scale and zero point of it.
  */
-#ifndef SBIT_OBSERVERS_API_H
-#define SBIT_OBSERVERS_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* What is observed: fixed when the observer is made. */
 typedef struct sbit_observer_call {
@@ -1524,12 +1403,6 @@ SPARSEBIT_API sbit_status sbit_observer_register(sbit_ctx *ctx, const sbit_obser
 /* Any case. NULL: unknown. */
 SPARSEBIT_API const sbit_observer_row *sbit_observer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index); /* NULL past the end */
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_OBSERVERS_API_H */
 /* ---- end src/observers/observers_api.h ---- */
 
 /* ---- begin src/quantizers/quantizers_api.h ---- */
@@ -1542,12 +1415,6 @@ SPARSEBIT_API const sbit_observer_row *sbit_observer_at(size_t index); /* NULL p
  * What QuantizeLinear and DequantizeLinear compute from `finish`'s scale and zero point is what
  * `forward` computes, bit for bit.
  */
-#ifndef SBIT_QUANTIZERS_API_H
-#define SBIT_QUANTIZERS_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* A quantizer at work on one tensor. */
 typedef struct sbit_quantizer_call {
@@ -1607,12 +1474,6 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
                                                   sbit_error *error);
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_QUANTIZERS_API_H */
 /* ---- end src/quantizers/quantizers_api.h ---- */
 
 /* ---- begin src/quant/qconfig_api.h ---- */
@@ -1622,12 +1483,6 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index);
  * Called by: users, quant, tools. Calls: config (YAML, key tables), the rows of observers,
  * quantizers and profiles, whose own keys become part of the tree.
  */
-#ifndef SBIT_QCONFIG_API_H
-#define SBIT_QCONFIG_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_qconfig sbit_qconfig;
 
@@ -1685,12 +1540,6 @@ SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *c
 SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_QCONFIG_API_H */
 /* ---- end src/quant/qconfig_api.h ---- */
 
 /* ---- begin src/quant/quant_api.h ---- */
@@ -1707,12 +1556,6 @@ SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
  * What is simulated is what is exported: both run the graph with QuantizeLinear and
  * DequantizeLinear nodes that sbit_quant_build makes. One thread at a time.
  */
-#ifndef SBIT_QUANT_API_H
-#define SBIT_QUANT_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_quant sbit_quant;
 
@@ -1813,12 +1656,6 @@ SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, co
                                                      sbit_error *error);
 SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
                                                      sbit_error *error);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_QUANT_API_H */
 /* ---- end src/quant/quant_api.h ---- */
 
 /* ---- begin src/sparsers/sparsers_api.h ---- */
@@ -1829,12 +1666,6 @@ SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const ch
  * turns scores into masks: exact counts (floor(ratio * n)), ties to the lower index, groups of
  * layers that must lose the same channels.
  */
-#ifndef SBIT_SPARSERS_API_H
-#define SBIT_SPARSERS_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* What a sparser looks at; the sparse layer runs the model with taps to provide it. */
 enum {
@@ -1891,12 +1722,6 @@ typedef struct sbit_schedule_row {
     double (*sparsity)(const sbit_options *options, int64_t step, int64_t total, double from,
                        double to);
 } sbit_schedule_row;
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_SPARSERS_API_H */
 /* ---- end src/sparsers/sparsers_api.h ---- */
 
 /* ---- begin src/sparse/sconfig_api.h ---- */
@@ -1912,12 +1737,6 @@ typedef struct sbit_schedule_row {
  *
  * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
  */
-#ifndef SBIT_SCONFIG_API_H
-#define SBIT_SCONFIG_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_sconfig sbit_sconfig;
 
@@ -1947,12 +1766,6 @@ typedef struct sbit_sparse_settings {
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
                                              sbit_node_id node, sbit_sparse_settings *out,
                                              sbit_error *error);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_SCONFIG_API_H */
 /* ---- end src/sparse/sconfig_api.h ---- */
 
 /* ---- begin src/sparse/sparse_api.h ---- */
@@ -1962,12 +1775,6 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
  * The data that pruning hands around; the steps (create, calc_params, shrink, export) follow the
  * shape of quant_api.h.
  */
-#ifndef SBIT_SPARSE_API_H
-#define SBIT_SPARSE_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* A mask on one constant: one byte an element of the tensor, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
@@ -1976,12 +1783,6 @@ typedef struct sbit_mask {
     int64_t kept;
     const uint8_t *keep;
 } sbit_mask;
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_SPARSE_API_H */
 /* ---- end src/sparse/sparse_api.h ---- */
 
 /* ---- begin src/train/train_api.h ---- */
@@ -1998,12 +1799,6 @@ typedef struct sbit_mask {
  * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
  * threads of its context, and gives the same bits for any number of them.
  */
-#ifndef SBIT_TRAIN_API_H
-#define SBIT_TRAIN_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sbit_trainer sbit_trainer;
 
@@ -2127,17 +1922,17 @@ typedef struct sbit_fit_desc {
 SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
                                            const sbit_fit_desc *desc, sbit_train_report *report,
                                            sbit_error *error);
+/* ---- end src/train/train_api.h ---- */
 
 #ifdef __cplusplus
 }
 #endif
 
-#endif /* SBIT_TRAIN_API_H */
-/* ---- end src/train/train_api.h ---- */
-
 #endif /* SPARSEBIT_INCLUDED */
 
 #ifdef SPARSEBIT_IMPLEMENTATION
+/* ======== The code. >>code ======== */
+
 #ifndef SPARSEBIT_IMPLEMENTED
 #define SPARSEBIT_IMPLEMENTED
 

@@ -74,18 +74,20 @@ ERRORS
 #ifndef SPARSEBIT_ONNX_INCLUDED
 #define SPARSEBIT_ONNX_INCLUDED
 
+#include <stdbool.h> /* bool */
+#include <stddef.h>  /* size_t, NULL */
+#include <stdint.h>  /* int64_t and friends */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* ---- begin src/base/base_api.h ---- */
 /* base_api.h: status, error, allocator and byte views: what every other part speaks. >>base
  *
  * Called by: everything. Calls: nothing. Stands alone in sparsebit_onnx.h.
  * All functions here are thread-safe: none keeps state.
  */
-#ifndef SBIT_BASE_API_H
-#define SBIT_BASE_API_H
-
-#include <stdbool.h> /* bool */
-#include <stddef.h>  /* size_t, NULL */
-#include <stdint.h>  /* int64_t and friends */
 
 #define SPARSEBIT_VERSION_MAJOR 0
 #define SPARSEBIT_VERSION_MINOR 1
@@ -103,10 +105,6 @@ ERRORS
 #else
 #define SPARSEBIT_API extern
 #endif
-#endif
-
-#ifdef __cplusplus
-extern "C" {
 #endif
 
 /* The result of everything that can fail: 0 is success, negative says which class of failure. */
@@ -169,12 +167,6 @@ typedef struct sbit_str {
  * letters, or begun by it. NULL: none is near. */
 SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const *words,
                                             size_t count);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif /* SBIT_BASE_API_H */
 /* ---- end src/base/base_api.h ---- */
 
 /* ---- begin src/onnx/onnx_api.h ---- */
@@ -186,12 +178,6 @@ SPARSEBIT_API const char *sbit_word_nearest(const char *text, const char *const 
  * (raw_data) are views into the file, which stays mapped. One destroy frees everything.
  * A document has many readers or one writer. Nothing here knows what an operator means.
  */
-#ifndef SBIT_ONNX_API_H
-#define SBIT_ONNX_API_H
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Element types; the numbers are TensorProto.DataType's. Bits of one element in comments. */
 #define SBIT_DTYPE_LIST(X) /* name, number, bits (0 = no fixed size), text */                      \
@@ -1005,17 +991,17 @@ SPARSEBIT_API sbit_status sbit_onnx_check(sbit_onnx_doc *doc, sbit_error *error)
 SPARSEBIT_API void sbit_onnx_print(sbit_onnx_kind kind, const void *message, uint32_t max_elements,
                                    void (*put)(const char *text, size_t size, void *user),
                                    void *user);
+/* ---- end src/onnx/onnx_api.h ---- */
 
 #ifdef __cplusplus
 }
 #endif
 
-#endif /* SBIT_ONNX_API_H */
-/* ---- end src/onnx/onnx_api.h ---- */
-
 #endif /* SPARSEBIT_ONNX_INCLUDED */
 
 #ifdef SPARSEBIT_ONNX_IMPLEMENTATION
+/* ======== The code. >>code ======== */
+
 #ifndef SPARSEBIT_ONNX_IMPLEMENTED
 #define SPARSEBIT_ONNX_IMPLEMENTED
 

@@ -329,7 +329,7 @@ TEST_FN model_bytes model_from_text(const char *text)
     return out;
 }
 
-#ifdef SBIT_GRAPH_API_H
+#if defined(SPARSEBIT_INCLUDED) || defined(SBIT_GRAPH_API_H)
 /* A graph of that model; `bytes` keeps what it borrows: free bytes->data after the graph. */
 TEST_FN sbit_graph *model_graph(sbit_ctx *ctx, const char *text, model_bytes *bytes,
                                 sbit_error *error)
