@@ -8,13 +8,15 @@ SBIT__FN sbit_status sbit__site_arrays(sbit_quant *quant, sbit__site *site, sbit
     if (site->piece != NULL) {
         return SBIT_OK;
     }
-    site->piece = (float *)sbit__arena_array(&quant->arena, 5 * parts + 1, sizeof(float));
+    site->piece = (float *)sbit__arena_array(&quant->arena, 7 * parts + 1, sizeof(float));
     site->zero_point = (int32_t *)sbit__arena_array(&quant->arena, parts + 1, sizeof(int32_t));
     if (site->piece == NULL || site->zero_point == NULL) {
         site->piece = NULL;
-        return sbit__fail_oom(error, parts * 24);
+        return sbit__fail_oom(error, parts * 32);
     }
-    site->min = site->piece + 2 * parts;
+    site->own_min = site->piece + 2 * parts;
+    site->own_max = site->own_min + parts;
+    site->min = site->own_max + parts;
     site->max = site->min + parts;
     site->scale = site->max + parts;
     return SBIT_OK;
@@ -65,6 +67,7 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__free(a, site->quantizer_state, site->quantizer_bytes);
     site->observer_state = site->quantizer_state = NULL;
     site->observed = false;
+    sbit__site_forget_rounding(quant, site);
 }
 
 /* The axis on which a tensor has the samples of the batch: the first, if whole rows fit on it, else
@@ -237,6 +240,12 @@ SBIT__FN bool sbit__quant_observes(const sbit__site *site)
 
 SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
 {
+    if ((!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
+        return true;
+    }
     for (size_t i = 0; i < quant->site_count; i++) {
         if (sbit__quant_observes(&quant->sites[i])) {
             return true;
@@ -296,6 +305,7 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     if (quant == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
     }
+    SBIT__TRY(sbit__quant_float_steps(quant, NULL, error));
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         if (sbit__quant_observes(site)) {
@@ -387,16 +397,123 @@ SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_fee
     if (quant == NULL || feed == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
     }
+    SBIT__TRY(sbit__quant_float_steps(quant, feed, error));
     SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    quant->feed = *feed;
     for (bool wanted = sbit_quant_needs_data(quant); wanted;) {
         SBIT__TRY(sbit__calibrate_pass(quant, feed, error));
         SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
-    quant->feed = *feed;
     return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
 {
     return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
+}
+
+/* >>calibrate asym */
+typedef struct sbit__asym {
+    sbit_quant *quant;
+    sbit_walk *walk;
+    bool *done; /* [site count]: quantized from here on; at first the weights, in their turn */
+    sbit__site *site;
+} sbit__asym;
+
+static sbit_status sbit__asym_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__asym *a = (sbit__asym *)user;
+    a->quant->rows = batch->rows;
+    a->quant->samples = batch->samples;
+    return sbit__site_observe(a->quant, a->site, batch->x, error);
+}
+
+/* The site's range under the walk's model; its float statistics stay aside meanwhile. */
+static sbit_status sbit__asym_range(sbit__asym *a, sbit_node_id node, size_t input,
+                                    sbit_error *error)
+{
+    sbit__site *site = a->site, kept = *site;
+    const size_t bytes = (size_t)sbit__site_parts(site) * sizeof(float);
+    bool wanted = true;
+    site->observer_state = site->quantizer_state = NULL;
+    sbit_status status = sbit__site_prepare(a->quant, site, error);
+    while (status == SBIT_OK && wanted) {
+        status = sbit_walk_to(a->walk, node, input, sbit__asym_see, a, error);
+        if (status == SBIT_OK) {
+            status = sbit__site_again(a->quant, site, &wanted, error);
+        }
+    }
+    if (status == SBIT_OK && site->observed) {
+        const sbit_observer_call call = sbit__site_observer(a->quant, site);
+        status = site->settings.observer->range(site->observer_state, &call, site->own_min,
+                                                site->own_max, error);
+    }
+    sbit__site_release(a->quant, site);
+    site->observer_state = kept.observer_state;
+    site->quantizer_state = kept.quantizer_state;
+    site->observer_bytes = kept.observer_bytes;
+    site->quantizer_bytes = kept.quantizer_bytes;
+    site->observed = kept.observed;
+    if (status == SBIT_OK) {
+        memcpy(site->min, site->own_min, bytes);
+        memcpy(site->max, site->own_max, bytes);
+        status = sbit__calc_site(a->quant, site, error);
+    }
+    return status;
+}
+
+/* The sites on a node's inputs in turn, then its weights are quantized too. */
+static sbit_status sbit__asym_node(sbit__asym *a, const sbit_node *node, sbit_error *error)
+{
+    for (size_t k = 0; k < node->input_count; k++) {
+        sbit__site *site = sbit__quant_input_site(a->quant, a->quant->graph, node->id, (uint32_t)k);
+        const size_t at = site != NULL ? (size_t)(site - a->quant->sites) : 0;
+        if (site == NULL || a->done[at]) {
+            continue;
+        }
+        if (sbit__quant_observes(site)) {
+            a->site = site;
+            SBIT__TRY(sbit__asym_range(a, node->id, k, error));
+        }
+        a->done[at] = true;
+    }
+    for (size_t k = 0; k < node->input_count; k++) {
+        const sbit__site *site =
+            sbit__site_on(a->quant, a->quant->graph, node->inputs[k], SBIT_TARGET_WEIGHT);
+        for (; site != NULL; site = sbit__site_after(a->quant, site)) {
+            a->done[site - a->quant->sites] = true;
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__calibrate_asym(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_allocator *allocator = sbit_ctx_allocator(quant->ctx);
+    const sbit_graph *graph = quant->graph;
+    sbit__asym a;
+    sbit_walk_desc desc;
+    memset(&a, 0, sizeof a);
+    memset(&desc, 0, sizeof desc);
+    if (quant->feed.read == NULL) {
+        return sbit__fail(
+            error, SBIT_ERR_STATE, NULL,
+            "asym reads calibration data again: use sbit_quant_calibrate with a feed");
+    }
+    a.quant = quant;
+    a.done = (bool *)sbit__calloc(allocator, quant->site_count, sizeof *a.done);
+    if (a.done == NULL) {
+        return sbit__fail_oom(error, quant->site_count);
+    }
+    sbit_quant_asym(quant, &desc);
+    desc.sites = a.done;
+    quant->calibrated = true; /* the walk builds from what is there */
+    sbit_status status = sbit_walk_create(quant, &quant->feed, &desc, &a.walk, error);
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && status == SBIT_OK;
+         id = sbit_graph_next(graph, id)) {
+        status = sbit__asym_node(&a, sbit_graph_node(graph, id), error);
+    }
+    sbit_walk_destroy(a.walk);
+    sbit__free(allocator, a.done, quant->site_count * sizeof *a.done);
+    return status;
 }

@@ -168,6 +168,14 @@ static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, siz
            (q->activations & (1u << input)) != 0;
 }
 
+/* True for an operator that only clamps its input 0; Min and Max do, against a constant. */
+static bool sbit__place_is_clamp(const sbit__placement *p, const sbit_node *node)
+{
+    return sbit__place_in_list(sbit__place_clamps, node->op_type) ||
+           (sbit__place_in_list(" Min Max ", node->op_type) && node->input_count == 2 &&
+            sbit__place_is_activation(p, node, 0) && sbit__place_is_constant(p, node, 1));
+}
+
 /* No quantizer takes what the node makes, not even behind a clamp. ONNX Runtime then fuses a stack
  * of weights into a product that refuses a scale for each column. */
 static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *node)
@@ -183,7 +191,7 @@ static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *n
         }
         const sbit_node *user = sbit_graph_node(p->graph, uses[i].node);
         const sbit_op_quant *q = sbit__place_active(p, user);
-        const bool clamp = sbit__place_in_list(sbit__place_clamps, user->op_type);
+        const bool clamp = sbit__place_is_clamp(p, user);
         if ((q != NULL && sbit__place_reads(user, q, uses[i].index)) ||
             (clamp && !sbit__place_stays_float(p, user))) {
             return false;
@@ -525,7 +533,7 @@ static bool sbit__place_continued(const sbit__placement *p, const sbit_value_inf
     }
     const sbit_node *node = sbit_graph_node(p->graph, use.node);
     const sbit_op_row *row = sbit__place_row(p, node);
-    if (sbit__place_in_list(sbit__place_clamps, node->op_type)) {
+    if (sbit__place_is_clamp(p, node)) {
         return use.index == 0;
     }
     return row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0 &&
@@ -587,6 +595,29 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     return SBIT_OK;
 }
 
+/* True if a clamp alone reads the value. */
+static bool sbit__place_clamped(const sbit__placement *p, const sbit_value_info *value)
+{
+    sbit_use use;
+    return value->use_count == 1 && sbit_graph_uses(p->graph, value->id, &use, 1) == 1 &&
+           use.node.idx != 0 && use.body == NULL && use.index == 0 &&
+           sbit__place_is_clamp(p, sbit_graph_node(p->graph, use.node));
+}
+
+/* The operator whose output a clamp, or a chain of clamps that nothing else reads, limits. */
+static const sbit_node *sbit__place_behind_clamps(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
+    while (input != NULL && input->producer.idx != 0) {
+        const sbit_node *before = sbit_graph_node(p->graph, input->producer);
+        if (!sbit__place_is_clamp(p, before) || !sbit__place_clamped(p, input)) {
+            return before;
+        }
+        input = sbit__place_value(p, before->inputs[0]);
+    }
+    return NULL;
+}
+
 static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
@@ -594,17 +625,14 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         value->is_output || value->is_constant) {
         return false;
     }
-    const bool clamp = sbit__place_in_list(sbit__place_clamps, node->op_type);
     const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
                             (q->flags & SBIT_QUANT_RECURRENT) == 0;
-    if (clamp) {
-        const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
-        const sbit_node *before = input != NULL && input->producer.idx != 0
-                                      ? sbit_graph_node(p->graph, input->producer)
-                                      : NULL;
+    if (sbit__place_is_clamp(p, node)) {
+        const sbit_node *before = sbit__place_behind_clamps(p, node);
         const sbit_op_quant *b = before != NULL ? sbit__place_active(p, before) : NULL;
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
-        return joins && (p->wanted[value->id.idx] || b->weight >= 0);
+        const bool more = sbit__place_clamped(p, value);
+        return joins && !more && (p->wanted[value->id.idx] || b->weight >= 0);
     }
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
         sbit__place_continued(p, value)) {

@@ -18,6 +18,10 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "keep BatchNormalization for re-estimation"},
     {"SCHEDULE.DISABLE_UNNECESSARY_QUANT", SBIT_KEY_BOOL, "true", 0, 0, NULL,
      "no quantizer inside what runtimes fuse (Conv + Relu ...)"},
+    {"SCHEDULE.ASYM", SBIT_KEY_BOOL, "false", 0, 0, NULL,
+     "ranges and rounding for what the model quantized so far computes"},
+    {"STEPS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
+     "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
     {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
@@ -66,7 +70,6 @@ static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
      "pact",
      SBIT_TARGET_ACTIVATION,
      {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"}},
-    {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
 };
 
 /* The strategies below W and A. */
@@ -99,6 +102,14 @@ static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena
         if (planned->observer == strategy->observer && (planned->targets & target) != 0 &&
             sbit__row_find(ctx, strategy->kind, planned->name) == NULL) {
             sbit__text_printf(&text, "|%s", planned->name);
+        }
+    }
+    const sbit_head *step;
+    for (size_t i = 0;
+         !strategy->observer && (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
+        if (((const sbit_step_row *)(const void *)step)->stage == SBIT_STAGE_WEIGHTS &&
+            (step->targets & target) != 0) {
+            sbit__text_printf(&text, "|%s", step->name);
         }
     }
     const char *out = text.failed ? NULL : sbit__arena_printf(arena, "%s", text.data);
@@ -188,13 +199,33 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
+/* The top of the tree: its own keys, and those of all steps below STEP. */
+static sbit_status sbit__qconfig_top_init(sbit__tree *tree, sbit_error *error)
+{
+    const sbit_head *step;
+    size_t count = 0;
+    while (sbit__row_at(tree->ctx, sbit__kind_step(), count) != NULL) {
+        count++;
+    }
+    sbit__key_table *tables =
+        (sbit__key_table *)sbit__arena_array(&tree->arena, count + 1, sizeof *tables);
+    if (tables == NULL) {
+        return sbit__fail_oom(error, (count + 1) * sizeof *tables);
+    }
+    tables[0].prefix = "";
+    tables[0].keys = sbit__qconfig_top_keys;
+    tables[0].count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
+    for (size_t i = 0; (step = sbit__row_at(tree->ctx, sbit__kind_step(), i)) != NULL; i++) {
+        tables[i + 1].prefix = "STEP.";
+        tables[i + 1].keys = step->keys;
+        tables[i + 1].count = step->key_count;
+    }
+    return sbit__options_init(&tree->arena, tables, count + 1, &tree->top, error);
+}
+
 static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)
 {
-    sbit__key_table top;
-    top.prefix = "";
-    top.keys = sbit__qconfig_top_keys;
-    top.count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
-    SBIT__TRY(sbit__options_init(&tree->arena, &top, 1, &tree->top, error));
+    SBIT__TRY(sbit__qconfig_top_init(tree, error));
     SBIT__TRY(
         sbit__qconfig_side_init(tree, SBIT_TARGET_WEIGHT, &tree->sections[SBIT__QCONFIG_W], error));
     SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_ACTIVATION,
@@ -324,12 +355,32 @@ static sbit_status sbit__qconfig_check_backend(const sbit_qconfig *config, sbit_
     return SBIT_OK;
 }
 
+static sbit_status sbit__qconfig_check_steps(const sbit_qconfig *config, sbit_error *error)
+{
+    const sbit_option *list = sbit_options_find(&config->tree.top, "STEPS");
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < list->list_count && status == SBIT_OK; i++) {
+        if (sbit_step_find(config->tree.ctx, list->list[i]) == NULL) {
+            sbit__text known;
+            char what[400];
+            sbit__text_init(&known, sbit_ctx_allocator(config->tree.ctx));
+            sbit__row_names(config->tree.ctx, sbit__kind_step(), 0, ", ", &known);
+            snprintf(what, sizeof what, "unknown step '%.80s'; known: %.280s", list->list[i],
+                     known.failed ? "" : known.data);
+            sbit__text_deinit(&known);
+            status = sbit__option_fail(list, "", what, error);
+        }
+    }
+    return status;
+}
+
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error)
 {
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     const sbit_options *w = &config->tree.sections[SBIT__QCONFIG_W].options;
     const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
+    SBIT__TRY(sbit__qconfig_check_steps(config, error));
     if (profile == NULL) {
         const sbit_option *option = sbit_options_find(&config->tree.top, "PLACEMENT");
         char names[256], what[400];
@@ -389,8 +440,12 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
         sbit_observer_find(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
-    s.quantizer =
-        sbit_quantizer_find(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+    const char *type = sbit_options_string(&s.options, "QUANTIZER.TYPE");
+    s.quantizer = sbit_quantizer_find(config->tree.ctx, type);
+    s.step = s.quantizer == NULL ? sbit_step_find(config->tree.ctx, type) : NULL;
+    if (s.step != NULL) { /* the step moves weights on the grid that the range gives */
+        s.quantizer = sbit_quantizer_find(config->tree.ctx, "uniform");
+    }
     if (s.observer == NULL || s.quantizer == NULL) {
         const sbit__qconfig_strategy strategy =
             sbit__qconfig_strategy_at(s.observer == NULL ? 0 : 1);

@@ -61,6 +61,10 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    if (!sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) {
+        SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_FLOAT_GRAPH, NULL, error));
+        quant->float_done = true;
+    }
     SBIT__TRY(sbit__quant_sites(quant, error));
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
@@ -140,12 +144,21 @@ SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, 
         bool wanted;
         SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
-    SBIT__TRY(sbit__quant_calc(quant, error));
+    sbit__quant_drop_session(quant); /* what it holds is not needed, steps need memory */
     quant->calibrating = false;
+    const bool always = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.ASYM");
+    quant->asym_weights = weights || always;
+    quant->asym_activations = activations || always;
+    quant->asym = always || (asym && (weights || activations)); /* else inputs are float anyway */
+    SBIT__TRY(sbit__quant_calc(quant, error));
     quant->calibrated = true;
-    (void)asym;
-    (void)weights;
-    (void)activations;
+    sbit_status status = sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error);
+    if (status == SBIT_OK) {
+        status = sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
+    }
+    quant->asym = false;
+    quant->calibrated = status == SBIT_OK;
+    SBIT__TRY(status);
     return sbit_quant_set_quant(quant, false, false, error);
 }
 
@@ -219,7 +232,8 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     out->enabled = site->enabled;
     out->reason = site->reason;
     out->observer = site->settings.observer->head.name;
-    out->quantizer = site->settings.quantizer->head.name;
+    out->quantizer = site->settings.step != NULL ? site->settings.step->head.name
+                                                 : site->settings.quantizer->head.name;
     out->qparams.grid = site->settings.grid;
     out->qparams.axis = site->axis;
     out->qparams.block = site->block;
@@ -328,6 +342,18 @@ static sbit_status sbit__quant_renew(sbit_quant *quant, sbit_error *error)
     }
     sbit__free(a, old, capacity * sizeof *old);
     return status;
+}
+
+SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
+                                             sbit_error *error)
+{
+    if (quant->float_done) {
+        return SBIT_OK;
+    }
+    sbit__quant_drop_session(quant);
+    SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_FLOAT_GRAPH, feed, error));
+    quant->float_done = true;
+    return sbit__quant_renew(quant, error);
 }
 
 SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,

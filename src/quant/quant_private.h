@@ -9,6 +9,8 @@
  *   scales.c     scale and zero point of all of them
  *   build.c      the graph with QuantizeLinear and DequantizeLinear
  *   quant.c      the public functions
+ *   walk.c       a run of the model that stops between layers
+ *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -16,7 +18,7 @@
 #include "../ops/ops_private.h"
 #include "../passes/passes_api.h"
 #include "../quantizers/quantizers_private.h"
-#include "quant_api.h"
+#include "steps_api.h"
 
 #include <math.h> /* floor, nearbyint, log2, exp2 */
 
@@ -39,6 +41,7 @@ typedef struct sbit__settings {
     sbit_options options;
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
+    const sbit_step_row *step; /* that QUANTIZER.TYPE named instead; NULL: none */
     bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
@@ -100,9 +103,11 @@ typedef struct sbit__site {
     bool enabled;
     const char *reason;       /* why not */
     uint32_t group;           /* sites with one number share scale and zero point */
-    float *min, *max, *scale; /* [parts] */
+    float *own_min, *own_max; /* [parts] what its observer says */
+    float *min, *max, *scale; /* [parts] joined with those that share its scale */
     int32_t *zero_point;
     float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
+    size_t rounded_bytes;
 } sbit__site;
 
 /* One graph of the model, and the sites on its values. */
@@ -128,7 +133,9 @@ struct sbit_quant {
     bool fed, pass_open;   /* some data came; the pass over it has not ended */
     bool calibrated;       /* sites have scales */
     bool use_weights, use_activations;
-    sbit_feed feed;        /* that calibrated; read NULL: none */
+    bool asym, asym_weights, asym_activations; /* of the calculation that runs */
+    bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
+    sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
 };
@@ -175,9 +182,18 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 SBIT__FN bool sbit__site_wanted(const sbit__site *site);
 /* True if calibration data decides about the site. */
 SBIT__FN bool sbit__quant_observes(const sbit__site *site);
+/* Ranges once more, of what the model quantized so far computes (asym): layer after layer, into
+ * own_min and own_max; statistics of float inputs are kept. */
+SBIT__FN sbit_status sbit__calibrate_asym(sbit_quant *quant, sbit_error *error);
+/* Scale and zero point of one site from min and max. */
+SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error);
+SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
 SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* Runs the steps of the float graph once, then finds the sites anew. */
+SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
+                                             sbit_error *error);
 /* The constant that is the node's bias, one row of numbers; NULL: none. */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id node);
@@ -186,6 +202,21 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 /* The site of a node's activation input, NULL if that stays float. */
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
+
+/* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
+#define SBIT__STEPS(X)                                                                             \
+    X(cross_layer)                                                                                 \
+    X(adaround)
+
+#define SBIT__STEP_DECLARE(name) SBIT__FN const sbit_step_row *sbit__step_##name(void);
+SBIT__STEPS(SBIT__STEP_DECLARE)
+#undef SBIT__STEP_DECLARE
+
+SBIT__FN const sbit__kind *sbit__kind_step(void);
+/* Runs the steps of a stage; feed NULL or without read: an error if one needs data. */
+SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const sbit_feed *feed,
+                                     sbit_error *error);
+SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage);
 
 #ifdef __cplusplus
 }

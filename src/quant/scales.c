@@ -34,8 +34,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         site->reason = site->enabled             ? ""
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
-        site->group = site->plan_group;
-        site->rounded = NULL;
+        sbit__site_forget_rounding(quant, site);
     }
 }
 
@@ -43,8 +42,17 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
 {
     const sbit_observer_call observer = sbit__site_observer(quant, site);
     if (site->fixed_range) {
-        site->min[0] = site->fixed_min;
-        site->max[0] = site->fixed_max;
+        site->own_min[0] = site->fixed_min;
+        site->own_max[0] = site->fixed_max;
+        return SBIT_OK;
+    }
+    if (site->change.scale != NULL) { /* the range that the fixed scale covers */
+        for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+            const sbit_grid *grid = &site->settings.grid;
+            const int32_t zero_point = site->change.zero_point[c];
+            site->own_min[c] = (float)(grid->qmin - zero_point) * site->change.scale[c];
+            site->own_max[c] = (float)(grid->qmax - zero_point) * site->change.scale[c];
+        }
         return SBIT_OK;
     }
     if (site->target == SBIT_TARGET_WEIGHT) {
@@ -55,8 +63,8 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         site->reason = site->enabled ? "" : "no data reached it during calibration";
         return SBIT_OK;
     }
-    return site->settings.observer->range(site->observer_state, &observer, site->min, site->max,
-                                          error);
+    return site->settings.observer->range(site->observer_state, &observer, site->own_min,
+                                          site->own_max, error);
 }
 
 /* >>scales groups */
@@ -280,7 +288,7 @@ static void sbit__calc_floor(sbit_quant *quant, sbit__site *site)
     }
 }
 
-static sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
+SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_grid *grid = &site->settings.grid;
     const char *name = sbit__site_value(site)->name;
@@ -374,16 +382,16 @@ static sbit_status sbit__calc_start(sbit_quant *quant, uint32_t target, sbit_err
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+/* From every site's own range to scales. */
+static sbit_status sbit__calc_finish(sbit_quant *quant, sbit_error *error)
 {
-    sbit__calc_reset(quant);
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        SBIT__TRY(
-            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
+        const size_t bytes = (size_t)sbit__site_parts(site) * sizeof(float);
+        site->group = site->plan_group;
         if (site->enabled) {
-            SBIT__TRY(sbit__site_arrays(quant, site, error));
-            SBIT__TRY(sbit__calc_range(quant, site, error));
+            memcpy(site->min, site->own_min, bytes);
+            memcpy(site->max, site->own_max, bytes);
         }
     }
     sbit__calc_share(quant);
@@ -396,4 +404,24 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
     SBIT__TRY(sbit__calc_start(quant, SBIT_TARGET_ACTIVATION, error));
     sbit__calc_fit_biases(quant); /* before any weight is rounded */
     return sbit__calc_start(quant, SBIT_TARGET_WEIGHT, error);
+}
+
+SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+{
+    sbit__calc_reset(quant);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        SBIT__TRY(
+            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
+        if (site->enabled) {
+            SBIT__TRY(sbit__site_arrays(quant, site, error));
+            SBIT__TRY(sbit__calc_range(quant, site, error));
+        }
+    }
+    SBIT__TRY(sbit__calc_finish(quant, error));
+    if (quant->asym) {
+        SBIT__TRY(sbit__calibrate_asym(quant, error));
+        SBIT__TRY(sbit__calc_finish(quant, error));
+    }
+    return SBIT_OK;
 }

@@ -197,6 +197,13 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
     return SBIT_OK;
 }
 
+SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site)
+{
+    sbit__free(sbit_ctx_allocator(quant->ctx), site->rounded, site->rounded_bytes);
+    site->rounded = NULL;
+    site->rounded_bytes = 0;
+}
+
 /* >>site bias */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id id)

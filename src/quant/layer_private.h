@@ -1,0 +1,74 @@
+/* layer_private.h: a layer with a constant weight as the matrix product that it is. >>layer
+ *
+ * Called by: steps that round weights. Calls: kernels, the graph.
+ *
+ * Conv, Gemm and MatMul compute, for each group g, row r and position p,
+ *     y[p][g][r] = sum over k of w[g][r][k] x[p][g][k] (+ bias)
+ * where x[p][g] are the values under the window. Everything that layer-wise rounding needs of the
+ * data are the sums over p of x x^T.
+ */
+#ifndef SBIT_LAYER_PRIVATE_H
+#define SBIT_LAYER_PRIVATE_H
+
+#include "quant_private.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit__layer {
+    const sbit_graph *graph;
+    const sbit_node *node;
+    bool conv;
+    int32_t spatial;              /* conv: 1 to 3 */
+    int64_t groups, rows, depth;  /* of each group: rows of `depth` weights */
+    int64_t row_step, depth_step; /* weight (g, r, k): (g rows + r) row_step + k depth_step */
+    int64_t kernel[3], stride[3], dilation[3], pad[3]; /* of missing leading dims: 1, 1, 1, 0 */
+    int32_t auto_pad; /* -1: SAME_LOWER, 1: SAME_UPPER, 0: pad says it */
+} sbit__layer;
+
+/* False if the layer is none of the three, or its weight is not of rank 2 (Conv: 3 to 5). */
+SBIT__FN bool sbit__layer_of(const sbit_graph *graph, sbit_node_id node, sbit__layer *out);
+
+/* Sums over positions. The mean is that of the positions taken. */
+typedef struct sbit__gram {
+    sbit__layer layer;
+    sbit_ctx *ctx;
+    sbit_rng rng;
+    int64_t most;           /* positions taken of each sample; 0: all */
+    bool cross;             /* also of two streams: cross[g][i][j] = sum of a_i b_j */
+    double count;           /* of positions */
+    float *sums;            /* [groups][depth][depth] of b (and of a alone if not cross) */
+    float *mixed;           /* cross: [groups][depth][depth] */
+    float *mean_a, *mean_b; /* [groups][depth]: sums, not yet divided */
+    size_t bytes;
+} sbit__gram;
+
+SBIT__FN sbit_status sbit__gram_init(sbit_ctx *ctx, const sbit__layer *layer, bool cross,
+                                     int64_t most, uint64_t seed, sbit__gram *out,
+                                     sbit_error *error);
+SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
+/* Adds the first `samples` of `rows` samples of x; b: the second stream of the same shape, or NULL.
+ */
+SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
+                                    int64_t rows, int64_t samples, sbit_error *error);
+
+/* >>rounding layer by layer: what AdaRound, GPTQ ... share. The sums are gathered for each layer in
+ * turn (asym: under what is quantized so far), `round` makes the weights of it. */
+typedef struct sbit__round_units sbit__round_units;
+struct sbit__round_units {
+    sbit_quant *quant;
+    const sbit_options *options;
+    const sbit_step_row *step;
+    int64_t positions; /* of each sample; 0: all */
+    sbit_status (*round)(sbit__round_units *units, const sbit_unit *unit, const sbit__layer *layer,
+                         sbit__gram *gram, sbit_error *error);
+};
+SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *feed,
+                                     sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_LAYER_PRIVATE_H */

@@ -1,0 +1,243 @@
+/* step_adaround.c: AdaRound: weights rounded up or down for what the layer computes.
+ * >>step-adaround
+ *
+ * Nagel et al. 2020, layer by layer. With w = s (floor(w/s) + h), h = clamp(1.2 sigmoid(v) - 0.1,
+ * 0, 1), Adam on v alone minimizes
+ *     mean over positions of |(w_q - w) x|^2  +  REGULARIZER sum(1 - |2 h - 1|^beta)
+ * h begins as the fraction of w/s; the second term is left away in the first WARM_UP of the
+ * iterations, then beta falls from 20 to 2. In the end v >= 0 rounds up.
+ *
+ * No activation lies inside a layer, so the first term is a quadratic form of G = sum of x x^T: the
+ * data is read once, and each iteration takes all of it. asym: x is what the model quantized so far
+ * gives, and the target stays w times the float input: |w_q x_q - w x|^2 needs sum of x x_q^T too.
+ */
+#include "layer_private.h"
+
+static const sbit_key sbit__adaround_keys[] = {
+    {"ADAROUND.ITERATIONS", SBIT_KEY_INT, "1000", 1.0, 1e6, NULL, "steps of Adam for each layer"},
+    {"ADAROUND.LEARNING_RATE", SBIT_KEY_FLOAT, "0.01", 1e-6, 10.0, NULL, "of Adam"},
+    {"ADAROUND.REGULARIZER", SBIT_KEY_FLOAT, "0.01", 0.0, 1e6, NULL,
+     "weight of the term that drives values to the grid"},
+    {"ADAROUND.WARM_UP", SBIT_KEY_FLOAT, "0.2", 0.0, 1.0, NULL,
+     "part of the iterations without it"},
+    {"ADAROUND.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
+     "output positions of a sample that are looked at; 0: all"},
+};
+
+/* One layer at work; matrices are [rows][depth] of one group. */
+typedef struct sbit__adaround {
+    sbit_quant *quant;
+    const sbit__site *site;
+    const sbit_options *options;
+    sbit__layer layer;
+    sbit__gram gram;
+    int64_t iterations;
+    float rate, regularizer, warm_up;
+    float *w;         /* the layer's weights, as stored */
+    float *low;       /* floor(w / s) */
+    float *scale;     /* of each row */
+    float *zero;      /* zero point of each row */
+    float *v, *m, *u; /* rounding variables, Adam's moments */
+    float *q;         /* soft weights */
+    float *target, *error;
+    void *scratch;
+    size_t bytes;
+} sbit__adaround;
+
+static float sbit__adaround_h(float v)
+{
+    const float h = 1.2f / (1.0f + expf(-v)) - 0.1f;
+    return h < 0.0f ? 0.0f : h > 1.0f ? 1.0f : h;
+}
+
+/* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) / n.
+ */
+static void sbit__adaround_product(sbit__adaround *t, const float *a, const float *g, float *c)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->layer.rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer.depth;
+    gemm.a = a;
+    gemm.b = g;
+    gemm.alpha = 1.0f;
+    gemm.c = c;
+    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
+}
+
+/* Row r's scale: of the whole tensor, or of its channel. */
+static void sbit__adaround_start(sbit__adaround *t, int64_t g)
+{
+    const sbit__layer *layer = &t->layer;
+    const float *weight = t->w;
+    const bool one = sbit__site_parts(t->site) == 1;
+    for (int64_t r = 0; r < layer->rows; r++) {
+        const int64_t row = g * layer->rows + r;
+        t->scale[r] = t->site->scale[one ? 0 : row];
+        t->zero[r] = (float)t->site->zero_point[one ? 0 : row];
+        for (int64_t k = 0; k < layer->depth; k++) {
+            const int64_t i = r * layer->depth + k;
+            const float x = weight[row * layer->row_step + k * layer->depth_step];
+            const float on_grid = x / t->scale[r];
+            const float low = floorf(on_grid), rest = on_grid - low;
+            t->q[i] = x; /* for the target */
+            t->low[i] = low;
+            t->v[i] = -logf(1.2f / (rest + 0.1f) - 1.0f);
+            t->m[i] = t->u[i] = 0.0f;
+        }
+    }
+}
+
+/* w_q from v; values beyond the grid's ends stay there. */
+static void sbit__adaround_soft(sbit__adaround *t)
+{
+    const sbit_grid *grid = &t->site->settings.grid;
+    for (int64_t r = 0; r < t->layer.rows; r++) {
+        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+        for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
+            const float q = t->low[i] + sbit__adaround_h(t->v[i]);
+            t->q[i] = t->scale[r] * (q < least ? least : q > most ? most : q);
+        }
+    }
+}
+
+/* One step of Adam along the gradient. beta 0: no regularizer yet. */
+static void sbit__adaround_adam(sbit__adaround *t, int64_t step, float beta)
+{
+    const sbit_grid *grid = &t->site->settings.grid;
+    const float first = 1.0f - powf(0.9f, (float)step), second = 1.0f - powf(0.999f, (float)step);
+    const float share = (float)(2.0 / t->gram.count);
+    for (int64_t r = 0; r < t->layer.rows; r++) {
+        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+        for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
+            const float sigmoid = 1.0f / (1.0f + expf(-t->v[i])), h = 1.2f * sigmoid - 0.1f;
+            const float q = t->low[i] + h;
+            float slope = h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
+            float gradient =
+                q >= least && q <= most ? share * (t->error[i] - t->target[i]) * t->scale[r] : 0.0f;
+            if (beta > 0.0f) {
+                const float far = 2.0f * h - 1.0f, size = far < 0.0f ? -far : far;
+                const float pull = 2.0f * beta * powf(size, beta - 1.0f);
+                gradient -= t->regularizer * (far < 0.0f ? -pull : pull);
+            }
+            gradient *= slope;
+            t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
+            t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
+            t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-8f);
+        }
+    }
+}
+
+static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
+{
+    const sbit__layer *layer = &t->layer;
+    const int64_t square = layer->depth * layer->depth;
+    const float *sums = t->gram.sums + g * square;
+    const int64_t warm = (int64_t)(t->warm_up * (float)t->iterations);
+    sbit__adaround_start(t, g);
+    sbit__adaround_product(t, t->q, t->gram.cross ? t->gram.mixed + g * square : sums, t->target);
+    for (int64_t i = 0; i < t->iterations; i++) {
+        const float after = (float)(i - warm) / (float)(t->iterations - warm);
+        sbit__adaround_soft(t);
+        sbit__adaround_product(t, t->q, sums, t->error);
+        sbit__adaround_adam(t, i + 1, i < warm ? 0.0f : 20.0f - 18.0f * after);
+    }
+    for (int64_t r = 0; r < layer->rows; r++) {
+        for (int64_t k = 0; k < layer->depth; k++) {
+            const int64_t i = r * layer->depth + k;
+            out[(g * layer->rows + r) * layer->row_step + k * layer->depth_step] =
+                t->scale[r] * (t->low[i] + (t->v[i] >= 0.0f ? 1.0f : 0.0f));
+        }
+    }
+}
+
+/* >>step-adaround layer */
+static sbit_status sbit__adaround_room(sbit__adaround *t, float **out, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    const int64_t one = t->layer.rows * t->layer.depth, all = one * t->layer.groups;
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->layer.rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer.depth;
+    const size_t scratch = sbit__gemm_scratch_bytes(t->quant->ctx, &gemm) + 64;
+    const size_t floats = (size_t)(7 * one + 2 * t->layer.rows + all);
+    t->bytes = floats * sizeof(float) + scratch;
+    float *room = (float *)sbit__alloc(a, t->bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, t->bytes);
+    }
+    t->low = room;
+    t->v = t->low + one;
+    t->m = t->v + one;
+    t->u = t->m + one;
+    t->q = t->u + one;
+    t->target = t->q + one;
+    t->error = t->target + one;
+    t->scale = t->error + one;
+    t->zero = t->scale + t->layer.rows;
+    *out = t->zero + t->layer.rows;
+    t->scratch = (void *)(((uintptr_t)(*out + all) + 63u) & ~(uintptr_t)63u);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__adaround_layer(sbit__adaround *t, size_t site, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    sbit_tensor weight;
+    float *out = NULL;
+    SBIT__TRY(sbit__site_weight(t->quant, &t->quant->sites[site], &weight, error));
+    SBIT__TRY(sbit__adaround_room(t, &out, error));
+    t->w = (float *)weight.data;
+    for (int64_t g = 0; g < t->layer.groups; g++) {
+        sbit__adaround_group(t, g, out);
+    }
+    const sbit_status status = sbit_quant_set_weight(t->quant, site, out, error);
+    sbit__free(a, t->low, t->bytes);
+    return status;
+}
+
+/* >>step-adaround run */
+static sbit_status sbit__adaround_unit(sbit__round_units *units, const sbit_unit *unit,
+                                       const sbit__layer *layer, sbit__gram *gram,
+                                       sbit_error *error)
+{
+    sbit__adaround t;
+    const sbit_options *options = units->options;
+    memset(&t, 0, sizeof t);
+    t.quant = units->quant;
+    t.options = options;
+    t.layer = *layer;
+    t.gram = *gram;
+    t.site = &t.quant->sites[unit->site];
+    t.iterations = sbit_options_int(options, "STEP.ADAROUND.ITERATIONS");
+    t.rate = (float)sbit_options_float(options, "STEP.ADAROUND.LEARNING_RATE");
+    t.regularizer = (float)sbit_options_float(options, "STEP.ADAROUND.REGULARIZER");
+    t.warm_up = (float)sbit_options_float(options, "STEP.ADAROUND.WARM_UP");
+    return sbit__adaround_layer(&t, unit->site, error);
+}
+
+static sbit_status sbit__adaround_run(void *state, const sbit_options *options,
+                                      const sbit_feed *feed, sbit_error *error)
+{
+    sbit__round_units units;
+    memset(&units, 0, sizeof units);
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = sbit__step_adaround();
+    units.positions = sbit_options_int(options, "STEP.ADAROUND.POSITIONS");
+    units.round = sbit__adaround_unit;
+    return sbit__round_run(&units, feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_adaround(void)
+{
+    static const sbit_step_row row = {
+        {"adaround", "weights rounded up or down for what the layer computes, by Adam",
+         SBIT_TARGET_WEIGHT, sbit__adaround_keys, SBIT__COUNT_OF(sbit__adaround_keys)},
+        SBIT_STAGE_WEIGHTS,
+        true,
+        sbit__adaround_run,
+    };
+    return &row;
+}

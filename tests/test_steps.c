@@ -1,0 +1,607 @@
+/* split */
+/* test_steps.c: the steps of a recipe, the walk through the model, layers as matrix products. */
+#include "../src/quant/layer_private.h"
+#include "test.h"
+#include "build_graph.h"
+
+/* A network of three layers with Relu6 between them: 3x3, depthwise with a stride, 1x1. Channels of
+ * very different size, so that per-tensor weights suffer. */
+#define STEPS_BATCH 4
+#define STEPS_COUNT (STEPS_BATCH * 3 * 9 * 9)
+
+typedef struct steps {
+    build b;
+    sbit_quant *quant;
+    sbit_feed feed;
+    float data[3 * STEPS_COUNT];
+    sbit_tensor all;
+} steps;
+
+static sbit_value_id steps_conv(build *b, const char *name, sbit_value_id x, const char *dims,
+                                int group, int stride, double spread)
+{
+    const int64_t pads[4] = {1, 0, 1, 2}, strides[2] = {stride, 1};
+    const bool wide = strstr(dims, "3,3") != NULL;
+    sbit_attr attrs[3];
+    char text[64];
+    sbit_value_id inputs[3];
+    attrs[0] = build_int("group", group);
+    attrs[1] = build_ints("strides", strides, 2);
+    attrs[2] = build_ints("pads", pads, 4);
+    snprintf(text, sizeof text, "%s.weight", name);
+    sbit_tensor w = build_tensor(SBIT_F32, dims, NULL);
+    const int64_t count = sbit_tensor_count(&w), per = count / w.dims[0];
+    float *values = (float *)malloc((size_t)count * sizeof *values);
+    float bias[64];
+    sbit_rng rng = sbit_rng_seed((uint64_t)(count + name[0]));
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = sbit_rng_normal(&rng) * (float)(pow(spread, (double)(i / per % 5)) / 3.0);
+    }
+    for (int64_t i = 0; i < w.dims[0]; i++) {
+        bias[i] = sbit_rng_normal(&rng) * 0.2f;
+    }
+    inputs[0] = x;
+    inputs[1] = build_constant(b, text, SBIT_F32, dims, values);
+    snprintf(text, sizeof text, "%lld", (long long)w.dims[0]);
+    char bias_name[64];
+    snprintf(bias_name, sizeof bias_name, "%s.bias", name);
+    inputs[2] = build_constant(b, bias_name, SBIT_F32, text, bias);
+    free(values);
+    return build_node(b, "Conv", name, inputs, 3, attrs, wide ? 3 : 2);
+}
+
+static sbit_value_id steps_relu6(build *b, const char *name, sbit_value_id x)
+{
+    const float low = 0.0f, high = 6.0f;
+    char text[64];
+    sbit_value_id inputs[3];
+    inputs[0] = x;
+    snprintf(text, sizeof text, "%s.min", name);
+    inputs[1] = build_constant(b, text, SBIT_F32, "", &low);
+    snprintf(text, sizeof text, "%s.max", name);
+    inputs[2] = build_constant(b, text, SBIT_F32, "", &high);
+    return build_node(b, "Clip", name, inputs, 3, NULL, 0);
+}
+
+static void steps_begin(steps *s, const char *profile, const char *const set[][2])
+{
+    sbit_qconfig *config = NULL;
+    sbit_feed_desc desc;
+    sbit_rng rng = sbit_rng_seed(2);
+    memset(s, 0, sizeof *s);
+    build_begin(&s->b, 13);
+    const sbit_value_id x = build_input(&s->b, "x", SBIT_F32, "N,3,9,9");
+    sbit_value_id y = steps_conv(&s->b, "a", x, "10,3,3,3", 1, 1, 1.9);
+    y = steps_conv(&s->b, "b", steps_relu6(&s->b, "ra", y), "10,1,3,3", 10, 2, 0.6);
+    y = steps_conv(&s->b, "c", steps_relu6(&s->b, "rb", y), "6,10,1,1", 1, 1, 1.0);
+    build_output(&s->b, y);
+    for (int i = 0; i < 3 * STEPS_COUNT; i++) {
+        const float before = i % 81 > 8 ? s->data[i - 9] : i % 9 > 0 ? s->data[i - 1] : 0.3f;
+        s->data[i] = 0.9f * before + 0.4f * sbit_rng_normal(&rng); /* like its neighbours */
+    }
+    build_do(&s->b, sbit_qconfig_create(s->b.ctx, profile, &config, &s->b.error), "config");
+    for (size_t i = 0; !s->b.failed && set != NULL && set[i][0] != NULL; i++) {
+        build_do(&s->b, sbit_qconfig_set(config, set[i][0], set[i][1], &s->b.error), set[i][0]);
+    }
+    if (!s->b.failed) {
+        build_do(&s->b, sbit_quant_create(s->b.graph, config, &s->quant, &s->b.error), "quant");
+    }
+    sbit_qconfig_destroy(config);
+    s->all = build_tensor(SBIT_F32, "11,3,9,9", s->data); /* batches of 4, 4, 3 */
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &s->all;
+    desc.input_count = 1;
+    desc.batch = STEPS_BATCH;
+    build_do(&s->b, sbit_feed_of_tensors(s->b.ctx, &desc, &s->feed, &s->b.error), "feed");
+}
+
+static void steps_end(steps *s)
+{
+    sbit_feed_close(&s->feed);
+    sbit_quant_destroy(s->quant);
+    build_end(&s->b);
+}
+
+static bool steps_calc(steps *s, bool asym)
+{
+    return !s->b.failed &&
+           build_do(&s->b, sbit_quant_calibrate(s->quant, &s->feed, &s->b.error), "calibrate") &&
+           build_do(&s->b, sbit_quant_calc_qparams(s->quant, asym, asym, asym, &s->b.error),
+                    "calc");
+}
+
+/* Output 0 of a graph for the first batch; free() it. */
+static float *steps_run(steps *s, sbit_graph *graph, size_t *count)
+{
+    sbit_session *session = NULL;
+    sbit_tensor x = s->all;
+    float *out = NULL;
+    x.dims[0] = STEPS_BATCH;
+    *count = 0;
+    build_do(&s->b, sbit_session_create(graph, NULL, &session, &s->b.error), "session");
+    if (!s->b.failed) {
+        build_do(&s->b, sbit_session_set_input(session, "x", &x, &s->b.error), "input");
+        build_do(&s->b, sbit_session_run(session, &s->b.error), "run");
+    }
+    if (!s->b.failed) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        *count = (size_t)sbit_tensor_count(y);
+        out = (float *)malloc(*count * sizeof *out);
+        memcpy(out, y->data, *count * sizeof *out);
+    }
+    sbit_session_destroy(session);
+    return out;
+}
+
+/* dB of b against a. */
+static double steps_sqnr(const float *a, const float *b, size_t count)
+{
+    double signal = 0.0, noise = 0.0;
+    for (size_t i = 0; a != NULL && b != NULL && i < count; i++) {
+        signal += (double)a[i] * (double)a[i];
+        noise += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+    }
+    return 10.0 * log10((signal + 1e-300) / (noise + 1e-300));
+}
+
+/* dB of the quantized model against the float model as it was given. */
+static double steps_quality(steps *s)
+{
+    size_t n = 0, m = 0;
+    sbit_graph *q = NULL;
+    build_do(&s->b, sbit_quant_build(s->quant, NULL, &q, &s->b.error), "build");
+    if (s->b.failed) {
+        return 0.0;
+    }
+    float *a = steps_run(s, s->b.graph, &n), *b = steps_run(s, q, &m);
+    const double db = CHECK(n == m) ? steps_sqnr(a, b, n) : 0.0;
+    free(a);
+    free(b);
+    sbit_graph_destroy(q);
+    return db;
+}
+
+/* ---- cross-layer equalization */
+
+TEST(cross_layer_keeps_the_float_model_and_helps_per_tensor_weights)
+{
+    static const char *const plain[][2] = {
+        {"W.QSCHEME", "per-tensor-symmetric"}, {"A.QUANTIZER.BIT", "16"}, {NULL, NULL}};
+    static const char *const equal[][2] = {{"W.QSCHEME", "per-tensor-symmetric"},
+                                           {"A.QUANTIZER.BIT", "16"},
+                                           {"STEPS", "[cross_layer]"},
+                                           {NULL, NULL}};
+    static steps a, b;
+    size_t n = 0, m = 0;
+    steps_begin(&a, "generic", plain);
+    steps_begin(&b, "generic", equal);
+    if (steps_calc(&a, false) && steps_calc(&b, false)) {
+        float *x = steps_run(&b, b.b.graph, &n);
+        float *y = steps_run(&b, sbit_quant_float_graph(b.quant), &m);
+        CHECK(n == m);
+        CHECK(steps_sqnr(x, y, n) > 110.0);
+        free(x);
+        free(y);
+        const double before = steps_quality(&a), after = steps_quality(&b);
+        CHECK_MSG(after > before + 6.0, "%.1f dB, equalized %.1f dB", before, after);
+        /* ranges of rows of a against columns of b, which AMPLIFY alone keeps apart */
+        int relu = 0, min = 0, clip = 0;
+        const sbit_graph *g = sbit_quant_graph(b.quant);
+        for (sbit_node_id id = sbit_graph_first(g); id.idx != 0; id = sbit_graph_next(g, id)) {
+            const char *op = sbit_graph_node(g, id)->op_type;
+            relu += strcmp(op, "Relu") == 0;
+            min += strcmp(op, "Min") == 0;
+            clip += strcmp(op, "Clip") == 0;
+        }
+        CHECK(relu == 2 && min == 2 && clip == 0);
+    }
+    steps_end(&a);
+    steps_end(&b);
+}
+
+TEST(cross_layer_leaves_clip_alone_if_told)
+{
+    static const char *const set[][2] = {
+        {"STEPS", "[cross_layer]"}, {"STEP.CROSS_LAYER.CLIP", "skip"}, {NULL, NULL}};
+    static steps s;
+    steps_begin(&s, "generic", set);
+    const sbit_value_id w = sbit_graph_find_value(sbit_quant_graph(s.quant), "a.weight");
+    const sbit_value_id v = sbit_graph_find_value(s.b.graph, "a.weight");
+    CHECK_MEM(sbit_graph_value(sbit_quant_graph(s.quant), w)->constant.data,
+              sbit_graph_value(s.b.graph, v)->constant.data, 270 * sizeof(float));
+    steps_end(&s);
+}
+
+/* ---- AdaRound */
+
+static const char *const steps_narrow[][2] = {
+    {"W.QUANTIZER.BIT", "3"}, {"STEP.ADAROUND.ITERATIONS", "300"}, {NULL, NULL}};
+static const char *const steps_ada[][2] = {{"W.QUANTIZER.BIT", "3"},
+                                           {"W.QUANTIZER.TYPE", "adaround"},
+                                           {"STEP.ADAROUND.ITERATIONS", "300"},
+                                           {"STEP.ADAROUND.POSITIONS", "0"},
+                                           {NULL, NULL}};
+
+static const int8_t *steps_integers(sbit_graph *q, const char *name, int64_t *count)
+{
+    const sbit_value_id id = sbit_graph_find_value(q, name);
+    if (!CHECK(id.idx != 0)) {
+        return NULL;
+    }
+    *count = sbit_tensor_count(&sbit_graph_value(q, id)->constant);
+    return (const int8_t *)sbit_graph_value(q, id)->constant.data;
+}
+
+TEST(adaround_rounds_up_or_down_and_better_than_nearest)
+{
+    static steps near, ada, asym;
+    steps_begin(&near, "generic", steps_narrow);
+    steps_begin(&ada, "generic", steps_ada);
+    steps_begin(&asym, "generic", steps_ada);
+    if (steps_calc(&near, false) && steps_calc(&ada, false) && steps_calc(&asym, true)) {
+        const double before = steps_quality(&near), after = steps_quality(&ada);
+        const double again = steps_quality(&asym);
+        CHECK_MSG(after > before + 1.0 && again > before + 1.0, "%.1f dB, %.1f dB, asym %.1f dB",
+                  before, after, again);
+        sbit_graph *p = NULL, *q = NULL;
+        build_do(&near.b, sbit_quant_build(near.quant, NULL, &p, &near.b.error), "build");
+        build_do(&ada.b, sbit_quant_build(ada.quant, NULL, &q, &ada.b.error), "build");
+        int64_t n = 0, m = 0;
+        const int8_t *a = steps_integers(p, "a.weight_quantized", &n);
+        const int8_t *b = steps_integers(q, "a.weight_quantized", &m);
+        int moved = 0, far = 0;
+        for (int64_t i = 0; a != NULL && b != NULL && i < n && n == m; i++) {
+            moved += a[i] != b[i];
+            far += abs(a[i] - b[i]) > 1 || b[i] < -4 || b[i] > 3;
+        }
+        CHECK_MSG(moved > 5 && far == 0, "%d of %d moved, %d too far", moved, (int)n, far);
+        sbit_graph_destroy(p);
+        sbit_graph_destroy(q);
+    }
+    steps_end(&near);
+    steps_end(&ada);
+    steps_end(&asym);
+}
+
+TEST(adaround_once_more_gives_the_same)
+{
+    static steps s;
+    int64_t n = 0;
+    steps_begin(&s, "generic", steps_ada);
+    sbit_graph *p = NULL, *q = NULL;
+    if (steps_calc(&s, false)) {
+        build_do(&s.b, sbit_quant_build(s.quant, NULL, &p, &s.b.error), "build");
+        build_do(&s.b, sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error), "calc");
+        build_do(&s.b, sbit_quant_build(s.quant, NULL, &q, &s.b.error), "build");
+        const int8_t *a = steps_integers(p, "c.weight_quantized", &n);
+        const int8_t *b = steps_integers(q, "c.weight_quantized", &n);
+        CHECK_MEM(a, b, (size_t)n);
+    }
+    sbit_graph_destroy(p);
+    sbit_graph_destroy(q);
+    steps_end(&s);
+}
+
+TEST(steps_without_data_are_refused)
+{
+    static steps s;
+    steps_begin(&s, "generic", steps_ada);
+    sbit_tensor x = s.all;
+    x.dims[0] = 4;
+    CHECK(sbit_quant_needs_data(s.quant));
+    build_do(&s.b, sbit_quant_prepare_calibration(s.quant, &s.b.error), "prepare");
+    build_do(&s.b, sbit_quant_forward(s.quant, NULL, &x, 1, &s.b.error), "forward");
+    CHECK_STATUS(sbit_quant_calc_qparams(s.quant, false, false, false, &s.b.error), SBIT_ERR_STATE,
+                 s.b.error);
+    CHECK_CONTAINS(s.b.error.message, "'adaround'");
+    sbit_qconfig *config = NULL;
+    static const char *const text = "STEPS: [cros_layer]\n"
+                                    "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 8}}\n"
+                                    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
+    CHECK_STATUS(sbit_qconfig_read(s.b.ctx, text, strlen(text), &config, &s.b.error),
+                 SBIT_ERR_CONFIG, s.b.error);
+    CHECK_CONTAINS(s.b.error.message, "cross_layer");
+    steps_end(&s);
+}
+
+/* ---- the walk */
+
+typedef struct steps_seen {
+    float *values;
+    size_t count;
+    int64_t batches, samples;
+} steps_seen;
+
+static sbit_status steps_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    steps_seen *seen = (steps_seen *)user;
+    const size_t count = (size_t)sbit_tensor_count(batch->x);
+    (void)error;
+    CHECK(batch->index == seen->batches && batch->rows == batch->samples);
+    seen->values = (float *)realloc(seen->values, (seen->count + count) * sizeof(float));
+    memcpy(seen->values + seen->count, batch->x->data, count * sizeof(float));
+    seen->count += count;
+    seen->batches++;
+    seen->samples += batch->samples;
+    return SBIT_OK;
+}
+
+/* Layer after layer, in any order, with any memory: what a plain run of the same graph has there.
+ */
+TEST(a_walk_sees_what_a_run_computes)
+{
+    static steps s;
+    steps_begin(&s, "generic", NULL);
+    if (!steps_calc(&s, false)) {
+        steps_end(&s);
+        return;
+    }
+    sbit_unit units[4];
+    CHECK_EQ_I64(sbit_quant_units(s.quant, NULL, units, 4), 3);
+    for (int quantized = 0; quantized < 2; quantized++) {
+        for (int little = 0; little < 2; little++) {
+            static const size_t order[] = {0, 1, 2, 1, 0, 2};
+            sbit_walk *walk = NULL;
+            sbit_walk_desc desc;
+            sbit_graph *built = NULL;
+            memset(&desc, 0, sizeof desc);
+            desc.quantized = quantized == 1;
+            desc.max_bytes = little ? 64 : 0;
+            build_do(&s.b, sbit_walk_create(s.quant, &s.feed, &desc, &walk, &s.b.error), "walk");
+            build_do(&s.b, sbit_quant_build(s.quant, NULL, &built, &s.b.error), "build");
+            sbit_graph *graph = quantized ? built : sbit_quant_float_graph(s.quant);
+            for (size_t i = 0; i < 6 && !s.b.failed; i++) {
+                const sbit_unit unit = units[order[i]];
+                steps_seen seen;
+                sbit_session *session = NULL;
+                sbit_session_desc run;
+                const sbit_value_id want = sbit_graph_node(graph, unit.node)->inputs[unit.input];
+                memset(&seen, 0, sizeof seen);
+                memset(&run, 0, sizeof run);
+                build_do(&s.b,
+                         sbit_walk_to(walk, unit.node, unit.input, steps_see, &seen, &s.b.error),
+                         "walk");
+                run.outputs = &want;
+                run.output_count = 1;
+                build_do(&s.b, sbit_session_create(graph, &run, &session, &s.b.error), "session");
+                build_do(&s.b, sbit_session_set_input(session, "x", &s.all, &s.b.error), "x");
+                build_do(&s.b, sbit_session_run(session, &s.b.error), "run");
+                const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+                CHECK(seen.batches == 3 && seen.samples == 11);
+                if (CHECK_EQ_I64(seen.count, sbit_tensor_count(y))) {
+                    CHECK_MEM(seen.values, y->data, seen.count * sizeof(float));
+                }
+                free(seen.values);
+                sbit_session_destroy(session);
+            }
+            sbit_graph_destroy(built);
+            sbit_walk_destroy(walk);
+        }
+    }
+    steps_end(&s);
+}
+
+/* ---- layers as matrix products: y from the sums' own columns equals the operator */
+
+static sbit_attr steps_text(const char *name, const char *text)
+{
+    sbit_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.name = name;
+    attr.type = SBIT_ONNX_ATTR_STRING;
+    attr.s.data = text;
+    attr.s.size = strlen(text);
+    return attr;
+}
+
+/* Checks sum x x^T against plain double arithmetic through the operator itself: for random rows w,
+ * sum over positions of (w x)^2 = w G w^T. */
+static void steps_gram_case(const char *op, const char *x_dims, const char *w_dims,
+                            const sbit_attr *attrs, size_t attr_count)
+{
+    build b;
+    sbit__layer layer;
+    sbit__gram gram;
+    sbit_session *session = NULL;
+    static float data[4000];
+    build_begin(&b, 13);
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, x_dims);
+    sbit_value_id inputs[2];
+    inputs[0] = in;
+    inputs[1] = build_weights(&b, "w", w_dims, 7);
+    build_output(&b, build_node(&b, op, "y", inputs, 2, attrs, attr_count));
+    const sbit_node_id node = sbit_graph_find_node(b.graph, "y");
+    const sbit_tensor x = build_tensor(SBIT_F32, x_dims, data);
+    sbit_rng rng = sbit_rng_seed(9);
+    for (int64_t i = 0; i < sbit_tensor_count(&x); i++) {
+        data[i] = sbit_rng_normal(&rng);
+    }
+    build_do(&b, sbit_session_create(b.graph, NULL, &session, &b.error), "session");
+    build_do(&b, sbit_session_set_input(session, "x", &x, &b.error), "x");
+    build_do(&b, sbit_session_run(session, &b.error), "run");
+    if (!b.failed && CHECK(sbit__layer_of(b.graph, node, &layer))) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        const float *w = (const float *)sbit_graph_value(b.graph, inputs[1])->constant.data;
+        const int64_t channels = layer.groups * layer.rows;
+        const int64_t inner = layer.conv ? sbit_tensor_count(y) / y->dims[0] / channels : 1;
+        build_do(&b, sbit__gram_init(b.ctx, &layer, true, 0, 1, &gram, &b.error), "gram");
+        build_do(&b, sbit__gram_add(&gram, &x, &x, x.dims[0], x.dims[0], &b.error), "add");
+        CHECK_NEAR(gram.count, (double)(sbit_tensor_count(y) / channels), 0.0);
+        for (int64_t c = 0; c < channels; c++) {
+            const int64_t g = c / layer.rows, d = layer.depth;
+            double want = 0.0, sums = 0.0, mixed = 0.0, mean = 0.0, total = 0.0;
+            for (int64_t i = 0; i < sbit_tensor_count(y); i++) {
+                const double value = (double)((const float *)y->data)[i];
+                want += i / inner % channels == c ? value * value : 0.0;
+                total += i / inner % channels == c ? value : 0.0;
+            }
+            for (int64_t i = 0; i < d; i++) {
+                const double wi = (double)w[c * layer.row_step + i * layer.depth_step];
+                mean += wi * (double)gram.mean_a[g * d + i];
+                for (int64_t j = 0; j < d; j++) {
+                    const double wj = (double)w[c * layer.row_step + j * layer.depth_step];
+                    sums += wi * wj * (double)gram.sums[(g * d + i) * d + j];
+                    mixed += wi * wj * (double)gram.mixed[(g * d + i) * d + j];
+                }
+            }
+            CHECK_NEAR(sums, want, want * 1e-4);
+            CHECK_NEAR(mixed, want, want * 1e-4);
+            CHECK_NEAR(mean, total, 1e-3 * (1.0 + fabs(total)));
+        }
+        sbit__gram_deinit(&gram);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
+
+TEST(layers_are_matrix_products)
+{
+    const int64_t pads[4] = {1, 0, 2, 1}, strides[2] = {2, 1}, dilations[2] = {1, 2};
+    const int64_t line[2] = {2, 1};
+    sbit_attr a[4];
+    steps_gram_case("Conv", "2,4,7,6", "5,4,3,3", NULL, 0);
+    a[0] = build_ints("pads", pads, 4);
+    a[1] = build_ints("strides", strides, 2);
+    a[2] = build_ints("dilations", dilations, 2);
+    a[3] = build_int("group", 2);
+    steps_gram_case("Conv", "2,4,7,6", "6,2,3,2", a, 4);
+    a[3] = build_int("group", 4);
+    steps_gram_case("Conv", "3,4,7,6", "4,1,2,2", a, 4); /* depthwise: depth 4 */
+    a[0] = steps_text("auto_pad", "SAME_UPPER");
+    steps_gram_case("Conv", "2,4,7,6", "5,4,3,2", a, 2);
+    a[0] = steps_text("auto_pad", "SAME_LOWER");
+    steps_gram_case("Conv", "2,4,7,6", "5,4,2,2", a, 2);
+    a[0] = build_ints("pads", line, 2);
+    steps_gram_case("Conv", "2,3,11", "4,3,5", a, 1);
+    steps_gram_case("Conv", "1,2,4,5,3", "3,2,2,3,1", NULL, 0);
+    steps_gram_case("Gemm", "9,20", "20,3", NULL, 0);
+    a[0] = build_int("transB", 1);
+    steps_gram_case("Gemm", "9,20", "3,20", a, 1);
+    steps_gram_case("MatMul", "2,5,7", "7,4", NULL, 0);
+}
+
+/* ---- a step of the user's */
+
+static sbit_status halve_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                             sbit_error *error)
+{
+    sbit_quant *quant = (sbit_quant *)state;
+    sbit_graph *graph = sbit_quant_float_graph(quant);
+    const sbit_value_id id = sbit_graph_find_value(graph, "c.weight");
+    const double factor = sbit_options_float(options, "STEP.HALVE.FACTOR");
+    sbit_tensor w = sbit_graph_value(graph, id)->constant;
+    float values[60];
+    if (feed == NULL || feed->count != 11) {
+        return SBIT_ERR_INVALID_ARGUMENT;
+    }
+    for (int i = 0; i < 60; i++) {
+        values[i] = (float)(factor * (double)((const float *)w.data)[i]);
+    }
+    w.data = values;
+    return sbit_graph_set_constant(graph, id, &w, error);
+}
+
+static const sbit_key halve_keys[] = {
+    {"HALVE.FACTOR", SBIT_KEY_FLOAT, "0.5", 0.0, 1.0, NULL, "what is left of the last layer"},
+};
+static const sbit_step_row halve_row = {
+    {"halve", "halves the last layer", SBIT_TARGET_WEIGHT, halve_keys, 1},
+    SBIT_STAGE_FLOAT_GRAPH,
+    true,
+    halve_run,
+};
+
+TEST(step_registered_from_outside)
+{
+    static steps s;
+    static const char *const text =
+        "STEPS: [halve]\nSTEP: {HALVE: {FACTOR: 0.25}}\nPLACEMENT: generic\n"
+        "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 8}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 8}}\n";
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    steps_begin(&s, "generic", NULL);
+    CHECK_OK(sbit_step_register(s.b.ctx, &halve_row, &s.b.error), s.b.error);
+    CHECK_STATUS(sbit_step_register(s.b.ctx, &halve_row, &s.b.error), SBIT_ERR_DUPLICATE,
+                 s.b.error);
+    build_do(&s.b, sbit_qconfig_read(s.b.ctx, text, strlen(text), &config, &s.b.error), "config");
+    build_do(&s.b, sbit_quant_create(s.b.graph, config, &quant, &s.b.error), "quant");
+    if (!s.b.failed) {
+        const float *before =
+            (const float *)sbit_graph_value(s.b.graph, sbit_graph_find_value(s.b.graph, "c.weight"))
+                ->constant.data;
+        CHECK_STATUS(sbit_quant_prepare_calibration(quant, &s.b.error), SBIT_ERR_STATE, s.b.error);
+        build_do(&s.b, sbit_quant_calibrate(quant, &s.feed, &s.b.error), "calibrate");
+        build_do(&s.b, sbit_quant_calibrate(quant, &s.feed, &s.b.error), "once only");
+        const sbit_graph *g = sbit_quant_graph(quant);
+        const float *after =
+            (const float *)sbit_graph_value(g, sbit_graph_find_value(g, "c.weight"))->constant.data;
+        for (int i = 0; i < 60; i++) {
+            CHECK_NEAR(after[i], 0.25 * (double)before[i], 0.0);
+        }
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    steps_end(&s);
+}
+
+/* ---- asym: observers see what the model quantized so far computes */
+
+/* Two layers of factor 1 with a coarse grid between them: the second layer's input is the first
+ * one's output of coarse input. By hand: x in 0..1 on 2 bits has steps of 1/3, so that y = 0.49 x
+ * reaches 0.49 in float, and the same of coarse inputs; of x in 0..0.4 it reaches 1/3 * 0.49 only
+ * where the grid is fixed at 0..1. */
+TEST(asym_ranges_are_those_of_quantized_inputs)
+{
+    static const float w[1] = {0.49f}, one[1] = {1.0f}, scale = 1.0f / 3.0f;
+    static const int32_t zero = 0;
+    static float data[8] = {0.0f, 0.1f, 0.2f, 0.3f, 0.35f, 0.38f, 0.39f, 0.4f};
+    for (int asym = 0; asym < 2; asym++) {
+        static const char *const text = "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 16}}\n"
+                                        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 2}}\n";
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_site site;
+        sbit_site_change change;
+        build_begin(&b, 13);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,1");
+        const sbit_value_id m =
+            build_binary(&b, "MatMul", "m", x, build_constant(&b, "w", SBIT_F32, "1,1", w));
+        build_output(
+            &b, build_binary(&b, "MatMul", "y", m, build_constant(&b, "v", SBIT_F32, "1,1", one)));
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+        const sbit_tensor all = build_tensor(SBIT_F32, "8,1", data);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        memset(&change, 0, sizeof change);
+        change.scale = &scale;
+        change.zero_point = &zero;
+        for (size_t i = 0; !b.failed && i < sbit_quant_site_count(quant); i++) {
+            CHECK(sbit_quant_site(quant, i, &site) == SBIT_OK);
+            if (strcmp(site.tensor, "x") == 0) {
+                CHECK_OK(sbit_quant_set_site(quant, i, &change, &b.error), b.error);
+            }
+        }
+        build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
+        for (int again = 0; again < 2; again++) { /* float statistics survive an asym calculation */
+            const bool now = asym == 1 && again == 0;
+            build_do(&b, sbit_quant_calc_qparams(quant, now, now, now, &b.error), "calc");
+            for (size_t i = 0; !b.failed && i < sbit_quant_site_count(quant); i++) {
+                CHECK(sbit_quant_site(quant, i, &site) == SBIT_OK);
+                if (strcmp(site.tensor, "m") == 0) {
+                    CHECK_NEAR(site.max, now ? 0.49 / 3.0 : 0.49 * 0.4, 1e-4);
+                }
+            }
+        }
+        sbit_feed_close(&feed);
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        build_end(&b);
+    }
+}
