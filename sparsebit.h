@@ -1658,6 +1658,93 @@ SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const ch
                                                      sbit_error *error);
 /* ---- end src/quant/quant_api.h ---- */
 
+/* ---- begin src/quant/steps_api.h ---- */
+/* steps_api.h: what a recipe is made of: steps, and what they are made with. >>steps
+ *
+ * Called by: users who write steps, quant, sparse, train. Calls: quant.
+ *
+ * A step changes weights, ranges or the float graph: cross-layer equalization, AdaRound, bias
+ * correction ... The key STEPS lists those of a recipe; QUANTIZER.TYPE: adaround names one for
+ * single layers. sbit_quant_calibrate and sbit_quant_calc_qparams run them when their stage comes.
+ */
+
+/* When a step runs; those of one stage in the order in which they are listed. */
+typedef enum sbit_stage {
+    SBIT_STAGE_FLOAT_GRAPH, /* before sites are found: edits the float model, which stays the same
+                               function */
+    SBIT_STAGE_SELECT,      /* which sites, which widths */
+    SBIT_STAGE_RANGES,      /* what scales are made of */
+    SBIT_STAGE_WEIGHTS,     /* rounding, with all scales known */
+    SBIT_STAGE_SHRINK,      /* pruning: channels are removed */
+    SBIT_STAGE_SEARCH,      /* tries whole recipes */
+    SBIT_STAGE_AFTER        /* repairs what is left: biases, statistics */
+} sbit_stage;
+
+typedef struct sbit_step_row {
+    sbit_head head; /* its keys hang below "STEP." */
+    sbit_stage stage;
+    bool needs_data;
+    /* state: the sbit_quant (sbit_sparse, trainer) that it works on; options: the top of the
+     * configuration; feed: calibration data, NULL if there is none. What it has done before must
+     * not matter: it is run again when scales are calculated again. */
+    sbit_status (*run)(void *state, const sbit_options *options, const sbit_feed *feed,
+                       sbit_error *error);
+} sbit_step_row;
+
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_step_register(sbit_ctx *ctx, const sbit_step_row *row,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_step_row *sbit_step_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_step_row *sbit_step_at(size_t index); /* NULL past the end */
+
+/* >>services */
+/* The float graph, for steps of stage FLOAT_GRAPH. */
+SPARSEBIT_API sbit_graph *sbit_quant_float_graph(sbit_quant *quant);
+
+/* A layer with a weight: what rounding works on. */
+typedef struct sbit_unit {
+    sbit_node_id node; /* of sbit_quant_graph */
+    size_t site;       /* of its weight */
+    size_t input;      /* the input number of its activation */
+} sbit_unit;
+/* Layers of the root graph with a quantized weight of their own that `step` is to round (NULL:
+ * all), in the order in which they run. Returns how many there are; fills at most `capacity`. */
+SPARSEBIT_API size_t sbit_quant_units(const sbit_quant *quant, const sbit_step_row *step,
+                                      sbit_unit *units, size_t capacity);
+/* Weights on the grid of a site, in place of the nearest: [elements of the weight], copied; they
+ * are put on the grid once more. Until scales are calculated again. */
+SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, const float *values,
+                                                sbit_error *error);
+/* >>walk: one run over all samples that stops at layers, in float or with what is quantized so far;
+ * visiting all layers in order costs one forward pass. One thread at a time. */
+typedef struct sbit_walk sbit_walk;
+typedef struct sbit_walk_desc {
+    bool quantized;                        /* else the float model */
+    bool float_weights, float_activations; /* quantized: leave them as they are */
+    const bool *sites; /* [site count] quantized: those that are done; NULL: all. Read at each stop,
+                          so that a step marks a weight when it is rounded. */
+    size_t max_bytes;  /* for values kept between stops; 0: 1 GiB. Less costs time. */
+} sbit_walk_desc;
+/* True if weights are to be rounded for what the model quantized so far computes (asym), and not
+ * for float inputs; desc then says what that model is. */
+SPARSEBIT_API bool sbit_quant_asym(const sbit_quant *quant, sbit_walk_desc *desc);
+typedef struct sbit_walk_batch {
+    int64_t index;         /* of the batch, from 0 */
+    int64_t rows, samples; /* rows of the model's inputs; those beyond `samples` are padding */
+    const sbit_tensor *x;  /* borrowed until the function returns */
+} sbit_walk_batch;
+typedef sbit_status (*sbit_walk_fn)(const sbit_walk_batch *batch, void *user, sbit_error *error);
+/* Borrows quant and feed; desc may be NULL. Free with sbit_walk_destroy. */
+SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *feed,
+                                           const sbit_walk_desc *desc, sbit_walk **out,
+                                           sbit_error *error);
+SPARSEBIT_API void sbit_walk_destroy(sbit_walk *walk); /* NULL is fine */
+/* Calls fn with what input `input` of a node of sbit_quant_graph reads, batch after batch. Nodes
+ * are visited in any order; forwards is what costs little. */
+SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_t input,
+                                       sbit_walk_fn fn, void *user, sbit_error *error);
+/* ---- end src/quant/steps_api.h ---- */
+
 /* ---- begin src/sparsers/sparsers_api.h ---- */
 /* sparsers_api.h: rows of sparsers and schedules. >>sparsers
  *
@@ -60711,6 +60798,8 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *   scales.c     scale and zero point of all of them
  *   build.c      the graph with QuantizeLinear and DequantizeLinear
  *   quant.c      the public functions
+ *   walk.c       a run of the model that stops between layers
+ *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -60734,6 +60823,7 @@ typedef struct sbit__settings {
     sbit_options options;
     const sbit_observer_row *observer;
     const sbit_quantizer_row *quantizer;
+    const sbit_step_row *step; /* that QUANTIZER.TYPE named instead; NULL: none */
     bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
@@ -60795,9 +60885,11 @@ typedef struct sbit__site {
     bool enabled;
     const char *reason;       /* why not */
     uint32_t group;           /* sites with one number share scale and zero point */
-    float *min, *max, *scale; /* [parts] */
+    float *own_min, *own_max; /* [parts] what its observer says */
+    float *min, *max, *scale; /* [parts] joined with those that share its scale */
     int32_t *zero_point;
     float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
+    size_t rounded_bytes;
 } sbit__site;
 
 /* One graph of the model, and the sites on its values. */
@@ -60823,7 +60915,9 @@ struct sbit_quant {
     bool fed, pass_open;   /* some data came; the pass over it has not ended */
     bool calibrated;       /* sites have scales */
     bool use_weights, use_activations;
-    sbit_feed feed;        /* that calibrated; read NULL: none */
+    bool asym, asym_weights, asym_activations; /* of the calculation that runs */
+    bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
+    sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
 };
@@ -60870,9 +60964,18 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
 SBIT__FN bool sbit__site_wanted(const sbit__site *site);
 /* True if calibration data decides about the site. */
 SBIT__FN bool sbit__quant_observes(const sbit__site *site);
+/* Ranges once more, of what the model quantized so far computes (asym): layer after layer, into
+ * own_min and own_max; statistics of float inputs are kept. */
+SBIT__FN sbit_status sbit__calibrate_asym(sbit_quant *quant, sbit_error *error);
+/* Scale and zero point of one site from min and max. */
+SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error);
+SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
 SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* Runs the steps of the float graph once, then finds the sites anew. */
+SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
+                                             sbit_error *error);
 /* The constant that is the node's bias, one row of numbers; NULL: none. */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id node);
@@ -60882,12 +60985,102 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
 
+/* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
+#define SBIT__STEPS(X)                                                                             \
+    X(cross_layer)                                                                                 \
+    X(adaround)
+
+#define SBIT__STEP_DECLARE(name) SBIT__FN const sbit_step_row *sbit__step_##name(void);
+SBIT__STEPS(SBIT__STEP_DECLARE)
+#undef SBIT__STEP_DECLARE
+
+SBIT__FN const sbit__kind *sbit__kind_step(void);
+/* Runs the steps of a stage; feed NULL or without read: an error if one needs data. */
+SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const sbit_feed *feed,
+                                     sbit_error *error);
+SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage);
+
 #ifdef __cplusplus
 }
 #endif
 
 #endif /* SBIT_QUANT_PRIVATE_H */
 /* ---- end src/quant/quant_private.h ---- */
+
+/* ---- begin src/quant/layer_private.h ---- */
+/* layer_private.h: a layer with a constant weight as the matrix product that it is. >>layer
+ *
+ * Called by: steps that round weights. Calls: kernels, the graph.
+ *
+ * Conv, Gemm and MatMul compute, for each group g, row r and position p,
+ *     y[p][g][r] = sum over k of w[g][r][k] x[p][g][k] (+ bias)
+ * where x[p][g] are the values under the window. Everything that layer-wise rounding needs of the
+ * data are the sums over p of x x^T.
+ */
+#ifndef SBIT_LAYER_PRIVATE_H
+#define SBIT_LAYER_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sbit__layer {
+    const sbit_graph *graph;
+    const sbit_node *node;
+    bool conv;
+    int32_t spatial;              /* conv: 1 to 3 */
+    int64_t groups, rows, depth;  /* of each group: rows of `depth` weights */
+    int64_t row_step, depth_step; /* weight (g, r, k): (g rows + r) row_step + k depth_step */
+    int64_t kernel[3], stride[3], dilation[3], pad[3]; /* of missing leading dims: 1, 1, 1, 0 */
+    int32_t auto_pad; /* -1: SAME_LOWER, 1: SAME_UPPER, 0: pad says it */
+} sbit__layer;
+
+/* False if the layer is none of the three, or its weight is not of rank 2 (Conv: 3 to 5). */
+SBIT__FN bool sbit__layer_of(const sbit_graph *graph, sbit_node_id node, sbit__layer *out);
+
+/* Sums over positions. The mean is that of the positions taken. */
+typedef struct sbit__gram {
+    sbit__layer layer;
+    sbit_ctx *ctx;
+    sbit_rng rng;
+    int64_t most;           /* positions taken of each sample; 0: all */
+    bool cross;             /* also of two streams: cross[g][i][j] = sum of a_i b_j */
+    double count;           /* of positions */
+    float *sums;            /* [groups][depth][depth] of b (and of a alone if not cross) */
+    float *mixed;           /* cross: [groups][depth][depth] */
+    float *mean_a, *mean_b; /* [groups][depth]: sums, not yet divided */
+    size_t bytes;
+} sbit__gram;
+
+SBIT__FN sbit_status sbit__gram_init(sbit_ctx *ctx, const sbit__layer *layer, bool cross,
+                                     int64_t most, uint64_t seed, sbit__gram *out,
+                                     sbit_error *error);
+SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
+/* Adds the first `samples` of `rows` samples of x; b: the second stream of the same shape, or NULL.
+ */
+SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
+                                    int64_t rows, int64_t samples, sbit_error *error);
+
+/* >>rounding layer by layer: what AdaRound, GPTQ ... share. The sums are gathered for each layer in
+ * turn (asym: under what is quantized so far), `round` makes the weights of it. */
+typedef struct sbit__round_units sbit__round_units;
+struct sbit__round_units {
+    sbit_quant *quant;
+    const sbit_options *options;
+    const sbit_step_row *step;
+    int64_t positions; /* of each sample; 0: all */
+    sbit_status (*round)(sbit__round_units *units, const sbit_unit *unit, const sbit__layer *layer,
+                         sbit__gram *gram, sbit_error *error);
+};
+SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *feed,
+                                     sbit_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_LAYER_PRIVATE_H */
+/* ---- end src/quant/layer_private.h ---- */
 
 /* ---- begin src/quant/profiles.c ---- */
 /* profiles.c: the placement profiles. >>profiles
@@ -60989,6 +61182,10 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "keep BatchNormalization for re-estimation"},
     {"SCHEDULE.DISABLE_UNNECESSARY_QUANT", SBIT_KEY_BOOL, "true", 0, 0, NULL,
      "no quantizer inside what runtimes fuse (Conv + Relu ...)"},
+    {"SCHEDULE.ASYM", SBIT_KEY_BOOL, "false", 0, 0, NULL,
+     "ranges and rounding for what the model quantized so far computes"},
+    {"STEPS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
+     "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
     {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
@@ -61037,7 +61234,6 @@ static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
      "pact",
      SBIT_TARGET_ACTIVATION,
      {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"}},
-    {false, "adaround", SBIT_TARGET_WEIGHT, {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
 };
 
 /* The strategies below W and A. */
@@ -61070,6 +61266,14 @@ static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena
         if (planned->observer == strategy->observer && (planned->targets & target) != 0 &&
             sbit__row_find(ctx, strategy->kind, planned->name) == NULL) {
             sbit__text_printf(&text, "|%s", planned->name);
+        }
+    }
+    const sbit_head *step;
+    for (size_t i = 0;
+         !strategy->observer && (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
+        if (((const sbit_step_row *)(const void *)step)->stage == SBIT_STAGE_WEIGHTS &&
+            (step->targets & target) != 0) {
+            sbit__text_printf(&text, "|%s", step->name);
         }
     }
     const char *out = text.failed ? NULL : sbit__arena_printf(arena, "%s", text.data);
@@ -61159,13 +61363,33 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
     return sbit__options_init(&tree->arena, t.tables, t.count, &side->options, error);
 }
 
+/* The top of the tree: its own keys, and those of all steps below STEP. */
+static sbit_status sbit__qconfig_top_init(sbit__tree *tree, sbit_error *error)
+{
+    const sbit_head *step;
+    size_t count = 0;
+    while (sbit__row_at(tree->ctx, sbit__kind_step(), count) != NULL) {
+        count++;
+    }
+    sbit__key_table *tables =
+        (sbit__key_table *)sbit__arena_array(&tree->arena, count + 1, sizeof *tables);
+    if (tables == NULL) {
+        return sbit__fail_oom(error, (count + 1) * sizeof *tables);
+    }
+    tables[0].prefix = "";
+    tables[0].keys = sbit__qconfig_top_keys;
+    tables[0].count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
+    for (size_t i = 0; (step = sbit__row_at(tree->ctx, sbit__kind_step(), i)) != NULL; i++) {
+        tables[i + 1].prefix = "STEP.";
+        tables[i + 1].keys = step->keys;
+        tables[i + 1].count = step->key_count;
+    }
+    return sbit__options_init(&tree->arena, tables, count + 1, &tree->top, error);
+}
+
 static sbit_status sbit__qconfig_init(sbit__tree *tree, sbit_error *error)
 {
-    sbit__key_table top;
-    top.prefix = "";
-    top.keys = sbit__qconfig_top_keys;
-    top.count = SBIT__COUNT_OF(sbit__qconfig_top_keys);
-    SBIT__TRY(sbit__options_init(&tree->arena, &top, 1, &tree->top, error));
+    SBIT__TRY(sbit__qconfig_top_init(tree, error));
     SBIT__TRY(
         sbit__qconfig_side_init(tree, SBIT_TARGET_WEIGHT, &tree->sections[SBIT__QCONFIG_W], error));
     SBIT__TRY(sbit__qconfig_side_init(tree, SBIT_TARGET_ACTIVATION,
@@ -61295,12 +61519,32 @@ static sbit_status sbit__qconfig_check_backend(const sbit_qconfig *config, sbit_
     return SBIT_OK;
 }
 
+static sbit_status sbit__qconfig_check_steps(const sbit_qconfig *config, sbit_error *error)
+{
+    const sbit_option *list = sbit_options_find(&config->tree.top, "STEPS");
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; i < list->list_count && status == SBIT_OK; i++) {
+        if (sbit_step_find(config->tree.ctx, list->list[i]) == NULL) {
+            sbit__text known;
+            char what[400];
+            sbit__text_init(&known, sbit_ctx_allocator(config->tree.ctx));
+            sbit__row_names(config->tree.ctx, sbit__kind_step(), 0, ", ", &known);
+            snprintf(what, sizeof what, "unknown step '%.80s'; known: %.280s", list->list[i],
+                     known.failed ? "" : known.data);
+            sbit__text_deinit(&known);
+            status = sbit__option_fail(list, "", what, error);
+        }
+    }
+    return status;
+}
+
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error)
 {
     const sbit_profile_row *profile = sbit_qconfig_profile(config);
     const sbit_options *w = &config->tree.sections[SBIT__QCONFIG_W].options;
     const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
+    SBIT__TRY(sbit__qconfig_check_steps(config, error));
     if (profile == NULL) {
         const sbit_option *option = sbit_options_find(&config->tree.top, "PLACEMENT");
         char names[256], what[400];
@@ -61360,8 +61604,12 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =
         sbit_observer_find(config->tree.ctx, sbit_options_string(&s.options, "OBSERVER.TYPE"));
-    s.quantizer =
-        sbit_quantizer_find(config->tree.ctx, sbit_options_string(&s.options, "QUANTIZER.TYPE"));
+    const char *type = sbit_options_string(&s.options, "QUANTIZER.TYPE");
+    s.quantizer = sbit_quantizer_find(config->tree.ctx, type);
+    s.step = s.quantizer == NULL ? sbit_step_find(config->tree.ctx, type) : NULL;
+    if (s.step != NULL) { /* the step moves weights on the grid that the range gives */
+        s.quantizer = sbit_quantizer_find(config->tree.ctx, "uniform");
+    }
     if (s.observer == NULL || s.quantizer == NULL) {
         const sbit__qconfig_strategy strategy =
             sbit__qconfig_strategy_at(s.observer == NULL ? 0 : 1);
@@ -61633,6 +61881,13 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
     return SBIT_OK;
 }
 
+SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site)
+{
+    sbit__free(sbit_ctx_allocator(quant->ctx), site->rounded, site->rounded_bytes);
+    site->rounded = NULL;
+    site->rounded_bytes = 0;
+}
+
 /* >>site bias */
 SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
                                                  sbit_node_id id)
@@ -61838,6 +62093,14 @@ static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, siz
            (q->activations & (1u << input)) != 0;
 }
 
+/* True for an operator that only clamps its input 0; Min and Max do, against a constant. */
+static bool sbit__place_is_clamp(const sbit__placement *p, const sbit_node *node)
+{
+    return sbit__place_in_list(sbit__place_clamps, node->op_type) ||
+           (sbit__place_in_list(" Min Max ", node->op_type) && node->input_count == 2 &&
+            sbit__place_is_activation(p, node, 0) && sbit__place_is_constant(p, node, 1));
+}
+
 /* No quantizer takes what the node makes, not even behind a clamp. ONNX Runtime then fuses a stack
  * of weights into a product that refuses a scale for each column. */
 static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *node)
@@ -61853,7 +62116,7 @@ static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *n
         }
         const sbit_node *user = sbit_graph_node(p->graph, uses[i].node);
         const sbit_op_quant *q = sbit__place_active(p, user);
-        const bool clamp = sbit__place_in_list(sbit__place_clamps, user->op_type);
+        const bool clamp = sbit__place_is_clamp(p, user);
         if ((q != NULL && sbit__place_reads(user, q, uses[i].index)) ||
             (clamp && !sbit__place_stays_float(p, user))) {
             return false;
@@ -62195,7 +62458,7 @@ static bool sbit__place_continued(const sbit__placement *p, const sbit_value_inf
     }
     const sbit_node *node = sbit_graph_node(p->graph, use.node);
     const sbit_op_row *row = sbit__place_row(p, node);
-    if (sbit__place_in_list(sbit__place_clamps, node->op_type)) {
+    if (sbit__place_is_clamp(p, node)) {
         return use.index == 0;
     }
     return row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0 &&
@@ -62257,6 +62520,29 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     return SBIT_OK;
 }
 
+/* True if a clamp alone reads the value. */
+static bool sbit__place_clamped(const sbit__placement *p, const sbit_value_info *value)
+{
+    sbit_use use;
+    return value->use_count == 1 && sbit_graph_uses(p->graph, value->id, &use, 1) == 1 &&
+           use.node.idx != 0 && use.body == NULL && use.index == 0 &&
+           sbit__place_is_clamp(p, sbit_graph_node(p->graph, use.node));
+}
+
+/* The operator whose output a clamp, or a chain of clamps that nothing else reads, limits. */
+static const sbit_node *sbit__place_behind_clamps(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
+    while (input != NULL && input->producer.idx != 0) {
+        const sbit_node *before = sbit_graph_node(p->graph, input->producer);
+        if (!sbit__place_is_clamp(p, before) || !sbit__place_clamped(p, input)) {
+            return before;
+        }
+        input = sbit__place_value(p, before->inputs[0]);
+    }
+    return NULL;
+}
+
 static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
@@ -62264,17 +62550,14 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         value->is_output || value->is_constant) {
         return false;
     }
-    const bool clamp = sbit__place_in_list(sbit__place_clamps, node->op_type);
     const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
                             (q->flags & SBIT_QUANT_RECURRENT) == 0;
-    if (clamp) {
-        const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
-        const sbit_node *before = input != NULL && input->producer.idx != 0
-                                      ? sbit_graph_node(p->graph, input->producer)
-                                      : NULL;
+    if (sbit__place_is_clamp(p, node)) {
+        const sbit_node *before = sbit__place_behind_clamps(p, node);
         const sbit_op_quant *b = before != NULL ? sbit__place_active(p, before) : NULL;
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
-        return joins && (p->wanted[value->id.idx] || b->weight >= 0);
+        const bool more = sbit__place_clamped(p, value);
+        return joins && !more && (p->wanted[value->id.idx] || b->weight >= 0);
     }
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
         sbit__place_continued(p, value)) {
@@ -62452,13 +62735,15 @@ SBIT__FN sbit_status sbit__site_arrays(sbit_quant *quant, sbit__site *site, sbit
     if (site->piece != NULL) {
         return SBIT_OK;
     }
-    site->piece = (float *)sbit__arena_array(&quant->arena, 5 * parts + 1, sizeof(float));
+    site->piece = (float *)sbit__arena_array(&quant->arena, 7 * parts + 1, sizeof(float));
     site->zero_point = (int32_t *)sbit__arena_array(&quant->arena, parts + 1, sizeof(int32_t));
     if (site->piece == NULL || site->zero_point == NULL) {
         site->piece = NULL;
-        return sbit__fail_oom(error, parts * 24);
+        return sbit__fail_oom(error, parts * 32);
     }
-    site->min = site->piece + 2 * parts;
+    site->own_min = site->piece + 2 * parts;
+    site->own_max = site->own_min + parts;
+    site->min = site->own_max + parts;
     site->max = site->min + parts;
     site->scale = site->max + parts;
     return SBIT_OK;
@@ -62509,6 +62794,7 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__free(a, site->quantizer_state, site->quantizer_bytes);
     site->observer_state = site->quantizer_state = NULL;
     site->observed = false;
+    sbit__site_forget_rounding(quant, site);
 }
 
 /* The axis on which a tensor has the samples of the batch: the first, if whole rows fit on it, else
@@ -62681,6 +62967,12 @@ SBIT__FN bool sbit__quant_observes(const sbit__site *site)
 
 SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
 {
+    if ((!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
+        return true;
+    }
     for (size_t i = 0; i < quant->site_count; i++) {
         if (sbit__quant_observes(&quant->sites[i])) {
             return true;
@@ -62740,6 +63032,7 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
     if (quant == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
     }
+    SBIT__TRY(sbit__quant_float_steps(quant, NULL, error));
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         if (sbit__quant_observes(site)) {
@@ -62831,18 +63124,125 @@ SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_fee
     if (quant == NULL || feed == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
     }
+    SBIT__TRY(sbit__quant_float_steps(quant, feed, error));
     SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    quant->feed = *feed;
     for (bool wanted = sbit_quant_needs_data(quant); wanted;) {
         SBIT__TRY(sbit__calibrate_pass(quant, feed, error));
         SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
-    quant->feed = *feed;
     return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
 {
     return quant->session != NULL ? sbit_session_output(quant->session, index) : NULL;
+}
+
+/* >>calibrate asym */
+typedef struct sbit__asym {
+    sbit_quant *quant;
+    sbit_walk *walk;
+    bool *done; /* [site count]: quantized from here on; at first the weights, in their turn */
+    sbit__site *site;
+} sbit__asym;
+
+static sbit_status sbit__asym_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__asym *a = (sbit__asym *)user;
+    a->quant->rows = batch->rows;
+    a->quant->samples = batch->samples;
+    return sbit__site_observe(a->quant, a->site, batch->x, error);
+}
+
+/* The site's range under the walk's model; its float statistics stay aside meanwhile. */
+static sbit_status sbit__asym_range(sbit__asym *a, sbit_node_id node, size_t input,
+                                    sbit_error *error)
+{
+    sbit__site *site = a->site, kept = *site;
+    const size_t bytes = (size_t)sbit__site_parts(site) * sizeof(float);
+    bool wanted = true;
+    site->observer_state = site->quantizer_state = NULL;
+    sbit_status status = sbit__site_prepare(a->quant, site, error);
+    while (status == SBIT_OK && wanted) {
+        status = sbit_walk_to(a->walk, node, input, sbit__asym_see, a, error);
+        if (status == SBIT_OK) {
+            status = sbit__site_again(a->quant, site, &wanted, error);
+        }
+    }
+    if (status == SBIT_OK && site->observed) {
+        const sbit_observer_call call = sbit__site_observer(a->quant, site);
+        status = site->settings.observer->range(site->observer_state, &call, site->own_min,
+                                                site->own_max, error);
+    }
+    sbit__site_release(a->quant, site);
+    site->observer_state = kept.observer_state;
+    site->quantizer_state = kept.quantizer_state;
+    site->observer_bytes = kept.observer_bytes;
+    site->quantizer_bytes = kept.quantizer_bytes;
+    site->observed = kept.observed;
+    if (status == SBIT_OK) {
+        memcpy(site->min, site->own_min, bytes);
+        memcpy(site->max, site->own_max, bytes);
+        status = sbit__calc_site(a->quant, site, error);
+    }
+    return status;
+}
+
+/* The sites on a node's inputs in turn, then its weights are quantized too. */
+static sbit_status sbit__asym_node(sbit__asym *a, const sbit_node *node, sbit_error *error)
+{
+    for (size_t k = 0; k < node->input_count; k++) {
+        sbit__site *site = sbit__quant_input_site(a->quant, a->quant->graph, node->id, (uint32_t)k);
+        const size_t at = site != NULL ? (size_t)(site - a->quant->sites) : 0;
+        if (site == NULL || a->done[at]) {
+            continue;
+        }
+        if (sbit__quant_observes(site)) {
+            a->site = site;
+            SBIT__TRY(sbit__asym_range(a, node->id, k, error));
+        }
+        a->done[at] = true;
+    }
+    for (size_t k = 0; k < node->input_count; k++) {
+        const sbit__site *site =
+            sbit__site_on(a->quant, a->quant->graph, node->inputs[k], SBIT_TARGET_WEIGHT);
+        for (; site != NULL; site = sbit__site_after(a->quant, site)) {
+            a->done[site - a->quant->sites] = true;
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__calibrate_asym(sbit_quant *quant, sbit_error *error)
+{
+    const sbit_allocator *allocator = sbit_ctx_allocator(quant->ctx);
+    const sbit_graph *graph = quant->graph;
+    sbit__asym a;
+    sbit_walk_desc desc;
+    memset(&a, 0, sizeof a);
+    memset(&desc, 0, sizeof desc);
+    if (quant->feed.read == NULL) {
+        return sbit__fail(
+            error, SBIT_ERR_STATE, NULL,
+            "asym reads calibration data again: use sbit_quant_calibrate with a feed");
+    }
+    a.quant = quant;
+    a.done = (bool *)sbit__calloc(allocator, quant->site_count, sizeof *a.done);
+    if (a.done == NULL) {
+        return sbit__fail_oom(error, quant->site_count);
+    }
+    sbit_quant_asym(quant, &desc);
+    desc.sites = a.done;
+    quant->calibrated = true; /* the walk builds from what is there */
+    sbit_status status = sbit_walk_create(quant, &quant->feed, &desc, &a.walk, error);
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && status == SBIT_OK;
+         id = sbit_graph_next(graph, id)) {
+        status = sbit__asym_node(&a, sbit_graph_node(graph, id), error);
+    }
+    sbit_walk_destroy(a.walk);
+    sbit__free(allocator, a.done, quant->site_count * sizeof *a.done);
+    return status;
 }
 /* ---- end src/quant/calibrate.c ---- */
 
@@ -62880,8 +63280,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         site->reason = site->enabled             ? ""
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
-        site->group = site->plan_group;
-        site->rounded = NULL;
+        sbit__site_forget_rounding(quant, site);
     }
 }
 
@@ -62889,8 +63288,17 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
 {
     const sbit_observer_call observer = sbit__site_observer(quant, site);
     if (site->fixed_range) {
-        site->min[0] = site->fixed_min;
-        site->max[0] = site->fixed_max;
+        site->own_min[0] = site->fixed_min;
+        site->own_max[0] = site->fixed_max;
+        return SBIT_OK;
+    }
+    if (site->change.scale != NULL) { /* the range that the fixed scale covers */
+        for (int64_t c = 0; c < sbit__site_parts(site); c++) {
+            const sbit_grid *grid = &site->settings.grid;
+            const int32_t zero_point = site->change.zero_point[c];
+            site->own_min[c] = (float)(grid->qmin - zero_point) * site->change.scale[c];
+            site->own_max[c] = (float)(grid->qmax - zero_point) * site->change.scale[c];
+        }
         return SBIT_OK;
     }
     if (site->target == SBIT_TARGET_WEIGHT) {
@@ -62901,8 +63309,8 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         site->reason = site->enabled ? "" : "no data reached it during calibration";
         return SBIT_OK;
     }
-    return site->settings.observer->range(site->observer_state, &observer, site->min, site->max,
-                                          error);
+    return site->settings.observer->range(site->observer_state, &observer, site->own_min,
+                                          site->own_max, error);
 }
 
 /* >>scales groups */
@@ -63126,7 +63534,7 @@ static void sbit__calc_floor(sbit_quant *quant, sbit__site *site)
     }
 }
 
-static sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
+SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_grid *grid = &site->settings.grid;
     const char *name = sbit__site_value(site)->name;
@@ -63220,16 +63628,16 @@ static sbit_status sbit__calc_start(sbit_quant *quant, uint32_t target, sbit_err
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+/* From every site's own range to scales. */
+static sbit_status sbit__calc_finish(sbit_quant *quant, sbit_error *error)
 {
-    sbit__calc_reset(quant);
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
-        SBIT__TRY(
-            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
+        const size_t bytes = (size_t)sbit__site_parts(site) * sizeof(float);
+        site->group = site->plan_group;
         if (site->enabled) {
-            SBIT__TRY(sbit__site_arrays(quant, site, error));
-            SBIT__TRY(sbit__calc_range(quant, site, error));
+            memcpy(site->min, site->own_min, bytes);
+            memcpy(site->max, site->own_max, bytes);
         }
     }
     sbit__calc_share(quant);
@@ -63242,6 +63650,26 @@ SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
     SBIT__TRY(sbit__calc_start(quant, SBIT_TARGET_ACTIVATION, error));
     sbit__calc_fit_biases(quant); /* before any weight is rounded */
     return sbit__calc_start(quant, SBIT_TARGET_WEIGHT, error);
+}
+
+SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error)
+{
+    sbit__calc_reset(quant);
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        SBIT__TRY(
+            sbit__progress(quant->ctx, "quantize", (int64_t)i, (int64_t)quant->site_count, error));
+        if (site->enabled) {
+            SBIT__TRY(sbit__site_arrays(quant, site, error));
+            SBIT__TRY(sbit__calc_range(quant, site, error));
+        }
+    }
+    SBIT__TRY(sbit__calc_finish(quant, error));
+    if (quant->asym) {
+        SBIT__TRY(sbit__calibrate_asym(quant, error));
+        SBIT__TRY(sbit__calc_finish(quant, error));
+    }
+    return SBIT_OK;
 }
 /* ---- end src/quant/scales.c ---- */
 
@@ -64124,6 +64552,10 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    if (!sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) {
+        SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_FLOAT_GRAPH, NULL, error));
+        quant->float_done = true;
+    }
     SBIT__TRY(sbit__quant_sites(quant, error));
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
@@ -64203,12 +64635,21 @@ SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, 
         bool wanted;
         SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
-    SBIT__TRY(sbit__quant_calc(quant, error));
+    sbit__quant_drop_session(quant); /* what it holds is not needed, steps need memory */
     quant->calibrating = false;
+    const bool always = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.ASYM");
+    quant->asym_weights = weights || always;
+    quant->asym_activations = activations || always;
+    quant->asym = always || (asym && (weights || activations)); /* else inputs are float anyway */
+    SBIT__TRY(sbit__quant_calc(quant, error));
     quant->calibrated = true;
-    (void)asym;
-    (void)weights;
-    (void)activations;
+    sbit_status status = sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error);
+    if (status == SBIT_OK) {
+        status = sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
+    }
+    quant->asym = false;
+    quant->calibrated = status == SBIT_OK;
+    SBIT__TRY(status);
     return sbit_quant_set_quant(quant, false, false, error);
 }
 
@@ -64282,7 +64723,8 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     out->enabled = site->enabled;
     out->reason = site->reason;
     out->observer = site->settings.observer->head.name;
-    out->quantizer = site->settings.quantizer->head.name;
+    out->quantizer = site->settings.step != NULL ? site->settings.step->head.name
+                                                 : site->settings.quantizer->head.name;
     out->qparams.grid = site->settings.grid;
     out->qparams.axis = site->axis;
     out->qparams.block = site->block;
@@ -64393,6 +64835,18 @@ static sbit_status sbit__quant_renew(sbit_quant *quant, sbit_error *error)
     return status;
 }
 
+SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
+                                             sbit_error *error)
+{
+    if (quant->float_done) {
+        return SBIT_OK;
+    }
+    sbit__quant_drop_session(quant);
+    SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_FLOAT_GRAPH, feed, error));
+    quant->float_done = true;
+    return sbit__quant_renew(quant, error);
+}
+
 SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
                                          sbit_error *error)
 {
@@ -64422,6 +64876,1661 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
     return sbit_session_create(quant->graph, NULL, &quant->session, error);
 }
 /* ---- end src/quant/quant.c ---- */
+
+/* ---- begin src/quant/walk.c ---- */
+/* walk.c: one run of the model over all samples that stops between layers. >>walk
+ *
+ * At a stop the walk hands out the inputs of a layer, in float or as the model quantized so far
+ * computes them, and keeps the frontier: the values that the rest of the model still needs, of
+ * every batch. The next stop starts from there, so that visiting all layers costs one forward pass.
+ * A frontier that would be larger than the limit is not taken; the old one is used once more.
+ * Values have the ids of quant->graph: a build keeps them.
+ */
+
+/* A value at the frontier: one tensor for each batch. */
+typedef struct sbit__walk_value {
+    sbit_value_id id;
+    sbit_tensor *batches;
+} sbit__walk_value;
+
+struct sbit_walk {
+    sbit_quant *quant;
+    sbit_feed feed;
+    bool quantized;
+    sbit_quant_build_desc build; /* sites: NULL, or the caller's */
+    size_t max_bytes;
+    int64_t batches;         /* 0: not read yet */
+    int64_t *samples, *rows; /* [batches]; one block */
+    sbit__walk_value *values;
+    size_t value_count;
+    bool at_start;      /* the frontier is the feed */
+    uint32_t *position; /* by node: its place in execution order, from 1 */
+    uint32_t reached;   /* nodes up to this place lie behind the frontier */
+};
+
+/* >>walk memory */
+static void sbit__walk_drop(sbit_walk *walk, sbit__walk_value *values, size_t count)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    for (size_t i = 0; i < count; i++) {
+        for (int64_t b = 0; values[i].batches != NULL && b < walk->batches; b++) {
+            sbit_tensor_free(walk->quant->ctx, &values[i].batches[b]);
+        }
+        sbit__free(a, values[i].batches, (size_t)walk->batches * sizeof(sbit_tensor));
+    }
+    sbit__free(a, values, (count + 1) * sizeof *values);
+}
+
+SPARSEBIT_API void sbit_walk_destroy(sbit_walk *walk)
+{
+    if (walk == NULL) {
+        return;
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    sbit__walk_drop(walk, walk->values, walk->value_count);
+    sbit__free(a, walk->samples, 2 * (size_t)walk->batches * sizeof *walk->samples);
+    sbit__free(a, walk->position, sbit_graph_node_limit(walk->quant->graph) * sizeof(uint32_t));
+    sbit__free(a, walk, sizeof *walk);
+}
+
+static sbit_status sbit__walk_begin(sbit_walk *walk, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const sbit_graph *graph = walk->quant->graph;
+    int64_t size = walk->feed.batch > 0 ? walk->feed.batch : (int64_t)SBIT_FEED_BATCH;
+    uint32_t place = 0;
+    size = size > (int64_t)SBIT_FEED_BATCH ? (int64_t)SBIT_FEED_BATCH : size;
+    walk->batches = (walk->feed.count + size - 1) / size;
+    walk->samples = (int64_t *)sbit__calloc(a, 2 * (size_t)walk->batches, sizeof *walk->samples);
+    walk->position =
+        (uint32_t *)sbit__calloc(a, sbit_graph_node_limit(graph), sizeof *walk->position);
+    if (walk->samples == NULL || walk->position == NULL) {
+        return sbit__fail_oom(error, (size_t)walk->batches * 8);
+    }
+    walk->rows = walk->samples + walk->batches;
+    for (int64_t b = 0; b < walk->batches; b++) {
+        const int64_t left = walk->feed.count - b * size;
+        walk->samples[b] = left < size ? left : size;
+    }
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        walk->position[id.idx] = ++place;
+    }
+    walk->at_start = true;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *feed,
+                                           const sbit_walk_desc *desc, sbit_walk **out,
+                                           sbit_error *error)
+{
+    if (quant == NULL || feed == NULL || feed->read == NULL || feed->count < 1 || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a quant, a feed with samples and a place for the walk are wanted");
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit_walk *walk = (sbit_walk *)sbit__calloc(a, 1, sizeof *walk);
+    if (walk == NULL) {
+        return sbit__fail_oom(error, sizeof *walk);
+    }
+    walk->quant = quant;
+    walk->feed = *feed;
+    walk->max_bytes = (size_t)1 << 30;
+    if (desc != NULL) {
+        walk->quantized = desc->quantized;
+        walk->build.float_weights = desc->float_weights;
+        walk->build.float_activations = desc->float_activations;
+        walk->build.sites = desc->sites;
+        walk->max_bytes = desc->max_bytes > 0 ? desc->max_bytes : walk->max_bytes;
+    }
+    const sbit_status status = sbit__walk_begin(walk, error);
+    if (status != SBIT_OK) {
+        sbit_walk_destroy(walk);
+        return status;
+    }
+    *out = walk;
+    return SBIT_OK;
+}
+
+/* >>walk frontier */
+static bool sbit__walk_used_behind(const sbit_walk *walk, const sbit_value_info *value,
+                                   uint32_t place, sbit_use *uses, size_t capacity)
+{
+    const size_t count = sbit_graph_uses(walk->quant->graph, value->id, uses, capacity);
+    for (size_t i = 0; i < count && i < capacity; i++) {
+        if (uses[i].node.idx != 0 && walk->position[uses[i].node.idx] > place) {
+            return true;
+        }
+    }
+    return count > capacity;
+}
+
+/* The values that nodes behind `place` read and nodes up to it, or the feed, make. *plain false:
+ * some are not tensors. */
+static sbit_status sbit__walk_frontier(const sbit_walk *walk, uint32_t place, sbit_value_id *out,
+                                       size_t *count, bool *plain, sbit_error *error)
+{
+    const sbit_graph *graph = walk->quant->graph;
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const size_t capacity = 4096, bytes = capacity * sizeof(sbit_use);
+    sbit_use *uses = (sbit_use *)sbit__alloc(a, bytes);
+    if (uses == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    *count = 0;
+    *plain = true;
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        const sbit_value_id id = {i};
+        if (!sbit_graph_value_alive(graph, id)) {
+            continue;
+        }
+        const sbit_value_info *value = sbit_graph_value(graph, id);
+        const bool made = value->producer.idx != 0 ? walk->position[value->producer.idx] <= place
+                                                   : value->is_input && !value->is_constant;
+        if (made && sbit__walk_used_behind(walk, value, place, uses, capacity)) {
+            *plain = *plain && value->type.kind == SBIT_KIND_TENSOR;
+            out[(*count)++] = id;
+        }
+    }
+    sbit__free(a, uses, bytes);
+    return SBIT_OK;
+}
+
+/* >>walk run */
+typedef struct sbit__walk_run {
+    sbit_walk *walk;
+    sbit_graph *built;       /* NULL: the float graph */
+    sbit_value_id *frontier; /* to be kept; the wanted value comes behind them if it is none */
+    size_t frontier_count, wanted;
+    sbit__walk_value *kept; /* NULL: they are not kept */
+    size_t kept_bytes;
+    sbit_session *session;
+    sbit_walk_fn fn;
+    void *user;
+} sbit__walk_run;
+
+static sbit_status sbit__walk_session(sbit__walk_run *run, sbit_value_id wanted, sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    const size_t count = walk->value_count, bytes = (count + 1) * sizeof(sbit_value_id);
+    sbit_value_id *inputs = (sbit_value_id *)sbit__alloc(a, bytes);
+    if (inputs == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (size_t i = 0; i < count; i++) {
+        inputs[i] = walk->values[i].id;
+    }
+    run->frontier[run->frontier_count] = wanted;
+    while (run->frontier[run->wanted].idx != wanted.idx) {
+        run->wanted++;
+    }
+    desc.inputs = walk->at_start ? NULL : inputs;
+    desc.input_count = walk->at_start ? 0 : count;
+    desc.outputs = run->frontier;
+    desc.output_count = run->frontier_count + (run->wanted == run->frontier_count ? 1 : 0);
+    const sbit_status status = sbit_session_create(
+        run->built != NULL ? run->built : walk->quant->graph, &desc, &run->session, error);
+    sbit__free(a, inputs, bytes);
+    return status;
+}
+
+static sbit_status sbit__walk_set_inputs(const sbit__walk_run *run, int64_t batch, int64_t first,
+                                         sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    int64_t *rows = &walk->rows[batch];
+    for (size_t i = 0; !walk->at_start && i < walk->value_count; i++) {
+        SBIT__TRY(
+            sbit_session_set_input_at(run->session, i, &walk->values[i].batches[batch], error));
+    }
+    if (!walk->at_start) {
+        return SBIT_OK;
+    }
+    sbit_batch read;
+    SBIT__TRY(sbit_feed_read(&walk->feed, first, walk->samples[batch], &read, error));
+    for (size_t i = 0; i < read.input_count; i++) {
+        *rows = *rows == 0 && read.inputs[i].rank > 0 ? read.inputs[i].dims[0] : *rows;
+        if (read.names == NULL) {
+            SBIT__TRY(sbit_session_set_input_at(run->session, i, &read.inputs[i], error));
+        } else if (sbit_graph_find_value(walk->quant->graph, read.names[i]).idx != 0) {
+            SBIT__TRY(sbit_session_set_input(run->session, read.names[i], &read.inputs[i], error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Copies the frontier's values of one batch, as long as the limit allows. */
+static sbit_status sbit__walk_keep(sbit__walk_run *run, int64_t batch, sbit_error *error)
+{
+    for (size_t i = 0; run->kept != NULL && i < run->frontier_count; i++) {
+        const sbit_tensor *x = &sbit_session_output(run->session, i)->tensor;
+        run->kept_bytes += sbit_tensor_bytes(x);
+        if (run->kept_bytes > run->walk->max_bytes) {
+            sbit__walk_drop(run->walk, run->kept, run->frontier_count);
+            run->kept = NULL;
+            return SBIT_OK;
+        }
+        SBIT__TRY(sbit__tensor_copy(run->walk->quant->ctx, x, &run->kept[i].batches[batch], error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    int64_t first = 0;
+    for (int64_t b = 0; b < walk->batches; b++) {
+        sbit_walk_batch batch;
+        SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
+        SBIT__TRY(sbit_session_run(run->session, error));
+        batch.index = b;
+        batch.samples = walk->samples[b];
+        batch.rows = walk->rows[b];
+        batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
+        if (run->fn != NULL) {
+            SBIT__TRY(run->fn(&batch, run->user, error));
+        }
+        SBIT__TRY(sbit__walk_keep(run, b, error));
+        first += walk->samples[b];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__walk_room(sbit__walk_run *run, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(run->walk->quant->ctx);
+    const size_t count = run->frontier_count;
+    run->kept = (sbit__walk_value *)sbit__calloc(a, count + 1, sizeof *run->kept);
+    for (size_t i = 0; run->kept != NULL && i < count; i++) {
+        run->kept[i].id = run->frontier[i];
+        run->kept[i].batches =
+            (sbit_tensor *)sbit__calloc(a, (size_t)run->walk->batches, sizeof(sbit_tensor));
+        if (run->kept[i].batches == NULL) {
+            sbit__walk_drop(run->walk, run->kept, i);
+            run->kept = NULL;
+        }
+    }
+    return run->kept != NULL ? SBIT_OK : sbit__fail_oom(error, count * sizeof *run->kept);
+}
+
+static sbit_status sbit__walk_advance(sbit__walk_run *run, sbit_node_id node, size_t input,
+                                      sbit_error *error)
+{
+    sbit_walk *walk = run->walk;
+    const uint32_t place = walk->position[node.idx] - 1; /* all in front of the layer is done */
+    bool plain = true;
+    SBIT__TRY(sbit__walk_frontier(walk, place, run->frontier, &run->frontier_count, &plain, error));
+    if (walk->quantized) {
+        SBIT__TRY(sbit_quant_build(walk->quant, &walk->build, &run->built, error));
+    }
+    const sbit_graph *graph = run->built != NULL ? run->built : walk->quant->graph;
+    const bool keep = plain && place > 0;
+    if (keep) {
+        SBIT__TRY(sbit__walk_room(run, error));
+    } else {
+        run->frontier_count = 0;
+    }
+    SBIT__TRY(sbit__walk_session(run, sbit_graph_node(graph, node)->inputs[input], error));
+    SBIT__TRY(sbit__walk_batches(run, error));
+    if (run->kept != NULL) {
+        sbit__walk_drop(walk, walk->values, walk->value_count);
+        walk->values = run->kept;
+        walk->value_count = run->frontier_count;
+        walk->at_start = false;
+        walk->reached = place;
+        run->kept = NULL;
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_t input,
+                                       sbit_walk_fn fn, void *user, sbit_error *error)
+{
+    sbit__walk_run run;
+    if (walk == NULL || node.idx == 0 || !sbit_graph_node_alive(walk->quant->graph, node) ||
+        input >= sbit_graph_node(walk->quant->graph, node)->input_count) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a walk, and an input of a node of its graph are wanted");
+    }
+    const sbit_allocator *a = sbit_ctx_allocator(walk->quant->ctx);
+    const size_t bytes = (sbit_graph_value_limit(walk->quant->graph) + 1) * sizeof(sbit_value_id);
+    memset(&run, 0, sizeof run);
+    if (!walk->at_start && walk->position[node.idx] <= walk->reached) { /* backwards: once more */
+        sbit__walk_drop(walk, walk->values, walk->value_count);
+        walk->values = NULL;
+        walk->value_count = 0;
+        walk->at_start = true;
+    }
+    run.walk = walk;
+    run.fn = fn;
+    run.user = user;
+    run.frontier = (sbit_value_id *)sbit__alloc(a, bytes);
+    if (run.frontier == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    const sbit_status status = sbit__walk_advance(&run, node, input, error);
+    sbit_session_destroy(run.session);
+    sbit_graph_destroy(run.built);
+    if (run.kept != NULL) {
+        sbit__walk_drop(walk, run.kept, run.frontier_count);
+    }
+    sbit__free(a, run.frontier, bytes);
+    return status;
+}
+/* ---- end src/quant/walk.c ---- */
+
+/* ---- begin src/quant/layer.c ---- */
+/* layer.c: layers as matrix products, and the sums over their inputs. >>layer
+ */
+
+enum {
+    SBIT__GRAM_CHUNK = 512 /* positions that are multiplied at once */
+};
+
+/* >>layer geometry */
+static void sbit__layer_ints(const sbit_node *node, const char *name, int32_t spatial,
+                             int64_t otherwise, int64_t *out)
+{
+    const sbit_attr *attr = sbit_node_attr(node, name);
+    for (int32_t d = 0; d < spatial; d++) {
+        out[3 - spatial + d] =
+            attr != NULL && attr->type == SBIT_ONNX_ATTR_INTS && (size_t)d < attr->count
+                ? attr->ints[d]
+                : otherwise;
+    }
+}
+
+static bool sbit__layer_conv(const sbit_node *node, const sbit_tensor *w, sbit__layer *out)
+{
+    const char *pad = sbit_node_string(node, "auto_pad", "NOTSET");
+    out->conv = true;
+    out->spatial = w->rank - 2;
+    if (out->spatial < 1 || out->spatial > 3) {
+        return false;
+    }
+    for (int32_t d = 0; d < 3; d++) {
+        out->kernel[d] = out->stride[d] = out->dilation[d] = 1;
+        out->pad[d] = 0;
+    }
+    out->groups = sbit_node_int(node, "group", 1);
+    if (out->groups < 1 || w->dims[0] % out->groups != 0) {
+        return false;
+    }
+    out->rows = w->dims[0] / out->groups;
+    out->depth = w->dims[1];
+    for (int32_t d = 0; d < out->spatial; d++) {
+        out->kernel[3 - out->spatial + d] = w->dims[2 + d];
+        out->depth *= w->dims[2 + d];
+    }
+    out->row_step = out->depth;
+    out->depth_step = 1;
+    sbit__layer_ints(node, "strides", out->spatial, 1, out->stride);
+    sbit__layer_ints(node, "dilations", out->spatial, 1, out->dilation);
+    sbit__layer_ints(node, "pads", out->spatial, 0, out->pad);
+    out->auto_pad = sbit__streq(pad, "SAME_UPPER") ? 1 : sbit__streq(pad, "SAME_LOWER") ? -1 : 0;
+    for (int32_t d = 0; d < 3 && sbit__streq(pad, "VALID"); d++) {
+        out->pad[d] = 0;
+    }
+    return true;
+}
+
+SBIT__FN bool sbit__layer_of(const sbit_graph *graph, sbit_node_id id, sbit__layer *out)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    memset(out, 0, sizeof *out);
+    out->graph = graph;
+    out->node = node;
+    out->groups = 1;
+    if (node->domain[0] != '\0' || node->input_count < 2 || node->inputs[1].idx == 0) {
+        return false;
+    }
+    const sbit_value_info *weight = sbit_graph_value(graph, node->inputs[1]);
+    if (!weight->is_constant || sbit_tensor_count(&weight->constant) == 0) {
+        return false;
+    }
+    const sbit_tensor *w = &weight->constant;
+    if (sbit__streq(node->op_type, "Conv")) {
+        return sbit__layer_conv(node, w, out);
+    }
+    const bool gemm = sbit__streq(node->op_type, "Gemm") && sbit_node_int(node, "transA", 0) == 0;
+    if (!(gemm || sbit__streq(node->op_type, "MatMul")) || w->rank != 2) {
+        return false;
+    }
+    const bool turned = gemm && sbit_node_int(node, "transB", 0) != 0;
+    out->rows = w->dims[turned ? 0 : 1];
+    out->depth = w->dims[turned ? 1 : 0];
+    out->row_step = turned ? out->depth : 1;
+    out->depth_step = turned ? 1 : out->rows;
+    return true;
+}
+
+/* >>layer positions */
+/* What one sample of x is to a convolution. */
+typedef struct sbit__layer_sample {
+    int64_t channels, in[3], out[3], pad[3];
+    int64_t positions; /* matrix: rows of x that belong to it */
+} sbit__layer_sample;
+
+static bool sbit__layer_shape(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
+                              sbit__layer_sample *out)
+{
+    const int64_t count = sbit_tensor_count(x);
+    memset(out, 0, sizeof *out);
+    if (!layer->conv) {
+        const bool fits = x->rank >= 1 && x->dims[x->rank - 1] == layer->depth && rows > 0 &&
+                          count / layer->depth % rows == 0;
+        out->positions = fits ? count / layer->depth / rows : 0;
+        return fits;
+    }
+    if (x->rank != layer->spatial + 2) {
+        return false;
+    }
+    out->channels = x->dims[1];
+    out->positions = 1;
+    for (int32_t d = 0; d < 3; d++) {
+        const int64_t extent = (layer->kernel[d] - 1) * layer->dilation[d] + 1;
+        const int32_t at = d - (3 - layer->spatial);
+        out->in[d] = at >= 0 ? x->dims[2 + at] : 1;
+        out->pad[d] = layer->pad[d];
+        int64_t total = 2 * layer->pad[d];
+        const sbit_attr *pads = sbit_node_attr(layer->node, "pads");
+        if (at >= 0 && pads != NULL && (size_t)(at + layer->spatial) < pads->count &&
+            layer->pad[d] == pads->ints[at]) {
+            total = pads->ints[at] + pads->ints[at + layer->spatial];
+        }
+        if (layer->auto_pad != 0 && at >= 0) {
+            const int64_t outs = (out->in[d] + layer->stride[d] - 1) / layer->stride[d];
+            total = (outs - 1) * layer->stride[d] + extent - out->in[d];
+            total = total > 0 ? total : 0;
+            out->pad[d] = layer->auto_pad > 0 ? total / 2 : (total + 1) / 2;
+        }
+        out->out[d] = (out->in[d] + total - extent) / layer->stride[d] + 1;
+        out->positions *= out->out[d] > 0 ? out->out[d] : 0;
+    }
+    return out->positions > 0 &&
+           out->channels == layer->groups * (layer->depth / (layer->kernel[0] * layer->kernel[1] *
+                                                             layer->kernel[2]));
+}
+
+/* The values under the window of group g at a position of a sample; zeros in the padding. */
+static void sbit__layer_column(const sbit__layer *layer, const sbit__layer_sample *s,
+                               const float *x, int64_t g, int64_t position, float *out)
+{
+    if (!layer->conv) {
+        memcpy(out, x + position * layer->depth, (size_t)layer->depth * sizeof *out);
+        return;
+    }
+    const int64_t window = layer->kernel[0] * layer->kernel[1] * layer->kernel[2];
+    const int64_t channels = layer->depth / window, plane = s->in[0] * s->in[1] * s->in[2];
+    const int64_t at[3] = {position / (s->out[1] * s->out[2]), position / s->out[2] % s->out[1],
+                           position % s->out[2]};
+    int64_t from[3];
+    for (int32_t d = 0; d < 3; d++) {
+        from[d] = at[d] * layer->stride[d] - s->pad[d];
+    }
+    for (int64_t k = 0; k < window; k++) {
+        const int64_t z = from[0] + k / (layer->kernel[1] * layer->kernel[2]) * layer->dilation[0];
+        const int64_t y = from[1] + k / layer->kernel[2] % layer->kernel[1] * layer->dilation[1];
+        const int64_t w = from[2] + k % layer->kernel[2] * layer->dilation[2];
+        const bool inside =
+            z >= 0 && z < s->in[0] && y >= 0 && y < s->in[1] && w >= 0 && w < s->in[2];
+        const float *cell =
+            x + g * channels * plane + (inside ? (z * s->in[1] + y) * s->in[2] + w : 0);
+        for (int64_t c = 0; c < channels; c++) {
+            out[c * window + k] = inside ? cell[c * plane] : 0.0f;
+        }
+    }
+}
+
+/* >>gram */
+SBIT__FN sbit_status sbit__gram_init(sbit_ctx *ctx, const sbit__layer *layer, bool cross,
+                                     int64_t most, uint64_t seed, sbit__gram *out,
+                                     sbit_error *error)
+{
+    memset(out, 0, sizeof *out);
+    out->layer = *layer;
+    out->ctx = ctx;
+    out->rng = sbit_rng_seed(seed);
+    out->most = most;
+    out->cross = cross;
+    const size_t n = (size_t)layer->groups * (size_t)layer->depth;
+    size_t square = 0;
+    if (!sbit__mul_size(n, (size_t)layer->depth, &square) ||
+        !sbit__mul_size(square * (cross ? 2 : 1) + 2 * n, sizeof(float), &out->bytes)) {
+        return sbit__fail_oom(error, n);
+    }
+    out->sums = (float *)sbit__calloc(sbit_ctx_allocator(ctx), 1, out->bytes);
+    if (out->sums == NULL) {
+        return sbit__fail_oom(error, out->bytes);
+    }
+    out->mean_a = out->sums + square;
+    out->mean_b = out->mean_a + n;
+    out->mixed = cross ? out->mean_b + n : NULL;
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__gram_deinit(sbit__gram *gram)
+{
+    if (gram->ctx != NULL) {
+        sbit__free(sbit_ctx_allocator(gram->ctx), gram->sums, gram->bytes);
+    }
+    memset(gram, 0, sizeof *gram);
+}
+
+/* sum[depth][depth] += a^T b for `count` columns. */
+static void sbit__gram_multiply(const sbit__gram *gram, const float *a, const float *b,
+                                int64_t count, float *product, void *scratch, float *sum)
+{
+    const int64_t depth = gram->layer.depth;
+    if (depth < 16) { /* depthwise: thousands of tiny ones */
+        for (int64_t p = 0; p < count; p++) {
+            for (int64_t i = 0; i < depth; i++) {
+                const float x = a[p * depth + i];
+                for (int64_t j = 0; j < depth; j++) {
+                    sum[i * depth + j] += x * b[p * depth + j];
+                }
+            }
+        }
+        return;
+    }
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = gemm.n = depth;
+    gemm.k = count;
+    gemm.a = a;
+    gemm.b = b;
+    gemm.lda = gemm.ldb = gemm.ldc = depth;
+    gemm.trans_a = true;
+    gemm.alpha = 1.0f;
+    gemm.c = product;
+    sbit__gemm_run(gram->ctx, &gemm, scratch);
+    sbit__kernels(gram->ctx)->f32_binary(SBIT__BINARY_ADD, depth * depth, sum, 1, product, 1, sum);
+}
+
+typedef struct sbit__gram_work {
+    sbit__layer_sample sample;
+    const float *a, *b;
+    int64_t sample_count; /* values of one sample */
+    int64_t *position;    /* [chunk]: number of the position, all samples counted through */
+    int64_t taken;
+    float *columns[2], *product;
+    void *scratch;
+} sbit__gram_work;
+
+static void sbit__gram_flush(sbit__gram *gram, sbit__gram_work *w)
+{
+    const int64_t depth = gram->layer.depth;
+    for (int64_t g = 0; g < gram->layer.groups && w->taken > 0; g++) {
+        for (int stream = 0; stream < (gram->cross ? 2 : 1); stream++) {
+            const float *x = stream == 0 ? w->a : w->b;
+            float *mean = (stream == 0 ? gram->mean_a : gram->mean_b) + g * depth;
+            for (int64_t i = 0; i < w->taken; i++) {
+                float *column = w->columns[stream] + i * depth;
+                const int64_t n = w->position[i] / w->sample.positions;
+                sbit__layer_column(&gram->layer, &w->sample, x + n * w->sample_count, g,
+                                   w->position[i] % w->sample.positions, column);
+                for (int64_t k = 0; k < depth; k++) {
+                    mean[k] += column[k];
+                }
+            }
+        }
+        const float *b = w->columns[gram->cross ? 1 : 0];
+        sbit__gram_multiply(gram, b, b, w->taken, w->product, w->scratch,
+                            gram->sums + g * depth * depth);
+        if (gram->cross) {
+            sbit__gram_multiply(gram, w->columns[0], b, w->taken, w->product, w->scratch,
+                                gram->mixed + g * depth * depth);
+        }
+    }
+    gram->count += (double)w->taken;
+    w->taken = 0;
+}
+
+/* Positions of all samples: all, or `most` of each, drawn. */
+static void sbit__gram_positions(sbit__gram *gram, sbit__gram_work *w, int64_t samples)
+{
+    const int64_t all = w->sample.positions;
+    const bool draw = gram->most > 0 && gram->most < all && all <= INT32_MAX;
+    const int64_t count = draw ? gram->most : all;
+    for (int64_t n = 0; n < samples; n++) {
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t p = draw ? (int64_t)sbit_rng_below(&gram->rng, (uint32_t)all) : i;
+            w->position[w->taken++] = n * all + p;
+            if (w->taken == SBIT__GRAM_CHUNK) {
+                sbit__gram_flush(gram, w);
+            }
+        }
+    }
+    sbit__gram_flush(gram, w);
+}
+
+SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
+                                    int64_t rows, int64_t samples, sbit_error *error)
+{
+    const sbit_allocator *allocator = sbit_ctx_allocator(gram->ctx);
+    const int64_t depth = gram->layer.depth;
+    sbit__gram_work w;
+    sbit__gemm gemm;
+    memset(&w, 0, sizeof w);
+    if (a->dtype != SBIT_F32 || (b != NULL && b->dtype != SBIT_F32) ||
+        !sbit__layer_shape(&gram->layer, a, rows, &w.sample)) {
+        char text[160];
+        sbit_tensor_describe(a, text, sizeof text);
+        return sbit__fail(error, SBIT_ERR_SHAPE, gram->layer.node->name,
+                          "the input of '%s' is %s, which does not go with its weight",
+                          gram->layer.node->name, text);
+    }
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = gemm.n = gemm.lda = gemm.ldb = gemm.ldc = depth;
+    gemm.k = SBIT__GRAM_CHUNK;
+    gemm.trans_a = true;
+    const size_t scratch = sbit__gemm_scratch_bytes(gram->ctx, &gemm) + 64;
+    const size_t columns = (size_t)(SBIT__GRAM_CHUNK * depth);
+    const size_t floats = 2 * columns + (size_t)(depth * depth);
+    const size_t bytes = scratch + floats * sizeof(float) + SBIT__GRAM_CHUNK * sizeof(int64_t);
+    char *room = (char *)sbit__alloc(allocator, bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    w.position = (int64_t *)(void *)room;
+    w.scratch =
+        (void *)(((uintptr_t)(room + SBIT__GRAM_CHUNK * sizeof(int64_t)) + 63u) & ~(uintptr_t)63u);
+    w.columns[0] = (float *)(void *)(room + SBIT__GRAM_CHUNK * sizeof(int64_t) + scratch);
+    w.columns[1] = w.columns[0] + columns;
+    w.product = w.columns[1] + columns;
+    w.a = (const float *)a->data;
+    w.b = b != NULL ? (const float *)b->data : w.a;
+    w.sample_count = rows > 0 ? sbit_tensor_count(a) / rows : 0;
+    sbit__gram_positions(gram, &w, samples);
+    sbit__free(allocator, room, bytes);
+    return SBIT_OK;
+}
+
+/* >>rounding layer by layer */
+typedef struct sbit__round {
+    sbit__round_units *units;
+    sbit_walk *plain, *quantized; /* quantized NULL: rounding for float inputs */
+    bool *done;                   /* [site count] */
+    sbit__gram gram;
+    sbit_tensor *kept; /* asym: the float inputs of each batch */
+    int64_t kept_count;
+} sbit__round;
+
+static sbit_status sbit__round_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__round *r = (sbit__round *)user;
+    return sbit__gram_add(&r->gram, batch->x, NULL, batch->rows, batch->samples, error);
+}
+
+static sbit_status sbit__round_keep(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__round *r = (sbit__round *)user;
+    sbit_tensor *to = &r->kept[batch->index];
+    SBIT__TRY(sbit__tensor_copy(r->units->quant->ctx, batch->x, to, error));
+    r->kept_count = batch->index + 1;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__round_see_both(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__round *r = (sbit__round *)user;
+    if (!sbit_tensor_same_shape(&r->kept[batch->index], batch->x)) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, r->gram.layer.node->name,
+                          "the input of '%s' has another shape when quantized",
+                          r->gram.layer.node->name);
+    }
+    return sbit__gram_add(&r->gram, &r->kept[batch->index], batch->x, batch->rows, batch->samples,
+                          error);
+}
+
+static void sbit__round_drop(sbit__round *r)
+{
+    for (int64_t i = 0; i < r->kept_count; i++) {
+        sbit_tensor_free(r->units->quant->ctx, &r->kept[i]);
+    }
+    r->kept_count = 0;
+}
+
+static sbit_status sbit__round_gather(sbit__round *r, const sbit_unit *unit, sbit_error *error)
+{
+    if (r->quantized == NULL) {
+        return sbit_walk_to(r->plain, unit->node, unit->input, sbit__round_see, r, error);
+    }
+    SBIT__TRY(sbit_walk_to(r->plain, unit->node, unit->input, sbit__round_keep, r, error));
+    return sbit_walk_to(r->quantized, unit->node, unit->input, sbit__round_see_both, r, error);
+}
+
+static sbit_status sbit__round_unit(sbit__round *r, const sbit_unit *unit, sbit_error *error)
+{
+    sbit_quant *quant = r->units->quant;
+    sbit__layer layer;
+    if (!sbit__layer_of(quant->graph, unit->node, &layer) || layer.depth > 16384) {
+        char text[160];
+        sbit_graph_describe(quant->graph, unit->node, text, sizeof text);
+        sbit__log(quant->ctx, SBIT_LOG_INFO, "%s: %s leaves its weight at the nearest values",
+                  r->units->step->head.name, text);
+        r->done[unit->site] = true;
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__gram_init(quant->ctx, &layer, r->quantized != NULL, r->units->positions,
+                              unit->site + 1, &r->gram, error));
+    sbit_status status = sbit__round_gather(r, unit, error);
+    sbit__round_drop(r);
+    if (status == SBIT_OK) {
+        status = r->units->round(r->units, unit, &layer, &r->gram, error);
+    }
+    r->done[unit->site] = true;
+    sbit__gram_deinit(&r->gram);
+    return status;
+}
+
+static sbit_status sbit__round_all(sbit__round *r, const sbit_feed *feed, sbit_unit *units,
+                                   size_t count, sbit_error *error)
+{
+    sbit_quant *quant = r->units->quant;
+    sbit_walk_desc desc;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_walk_create(quant, feed, NULL, &r->plain, error));
+    for (size_t i = 0; i < quant->site_count; i++) { /* what is not rounded here is done already */
+        r->done[i] = true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        r->done[units[i].site] = false;
+    }
+    desc.sites = r->done;
+    if (sbit_quant_asym(quant, &desc)) {
+        SBIT__TRY(sbit_walk_create(quant, feed, &desc, &r->quantized, error));
+    }
+    for (size_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit__progress(quant->ctx, r->units->step->head.name, (int64_t)i, (int64_t)count,
+                                 error));
+        SBIT__TRY(sbit__round_unit(r, &units[i], error));
+    }
+    return sbit__progress(quant->ctx, r->units->step->head.name, (int64_t)count, (int64_t)count,
+                          error);
+}
+
+SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *feed,
+                                     sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
+    const size_t count = sbit_quant_units(units->quant, units->step, NULL, 0);
+    const size_t batches = (size_t)feed->count; /* as many at most */
+    const size_t bytes =
+        count * sizeof(sbit_unit) + batches * sizeof(sbit_tensor) + units->quant->site_count + 64;
+    sbit__round r;
+    memset(&r, 0, sizeof r);
+    char *room = (char *)sbit__calloc(a, 1, bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    r.units = units;
+    r.kept = (sbit_tensor *)(void *)room;
+    sbit_unit *list = (sbit_unit *)(void *)(room + batches * sizeof(sbit_tensor));
+    r.done = (bool *)(void *)(list + count);
+    sbit_quant_units(units->quant, units->step, list, count);
+    const sbit_status status = sbit__round_all(&r, feed, list, count, error);
+    sbit__round_drop(&r);
+    sbit__gram_deinit(&r.gram);
+    sbit_walk_destroy(r.plain);
+    sbit_walk_destroy(r.quantized);
+    sbit__free(a, room, bytes);
+    return status;
+}
+/* ---- end src/quant/layer.c ---- */
+
+/* ---- begin src/quant/step_cross_layer.c ---- */
+/* step_cross_layer.c: cross-layer equalization: the channels between two layers get like ranges in
+ * both, without any data. >>step-cross-layer
+ *
+ * Nagel et al. 2019. Where layer A's channel i goes into layer B alone, through operators that let
+ * a positive factor pass (Relu, pools ...), A's row i may be divided by s_i and B's column i
+ * multiplied by it. s_i = sqrt(range of A's row / range of B's column) gives both the same range;
+ * all pairs are visited until nothing changes. A small s_i makes the activations of its channel
+ * large, and with them the range of the whole tensor: s_i is not let below the geometric mean of
+ * the pair divided by AMPLIFY. Clip(0, b), Relu6, becomes Relu and Min with b / s_i per channel:
+ * the float model stays the same function.
+ */
+
+static const sbit_key sbit__cross_keys[] = {
+    {"CROSS_LAYER.AMPLIFY", SBIT_KEY_FLOAT, "2", 1.0, 1e9, NULL,
+     "how far activations of a channel may grow beyond the mean"},
+    {"CROSS_LAYER.ROUNDS", SBIT_KEY_INT, "40", 1.0, 1e6, NULL, "visits of all pairs at most"},
+    {"CROSS_LAYER.CLIP", SBIT_KEY_CHOICE, "bound", 0, 0, "bound|skip",
+     "Clip between two layers: bounds per channel, or such pairs are left alone"},
+};
+
+/* A layer's weight while it changes. */
+typedef struct sbit__cross_layer {
+    sbit__layer layer;
+    sbit_value_id weight, bias; /* bias none: 0 */
+    int64_t out, in;            /* channels */
+    float *w;
+} sbit__cross_layer;
+
+typedef struct sbit__cross_pair {
+    sbit__cross_layer *a, *b;
+    sbit_node_id clip; /* 0: none between them */
+    double *s;         /* [a->out] */
+} sbit__cross_pair;
+
+typedef struct sbit__cross {
+    sbit_quant *quant;
+    sbit_graph *graph;
+    sbit__arena arena;
+    const sbit_options *options;
+    sbit__cross_layer *layers;
+    sbit__cross_pair *pairs;
+    size_t layer_count, pair_count;
+} sbit__cross;
+
+/* >>step-cross-layer pairs */
+static bool sbit__cross_constant(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
+    return value != NULL && value->is_constant && value->use_count == 1 && !value->is_output &&
+           value->constant.dtype == SBIT_F32;
+}
+
+/* Room for a layer whose weight and bias may be changed; NULL: it is none. */
+static sbit__cross_layer *sbit__cross_layer_of(sbit__cross *x, sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(x->graph, id);
+    sbit__cross_layer *layer = &x->layers[x->layer_count];
+    for (size_t i = 0; i < x->layer_count; i++) {
+        if (x->layers[i].layer.node->id.idx == id.idx) {
+            return &x->layers[i];
+        }
+    }
+    memset(layer, 0, sizeof *layer);
+    if (!sbit__layer_of(x->graph, id, &layer->layer) ||
+        !sbit__cross_constant(x->graph, node->inputs[1])) {
+        return NULL;
+    }
+    const sbit__layer *l = &layer->layer;
+    layer->weight = node->inputs[1];
+    layer->out = l->groups * l->rows;
+    layer->in = l->groups * l->depth / (l->conv ? l->kernel[0] * l->kernel[1] * l->kernel[2] : 1);
+    if (node->input_count > 2 && node->inputs[2].idx != 0) {
+        const sbit_value_info *bias = sbit_graph_value(x->graph, node->inputs[2]);
+        layer->bias = node->inputs[2];
+        if (!sbit__cross_constant(x->graph, layer->bias) ||
+            sbit_tensor_count(&bias->constant) != layer->out ||
+            bias->constant.dims[bias->constant.rank - 1] != layer->out) {
+            return NULL;
+        }
+    }
+    const size_t count = (size_t)(l->groups * l->rows * l->depth);
+    layer->w = (float *)sbit__arena_array(&x->arena, count, sizeof(float));
+    if (layer->w == NULL) {
+        return NULL;
+    }
+    memcpy(layer->w, sbit_graph_value(x->graph, layer->weight)->constant.data,
+           count * sizeof(float));
+    x->layer_count++;
+    return layer;
+}
+
+/* Clip(0, b) with b > 0 in its attributes or inputs. */
+static bool sbit__cross_clip(const sbit_graph *graph, const sbit_node *node, double *bound)
+{
+    double limit[2] = {-1.0, -1.0};
+    for (size_t i = 0; i < 2; i++) {
+        const char *const names[] = {"min", "max"};
+        const sbit_attr *attr = sbit_node_attr(node, names[i]);
+        if (attr != NULL && attr->type == SBIT_ONNX_ATTR_FLOAT) {
+            limit[i] = (double)attr->f;
+        } else if (i + 1 < node->input_count && node->inputs[i + 1].idx != 0) {
+            const sbit_value_info *value = sbit_graph_value(graph, node->inputs[i + 1]);
+            if (!value->is_constant || sbit_tensor_count(&value->constant) != 1) {
+                return false;
+            }
+            limit[i] = sbit__tensor_f64_at(&value->constant, 0);
+        }
+    }
+    *bound = limit[1];
+    return limit[0] >= 0.0 && limit[0] <= 0.0 && limit[1] > 0.0;
+}
+
+/* The one reader of what `id` makes, if nothing else looks at it. */
+static const sbit_node *sbit__cross_reader(const sbit_graph *graph, const sbit_node *node)
+{
+    sbit_use use;
+    const sbit_value_info *value = sbit_graph_value(graph, node->outputs[0]);
+    if (value->use_count != 1 || value->is_output ||
+        sbit_graph_uses(graph, value->id, &use, 1) != 1 || use.node.idx == 0 || use.body != NULL ||
+        use.index != 0) {
+        return NULL;
+    }
+    return sbit_graph_node(graph, use.node);
+}
+
+/* The layer behind `node`, if a positive factor per channel passes in between. */
+static const sbit_node *sbit__cross_follow(const sbit__cross *x, const sbit_node *node,
+                                           sbit_node_id *clip)
+{
+    static const char *const pass[] = {"Relu",    "LeakyRelu",     "Identity",
+                                       "MaxPool", "AveragePool",   "GlobalAveragePool",
+                                       "Dropout", "GlobalMaxPool", NULL};
+    const bool clips =
+        sbit__streq(sbit_options_string(x->options, "STEP.CROSS_LAYER.CLIP"), "bound");
+    double bound;
+    clip->idx = 0;
+    while ((node = sbit__cross_reader(x->graph, node)) != NULL) {
+        size_t i = 0;
+        while (pass[i] != NULL && !sbit__streq(pass[i], node->op_type)) {
+            i++;
+        }
+        if (node->domain[0] != '\0' || pass[i] == NULL) {
+            if (!sbit__streq(node->op_type, "Clip")) {
+                return node;
+            }
+            if (!clips || clip->idx != 0 || !sbit__cross_clip(x->graph, node, &bound)) {
+                return NULL;
+            }
+            *clip = node->id;
+        }
+    }
+    return NULL;
+}
+
+static sbit_status sbit__cross_find(sbit__cross *x, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(x->graph); id.idx != 0;
+         id = sbit_graph_next(x->graph, id)) {
+        sbit_node_id clip;
+        sbit__layer layer;
+        if (!sbit__layer_of(x->graph, id, &layer)) {
+            continue;
+        }
+        const sbit_node *next = sbit__cross_follow(x, layer.node, &clip);
+        sbit__layer behind;
+        if (next == NULL || !sbit__layer_of(x->graph, next->id, &behind) ||
+            behind.conv != layer.conv) {
+            continue;
+        }
+        sbit__cross_pair *pair = &x->pairs[x->pair_count];
+        pair->a = sbit__cross_layer_of(x, id);
+        pair->b = sbit__cross_layer_of(x, next->id);
+        pair->clip = clip;
+        if (pair->a == NULL || pair->b == NULL || pair->a->out != pair->b->in) {
+            continue;
+        }
+        pair->s = (double *)sbit__arena_array(&x->arena, (size_t)pair->a->out, sizeof(double));
+        if (pair->s == NULL) {
+            return sbit__fail_oom(error, (size_t)pair->a->out * sizeof(double));
+        }
+        for (int64_t c = 0; c < pair->a->out; c++) {
+            pair->s[c] = 1.0;
+        }
+        x->pair_count++;
+    }
+    return SBIT_OK;
+}
+
+/* >>step-cross-layer factors */
+/* Element i of the weights that belong to output channel c (rows) or input channel c (columns): the
+ * element's place, or -1 past the last. */
+static int64_t sbit__cross_element(const sbit__cross_layer *x, bool column, int64_t c, int64_t i)
+{
+    const sbit__layer *l = &x->layer;
+    if (!column) {
+        return i < l->depth ? c * l->row_step + i * l->depth_step : -1;
+    }
+    const int64_t window = l->conv ? l->kernel[0] * l->kernel[1] * l->kernel[2] : 1;
+    const int64_t in = x->in / l->groups, g = c / in, k = c % in;
+    return i < l->rows * window ? (g * l->rows + i / window) * l->row_step +
+                                      (k * window + i % window) * l->depth_step
+                                : -1;
+}
+
+static double sbit__cross_range(const sbit__cross_layer *x, bool column, int64_t c)
+{
+    float most = 0.0f;
+    int64_t at;
+    for (int64_t i = 0; (at = sbit__cross_element(x, column, c, i)) >= 0; i++) {
+        const float size = x->w[at] < 0.0f ? -x->w[at] : x->w[at];
+        most = size > most ? size : most;
+    }
+    return (double)most;
+}
+
+static void sbit__cross_scale(sbit__cross_layer *x, bool column, int64_t c, double factor)
+{
+    int64_t at;
+    for (int64_t i = 0; (at = sbit__cross_element(x, column, c, i)) >= 0; i++) {
+        x->w[at] = (float)((double)x->w[at] * factor);
+    }
+}
+
+static void sbit__cross_apply(sbit__cross_pair *pair, int64_t c, double s)
+{
+    sbit__cross_scale(pair->a, false, c, 1.0 / s);
+    sbit__cross_scale(pair->b, true, c, s);
+    pair->s[c] *= s;
+}
+
+/* The largest change of a visit to all pairs. */
+static double sbit__cross_round(sbit__cross *x)
+{
+    double most = 0.0;
+    for (size_t p = 0; p < x->pair_count; p++) {
+        sbit__cross_pair *pair = &x->pairs[p];
+        for (int64_t c = 0; c < pair->a->out; c++) {
+            const double a = sbit__cross_range(pair->a, false, c);
+            const double b = sbit__cross_range(pair->b, true, c);
+            if (!(a > 1e-12 && b > 1e-12)) {
+                continue; /* a dead channel */
+            }
+            const double s = sqrt(a / b);
+            most = fabs(log(s)) > most ? fabs(log(s)) : most;
+            sbit__cross_apply(pair, c, s);
+        }
+    }
+    return most;
+}
+
+static void sbit__cross_limit(sbit__cross *x)
+{
+    const double amplify = sbit_options_float(x->options, "STEP.CROSS_LAYER.AMPLIFY");
+    for (size_t p = 0; p < x->pair_count; p++) {
+        sbit__cross_pair *pair = &x->pairs[p];
+        double sum = 0.0;
+        for (int64_t c = 0; c < pair->a->out; c++) {
+            sum += log(pair->s[c]);
+        }
+        const double least = exp(sum / (double)pair->a->out) / amplify;
+        for (int64_t c = 0; c < pair->a->out; c++) {
+            if (pair->s[c] < least) {
+                sbit__cross_apply(pair, c, least / pair->s[c]);
+            }
+        }
+    }
+}
+
+/* >>step-cross-layer result */
+static sbit_status sbit__cross_store(sbit__cross *x, sbit_value_id id, const float *values,
+                                     sbit_error *error)
+{
+    sbit_tensor tensor = sbit_graph_value(x->graph, id)->constant;
+    tensor.data = (void *)(uintptr_t)values;
+    return sbit_graph_set_constant(x->graph, id, &tensor, error);
+}
+
+static sbit_status sbit__cross_bias(sbit__cross *x, const sbit__cross_pair *pair, sbit_error *error)
+{
+    if (pair->a->bias.idx == 0) {
+        return SBIT_OK;
+    }
+    const float *old = (const float *)sbit_graph_value(x->graph, pair->a->bias)->constant.data;
+    float *bias = (float *)sbit__arena_array(&x->arena, (size_t)pair->a->out, sizeof *bias);
+    if (bias == NULL) {
+        return sbit__fail_oom(error, (size_t)pair->a->out * sizeof *bias);
+    }
+    for (int64_t c = 0; c < pair->a->out; c++) {
+        bias[c] = (float)((double)old[c] / pair->s[c]);
+    }
+    return sbit__cross_store(x, pair->a->bias, bias, error);
+}
+
+/* Adds op(inputs) in front of `before`, with a new output of the type of `like`. */
+static sbit_status sbit__cross_node(sbit__cross *x, const char *op_type, sbit_value_id like,
+                                    const sbit_value_id *inputs, size_t count, sbit_node_id before,
+                                    sbit_value_id *out, sbit_error *error)
+{
+    const sbit_value_info *info = sbit_graph_value(x->graph, like);
+    const sbit_type type = info->type;
+    char name[300];
+    sbit_node_desc desc;
+    sbit_node_id node;
+    snprintf(name, sizeof name, "%.250s_%s", info->name, op_type);
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(x->graph, name, &type, out, error));
+    desc.op_type = op_type;
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = count;
+    desc.outputs = out;
+    desc.output_count = 1;
+    desc.before = before;
+    return sbit_graph_add_node(x->graph, &desc, &node, error);
+}
+
+/* Clip(0, b) becomes Min(Relu, b / s). */
+static sbit_status sbit__cross_bound(sbit__cross *x, const sbit__cross_pair *pair,
+                                     sbit_error *error)
+{
+    if (pair->clip.idx == 0) {
+        return SBIT_OK;
+    }
+    const sbit_node *clip = sbit_graph_node(x->graph, pair->clip);
+    const sbit_value_id from = clip->inputs[0], to = clip->outputs[0];
+    const int32_t spatial = pair->a->layer.conv ? pair->a->layer.spatial : 0;
+    sbit_value_id inputs[2], y;
+    sbit_tensor bounds;
+    char name[300];
+    double bound = 0.0;
+    sbit__cross_clip(x->graph, clip, &bound);
+    memset(&bounds, 0, sizeof bounds);
+    bounds.dtype = SBIT_F32;
+    bounds.rank = 1 + spatial;
+    for (int32_t i = 0; i < bounds.rank; i++) {
+        bounds.dims[i] = i == 0 ? pair->a->out : 1;
+    }
+    float *b = (float *)sbit__arena_array(&x->arena, (size_t)pair->a->out, sizeof *b);
+    if (b == NULL) {
+        return sbit__fail_oom(error, (size_t)pair->a->out * sizeof *b);
+    }
+    for (int64_t c = 0; c < pair->a->out; c++) {
+        b[c] = (float)(bound / pair->s[c]);
+    }
+    bounds.data = b;
+    snprintf(name, sizeof name, "%.250s_bound", sbit_graph_value(x->graph, to)->name);
+    SBIT__TRY(sbit_graph_add_constant(x->graph, name, &bounds, &inputs[1], error));
+    SBIT__TRY(sbit__cross_node(x, "Relu", to, &from, 1, pair->clip, &inputs[0], error));
+    SBIT__TRY(sbit__cross_node(x, "Min", to, inputs, 2, pair->clip, &y, error));
+    SBIT__TRY(sbit_graph_replace_uses(x->graph, to, y, error));
+    sbit_graph_erase_node(x->graph, pair->clip);
+    sbit_graph_erase_value(x->graph, to);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__cross_work(sbit__cross *x, sbit_error *error)
+{
+    const int64_t rounds = sbit_options_int(x->options, "STEP.CROSS_LAYER.ROUNDS");
+    const size_t nodes = sbit_graph_node_limit(x->graph);
+    x->layers = (sbit__cross_layer *)sbit__arena_array(&x->arena, nodes, sizeof *x->layers);
+    x->pairs = (sbit__cross_pair *)sbit__arena_array(&x->arena, nodes, sizeof *x->pairs);
+    if (x->layers == NULL || x->pairs == NULL) {
+        return sbit__fail_oom(error, nodes * (sizeof *x->layers + sizeof *x->pairs));
+    }
+    SBIT__TRY(sbit__cross_find(x, error));
+    for (int64_t i = 0; i < rounds && sbit__cross_round(x) > 1e-4; i++) {
+        SBIT__TRY(sbit__progress(x->quant->ctx, "cross_layer", i, rounds, error));
+    }
+    sbit__cross_limit(x);
+    for (size_t i = 0; i < x->layer_count; i++) {
+        SBIT__TRY(sbit__cross_store(x, x->layers[i].weight, x->layers[i].w, error));
+    }
+    for (size_t i = 0; i < x->pair_count; i++) {
+        SBIT__TRY(sbit__cross_bias(x, &x->pairs[i], error));
+        SBIT__TRY(sbit__cross_bound(x, &x->pairs[i], error));
+    }
+    sbit__log(x->quant->ctx, SBIT_LOG_INFO, "cross_layer: %u pairs of layers equalized",
+              (unsigned)x->pair_count);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__cross_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                   sbit_error *error)
+{
+    sbit__cross x;
+    (void)feed;
+    memset(&x, 0, sizeof x);
+    x.quant = (sbit_quant *)state;
+    x.graph = sbit_quant_float_graph(x.quant);
+    x.options = options;
+    sbit__arena_init(&x.arena, sbit_ctx_allocator(x.quant->ctx));
+    const sbit_status status = sbit__cross_work(&x, error);
+    sbit__arena_deinit(&x.arena);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_cross_layer(void)
+{
+    static const sbit_step_row row = {
+        {"cross_layer", "equal ranges for the channels between two layers, without data",
+         SBIT_TARGET_WEIGHT, sbit__cross_keys, SBIT__COUNT_OF(sbit__cross_keys)},
+        SBIT_STAGE_FLOAT_GRAPH,
+        false,
+        sbit__cross_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_cross_layer.c ---- */
+
+/* ---- begin src/quant/step_adaround.c ---- */
+/* step_adaround.c: AdaRound: weights rounded up or down for what the layer computes.
+ * >>step-adaround
+ *
+ * Nagel et al. 2020, layer by layer. With w = s (floor(w/s) + h), h = clamp(1.2 sigmoid(v) - 0.1,
+ * 0, 1), Adam on v alone minimizes
+ *     mean over positions of |(w_q - w) x|^2  +  REGULARIZER sum(1 - |2 h - 1|^beta)
+ * h begins as the fraction of w/s; the second term is left away in the first WARM_UP of the
+ * iterations, then beta falls from 20 to 2. In the end v >= 0 rounds up.
+ *
+ * No activation lies inside a layer, so the first term is a quadratic form of G = sum of x x^T: the
+ * data is read once, and each iteration takes all of it. asym: x is what the model quantized so far
+ * gives, and the target stays w times the float input: |w_q x_q - w x|^2 needs sum of x x_q^T too.
+ */
+
+static const sbit_key sbit__adaround_keys[] = {
+    {"ADAROUND.ITERATIONS", SBIT_KEY_INT, "1000", 1.0, 1e6, NULL, "steps of Adam for each layer"},
+    {"ADAROUND.LEARNING_RATE", SBIT_KEY_FLOAT, "0.01", 1e-6, 10.0, NULL, "of Adam"},
+    {"ADAROUND.REGULARIZER", SBIT_KEY_FLOAT, "0.01", 0.0, 1e6, NULL,
+     "weight of the term that drives values to the grid"},
+    {"ADAROUND.WARM_UP", SBIT_KEY_FLOAT, "0.2", 0.0, 1.0, NULL,
+     "part of the iterations without it"},
+    {"ADAROUND.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
+     "output positions of a sample that are looked at; 0: all"},
+};
+
+/* One layer at work; matrices are [rows][depth] of one group. */
+typedef struct sbit__adaround {
+    sbit_quant *quant;
+    const sbit__site *site;
+    const sbit_options *options;
+    sbit__layer layer;
+    sbit__gram gram;
+    int64_t iterations;
+    float rate, regularizer, warm_up;
+    float *w;         /* the layer's weights, as stored */
+    float *low;       /* floor(w / s) */
+    float *scale;     /* of each row */
+    float *zero;      /* zero point of each row */
+    float *v, *m, *u; /* rounding variables, Adam's moments */
+    float *q;         /* soft weights */
+    float *target, *error;
+    void *scratch;
+    size_t bytes;
+} sbit__adaround;
+
+static float sbit__adaround_h(float v)
+{
+    const float h = 1.2f / (1.0f + expf(-v)) - 0.1f;
+    return h < 0.0f ? 0.0f : h > 1.0f ? 1.0f : h;
+}
+
+/* target = w G (or w times the cross sums); the loss's gradient in w_q is 2 (w_q G - target) / n.
+ */
+static void sbit__adaround_product(sbit__adaround *t, const float *a, const float *g, float *c)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->layer.rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer.depth;
+    gemm.a = a;
+    gemm.b = g;
+    gemm.alpha = 1.0f;
+    gemm.c = c;
+    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
+}
+
+/* Row r's scale: of the whole tensor, or of its channel. */
+static void sbit__adaround_start(sbit__adaround *t, int64_t g)
+{
+    const sbit__layer *layer = &t->layer;
+    const float *weight = t->w;
+    const bool one = sbit__site_parts(t->site) == 1;
+    for (int64_t r = 0; r < layer->rows; r++) {
+        const int64_t row = g * layer->rows + r;
+        t->scale[r] = t->site->scale[one ? 0 : row];
+        t->zero[r] = (float)t->site->zero_point[one ? 0 : row];
+        for (int64_t k = 0; k < layer->depth; k++) {
+            const int64_t i = r * layer->depth + k;
+            const float x = weight[row * layer->row_step + k * layer->depth_step];
+            const float on_grid = x / t->scale[r];
+            const float low = floorf(on_grid), rest = on_grid - low;
+            t->q[i] = x; /* for the target */
+            t->low[i] = low;
+            t->v[i] = -logf(1.2f / (rest + 0.1f) - 1.0f);
+            t->m[i] = t->u[i] = 0.0f;
+        }
+    }
+}
+
+/* w_q from v; values beyond the grid's ends stay there. */
+static void sbit__adaround_soft(sbit__adaround *t)
+{
+    const sbit_grid *grid = &t->site->settings.grid;
+    for (int64_t r = 0; r < t->layer.rows; r++) {
+        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+        for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
+            const float q = t->low[i] + sbit__adaround_h(t->v[i]);
+            t->q[i] = t->scale[r] * (q < least ? least : q > most ? most : q);
+        }
+    }
+}
+
+/* One step of Adam along the gradient. beta 0: no regularizer yet. */
+static void sbit__adaround_adam(sbit__adaround *t, int64_t step, float beta)
+{
+    const sbit_grid *grid = &t->site->settings.grid;
+    const float first = 1.0f - powf(0.9f, (float)step), second = 1.0f - powf(0.999f, (float)step);
+    const float share = (float)(2.0 / t->gram.count);
+    for (int64_t r = 0; r < t->layer.rows; r++) {
+        const float least = (float)grid->qmin - t->zero[r], most = (float)grid->qmax - t->zero[r];
+        for (int64_t i = r * t->layer.depth; i < (r + 1) * t->layer.depth; i++) {
+            const float sigmoid = 1.0f / (1.0f + expf(-t->v[i])), h = 1.2f * sigmoid - 0.1f;
+            const float q = t->low[i] + h;
+            float slope = h > 0.0f && h < 1.0f ? 1.2f * sigmoid * (1.0f - sigmoid) : 0.0f;
+            float gradient =
+                q >= least && q <= most ? share * (t->error[i] - t->target[i]) * t->scale[r] : 0.0f;
+            if (beta > 0.0f) {
+                const float far = 2.0f * h - 1.0f, size = far < 0.0f ? -far : far;
+                const float pull = 2.0f * beta * powf(size, beta - 1.0f);
+                gradient -= t->regularizer * (far < 0.0f ? -pull : pull);
+            }
+            gradient *= slope;
+            t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;
+            t->u[i] = 0.999f * t->u[i] + 0.001f * gradient * gradient;
+            t->v[i] -= t->rate * (t->m[i] / first) / (sqrtf(t->u[i] / second) + 1e-8f);
+        }
+    }
+}
+
+static void sbit__adaround_group(sbit__adaround *t, int64_t g, float *out)
+{
+    const sbit__layer *layer = &t->layer;
+    const int64_t square = layer->depth * layer->depth;
+    const float *sums = t->gram.sums + g * square;
+    const int64_t warm = (int64_t)(t->warm_up * (float)t->iterations);
+    sbit__adaround_start(t, g);
+    sbit__adaround_product(t, t->q, t->gram.cross ? t->gram.mixed + g * square : sums, t->target);
+    for (int64_t i = 0; i < t->iterations; i++) {
+        const float after = (float)(i - warm) / (float)(t->iterations - warm);
+        sbit__adaround_soft(t);
+        sbit__adaround_product(t, t->q, sums, t->error);
+        sbit__adaround_adam(t, i + 1, i < warm ? 0.0f : 20.0f - 18.0f * after);
+    }
+    for (int64_t r = 0; r < layer->rows; r++) {
+        for (int64_t k = 0; k < layer->depth; k++) {
+            const int64_t i = r * layer->depth + k;
+            out[(g * layer->rows + r) * layer->row_step + k * layer->depth_step] =
+                t->scale[r] * (t->low[i] + (t->v[i] >= 0.0f ? 1.0f : 0.0f));
+        }
+    }
+}
+
+/* >>step-adaround layer */
+static sbit_status sbit__adaround_room(sbit__adaround *t, float **out, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    const int64_t one = t->layer.rows * t->layer.depth, all = one * t->layer.groups;
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->layer.rows;
+    gemm.n = gemm.k = gemm.lda = gemm.ldb = gemm.ldc = t->layer.depth;
+    const size_t scratch = sbit__gemm_scratch_bytes(t->quant->ctx, &gemm) + 64;
+    const size_t floats = (size_t)(7 * one + 2 * t->layer.rows + all);
+    t->bytes = floats * sizeof(float) + scratch;
+    float *room = (float *)sbit__alloc(a, t->bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, t->bytes);
+    }
+    t->low = room;
+    t->v = t->low + one;
+    t->m = t->v + one;
+    t->u = t->m + one;
+    t->q = t->u + one;
+    t->target = t->q + one;
+    t->error = t->target + one;
+    t->scale = t->error + one;
+    t->zero = t->scale + t->layer.rows;
+    *out = t->zero + t->layer.rows;
+    t->scratch = (void *)(((uintptr_t)(*out + all) + 63u) & ~(uintptr_t)63u);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__adaround_layer(sbit__adaround *t, size_t site, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    sbit_tensor weight;
+    float *out = NULL;
+    SBIT__TRY(sbit__site_weight(t->quant, &t->quant->sites[site], &weight, error));
+    SBIT__TRY(sbit__adaround_room(t, &out, error));
+    t->w = (float *)weight.data;
+    for (int64_t g = 0; g < t->layer.groups; g++) {
+        sbit__adaround_group(t, g, out);
+    }
+    const sbit_status status = sbit_quant_set_weight(t->quant, site, out, error);
+    sbit__free(a, t->low, t->bytes);
+    return status;
+}
+
+/* >>step-adaround run */
+static sbit_status sbit__adaround_unit(sbit__round_units *units, const sbit_unit *unit,
+                                       const sbit__layer *layer, sbit__gram *gram,
+                                       sbit_error *error)
+{
+    sbit__adaround t;
+    const sbit_options *options = units->options;
+    memset(&t, 0, sizeof t);
+    t.quant = units->quant;
+    t.options = options;
+    t.layer = *layer;
+    t.gram = *gram;
+    t.site = &t.quant->sites[unit->site];
+    t.iterations = sbit_options_int(options, "STEP.ADAROUND.ITERATIONS");
+    t.rate = (float)sbit_options_float(options, "STEP.ADAROUND.LEARNING_RATE");
+    t.regularizer = (float)sbit_options_float(options, "STEP.ADAROUND.REGULARIZER");
+    t.warm_up = (float)sbit_options_float(options, "STEP.ADAROUND.WARM_UP");
+    return sbit__adaround_layer(&t, unit->site, error);
+}
+
+static sbit_status sbit__adaround_run(void *state, const sbit_options *options,
+                                      const sbit_feed *feed, sbit_error *error)
+{
+    sbit__round_units units;
+    memset(&units, 0, sizeof units);
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = sbit__step_adaround();
+    units.positions = sbit_options_int(options, "STEP.ADAROUND.POSITIONS");
+    units.round = sbit__adaround_unit;
+    return sbit__round_run(&units, feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_adaround(void)
+{
+    static const sbit_step_row row = {
+        {"adaround", "weights rounded up or down for what the layer computes, by Adam",
+         SBIT_TARGET_WEIGHT, sbit__adaround_keys, SBIT__COUNT_OF(sbit__adaround_keys)},
+        SBIT_STAGE_WEIGHTS,
+        true,
+        sbit__adaround_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_adaround.c ---- */
+
+/* ---- begin src/quant/steps.c ---- */
+/* steps.c: the steps of a recipe: the table, when each runs, what they are made with. >>step-table
+ */
+
+typedef const sbit_step_row *(*sbit__step_fn)(void);
+
+static const sbit__step_fn sbit__step_table[] = {
+#define SBIT__STEP_ENTRY(name) sbit__step_##name,
+    SBIT__STEPS(SBIT__STEP_ENTRY)
+#undef SBIT__STEP_ENTRY
+};
+
+SPARSEBIT_API const sbit_step_row *sbit_step_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__step_table) ? sbit__step_table[index]() : NULL;
+}
+
+static const sbit_head *sbit__step_head(size_t index)
+{
+    return (const sbit_head *)sbit_step_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_step(void)
+{
+    static const sbit__kind kind = {"step", sbit__step_head};
+    return &kind;
+}
+
+SPARSEBIT_API const sbit_step_row *sbit_step_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_step_row *)(const void *)sbit__row_find(ctx, sbit__kind_step(), name);
+}
+
+SPARSEBIT_API sbit_status sbit_step_register(sbit_ctx *ctx, const sbit_step_row *row,
+                                             sbit_error *error)
+{
+    return sbit__row_register(ctx, sbit__kind_step(), (const sbit_head *)row,
+                              row != NULL && row->run != NULL, error);
+}
+
+/* >>step recipe */
+static bool sbit__step_listed(const sbit_quant *quant, const sbit_step_row *row)
+{
+    const sbit_option *list = sbit_options_find(&quant->config->tree.top, "STEPS");
+    for (size_t i = 0; i < list->list_count; i++) {
+        if (sbit__same_word(list->list[i], row->head.name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True if the recipe has it: it is listed, or QUANTIZER.TYPE of some site names it. */
+static bool sbit__step_wanted(const sbit_quant *quant, const sbit_step_row *row)
+{
+    bool wanted = sbit__step_listed(quant, row);
+    for (size_t i = 0; i < quant->site_count && !wanted; i++) {
+        wanted = quant->sites[i].settings.step == row;
+    }
+    return wanted;
+}
+
+/* Step `index` of a stage: those that are listed in their order, then the others; NULL: no more. */
+static const sbit_step_row *sbit__step_next(const sbit_quant *quant, sbit_stage stage, size_t index)
+{
+    const sbit_option *list = sbit_options_find(&quant->config->tree.top, "STEPS");
+    for (size_t i = 0; i < list->list_count; i++) {
+        const sbit_step_row *row = sbit_step_find(quant->ctx, list->list[i]);
+        if (row != NULL && row->stage == stage && index-- == 0) {
+            return row;
+        }
+    }
+    const sbit_head *head;
+    for (size_t i = 0; (head = sbit__row_at(quant->ctx, sbit__kind_step(), i)) != NULL; i++) {
+        const sbit_step_row *row = (const sbit_step_row *)(const void *)head;
+        if (row->stage == stage && !sbit__step_listed(quant, row) &&
+            sbit__step_wanted(quant, row) && index-- == 0) {
+            return row;
+        }
+    }
+    return NULL;
+}
+
+SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage)
+{
+    const sbit_step_row *row;
+    for (size_t i = 0; (row = sbit__step_next(quant, stage, i)) != NULL; i++) {
+        if (row->needs_data) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const sbit_feed *feed,
+                                     sbit_error *error)
+{
+    const sbit_step_row *row;
+    for (size_t i = 0; (row = sbit__step_next(quant, stage, i)) != NULL; i++) {
+        if (row->needs_data && (feed == NULL || feed->read == NULL)) {
+            return sbit__fail(error, SBIT_ERR_STATE, row->head.name,
+                              "step '%s' reads calibration data: use sbit_quant_calibrate with a "
+                              "feed",
+                              row->head.name);
+        }
+        SBIT__TRY(row->run(quant, &quant->config->tree.top, feed, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>step services */
+SPARSEBIT_API sbit_graph *sbit_quant_float_graph(sbit_quant *quant)
+{
+    return quant->graph;
+}
+
+SPARSEBIT_API bool sbit_quant_asym(const sbit_quant *quant, sbit_walk_desc *desc)
+{
+    if (quant->asym) {
+        desc->quantized = true;
+        desc->float_weights = !quant->asym_weights;
+        desc->float_activations = !quant->asym_activations;
+    }
+    return quant->asym;
+}
+
+/* The one layer that reads the weight of a site; node 0: none, or not as its weight. */
+static sbit_unit sbit__unit_of(const sbit_quant *quant, size_t index)
+{
+    const sbit__site *site = &quant->sites[index];
+    sbit_unit unit;
+    memset(&unit, 0, sizeof unit);
+    unit.site = index;
+    if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || site->body != 0 || site->captured ||
+        site->uses == NULL || site->uses->next != NULL) {
+        return unit;
+    }
+    const sbit_node *node = sbit_graph_node(quant->graph, site->uses->node);
+    const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(quant->graph, node->domain));
+    if (row != NULL && row->quant != NULL && row->quant->weight == (int)site->uses->input &&
+        (row->quant->activations & 1u) != 0) {
+        unit.node = site->uses->node;
+    }
+    return unit;
+}
+
+SPARSEBIT_API size_t sbit_quant_units(const sbit_quant *quant, const sbit_step_row *step,
+                                      sbit_unit *units, size_t capacity)
+{
+    size_t count = 0;
+    const bool all = step == NULL || sbit__step_listed(quant, step);
+    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+         id = sbit_graph_next(quant->graph, id)) {
+        const sbit_node *node = sbit_graph_node(quant->graph, id);
+        for (size_t k = 0; k < node->input_count; k++) {
+            sbit__site *site = sbit__site_on((sbit_quant *)(uintptr_t)quant, quant->graph,
+                                             node->inputs[k], SBIT_TARGET_WEIGHT);
+            if (site == NULL || !(all || site->settings.step == step)) {
+                continue;
+            }
+            const sbit_unit unit = sbit__unit_of(quant, (size_t)(site - quant->sites));
+            if (unit.node.idx == id.idx) {
+                if (count < capacity) {
+                    units[count] = unit;
+                }
+                count++;
+            }
+        }
+    }
+    return count;
+}
+
+SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, const float *values,
+                                                sbit_error *error)
+{
+    if (quant == NULL || values == NULL || site >= quant->site_count ||
+        quant->sites[site].target != SBIT_TARGET_WEIGHT) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a quant, the number of a weight's site and values are wanted");
+    }
+    sbit__site *s = &quant->sites[site];
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    const size_t bytes = (size_t)sbit_tensor_count(&sbit__site_value(s)->constant) * sizeof(float);
+    float *copy = (float *)sbit__alloc(a, bytes);
+    if (copy == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    memcpy(copy, values, bytes);
+    sbit__site_forget_rounding(quant, s);
+    s->rounded = copy;
+    s->rounded_bytes = bytes;
+    return SBIT_OK;
+}
+/* ---- end src/quant/steps.c ---- */
 
 /* ---- begin src/sparse/sparse_private.h ---- */
 /* sparse_private.h: labels of channels, groups, masks: what the files of sparse share.

@@ -522,10 +522,10 @@ TEST(strategies_without_a_row_are_refused_by_name)
     const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
     build_output(&b, quant_conv(&b, "c", x, 3, 4, false));
     build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
-    build_do(&b, sbit_qconfig_set(config, "W.QUANTIZER.TYPE", "adaround", &b.error), "set");
+    build_do(&b, sbit_qconfig_set(config, "W.QUANTIZER.TYPE", "dorefa", &b.error), "set");
     CHECK_STATUS(sbit_quant_create(b.graph, config, &quant, &b.error), SBIT_ERR_UNSUPPORTED,
                  b.error);
-    CHECK_CONTAINS(b.error.message, "'adaround' is not one of");
+    CHECK_CONTAINS(b.error.message, "'dorefa' is not one of");
     CHECK_CONTAINS(b.error.message, "uniform");
     CHECK(quant == NULL);
     sbit_qconfig_destroy(config);
