@@ -435,7 +435,7 @@ TEST(sconfig_errors_name_path_and_place)
         {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: 1.5}\n", "1:52", "SPARSER.RATIO"},
         {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: -0.1}\n", "1:52", "0 to 1"},
         {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIO: half}\n", "1:52", "a number"},
-        {"SPARSER: {TYPE: structed, STRATEGY: l0norm}\n", "1:37", "'l0norm' is not one of"},
+        {"SPARSER: {TYPE: structed, STRATEGY: l7norm}\n", "1:37", "'l7norm' is not one of"},
         {"SPARSER: {TYPE: structed, STRATEGY: unstructured}\n", "1:37", "must be a strategy"},
         {"SPARSER: {TYPE: l1norm, STRATEGY: l1norm}\n", "1:17", "must be structured"},
         {"SPARSER: {TYPE: structed, STRATEGY: l1norm, RATIOS: 0.5}\n", "1:45",

@@ -79,9 +79,20 @@ static void sbit__groups_enter(sbit__grouper *grouper, int32_t class_idx, int32_
     grouper->last_of[class_idx] = entry;
 }
 
-static bool sbit__member_makes(const sbit__member *member)
+SBIT__FN bool sbit__member_makes(const sbit__member *member)
 {
     return (member->roles >> SBIT_ROLE_ROWS & 1u) != 0;
+}
+
+SBIT__FN bool sbit__member_prunes(const sbit__member *member)
+{
+    return sbit__member_makes(member) || (member->roles >> SBIT_ROLE_FILTER & 1u) != 0;
+}
+
+SBIT__FN int32_t sbit__class_of(const sbit__labeler *labeler, const sbit__groups *groups,
+                                int32_t label)
+{
+    return label == 0 ? -1 : groups->class_of[sbit__label_root(labeler, label)];
 }
 
 static sbit_status sbit__groups_classes(sbit__grouper *grouper, sbit_error *error)

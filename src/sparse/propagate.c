@@ -124,9 +124,9 @@ static bool sbit__call_is_constant(const sbit_channel_call *call, int32_t input)
 }
 
 /* The labels of a constant's axis: found, or made. */
-static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_value_id id, int32_t axis,
-                                      int64_t parts, sbit_channel_role role, const int32_t **out,
-                                      sbit_error *error)
+static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_node_id node, sbit_value_id id,
+                                      int32_t axis, int64_t parts, sbit_channel_role role,
+                                      const int32_t **out, sbit_error *error)
 {
     const sbit_tensor *constant = &sbit_graph_value(labeler->graph, id)->constant;
     int32_t first = 0;
@@ -144,6 +144,7 @@ static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_value_id id, 
     sbit__member *member = &labeler->members[labeler->member_count];
     memset(member, 0, sizeof *member);
     member->value = id;
+    member->node = node;
     member->axis = axis;
     member->parts = parts;
     member->count = parts * constant->dims[axis];
@@ -176,8 +177,8 @@ static sbit_status sbit__call_labels(const sbit_channel_call *call, int32_t inpu
                             "label() asks for axis %d of input %d", (int)axis, (int)input);
     }
     if (sbit__call_is_constant(call, input)) {
-        return sbit__label_member(frame->labeler, frame->node->inputs[input], axis, parts, role,
-                                  out, error);
+        return sbit__label_member(frame->labeler, frame->node->id, frame->node->inputs[input], axis,
+                                  parts, role, out, error);
     }
     const size_t n = (size_t)frame->in_type[input]->dims[axis].value;
     int32_t *at = (int32_t *)sbit__arena_array(frame->labeler->arena, n + 1, sizeof *at);
@@ -897,13 +898,30 @@ static sbit_status sbit__label_all(sbit__labeler *labeler, sbit_error *error)
 
 /* ---- sizes */
 
-static void sbit__label_sizes(sbit__labeler *labeler, int64_t size)
+/* An input's first dimension is its batch, and so is the second of a state [layers, batch, units]
+ * (`states`); and whatever has the symbol of one. */
+static bool sbit__label_is_batch(const sbit_type *type, int32_t d, bool states)
 {
+    return d == 0 || (states && d == 1 && type->rank == 3 && type->dims[0].symbol == 0);
+}
+
+static void sbit__label_sizes(sbit__labeler *labeler, int64_t size, bool states)
+{
+    uint32_t batch = 0; /* the symbol of the first batch */
+    for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
+        const sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        if (batch == 0 && type->rank > 0 && type->dims[0].symbol != SBIT_SYMBOL_ANY) {
+            batch = type->dims[0].symbol;
+        }
+    }
     for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
         sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
         for (int32_t d = 0; d < type->rank; d++) {
-            if (type->dims[d].symbol != 0) {
-                type->dims[d] = sbit__dim(d == 0 ? 2 : size);
+            const uint32_t symbol = type->dims[d].symbol;
+            const bool is_batch =
+                (batch != 0 && symbol == batch) || sbit__label_is_batch(type, d, states);
+            if (symbol != 0) {
+                type->dims[d] = sbit__dim(is_batch ? 2 : size);
             }
         }
     }
@@ -913,12 +931,14 @@ static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
 {
     for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
         const sbit_type *type = &labeler->infer.types[v];
+        sbit_value_id id;
+        id.idx = v;
+        if (!sbit_graph_value_alive(labeler->graph, id) ||
+            sbit_graph_value(labeler->graph, id)->producer.idx == 0) {
+            continue;
+        }
         for (int32_t d = 0; type->kind == SBIT_KIND_TENSOR && d < type->rank; d++) {
-            sbit_value_id id;
-            id.idx = v;
-            if (type->dims[d].symbol == 0 && type->dims[d].value <= 0 &&
-                sbit_graph_value_alive(labeler->graph, id) &&
-                sbit_graph_value(labeler->graph, id)->producer.idx != 0) {
+            if (type->dims[d].symbol == 0 && type->dims[d].value <= 0) {
                 return false;
             }
         }
@@ -926,13 +946,15 @@ static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
     return true;
 }
 
-/* The smallest size that gives every node a shape. */
+/* The smallest size that gives every node a shape. Without one nothing is known to be the same
+ * channel, and all of them stay. */
 static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
 {
     static const int64_t sizes[] = {8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 512, 640};
-    for (size_t i = 0; i < SBIT__COUNT_OF(sizes); i++) {
+    const size_t count = SBIT__COUNT_OF(sizes);
+    for (size_t i = 0; i < 2 * count; i++) {
         SBIT__TRY(sbit__infer_init(&labeler->infer, labeler->graph, NULL, labeler->arena, error));
-        sbit__label_sizes(labeler, sizes[i]);
+        sbit__label_sizes(labeler, sizes[i / 2], i % 2 == 0);
         const sbit_status status = sbit__infer_run(&labeler->infer, error);
         if (status == SBIT_ERR_OUT_OF_MEMORY) {
             return status;
@@ -941,8 +963,11 @@ static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
             return SBIT_OK;
         }
     }
-    return sbit__fail(error, SBIT_ERR_SHAPE, NULL,
-                      "no size of the inputs from %d to %d gives every operator a shape", 8, 640);
+    sbit__log(labeler->ctx, SBIT_LOG_WARNING,
+              "no size of the inputs from %d to %d gives every operator a shape: all channels stay",
+              8, 640);
+    SBIT__TRY(sbit__infer_init(&labeler->infer, labeler->graph, NULL, labeler->arena, error));
+    return sbit__infer_run(&labeler->infer, error);
 }
 
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,

@@ -1,40 +1,42 @@
 /* sconfig.c: Sparsebit's pruning configuration. >>sconfig
  *
  * The tree (algorithms section 2.1): DEVICE and SPARSER.TYPE, STRATEGY, RATIO. Added here:
+ * keys of the rows of sparsers, PRUNE_BIAS, MIN_KEPT, ALIGN,
  * SPARSER.SPECIFIC, the spelling "structured", and TYPE and STRATEGY in either order.
  */
-#include "../config/config_private.h"
-#include "sconfig_api.h"
+#include "sparse_private.h"
 
 struct sbit_sconfig {
     sbit__tree tree; /* one section: SPARSER */
 };
 
-static const char *const sbit__sconfig_strategies[] = {"l1norm"};
-
-#define SBIT__SCONFIG_WORDS "structured|unstructured|structed|l1norm"
+#define SBIT__SCONFIG_TYPES "structured|unstructured|structed"
 
 static const sbit_key sbit__sconfig_top_keys[] = {
     {"DEVICE", SBIT_KEY_STRING, "cpu", 0, 0, NULL, "accepted for compatibility; always the CPU"},
 };
 
+/* The choices of TYPE and STRATEGY are filled in from the rows of sparsers. */
 static const sbit_key sbit__sconfig_sparser_keys[] = {
-    {"TYPE", SBIT_KEY_CHOICE, NULL, 0, 0, SBIT__SCONFIG_WORDS,
+    {"TYPE", SBIT_KEY_CHOICE, NULL, 0, 0, NULL,
      "structured: whole channels; unstructured: single elements"},
-    {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, SBIT__SCONFIG_WORDS, "how elements are scored"},
+    {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, NULL, "how channels or elements are scored"},
     {"RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of every layer to prune"},
+    {"PRUNE_BIAS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
+     "pruned channels are 0; false: what their biases make of them goes into the next layers"},
+    {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
+    {"ALIGN", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
 /* The strategy named by a key, or NULL: then it says what is pruned. */
 static const char *sbit__sconfig_strategy(const sbit_options *options, const char *key)
 {
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_strategies); i++) {
-        if (sbit__streq(sbit_options_string(options, key), sbit__sconfig_strategies[i])) {
-            return sbit__sconfig_strategies[i];
-        }
-    }
-    return NULL;
+    const char *word = sbit_options_string(options, key);
+    return word[0] == '\0' || sbit__streq(word, "structured") ||
+                   sbit__streq(word, "unstructured") || sbit__streq(word, "structed")
+               ? NULL
+               : word;
 }
 
 static sbit_status sbit__sconfig_check(const sbit_options *options, const char *section,
@@ -48,9 +50,51 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     }
     if (!type && !strategy) {
         return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
-                                 "must be a strategy: l1norm", error);
+                                 "must be a strategy, such as l1norm", error);
     }
     return SBIT_OK;
+}
+
+/* "structured|unstructured|structed|l1norm|...", in the arena. */
+static const char *sbit__sconfig_words(sbit__tree *tree)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(tree->ctx));
+    sbit__text_printf(&text, "%s|", SBIT__SCONFIG_TYPES);
+    sbit__row_names(tree->ctx, sbit__kind_sparser(), 0, "|", &text);
+    const char *words = text.failed ? NULL : sbit__arena_printf(&tree->arena, "%s", text.data);
+    sbit__text_deinit(&text);
+    return words;
+}
+
+static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparser,
+                                         sbit_error *error)
+{
+    size_t rows = 0, count = 1;
+    while (sbit__row_at(tree->ctx, sbit__kind_sparser(), rows) != NULL) {
+        rows++;
+    }
+    const char *words = sbit__sconfig_words(tree);
+    sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, sizeof sbit__sconfig_sparser_keys);
+    sbit__key_table *tables =
+        (sbit__key_table *)sbit__arena_array(&tree->arena, rows + 1, sizeof *tables);
+    if (words == NULL || keys == NULL || tables == NULL) {
+        return sbit__fail_oom(error, sizeof sbit__sconfig_sparser_keys);
+    }
+    memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
+    keys[0].choices = keys[1].choices = words;
+    tables[0].prefix = "";
+    tables[0].keys = keys;
+    tables[0].count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
+    for (size_t i = 0; i < rows; i++) {
+        const sbit_head *row = sbit__row_at(tree->ctx, sbit__kind_sparser(), i);
+        if (row->key_count > 0) {
+            tables[count].prefix = "";
+            tables[count].keys = row->keys;
+            tables[count++].count = row->key_count;
+        }
+    }
+    return sbit__options_init(&tree->arena, tables, count, &sparser->options, error);
 }
 
 static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
@@ -61,9 +105,7 @@ static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
     table.keys = sbit__sconfig_top_keys;
     table.count = SBIT__COUNT_OF(sbit__sconfig_top_keys);
     SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &tree->top, error));
-    table.keys = sbit__sconfig_sparser_keys;
-    table.count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
-    SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &sparser->options, error));
+    SBIT__TRY(sbit__sconfig_sparser(tree, sparser, error));
     sparser->name = "SPARSER";
     sparser->check_fn = sbit__sconfig_check;
     tree->section_count = 1;
@@ -127,6 +169,29 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
     sbit__tree_print(&config->tree, only_set, put, user);
 }
 
+SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena,
+                                           sbit_options *options, sbit_sparse_settings *out,
+                                           sbit_error *error)
+{
+    SBIT__TRY(sbit__section_resolve(&config->tree.sections[0], graph, node, arena, options, error));
+    const char *strategy = sbit__sconfig_strategy(options, "TYPE");
+    const char *type = sbit_options_string(options, strategy != NULL ? "STRATEGY" : "TYPE");
+    strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(options, "STRATEGY");
+    out->structured = !sbit__streq(type, "unstructured");
+    out->strategy = sbit_sparser_find(config->tree.ctx, strategy)->head.name;
+    out->ratio = sbit_options_float(options, "RATIO");
+    out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
+    out->min_kept = sbit_options_int(options, "MIN_KEPT");
+    out->align = sbit_options_int(options, "ALIGN");
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph)
+{
+    sbit__section_warn_unmatched(&config->tree.sections[0], graph, "layer that is pruned");
+}
+
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
                                              sbit_node_id node, sbit_sparse_settings *out,
                                              sbit_error *error)
@@ -135,14 +200,7 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
     sbit_options options;
     sbit__arena_init(&arena, sbit_ctx_allocator(config->tree.ctx));
     const sbit_status status =
-        sbit__section_resolve(&config->tree.sections[0], graph, node, &arena, &options, error);
-    if (status == SBIT_OK) {
-        const char *strategy = sbit__sconfig_strategy(&options, "TYPE");
-        const char *type = sbit_options_string(&options, strategy != NULL ? "STRATEGY" : "TYPE");
-        out->structured = !sbit__streq(type, "unstructured");
-        out->strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(&options, "STRATEGY");
-        out->ratio = sbit_options_float(&options, "RATIO");
-    }
+        sbit__sconfig_resolve(config, graph, node, &arena, &options, out, error);
     sbit__arena_deinit(&arena);
     return status;
 }

@@ -42,6 +42,8 @@ typedef struct sbit_sparse_settings {
     bool structured;      /* whole output channels; else single elements */
     const char *strategy; /* name of the sparser */
     double ratio;         /* part to prune, 0 to 1 */
+    bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
+    int64_t min_kept, align;
 } sbit_sparse_settings;
 /* Not thread-safe: notes which globs matched. */
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,

@@ -1,8 +1,17 @@
-/* sparse_api.h: masks, and the channels that must be pruned together. >>sparse
+/* sparse_api.h: pruning: masks, and the channels that live and die together. >>sparse
  *
- * Called by: users, train. Calls: sparsers, ops (row->channel), passes, exec (verification).
- * The data that pruning hands around; the steps (create, calc_params, shrink, export) follow the
- * shape of quant_api.h.
+ * Called by: users, tools, train. Calls: sconfig, sparsers, ops (row->channel), passes, exec.
+ *
+ *     sbit_prune(graph, config, feed, &out, &error)     all at once: score, choose, cut, prove
+ *
+ *     create -> calc_params (a mask for every layer by itself, as Sparsebit gives it)
+ *            or select (channels of all layers together: what can be cut)
+ *            -> masked: a graph of the same shapes; shrink: without the channels; export_onnx
+ *
+ * A sbit_sparse owns a simplified copy of the graph, with BatchNormalization as it is. A channel is
+ * all that holds one output channel of a layer, wherever it goes: rows of weights that are added
+ * up, biases, normalizations, columns of the layers behind. What cannot be cut exactly is kept, and
+ * its group says why. One thread at a time.
  */
 #ifndef SBIT_SPARSE_API_H
 #define SBIT_SPARSE_API_H
@@ -13,13 +22,76 @@
 extern "C" {
 #endif
 
-/* A mask on one constant: one byte an element of the tensor, 1 keep, 0 pruned. */
+typedef struct sbit_sparse sbit_sparse;
+
+/* The graph and the settings are copied; patterns of SPECIFIC that match nothing are warned of.
+ * Errors: SHAPE if no input size gives every operator a shape. Free with sbit_sparse_destroy. */
+SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
+                                             sbit_sparse **out, sbit_error *error);
+SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse); /* NULL is fine */
+
+/* Ratios of single layers, before calc_params or select: of those that match the pattern (see layer
+ * names). Errors: NOT_FOUND with the nearest names, INVALID_ARGUMENT outside of 0 to 1. */
+SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
+                                                double ratio, sbit_error *error);
+/* Ratio 0 for every layer whose output reaches an Add or Sum before another layer reads it. */
+SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse);
+
+/* A mask for every layer by itself, as its settings say; masks of before are forgotten. feed may be
+ * NULL unless a sparser looks at data (STATE). */
+SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
+                                                  sbit_error *error);
+/* The same for single elements; channels are chosen in groups by the sum of their scores, exactly
+ * floor(ratio * channels) of each group (the smallest ratio of its layers), fewer where groups of a
+ * convolution must stay equal, ALIGN or MIN_KEPT say so. */
+SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_error *error);
+
+/* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
-    sbit_value_id value; /* the weight or bias in the graph */
-    int64_t count;       /* elements */
-    int64_t kept;
-    const uint8_t *keep;
+    sbit_value_id value; /* the weight or bias */
+    const char *name;    /* of the constant */
+    int64_t count, kept; /* elements */
+    const uint8_t *keep; /* borrowed until masks change */
 } sbit_mask;
+SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse);
+SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out);
+/* Sets the mask of a constant by name; count must be its number of elements. Copied. */
+SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
+                                               const uint8_t *keep, int64_t count,
+                                               sbit_error *error);
+
+/* >>results. Free with sbit_graph_destroy before the sparse. */
+/* The graph with what is pruned set to zero, shapes as they were. */
+SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error);
+/* The graph without the channels that are masked everywhere; what cannot be cut stays, as zeros.
+ * Run against the masked graph on random inputs, and on the first samples of feed if there is one.
+ * Errors: NUMERIC if they differ by more than 1e-4 of the output's largest value (1e-3 beyond 50
+ * layers): a fault of this library, and nothing is given. */
+SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_graph **out, sbit_error *error);
+/* Shrinks, checks and saves. */
+SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
+                                                  const sbit_onnx_write_desc *desc,
+                                                  sbit_error *error);
+/* create, select, shrink. Where nothing can be cut the result is a copy of the graph, with a
+ * warning. feed may be NULL unless a sparser looks at data. */
+SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
+                                     const sbit_feed *feed, sbit_graph **out, sbit_error *error);
+
+/* >>groups: what is chosen among; channels that the same layers make. */
+typedef struct sbit_sparse_group {
+    const char *layers;     /* "conv1, conv3": shown names of those that make the channels */
+    int64_t channels, kept; /* kept: after select or shrink */
+    bool exact;             /* false: cannot be cut, because of `reason` */
+    const char *reason;     /* why some or all are kept; "" */
+    double ratio;           /* asked for */
+} sbit_sparse_group;
+SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_group *out);
 
 #ifdef __cplusplus
 }

@@ -9,12 +9,22 @@
  *   contract.c   products of two activations
  *   propagate.c  the other kinds of rows; every node in order, again until nothing changes
  *   groups.c     classes of labels: which constants they cut, what keeps them, who makes them
+ * and from there to a smaller graph:
+ *   layers.c     weights, their settings and scores
+ *   select.c     which classes go: exact counts, balanced
+ *   mask.c       masks of constants, from layers or from classes
+ *   folded.c     what a removed channel is: a constant that the layers behind it take up
+ *   cut.c        constants lose indices; follow.c: attributes and shapes follow
+ *   verify.c     the masked and the smaller graph are run and compared
+ *   sparse.c     the public steps
  */
 #ifndef SBIT_SPARSE_PRIVATE_H
 #define SBIT_SPARSE_PRIVATE_H
 
 #include "../config/config_private.h"
+#include "../exec/exec_api.h"
 #include "../infer/infer_private.h"
+#include "../sparsers/sparsers_private.h"
 #include "sparse_api.h"
 
 #ifdef __cplusplus
@@ -53,6 +63,7 @@ typedef struct sbit__member {
     int32_t axis;
     int64_t parts, count; /* labels: parts times the axis' length */
     uint32_t roles;       /* bit: sbit_channel_role */
+    sbit_node_id node;    /* the first that reads it */
     int32_t *labels;
 } sbit__member;
 
@@ -170,6 +181,116 @@ typedef struct sbit__groups {
 
 SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out,
                                        sbit_error *error);
+/* Index of the class of a label; -1: no layer makes it. */
+SBIT__FN int32_t sbit__class_of(const sbit__labeler *labeler, const sbit__groups *groups,
+                                int32_t label);
+/* The member makes channels (rows of a layer), or makes them smaller (depthwise too). */
+SBIT__FN bool sbit__member_makes(const sbit__member *member);
+SBIT__FN bool sbit__member_prunes(const sbit__member *member);
+
+/* >>pruning */
+/* A weight whose units are scored: a member with rows. */
+typedef struct sbit__sparse_layer {
+    int32_t member;
+    char name[128];
+    sbit_sparse_settings settings;
+    const sbit_sparser_row *row;
+    sbit_options options;
+    sbit_tensor weight; /* float32; owned if the graph's is of another type */
+    bool owns_weight;
+    const float *gamma; /* of the BatchNormalization behind it */
+    sbit_parts units;
+    sbit_sparser_call call;
+    void *state;
+    size_t state_bytes;
+    double *scores; /* [units.count], in the arena; NULL: not yet */
+} sbit__sparse_layer;
+
+struct sbit_sparse {
+    sbit_ctx *ctx;
+    sbit__arena arena;
+    sbit_graph *graph; /* simplified */
+    sbit__labeler labeler;
+    sbit__groups groups;
+    sbit__sparse_layer *layers;
+    size_t layer_count;
+    uint8_t **keep;        /* by value; NULL: all kept; in the arena */
+    bool *removed;         /* by class */
+    bool masks_fit;        /* masks are those of select: all removed classes can go */
+    const char **kept_why; /* by class: why a channel that was chosen stays */
+    const char **group_names;
+    int64_t *group_kept;
+};
+
+/* layers.c: weights, their settings and scores */
+SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
+                                       sbit_error *error);
+SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
+/* Scores of all layers with a ratio; the model runs on the feed where a sparser asks for data. */
+SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
+                                        sbit_error *error);
+
+/* mask.c */
+SBIT__FN void sbit__masks_clear(sbit_sparse *sparse);
+SBIT__FN sbit_status sbit__mask_of(sbit_sparse *sparse, sbit_value_id value, uint8_t **keep,
+                                   sbit_error *error);
+SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error);
+/* Masks of all that makes the removed classes. */
+SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error);
+/* Marks the classes that are masked everywhere, and can go, as removed. */
+SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
+SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
+                                       sbit_error *error);
+
+/* select.c: fills removed */
+SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error);
+/* Gives classes back until balanced sets are equal and something is left everywhere. */
+SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
+                                         sbit_error *error);
+
+/* folded.c: what removed channels are, once their layers are masked */
+typedef struct sbit__folded {
+    float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
+} sbit__folded;
+/* Runs the masked graph on random inputs. */
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+                                      sbit__folded *folded, sbit_error *error);
+/* Gives classes back that are no constant where a layer reads them, or one that it cannot take up
+ * (kept_why says so); true if there were any. */
+SBIT__FN bool sbit__folded_check(sbit_sparse *sparse, const sbit_graph *masked,
+                                 const sbit__folded *folded);
+/* Adds what the removed channels contribute to the biases of the layers that read them. */
+SBIT__FN sbit_status sbit__folded_apply(sbit_sparse *sparse, sbit_graph *graph,
+                                        const sbit__folded *folded, sbit_error *error);
+
+/* cut.c: removes the classes from a masked copy of the graph */
+SBIT__FN sbit_status sbit__cut(sbit_sparse *sparse, sbit_graph *graph, sbit_error *error);
+/* How many of the indices along an axis of a value stay. */
+SBIT__FN int64_t sbit__cut_kept(const sbit_sparse *sparse, sbit_value_id value, int32_t axis);
+/* The labels along that axis have removed ones among them. */
+SBIT__FN bool sbit__cut_touches(const sbit_sparse *sparse, sbit_value_id value, int32_t axis);
+/* One for each index, in the arena. */
+SBIT__FN sbit_status sbit__cut_stays(const sbit_sparse *sparse, sbit_value_id value, int32_t axis,
+                                     sbit__arena *arena, bool **out, sbit_error *error);
+SBIT__FN bool sbit__class_is_removed(const sbit_sparse *sparse, int32_t label);
+
+/* follow.c: attributes and index inputs follow the new shapes */
+SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sbit_node_id node,
+                                      sbit__arena *arena, sbit_error *error);
+
+/* verify.c */
+SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
+                                         uint64_t seed, sbit__arena *arena, sbit_error *error);
+SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
+                                         sbit_graph *shrunk, const sbit_feed *feed,
+                                         sbit_error *error);
+
+/* sconfig.c: the settings of a layer, with its options in the arena */
+SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena,
+                                           sbit_options *options, sbit_sparse_settings *out,
+                                           sbit_error *error);
+SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph);
 
 #ifdef __cplusplus
 }

@@ -1,74 +1,72 @@
-/* sparsers_api.h: rows of sparsers and schedules. >>sparsers
+/* sparsers_api.h: sparsers: what a part of a weight is worth. >>sparsers
  *
- * Called by: sparse (masks), train (schedules). Calls: kernels, config (keys).
- * A sparser gives every element, block or channel of a weight a score; the sparse layer alone
- * turns scores into masks: exact counts (floor(ratio * n)), ties to the lower index, groups of
- * layers that must lose the same channels.
+ * Called by: sparse (masks, groups). Calls: config (keys).
+ * A sparser gives each unit of a layer's weight (an element, a row ...) one number; the sparse
+ * layer alone turns numbers into masks: exact counts, ties to the lower index, layers that must
+ * lose the same channels.
  */
 #ifndef SBIT_SPARSERS_API_H
 #define SBIT_SPARSERS_API_H
 
-#include "../grad/grad_api.h"
+#include "../config/config_api.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What a sparser looks at; the sparse layer runs the model with taps to provide it. */
+/* What a sparser looks at besides the weight; the model is run on data to provide the first three.
+ */
 enum {
-    SBIT_NEEDS_WEIGHT = 1,
-    SBIT_NEEDS_ACTIVATION = 2,
-    SBIT_NEEDS_GRADIENT = 4
+    SBIT_NEEDS_INPUT = 1,     /* of the layer */
+    SBIT_NEEDS_OUTPUT = 2,    /* of the layer */
+    SBIT_NEEDS_ACTIVATED = 4, /* behind BatchNormalization and activation; else the output */
+    SBIT_NEEDS_GAMMA = 8      /* scales of the BatchNormalization behind the layer */
 };
 
-/* What one mask bit stands for; rows say which they can score. */
+/* What one score stands for. */
 enum {
     SBIT_GRANULARITY_ELEMENT = 1,
-    SBIT_GRANULARITY_BLOCK = 2,
-    SBIT_GRANULARITY_N_OF_M = 4,
-    SBIT_GRANULARITY_IN_CHANNEL = 8,
-    SBIT_GRANULARITY_OUT_CHANNEL = 16
+    SBIT_GRANULARITY_ROW = 2 /* an output channel */
 };
 
+/* The layer: fixed while its state lives. */
 typedef struct sbit_sparser_call {
     sbit_ctx *ctx;
-    const char *name;     /* of the layer, for messages */
-    uint32_t granularity; /* one of the above */
-    const sbit_options *options;
-    const sbit_tensor *weight; /* float32 */
-    int32_t out_axis, in_axis; /* of the weight */
-    int64_t units;             /* scores to give */
-    const uint8_t *unit_of;    /* NULL for elements and channels; else see the sparse layer */
+    const char *name;            /* of the layer, for messages */
+    const sbit_options *options; /* with the row's keys, below SPARSER */
+    sbit_tensor weight;          /* float32 */
+    int32_t out_axis, in_axis;   /* of the weight; in_axis -1: none */
+    const sbit_parts *units;     /* which elements of the weight a score stands for */
+    const float *gamma;          /* [rows]; NULL: no BatchNormalization behind it */
+    int64_t seed;                /* different for each layer */
 } sbit_sparser_call;
 
+/* One batch of the layer's data, float32; what was not asked for is NULL. */
+typedef struct sbit_sparser_sample {
+    const sbit_tensor *input, *output, *activated;
+    int32_t input_axis, output_axis; /* of the channels */
+    int64_t samples;                 /* rows of axis 0 beyond them are padding */
+} sbit_sparser_sample;
+
 typedef struct sbit_sparser_row {
-    const char *name; /* "l1norm" */
-    const char *doc;
+    sbit_head head; /* "l1norm" */
     uint32_t needs, granularities;
-    const sbit_key *keys;
-    size_t key_count;
-    size_t (*state_bytes)(const sbit_sparser_call *call); /* zeroed */
-    /* optional unless needs asks: one batch of the layer's input, output and weight gradient */
-    sbit_status (*observe)(void *state, const sbit_sparser_call *call, const sbit_tensor *input,
-                           const sbit_tensor *output, const sbit_tensor *weight_gradient,
-                           sbit_error *error);
-    /* score[units]: the smallest are pruned first */
-    sbit_status (*score)(void *state, const sbit_sparser_call *call, float *score,
+    size_t (*state_bytes)(const sbit_sparser_call *call); /* optional; zeroed */
+    /* optional, but for rows that need data: called for each batch */
+    sbit_status (*observe)(void *state, const sbit_sparser_call *call,
+                           const sbit_sparser_sample *sample, sbit_error *error);
+    /* score[units->count]: the smallest are pruned first */
+    sbit_status (*score)(const void *state, const sbit_sparser_call *call, double *score,
                          sbit_error *error);
-    /* optional: frees what observe allocated beyond the state */
-    void (*deinit)(void *state, const sbit_sparser_call *call);
+    void (*deinit)(void *state, const sbit_sparser_call *call); /* optional */
 } sbit_sparser_row;
 
-/* The target sparsity at a step of training; pure functions. */
-typedef struct sbit_schedule_row {
-    const char *name; /* "constant", "agp", "cubic", ... */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
-    /* 0 <= step < total; from and to in [0, 1] */
-    double (*sparsity)(const sbit_options *options, int64_t step, int64_t total, double from,
-                       double to);
-} sbit_schedule_row;
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparser_row *row,
+                                                sbit_error *error);
+/* Any case. NULL: unknown. */
+SPARSEBIT_API const sbit_sparser_row *sbit_sparser_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_sparser_row *sbit_sparser_at(size_t index); /* NULL past the end */
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,172 @@
+/* layers.c: the weights that are pruned: settings, scores. >>sparse-layers
+ */
+#include "sparse_private.h"
+
+#include <stdio.h> /* snprintf */
+
+/* >>settings */
+
+/* The scales of the BatchNormalization that alone reads the layer's output. */
+static const float *sbit__sparse_layer_gamma(const sbit_graph *graph, const sbit_node *node,
+                                             int64_t rows)
+{
+    const sbit_value_info *output = sbit_graph_value(graph, node->outputs[0]);
+    sbit_use use;
+    if (output->use_count != 1 || sbit_graph_uses(graph, output->id, &use, 1) != 1 ||
+        use.node.idx == 0 || use.body != NULL || use.index != 0) {
+        return NULL;
+    }
+    const sbit_node *next = sbit_graph_node(graph, use.node);
+    const sbit_tensor *gamma =
+        sbit__streq(next->op_type, "BatchNormalization") && next->domain[0] == '\0'
+            ? sbit__graph_constant(graph, next->inputs[1])
+            : NULL;
+    return gamma != NULL && gamma->dtype == SBIT_F32 && gamma->dims[0] == rows
+               ? (const float *)gamma->data
+               : NULL;
+}
+
+static sbit_status sbit__sparse_layer_weight(sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                             const sbit_tensor *weight, sbit_error *error)
+{
+    if (weight->dtype == SBIT_F32) {
+        layer->weight = *weight;
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_tensor_alloc(sparse->ctx, SBIT_F32, weight->rank, weight->dims, &layer->weight,
+                                error));
+    layer->owns_weight = true;
+    sbit__convert(weight->dtype, weight->data, SBIT_F32, layer->weight.data,
+                  sbit_tensor_count(weight));
+    return SBIT_OK;
+}
+
+/* The axis that the weight's channels are read along; -1: none. */
+static int32_t sbit__sparse_layer_in_axis(const sbit__labeler *labeler, const sbit__member *rows)
+{
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        if (member->value.idx == rows->value.idx &&
+            (member->roles >> SBIT_ROLE_COLUMNS & 1u) != 0) {
+            return member->axis;
+        }
+    }
+    return -1;
+}
+
+static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *config, int32_t index,
+                                           sbit__sparse_layer *layer, sbit_error *error)
+{
+    const sbit__member *member = &sparse->labeler.members[index];
+    const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
+    layer->member = index;
+    sbit_layer_name(sparse->graph, member->node, layer->name, sizeof layer->name);
+    SBIT__TRY(sbit__sconfig_resolve(config, sparse->graph, member->node, &sparse->arena,
+                                    &layer->options, &layer->settings, error));
+    layer->row = sbit_sparser_find(sparse->ctx, layer->settings.strategy);
+    const uint32_t granularity =
+        layer->settings.structured ? SBIT_GRANULARITY_ROW : SBIT_GRANULARITY_ELEMENT;
+    if ((layer->row->granularities & granularity) == 0) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, layer->name,
+                          "SPARSER: %s cannot score %s; another STRATEGY can",
+                          layer->row->head.name,
+                          layer->settings.structured ? "whole channels" : "single elements");
+    }
+    SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
+    layer->gamma = sbit__sparse_layer_gamma(
+        sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
+    layer->units = sbit_parts_of(weight, member->axis, layer->settings.structured ? 0 : 1);
+    layer->call.ctx = sparse->ctx;
+    layer->call.name = layer->name;
+    layer->call.options = &layer->options;
+    layer->call.weight = layer->weight;
+    layer->call.out_axis = member->axis;
+    layer->call.in_axis = sbit__sparse_layer_in_axis(&sparse->labeler, member);
+    layer->call.units = &layer->units;
+    layer->call.gamma = layer->gamma;
+    layer->call.seed = index;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config, sbit_error *error)
+{
+    const sbit__labeler *labeler = &sparse->labeler;
+    sparse->layers = (sbit__sparse_layer *)sbit__arena_array(
+        &sparse->arena, labeler->member_count + 1, sizeof *sparse->layers);
+    if (sparse->layers == NULL) {
+        return sbit__fail_oom(error, labeler->member_count * sizeof *sparse->layers);
+    }
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
+        if (sbit__member_prunes(member) && weight->rank > 1 && member->parts == 1 &&
+            (SBIT_T_FLOATS >> (uint32_t)weight->dtype & 1u) != 0) {
+            SBIT__TRY(sbit__sparse_layer_make(sparse, config, (int32_t)m,
+                                              &sparse->layers[sparse->layer_count++], error));
+        }
+    }
+    sbit__sconfig_warn_unmatched(config, sparse->graph);
+    return SBIT_OK;
+}
+
+static void sbit__sparse_layer_forget(sbit_sparse *sparse, sbit__sparse_layer *layer)
+{
+    if (layer->state != NULL && layer->row->deinit != NULL) {
+        layer->row->deinit(layer->state, &layer->call);
+    }
+    sbit__free_aligned(sbit_ctx_allocator(sparse->ctx), layer->state, layer->state_bytes);
+    layer->state = NULL;
+}
+
+SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer_forget(sparse, &sparse->layers[i]);
+        if (sparse->layers[i].owns_weight) {
+            sbit_tensor_free(sparse->ctx, &sparse->layers[i].weight);
+        }
+    }
+}
+
+/* >>scores */
+
+static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                           sbit_error *error)
+{
+    sbit__sparse_layer_forget(sparse, layer);
+    layer->state_bytes =
+        layer->row->state_bytes != NULL ? layer->row->state_bytes(&layer->call) : 0;
+    layer->state_bytes += layer->state_bytes == 0 ? 1 : 0;
+    layer->state = sbit__alloc_aligned(sbit_ctx_allocator(sparse->ctx), layer->state_bytes);
+    if (layer->scores == NULL) {
+        layer->scores = (double *)sbit__arena_array(&sparse->arena, (size_t)layer->units.count + 1,
+                                                    sizeof(double));
+    }
+    if (layer->state == NULL || layer->scores == NULL) {
+        return sbit__fail_oom(error, layer->state_bytes);
+    }
+    memset(layer->state, 0, layer->state_bytes);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
+                                        sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        if ((layer->row->needs & ~(uint32_t)SBIT_NEEDS_GAMMA) != 0 && feed == NULL &&
+            layer->settings.ratio > 0.0) {
+            return sbit__fail(error, SBIT_ERR_STATE, layer->name,
+                              "sparser %s looks at data: give it a feed", layer->row->head.name);
+        }
+        SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit_status status =
+            layer->row->score(layer->state, &layer->call, layer->scores, error);
+        sbit__sparse_layer_forget(sparse, layer);
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}

@@ -1,0 +1,454 @@
+/* sparse.c: the public steps of pruning. >>sparse
+ */
+#include "../passes/passes_api.h"
+#include "sparse_private.h"
+
+#include <math.h> /* isfinite */
+
+/* >>create */
+
+/* Names of the layers that make a group's channels. */
+static const char *sbit__sparse_group_name(sbit_sparse *sparse, const sbit__group *group)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(sparse->ctx));
+    for (int32_t i = 0; i < group->maker_count; i++) {
+        const sbit__member *member = &sparse->labeler.members[group->makers[i]];
+        char name[128];
+        sbit_layer_name(sparse->graph, member->node, name, sizeof name);
+        bool known = false; /* an LSTM has several members */
+        for (int32_t k = 0; k < i; k++) {
+            known = known || sparse->labeler.members[group->makers[k]].node.idx == member->node.idx;
+        }
+        if (!known) {
+            sbit__text_printf(&text, "%s%s", text.size > 0 ? ", " : "", name);
+        }
+    }
+    const char *out = text.failed || text.data == NULL
+                          ? NULL
+                          : sbit__arena_printf(&sparse->arena, "%s", text.data);
+    sbit__text_deinit(&text);
+    return out;
+}
+
+static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
+{
+    const size_t values = sbit_graph_value_limit(sparse->graph);
+    const size_t classes = (size_t)sparse->groups.class_count + 1;
+    const size_t groups = (size_t)sparse->groups.group_count + 1;
+    sbit__arena *arena = &sparse->arena;
+    sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
+    sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
+    sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
+    if (sparse->keep == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
+        sparse->group_names == NULL) {
+        return sbit__fail_oom(error, values * sizeof(uint8_t *));
+    }
+    for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+        sparse->group_names[g] = sbit__sparse_group_name(sparse, &sparse->groups.groups[g]);
+        if (sparse->group_names[g] == NULL) {
+            return sbit__fail_oom(error, 128);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *graph,
+                                     sbit_sconfig *config, sbit_error *error)
+{
+    static const char *const skipped[] = {"merge_duplicates"};
+    sbit_simplify_desc simplify;
+    memset(&simplify, 0, sizeof simplify);
+    simplify.keep_batch_norm = true;
+    simplify.skip = skipped;
+    simplify.skip_count = 1;
+    SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
+    SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
+    SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
+    SBIT__TRY(sbit__sparse_arrays(sparse, error));
+    return sbit__layers_make(sparse, config, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
+                                             sbit_sparse **out, sbit_error *error)
+{
+    if (graph == NULL || config == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "graph, config or out is NULL");
+    }
+    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    const sbit_allocator *a = sbit_ctx_allocator(ctx);
+    sbit_sparse *sparse = (sbit_sparse *)sbit__calloc(a, 1, sizeof *sparse);
+    if (sparse == NULL) {
+        return sbit__fail_oom(error, sizeof *sparse);
+    }
+    sparse->ctx = ctx;
+    sbit__arena_init(&sparse->arena, a);
+    const sbit_status status = sbit__sparse_fill(sparse, graph, config, error);
+    if (status != SBIT_OK) {
+        sbit_sparse_destroy(sparse);
+        return status;
+    }
+    *out = sparse;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
+{
+    if (sparse != NULL) {
+        sbit__layers_free(sparse);
+        sbit__labeler_deinit(&sparse->labeler);
+        sbit__arena_deinit(&sparse->arena);
+        sbit_graph_destroy(sparse->graph);
+        sbit__free(sbit_ctx_allocator(sparse->ctx), sparse, sizeof *sparse);
+    }
+}
+
+SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse)
+{
+    return sparse->graph;
+}
+
+/* >>ratios */
+
+SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
+                                                double ratio, sbit_error *error)
+{
+    size_t found = 0;
+    if (pattern == NULL || !(ratio >= 0.0 && ratio <= 1.0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, pattern, "ratio %g is not in 0 to 1",
+                          ratio);
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit__member *member = &sparse->labeler.members[layer->member];
+        if (sbit_layer_matches(sparse->graph, member->node, pattern)) {
+            layer->settings.ratio = ratio;
+            found++;
+        }
+    }
+    if (found == 0) {
+        char nearest[200];
+        sbit_layer_suggest(sparse->graph, pattern, nearest, sizeof nearest);
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, pattern, "no layer matches '%s'%s%s", pattern,
+                          nearest[0] != '\0' ? "; near to it: " : "", nearest);
+    }
+    return SBIT_OK;
+}
+
+/* An Add or Sum reads the value, through nodes that are no layers. */
+static bool sbit__sparse_reaches_add(const sbit_sparse *sparse, sbit_value_id id, int depth)
+{
+    const sbit_graph *graph = sparse->graph;
+    const size_t count = sbit_graph_uses(graph, id, NULL, 0);
+    sbit_use uses[32];
+    sbit_graph_uses(graph, id, uses, 32);
+    for (size_t i = 0; depth < 64 && i < count && i < 32; i++) {
+        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(graph, uses[i].node);
+        bool constant = false, layer = false;
+        for (size_t k = 0; k < node->input_count; k++) {
+            constant = constant || (node->inputs[k].idx != 0 &&
+                                    sbit_graph_value(graph, node->inputs[k])->is_constant);
+        }
+        for (size_t k = 0; k < sparse->layer_count; k++) {
+            layer =
+                layer || sparse->labeler.members[sparse->layers[k].member].node.idx == node->id.idx;
+        }
+        if (!constant && (sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum"))) {
+            return true;
+        }
+        if (!layer && node->output_count > 0 && node->outputs[0].idx != 0 &&
+            sbit__sparse_reaches_add(sparse, node->outputs[0], depth + 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
+        const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
+        if (sbit__sparse_reaches_add(sparse, node->outputs[0], 0)) {
+            sparse->layers[i].settings.ratio = 0.0;
+        }
+    }
+}
+
+/* >>masks */
+
+SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
+                                                  sbit_error *error)
+{
+    SBIT__TRY(sbit__layers_score(sparse, feed, error));
+    sbit__masks_clear(sparse);
+    sparse->masks_fit = false;
+    return sbit__masks_by_layer(sparse, true, error);
+}
+
+static sbit_status sbit__sparse_masked_graph(const sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error)
+{
+    sbit_graph *graph = NULL;
+    SBIT__TRY(sbit_graph_clone(sparse->graph, &graph, error));
+    const sbit_status status = sbit__masks_apply(sparse, graph, error);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(graph);
+        return status;
+    }
+    *out = graph;
+    return SBIT_OK;
+}
+
+static bool sbit__sparse_removes(const sbit_sparse *sparse)
+{
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        if (sparse->removed[c]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One try at what goes; *again: some of it cannot. */
+static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error *error)
+{
+    sbit_graph *masked = NULL;
+    sbit__arena arena;
+    sbit__folded folded;
+    *again = false;
+    sbit__masks_clear(sparse);
+    SBIT__TRY(sbit__select_classes(sparse, error));
+    SBIT__TRY(sbit__masks_by_layer(sparse, false, error));
+    SBIT__TRY(sbit__masks_by_class(sparse, error));
+    if (!sbit__sparse_removes(sparse)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    const sbit_status status = sbit__folded_run(sparse, masked, &arena, &folded, error);
+    *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &folded);
+    sbit__arena_deinit(&arena);
+    sbit_graph_destroy(masked);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_error *error)
+{
+    SBIT__TRY(sbit__layers_score(sparse, feed, error));
+    memset((void *)sparse->kept_why, 0,
+           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sparse->masks_fit = true;
+    for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
+        SBIT__TRY(sbit__sparse_try(sparse, &again, error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse)
+{
+    size_t count = 0;
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        count += sparse->keep[v] != NULL ? 1 : 0;
+    }
+    return count;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        if (sparse->keep[v] == NULL || index-- > 0) {
+            continue;
+        }
+        out->value.idx = v;
+        out->name = sbit_graph_value(sparse->graph, out->value)->name;
+        out->count = sbit_tensor_count(&sbit_graph_value(sparse->graph, out->value)->constant);
+        out->keep = sparse->keep[v];
+        out->kept = 0;
+        for (int64_t i = 0; i < out->count; i++) {
+            out->kept += out->keep[i] != 0 ? 1 : 0;
+        }
+        return SBIT_OK;
+    }
+    return SBIT_ERR_NOT_FOUND;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
+                                               const uint8_t *keep, int64_t count,
+                                               sbit_error *error)
+{
+    uint8_t *mask = NULL;
+    if (name == NULL || keep == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or keep is NULL");
+    }
+    const sbit_value_id id = sbit_graph_find_value(sparse->graph, name);
+    if (id.idx == 0 || !sbit_graph_value(sparse->graph, id)->is_constant) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "no constant is called '%s'", name);
+    }
+    const int64_t elements = sbit_tensor_count(&sbit_graph_value(sparse->graph, id)->constant);
+    if (count != elements) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, name, "a mask of %lld for '%s', which has %lld",
+                          (long long)count, name, (long long)elements);
+    }
+    SBIT__TRY(sbit__mask_of(sparse, id, &mask, error));
+    for (int64_t i = 0; i < count; i++) {
+        mask[i] = keep[i] != 0 ? 1 : 0;
+    }
+    sparse->masks_fit = false;
+    return SBIT_OK;
+}
+
+/* >>results */
+
+SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error)
+{
+    return sbit__sparse_masked_graph(sparse, out, error);
+}
+
+/* From masks that anyone made: what is masked everywhere, stays balanced, and is a constant. */
+static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+                                        sbit__folded *folded, sbit_error *error)
+{
+    if (!sparse->masks_fit) {
+        memset((void *)sparse->kept_why, 0,
+               (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+        sbit__masks_to_classes(sparse);
+        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    }
+    if (sbit__sparse_removes(sparse)) {
+        SBIT__TRY(sbit__folded_run(sparse, masked, arena, folded, error));
+    }
+    while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, folded)) {
+        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__sparse_cut(sbit_sparse *sparse, sbit_graph *masked, sbit_graph **shrunk,
+                                    sbit_error *error)
+{
+    static const char *const passes[] = {"dead_code", "merge_duplicates"};
+    sbit_simplify_desc simplify;
+    sbit__arena arena;
+    sbit__folded folded;
+    memset(&simplify, 0, sizeof simplify);
+    simplify.only = passes;
+    simplify.only_count = 2;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    sbit_status status = sbit__sparse_classes(sparse, masked, &arena, &folded, error);
+    status = status == SBIT_OK ? sbit_graph_clone(masked, shrunk, error) : status;
+    if (status == SBIT_OK && sbit__sparse_removes(sparse)) {
+        status = sbit__folded_apply(sparse, *shrunk, &folded, error);
+        status = status == SBIT_OK ? sbit__cut(sparse, *shrunk, error) : status;
+    }
+    status = status == SBIT_OK ? sbit_simplify(*shrunk, &simplify, NULL, error) : status;
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_graph **out, sbit_error *error)
+{
+    sbit_graph *masked = NULL, *shrunk = NULL;
+    SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
+    sbit_status status = sbit__sparse_cut(sparse, masked, &shrunk, error);
+    if (status == SBIT_OK && sbit__sparse_removes(sparse)) {
+        status = sbit__sparse_verify(sparse, masked, shrunk, feed, error);
+    }
+    sbit_graph_destroy(masked);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(shrunk);
+        return status;
+    }
+    *out = shrunk;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
+                                                  const sbit_onnx_write_desc *desc,
+                                                  sbit_error *error)
+{
+    sbit_graph *graph = NULL;
+    SBIT__TRY(sbit_sparse_shrink(sparse, NULL, &graph, error));
+    const sbit_status status = sbit_graph_save(graph, path, desc, error);
+    sbit_graph_destroy(graph);
+    return status;
+}
+
+static bool sbit__sparse_masks_any(const sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_mask mask;
+        if (sbit_sparse_mask(sparse, i, &mask) == SBIT_OK && mask.kept < mask.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
+                                     const sbit_feed *feed, sbit_graph **out, sbit_error *error)
+{
+    sbit_sparse *sparse = NULL;
+    if (out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "out is NULL");
+    }
+    SBIT__TRY(sbit_sparse_create(graph, config, &sparse, error));
+    sbit_status status = sbit_sparse_select(sparse, feed, error);
+    if (status == SBIT_OK && sbit__sparse_masks_any(sparse)) {
+        status = sbit_sparse_shrink(sparse, feed, out, error);
+    } else if (status == SBIT_OK) {
+        sbit__log(sparse->ctx, SBIT_LOG_WARNING,
+                  "nothing was pruned: the ratios leave every channel, or none can be cut");
+        status = sbit_graph_clone(graph, out, error);
+    }
+    sbit_sparse_destroy(sparse);
+    return status;
+}
+
+/* >>groups */
+
+SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse)
+{
+    return (size_t)sparse->groups.group_count;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_group *out)
+{
+    if (index >= (size_t)sparse->groups.group_count) {
+        return SBIT_ERR_NOT_FOUND;
+    }
+    const sbit__group *group = &sparse->groups.groups[index];
+    out->layers = sparse->group_names[index];
+    out->channels = out->kept = group->class_count;
+    out->exact = false;
+    out->reason = "";
+    out->ratio = 1.0;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        const int32_t c = group->classes[i];
+        const char *why = sparse->groups.classes[c].removable ? sparse->kept_why[c]
+                                                              : sparse->groups.classes[c].reason;
+        out->kept -= sparse->removed[c] ? 1 : 0;
+        out->exact = out->exact || why == NULL;
+        out->reason = why != NULL ? why : out->reason;
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        for (int32_t k = 0; k < group->maker_count; k++) {
+            if (sparse->layers[i].member == group->makers[k]) {
+                const sbit_sparse_settings *settings = &sparse->layers[i].settings;
+                const double ratio = settings->structured ? settings->ratio : 0.0;
+                out->ratio = ratio < out->ratio ? ratio : out->ratio;
+            }
+        }
+    }
+    return SBIT_OK;
+}

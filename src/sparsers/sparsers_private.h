@@ -1,0 +1,35 @@
+/* sparsers_private.h: the built-in sparsers.
+ *
+ * Called by: sparse. A new sparser: its functions and one row in a file of this folder, one line in
+ * SBIT__SPARSERS, one test row.
+ */
+#ifndef SBIT_SPARSERS_PRIVATE_H
+#define SBIT_SPARSERS_PRIVATE_H
+
+#include "../config/config_private.h"
+#include "sparsers_api.h"
+
+#include <math.h> /* sqrt, fabs */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__SPARSERS(X)                                                                          \
+    X(l1norm)                                                                                      \
+    X(l2norm)                                                                                      \
+    X(l0norm)                                                                                      \
+    X(fpgm)                                                                                        \
+    X(random)
+
+#define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
+SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
+#undef SBIT__SPARSER_DECLARE
+
+SBIT__FN const sbit__kind *sbit__kind_sparser(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_SPARSERS_PRIVATE_H */

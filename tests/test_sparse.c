@@ -1,0 +1,379 @@
+/* test_sparse.c: pruning: what is chosen, what is masked, and that the smaller graph computes what
+ * the masked one does. The library compares the two itself (sbit_sparse_shrink); here numbers and
+ * shapes are checked against what was worked out by hand, and real networks at several ratios. */
+#include "../sparsebit.h"
+#include "test.h"
+
+#include "build_graph.h"
+
+static sbit_sconfig *configure(build *b, const char *text)
+{
+    sbit_sconfig *config = NULL;
+    if (!b->failed) {
+        build_do(b, sbit_sconfig_read(b->ctx, text, strlen(text), &config, &b->error), text);
+    }
+    return config;
+}
+
+static sbit_value_id conv(build *b, const char *name, sbit_value_id x, sbit_value_id w,
+                          sbit_value_id bias, const int64_t *pads, int64_t group)
+{
+    const sbit_value_id inputs[3] = {x, w, bias};
+    sbit_attr attrs[2];
+    attrs[0] = build_int("group", group);
+    attrs[1] = build_ints("pads", pads, 4);
+    return build_node(b, "Conv", name, inputs, bias.idx != 0 ? 3 : 2, attrs, pads != NULL ? 2 : 1);
+}
+
+static const sbit_value_id none = {0};
+
+static const sbit_tensor *constant(const sbit_graph *graph, const char *name)
+{
+    const sbit_value_id id = sbit_graph_find_value(graph, name);
+    return CHECK_MSG(id.idx != 0, "%s is gone", name) ? &sbit_graph_value(graph, id)->constant
+                                                      : NULL;
+}
+
+static float number(const sbit_graph *graph, const char *name, int64_t i)
+{
+    const sbit_tensor *tensor = constant(graph, name);
+    return tensor != NULL && CHECK(i < sbit_tensor_count(tensor)) ? ((const float *)tensor->data)[i]
+                                                                  : 0.0f;
+}
+
+static int64_t dim(const sbit_graph *graph, const char *name, int32_t axis)
+{
+    const sbit_tensor *tensor = constant(graph, name);
+    return tensor != NULL ? tensor->dims[axis] : -1;
+}
+
+/* Layer w1 of 4 channels, with norms 4 1 3 1; a bias; then w2. */
+static void two_convs(build *b, const int64_t *pads)
+{
+    const float w1[] = {-4, 1, 3, -1}, bias[] = {0.5f, 2, -1, -3};
+    const float w2[] = {1, 10, 100, 1000, 2, 20, 200, 2000};
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,1,5,5");
+    sbit_value_id y = conv(b, "first", x, build_constant(b, "w1", SBIT_F32, "4,1,1,1", w1),
+                           build_constant(b, "b1", SBIT_F32, "4", bias), NULL, 1);
+    y = build_unary(b, "Relu", "relu", y);
+    y = conv(b, "second", y, build_constant(b, "w2", SBIT_F32, "2,4,1,1", w2), none, pads, 1);
+    build_output(b, y);
+}
+
+TEST(the_smallest_channels_go_ties_by_lower_index)
+{
+    build b;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.49}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w1", 0), 3); /* floor(0.49 * 4): one of the two with norm 1 */
+        CHECK_NEAR(number(out, "w1", 0), -4, 0);
+        CHECK_NEAR(number(out, "w1", 1), 3, 0);
+        CHECK_NEAR(number(out, "w1", 2), -1, 0);
+        CHECK_EQ_I64(dim(out, "w2", 1), 3);
+        CHECK_NEAR(number(out, "w2", 1), 100, 0);
+        CHECK_NEAR(number(out, "w2", 3), 2, 0);
+        CHECK_NEAR(number(out, "b1", 2), -3, 0);
+        CHECK_EQ_I64(dim(out, "w2", 0), 2); /* the output's channels */
+        CHECK_OK(sbit_graph_validate(out, &b.error), b.error);
+    }
+    sbit_graph_destroy(out);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* Channels 1 and 3 go; Relu makes 2 and 0 of their biases: 2 * 10 and 2 * 20 go into the second. */
+TEST(kept_biases_are_folded_into_the_next_layer)
+{
+    build b;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config = configure(
+        &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, PRUNE_BIAS: false}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w1", 0), 2);
+        CHECK_NEAR(number(out, "folded", 0), 20, 1e-6);
+        CHECK_NEAR(number(out, "folded", 1), 40, 1e-6);
+        CHECK_NEAR(number(out, "b1", 1), -1, 0);
+    }
+    sbit_graph_destroy(out);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* Behind zero padding only what is zero can go: channel 3, and then 2, whose bias is negative. */
+TEST(constants_in_front_of_padding_keep_their_channel)
+{
+    const int64_t pads[] = {1, 1, 1, 1};
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, pads);
+    sbit_sconfig *config = configure(
+        &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, PRUNE_BIAS: false}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error)) {
+        sbit_sparse_group group;
+        CHECK_EQ_I64(dim(out, "w1", 0), 2);
+        CHECK_NEAR(number(out, "w1", 0), -4, 0);
+        CHECK_NEAR(number(out, "w1", 1), 1, 0);
+        CHECK_EQ_I64(sbit_sparse_group_at(sparse, 0, &group), SBIT_OK);
+        CHECK_STR(group.layers, "first");
+        CHECK(strstr(group.reason, "zero padding") != NULL);
+        CHECK_EQ_I64(group.kept, 2);
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* Two groups of 4 -> 4: each loses the same number, the smallest of its own. */
+TEST(groups_of_a_convolution_stay_equal_by_score)
+{
+    build b;
+    sbit_graph *out = NULL;
+    float w1[8], grouped[16];
+    build_begin(&b, 18);
+    for (int i = 0; i < 8; i++) {
+        w1[i] = (float)(8 - i); /* all of the second group are smaller */
+    }
+    for (int i = 0; i < 16; i++) {
+        grouped[i] = (float)(i + 1);
+    }
+    sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,1,3,3");
+    y = conv(&b, "first", y, build_constant(&b, "w1", SBIT_F32, "8,1,1,1", w1), none, NULL, 1);
+    y = conv(&b, "grouped", y, build_constant(&b, "wg", SBIT_F32, "4,4,1,1", grouped), none, NULL,
+             2);
+    build_output(&b, conv(&b, "last", y, build_weights(&b, "w3", "2,4,1,1", 3), none, NULL, 1));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w1", 0), 4);
+        CHECK_NEAR(number(out, "w1", 1), 7, 0); /* 8 7 of the first, 4 3 of the second */
+        CHECK_NEAR(number(out, "w1", 2), 4, 0);
+        CHECK_EQ_I64(dim(out, "wg", 0), 2);
+        CHECK_EQ_I64(dim(out, "wg", 1), 2);
+        CHECK_NEAR(number(out, "wg", 0), 5, 0); /* row 1, columns 0 and 1 */
+        CHECK_NEAR(number(out, "wg", 2), 13, 0);
+        CHECK_EQ_I64(dim(out, "w3", 1), 2);
+    }
+    sbit_graph_destroy(out);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(masks_of_single_layers_are_sparsebits)
+{
+    build b;
+    sbit_sparse *sparse = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config =
+        configure(&b, "SPARSER:\n  TYPE: structed\n  STRATEGY: l1norm\n  RATIO: 0.5\n"
+                      "  SPECIFIC: [{\"second\": [TYPE, unstructured, RATIO, 0.3]}]\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_calc_params(sparse, NULL, &b.error), b.error)) {
+        const uint8_t rows[] = {1, 0, 1, 0}, second[] = {0, 0, 1, 1, 0, 1, 1, 1};
+        sbit_mask mask;
+        for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+            CHECK_EQ_I64(sbit_sparse_mask(sparse, i, &mask), SBIT_OK);
+            const uint8_t *want = strcmp(mask.name, "w2") == 0 ? second : rows;
+            CHECK_MEM(mask.keep, want, (size_t)mask.count); /* w1, b1; floor(2.4) + 1 of w2 */
+        }
+        CHECK_EQ_I64((int64_t)sbit_sparse_mask_count(sparse), 3);
+        CHECK_OK(sbit_sparse_set_ratio(sparse, "first", 0.0, &b.error), b.error);
+        CHECK_STATUS(sbit_sparse_set_ratio(sparse, "frist", 0.5, &b.error), SBIT_ERR_NOT_FOUND,
+                     b.error);
+        CHECK(strstr(b.error.message, "first") != NULL);
+        CHECK_STATUS(sbit_sparse_set_ratio(sparse, "first", 1.5, &b.error),
+                     SBIT_ERR_INVALID_ARGUMENT, b.error);
+        CHECK_OK(sbit_sparse_calc_params(sparse, NULL, &b.error), b.error);
+        CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK);
+        CHECK_EQ_I64(mask.kept, mask.count);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(masks_can_be_brought_along)
+{
+    const uint8_t keep[] = {1, 1, 0, 1};
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        CHECK_STATUS(sbit_sparse_set_mask(sparse, "w1", keep, 3, &b.error), SBIT_ERR_SHAPE,
+                     b.error);
+        CHECK_STATUS(sbit_sparse_set_mask(sparse, "w9", keep, 4, &b.error), SBIT_ERR_NOT_FOUND,
+                     b.error);
+        CHECK_OK(sbit_sparse_set_mask(sparse, "w1", keep, 4, &b.error), b.error);
+        if (CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error)) {
+            CHECK_EQ_I64(dim(out, "w1", 0), 3); /* its bias, -1, becomes 0 behind Relu */
+            CHECK_NEAR(number(out, "w1", 2), -1, 0);
+            CHECK_NEAR(number(out, "w2", 2), 1000, 0);
+        }
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(layers_before_an_add_can_be_left_alone)
+{
+    build b;
+    sbit_sparse *sparse = NULL;
+    build_begin(&b, 18);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,2,3,3");
+    const sbit_value_id y = conv(&b, "a", x, build_weights(&b, "wa", "4,2,1,1", 1), none, NULL, 1);
+    sbit_value_id z = conv(&b, "b", y, build_weights(&b, "wb", "4,4,1,1", 2), none, NULL, 1);
+    z = conv(&b, "c", z, build_weights(&b, "wc", "4,4,1,1", 3), none, NULL, 1);
+    z = build_binary(&b, "Add", "add", y, build_unary(&b, "Relu", "relu", z));
+    build_output(&b, conv(&b, "d", z, build_weights(&b, "wd", "2,4,1,1", 4), none, NULL, 1));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        sbit_sparse_disable_sparse_before_add(sparse);
+        CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error);
+        for (size_t i = 0; i < sbit_sparse_group_count(sparse); i++) {
+            sbit_sparse_group group;
+            CHECK_EQ_I64(sbit_sparse_group_at(sparse, i, &group), SBIT_OK);
+            CHECK_EQ_I64(group.kept, strcmp(group.layers, "b") == 0 ? 2 : group.channels);
+        }
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(nothing_to_cut_is_a_warning_and_the_same_graph)
+{
+    build b;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,2,3,3");
+    build_output(&b, conv(&b, "a", x, build_weights(&b, "wa", "4,2,1,1", 1), none, NULL, 1));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "wa", 0), 4);
+        CHECK(strstr(b.warning, "nothing was pruned") != NULL);
+    }
+    sbit_graph_destroy(out);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* A sparser from outside: the last rows first. */
+static sbit_status backwards_score(const void *state, const sbit_sparser_call *call, double *score,
+                                   sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = (double)-i;
+    }
+    return SBIT_OK;
+}
+
+TEST(a_users_sparser_is_found_by_name)
+{
+    static const sbit_sparser_row row = {{"backwards", "the last rows first", 0, NULL, 0},
+                                         0,
+                                         SBIT_GRANULARITY_ROW,
+                                         NULL,
+                                         NULL,
+                                         backwards_score,
+                                         NULL};
+    build b;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    CHECK_OK(sbit_sparser_register(b.ctx, &row, &b.error), b.error);
+    CHECK_STATUS(sbit_sparser_register(b.ctx, &row, &b.error), SBIT_ERR_DUPLICATE, b.error);
+    CHECK(sbit_sparser_find(b.ctx, "Backwards") == &row);
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: backwards, RATIO: 0.5}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "w1", 0), 2);
+        CHECK_NEAR(number(out, "w1", 1), 1, 0);
+    }
+    sbit_graph_destroy(out);
+    sbit_sconfig_destroy(config);
+    config = configure(&b, "SPARSER: {TYPE: unstructured, STRATEGY: backwards, RATIO: 0.5}\n");
+    CHECK_STATUS(sbit_prune(b.graph, config, NULL, &out, &b.error), SBIT_ERR_CONFIG, b.error);
+    CHECK(strstr(b.error.message, "single elements") != NULL);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* ---- real networks: shrink compares the smaller graph with the masked one */
+
+static void prune_model(const char *path, double ratio, bool prune_bias)
+{
+    char text[200];
+    build b;
+    sbit_graph *out = NULL;
+    sbit_sparse *sparse = NULL;
+    build_begin(&b, 18);
+    sbit_graph_destroy(b.graph);
+    b.graph = NULL;
+    snprintf(text, sizeof text,
+             "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: %g, PRUNE_BIAS: %s}\n", ratio,
+             prune_bias ? "true" : "false");
+    sbit_sconfig *config = configure(&b, text);
+    if (CHECK_OK(sbit_graph_load(b.ctx, path, &b.graph, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_select(sparse, NULL, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error)) {
+        int64_t cut = 0;
+        for (size_t i = 0; i < sbit_sparse_group_count(sparse); i++) {
+            sbit_sparse_group g;
+            CHECK_EQ_I64(sbit_sparse_group_at(sparse, i, &g), SBIT_OK);
+            const int64_t most = g.channels - (int64_t)floor(ratio * (double)g.channels + 1e-9);
+            CHECK_MSG(g.kept == g.channels || g.kept == most || g.reason[0] != '\0',
+                      "%s: %s keeps %d of %d", path, g.layers, (int)g.kept, (int)g.channels);
+            CHECK_MSG(g.kept <= most || g.reason[0] != '\0',
+                      "%s: %s keeps %d of %d without a reason", path, g.layers, (int)g.kept,
+                      (int)g.channels);
+            cut += g.channels - g.kept;
+        }
+        CHECK_MSG(cut > 0, "%s: nothing was cut", path);
+        CHECK_OK(sbit_graph_validate(out, &b.error), b.error);
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+TEST(shared_networks_shrink_to_what_their_masks_compute)
+{
+    static const char *const models[] = {"shufflenetv2", "mobilenetv3s", "vit_tiny", "resnet20",
+                                         "mobilenetv2",  "vggsmall",     "rowlstm",  "resnet18w32"};
+    const double ratios[] = {0.5, 0.1, 0.3, 0.7, 0.9};
+    const int64_t tried = getenv("SBIT_TEST_QUICK") != NULL ? 1 : 5;
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        char name[80], path[1024];
+        snprintf(name, sizeof name, "models/cifar10/%s.onnx", models[m]);
+        if (!test_shared(name, path, sizeof path)) {
+            SBIT_TEST_SKIP("no shared models");
+        }
+        for (int64_t r = 0; r < tried; r++) {
+            prune_model(path, ratios[r], true);
+            prune_model(path, ratios[r], false);
+        }
+    }
+}
