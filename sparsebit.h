@@ -56,7 +56,8 @@ CONTENTS (search for the tag)
     >>quantizers            how tensors are rounded
     >>qconfig >>quant       the quantization configuration and the steps
     >>sconfig               the pruning configuration
-    >>grad >>sparsers >>sparse >>train    rows of what training and pruning are built from
+    >>sparsers >>sparse     what channels are worth; masks, groups, smaller graphs
+    >>grad >>train          gradients as nodes; training
 
 STEP BY STEP
     context     sbit_ctx_create: allocator, logger, progress callback, threads, instruction set.
@@ -68,7 +69,9 @@ STEP BY STEP
     run         sbit_session_create, _set_input, _run, _result. Shapes may change from run to run.
     quantize    sbit_qconfig_load reads Sparsebit's YAML files as they are, sbit_qconfig_create
                 gives a sensible default for a placement profile. Then the steps in >>quant.
-    extend      sbit_operator_register, _pass, _observer, _quantizer, _profile: one const row and
+    prune       sbit_prune: scores, choice, cut and proof in one call; sbit_sconfig_read for what
+                is wanted. Step by step, with masks and the reason why a group is kept: >>sparse.
+    extend      sbit_operator_register, _pass, _observer, _quantizer, _profile, _sparser: one const row and
                 its functions. The built-in ones are rows of the same kind.
 
 OPTIONS (0 or 1, before the implementation)
@@ -1746,69 +1749,67 @@ SPARSEBIT_API sbit_status sbit_walk_to(sbit_walk *walk, sbit_node_id node, size_
 /* ---- end src/quant/steps_api.h ---- */
 
 /* ---- begin src/sparsers/sparsers_api.h ---- */
-/* sparsers_api.h: rows of sparsers and schedules. >>sparsers
+/* sparsers_api.h: sparsers: what a part of a weight is worth. >>sparsers
  *
- * Called by: sparse (masks), train (schedules). Calls: kernels, config (keys).
- * A sparser gives every element, block or channel of a weight a score; the sparse layer alone
- * turns scores into masks: exact counts (floor(ratio * n)), ties to the lower index, groups of
- * layers that must lose the same channels.
+ * Called by: sparse (masks, groups). Calls: config (keys).
+ * A sparser gives each unit of a layer's weight (an element, a row ...) one number; the sparse
+ * layer alone turns numbers into masks: exact counts, ties to the lower index, layers that must
+ * lose the same channels.
  */
 
-/* What a sparser looks at; the sparse layer runs the model with taps to provide it. */
+/* What a sparser looks at besides the weight; the model is run on data to provide the first three.
+ */
 enum {
-    SBIT_NEEDS_WEIGHT = 1,
-    SBIT_NEEDS_ACTIVATION = 2,
-    SBIT_NEEDS_GRADIENT = 4
+    SBIT_NEEDS_INPUT = 1,     /* of the layer */
+    SBIT_NEEDS_OUTPUT = 2,    /* of the layer */
+    SBIT_NEEDS_ACTIVATED = 4, /* behind BatchNormalization and activation; else the output */
+    SBIT_NEEDS_GAMMA = 8      /* scales of the BatchNormalization behind the layer */
 };
 
-/* What one mask bit stands for; rows say which they can score. */
+/* What one score stands for. */
 enum {
     SBIT_GRANULARITY_ELEMENT = 1,
-    SBIT_GRANULARITY_BLOCK = 2,
-    SBIT_GRANULARITY_N_OF_M = 4,
-    SBIT_GRANULARITY_IN_CHANNEL = 8,
-    SBIT_GRANULARITY_OUT_CHANNEL = 16
+    SBIT_GRANULARITY_ROW = 2 /* an output channel */
 };
 
+/* The layer: fixed while its state lives. */
 typedef struct sbit_sparser_call {
     sbit_ctx *ctx;
-    const char *name;     /* of the layer, for messages */
-    uint32_t granularity; /* one of the above */
-    const sbit_options *options;
-    const sbit_tensor *weight; /* float32 */
-    int32_t out_axis, in_axis; /* of the weight */
-    int64_t units;             /* scores to give */
-    const uint8_t *unit_of;    /* NULL for elements and channels; else see the sparse layer */
+    const char *name;            /* of the layer, for messages */
+    const sbit_options *options; /* with the row's keys, below SPARSER */
+    sbit_tensor weight;          /* float32 */
+    int32_t out_axis, in_axis;   /* of the weight; in_axis -1: none */
+    const sbit_parts *units;     /* which elements of the weight a score stands for */
+    const float *gamma;          /* [rows]; NULL: no BatchNormalization behind it */
+    int64_t seed;                /* different for each layer */
 } sbit_sparser_call;
 
+/* One batch of the layer's data, float32; what was not asked for is NULL. */
+typedef struct sbit_sparser_sample {
+    const sbit_tensor *input, *output, *activated;
+    int32_t input_axis, output_axis; /* of the channels */
+    int64_t samples;                 /* rows of axis 0 beyond them are padding */
+} sbit_sparser_sample;
+
 typedef struct sbit_sparser_row {
-    const char *name; /* "l1norm" */
-    const char *doc;
+    sbit_head head; /* "l1norm" */
     uint32_t needs, granularities;
-    const sbit_key *keys;
-    size_t key_count;
-    size_t (*state_bytes)(const sbit_sparser_call *call); /* zeroed */
-    /* optional unless needs asks: one batch of the layer's input, output and weight gradient */
-    sbit_status (*observe)(void *state, const sbit_sparser_call *call, const sbit_tensor *input,
-                           const sbit_tensor *output, const sbit_tensor *weight_gradient,
-                           sbit_error *error);
-    /* score[units]: the smallest are pruned first */
-    sbit_status (*score)(void *state, const sbit_sparser_call *call, float *score,
+    size_t (*state_bytes)(const sbit_sparser_call *call); /* optional; zeroed */
+    /* optional, but for rows that need data: called for each batch */
+    sbit_status (*observe)(void *state, const sbit_sparser_call *call,
+                           const sbit_sparser_sample *sample, sbit_error *error);
+    /* score[units->count]: the smallest are pruned first */
+    sbit_status (*score)(const void *state, const sbit_sparser_call *call, double *score,
                          sbit_error *error);
-    /* optional: frees what observe allocated beyond the state */
-    void (*deinit)(void *state, const sbit_sparser_call *call);
+    void (*deinit)(void *state, const sbit_sparser_call *call); /* optional */
 } sbit_sparser_row;
 
-/* The target sparsity at a step of training; pure functions. */
-typedef struct sbit_schedule_row {
-    const char *name; /* "constant", "agp", "cubic", ... */
-    const char *doc;
-    const sbit_key *keys;
-    size_t key_count;
-    /* 0 <= step < total; from and to in [0, 1] */
-    double (*sparsity)(const sbit_options *options, int64_t step, int64_t total, double from,
-                       double to);
-} sbit_schedule_row;
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparser_row *row,
+                                                sbit_error *error);
+/* Any case. NULL: unknown. */
+SPARSEBIT_API const sbit_sparser_row *sbit_sparser_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_sparser_row *sbit_sparser_at(size_t index); /* NULL past the end */
 /* ---- end src/sparsers/sparsers_api.h ---- */
 
 /* ---- begin src/sparse/sconfig_api.h ---- */
@@ -1848,6 +1849,8 @@ typedef struct sbit_sparse_settings {
     bool structured;      /* whole output channels; else single elements */
     const char *strategy; /* name of the sparser */
     double ratio;         /* part to prune, 0 to 1 */
+    bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
+    int64_t min_kept, align;
 } sbit_sparse_settings;
 /* Not thread-safe: notes which globs matched. */
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
@@ -1856,20 +1859,101 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
 /* ---- end src/sparse/sconfig_api.h ---- */
 
 /* ---- begin src/sparse/sparse_api.h ---- */
-/* sparse_api.h: masks, and the channels that must be pruned together. >>sparse
+/* sparse_api.h: pruning: masks, and the channels that live and die together. >>sparse
  *
- * Called by: users, train. Calls: sparsers, ops (row->channel), passes, exec (verification).
- * The data that pruning hands around; the steps (create, calc_params, shrink, export) follow the
- * shape of quant_api.h.
+ * Called by: users, tools, train. Calls: sconfig, sparsers, ops (row->channel), passes, exec.
+ *
+ *     sbit_prune(graph, config, feed, &out, &error)     all at once: score, choose, cut, prove
+ *
+ *     create -> calc_params (a mask for every layer by itself, as Sparsebit gives it)
+ *            or select (channels of all layers together: what can be cut)
+ *            -> masked: a graph of the same shapes; shrink: without the channels; export_onnx
+ *
+ * A sbit_sparse owns a simplified copy of the graph, with BatchNormalization as it is. A channel is
+ * all that holds one output channel of a layer, wherever it goes: rows of weights that are added
+ * up, biases, normalizations, columns of the layers behind. What cannot be cut exactly is kept, and
+ * its group says why. One thread at a time.
  */
 
-/* A mask on one constant: one byte an element of the tensor, 1 keep, 0 pruned. */
+typedef struct sbit_sparse sbit_sparse;
+
+/* The graph and the settings are copied; patterns of SPECIFIC that match nothing are warned of.
+ * Errors: SHAPE if no input size gives every operator a shape. Free with sbit_sparse_destroy. */
+SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
+                                             sbit_sparse **out, sbit_error *error);
+SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse); /* NULL is fine */
+
+/* Ratios of single layers, before calc_params or select: of those that match the pattern (see layer
+ * names). Errors: NOT_FOUND with the nearest names, INVALID_ARGUMENT outside of 0 to 1. */
+SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
+                                                double ratio, sbit_error *error);
+/* Ratio 0 for every layer whose output reaches an Add or Sum before another layer reads it. */
+SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse);
+
+/* A mask for every layer by itself, as its settings say; masks of before are forgotten. feed may be
+ * NULL unless a sparser looks at data (STATE). */
+SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
+                                                  sbit_error *error);
+/* The same for single elements; channels are chosen in groups by the sum of their scores, exactly
+ * floor(ratio * channels) of each group (the smallest ratio of its layers), fewer where groups of a
+ * convolution must stay equal, ALIGN or MIN_KEPT say so. */
+SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_error *error);
+
+/* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
+ * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
+ * left at best. */
+typedef struct sbit_sparse_budget {
+    double params, macs, bytes; /* of the weights; 0.5: half */
+} sbit_sparse_budget;
+SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
+                                          const sbit_feed *feed, sbit_error *error);
+
+/* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
-    sbit_value_id value; /* the weight or bias in the graph */
-    int64_t count;       /* elements */
-    int64_t kept;
-    const uint8_t *keep;
+    sbit_value_id value; /* the weight or bias */
+    const char *name;    /* of the constant */
+    int64_t count, kept; /* elements */
+    const uint8_t *keep; /* borrowed until masks change */
 } sbit_mask;
+SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse);
+SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out);
+/* Sets the mask of a constant by name; count must be its number of elements. Copied. */
+SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
+                                               const uint8_t *keep, int64_t count,
+                                               sbit_error *error);
+
+/* >>results. Free with sbit_graph_destroy before the sparse. */
+/* The graph with what is pruned set to zero, shapes as they were. */
+SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error);
+/* The graph without the channels that are masked everywhere; what cannot be cut stays, as zeros.
+ * Run against the masked graph on random inputs, and on the first samples of feed if there is one.
+ * Errors: NUMERIC if they differ by more than 1e-4 of the output's largest value (1e-3 beyond 50
+ * layers): a fault of this library, and nothing is given. */
+SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_graph **out, sbit_error *error);
+/* Shrinks, checks and saves. */
+SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
+                                                  const sbit_onnx_write_desc *desc,
+                                                  sbit_error *error);
+/* create, select, shrink. Where nothing can be cut the result is a copy of the graph, with a
+ * warning. feed may be NULL unless a sparser looks at data. */
+SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
+                                     const sbit_feed *feed, sbit_graph **out, sbit_error *error);
+
+/* >>groups: what is chosen among; channels that the same layers make. */
+typedef struct sbit_sparse_group {
+    const char *layers;     /* "conv1, conv3": shown names of those that make the channels */
+    int64_t channels, kept; /* kept: after select or shrink */
+    bool exact;             /* false: cannot be cut, because of `reason` */
+    const char *reason;     /* why some or all are kept; "" */
+    double ratio;           /* asked for */
+} sbit_sparse_group;
+SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_group *out);
 /* ---- end src/sparse/sparse_api.h ---- */
 
 /* ---- begin src/train/train_api.h ---- */
@@ -65665,6 +65749,230 @@ SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, 
 }
 /* ---- end src/quant/steps.c ---- */
 
+/* ---- begin src/sparsers/sparsers_private.h ---- */
+/* sparsers_private.h: the built-in sparsers.
+ *
+ * Called by: sparse. A new sparser: its functions and one row in a file of this folder, one line in
+ * SBIT__SPARSERS, one test row.
+ */
+#ifndef SBIT_SPARSERS_PRIVATE_H
+#define SBIT_SPARSERS_PRIVATE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SBIT__SPARSERS(X)                                                                          \
+    X(l1norm)                                                                                      \
+    X(l2norm)                                                                                      \
+    X(l0norm)                                                                                      \
+    X(fpgm)                                                                                        \
+    X(random)
+
+#define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
+SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
+#undef SBIT__SPARSER_DECLARE
+
+SBIT__FN const sbit__kind *sbit__kind_sparser(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* SBIT_SPARSERS_PRIVATE_H */
+/* ---- end src/sparsers/sparsers_private.h ---- */
+
+/* ---- begin src/sparsers/norm.c ---- */
+/* norm.c: sparsers that look at the weight alone. >>sparser-norm
+ *
+ *     l1norm  sum |w|          l0norm  how many are not zero
+ *     l2norm  sqrt(sum w^2)    random  a number drawn for each unit
+ *     fpgm    sum over the other rows of the distance (L2, or L1) to them: what lies near the
+ *             middle of all rows can be replaced by them (He et al. 2019)
+ */
+
+#include <string.h> /* memset */
+
+typedef double (*sbit__norm_term)(float w);
+
+static double sbit__norm_term_l1(float w)
+{
+    return fabs((double)w);
+}
+
+static double sbit__norm_term_l2(float w)
+{
+    return (double)w * (double)w;
+}
+
+static double sbit__norm_term_l0(float w)
+{
+    return w != 0.0f ? 1.0 : 0.0;
+}
+
+static void sbit__norm_sum(const sbit_sparser_call *call, sbit__norm_term term, double *score)
+{
+    const float *w = (const float *)call->weight.data;
+    sbit_runs runs = sbit_runs_of(call->units);
+    memset(score, 0, (size_t)call->units->count * sizeof *score);
+    while (sbit_runs_next(&runs)) {
+        for (int64_t i = 0; i < runs.count; i++) {
+            score[runs.part] += term(w[runs.at + i]);
+        }
+    }
+}
+
+static sbit_status sbit__l1norm_score(const void *state, const sbit_sparser_call *call,
+                                      double *score, sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__norm_sum(call, sbit__norm_term_l1, score);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__l2norm_score(const void *state, const sbit_sparser_call *call,
+                                      double *score, sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__norm_sum(call, sbit__norm_term_l2, score);
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = sqrt(score[i]);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__l0norm_score(const void *state, const sbit_sparser_call *call,
+                                      double *score, sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__norm_sum(call, sbit__norm_term_l0, score);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__random_score(const void *state, const sbit_sparser_call *call,
+                                      double *score, sbit_error *error)
+{
+    sbit_rng rng = sbit_rng_seed((uint64_t)call->seed +
+                                 (uint64_t)sbit_options_int(call->options, "RANDOM.SEED"));
+    (void)state;
+    (void)error;
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = (double)sbit_rng_uniform(&rng);
+    }
+    return SBIT_OK;
+}
+
+/* Element k of row r of a weight whose rows lie along `axis`. */
+static float sbit__fpgm_at(const sbit_tensor *weight, int32_t axis, int64_t r, int64_t k)
+{
+    int64_t inner = 1;
+    for (int32_t i = axis + 1; i < weight->rank; i++) {
+        inner *= weight->dims[i];
+    }
+    return ((const float *)weight->data)[(k / inner * weight->dims[axis] + r) * inner + k % inner];
+}
+
+static sbit_status sbit__fpgm_score(const void *state, const sbit_sparser_call *call, double *score,
+                                    sbit_error *error)
+{
+    const int64_t rows = call->units->count;
+    const int64_t length = rows > 0 ? sbit_tensor_count(&call->weight) / rows : 0;
+    const bool l1 = sbit_options_int(call->options, "FPGM.P") == 1;
+    (void)state;
+    (void)error;
+    memset(score, 0, (size_t)rows * sizeof *score);
+    for (int64_t a = 0; a < rows; a++) {
+        for (int64_t b = 0; b < a; b++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < length; k++) {
+                const double d = (double)sbit__fpgm_at(&call->weight, call->out_axis, a, k) -
+                                 (double)sbit__fpgm_at(&call->weight, call->out_axis, b, k);
+                sum += l1 ? fabs(d) : d * d;
+            }
+            sum = l1 ? sum : sqrt(sum);
+            score[a] += sum;
+            score[b] += sum;
+        }
+    }
+    return SBIT_OK;
+}
+
+static const sbit_key sbit__fpgm_keys[] = {
+    {"FPGM.P", SBIT_KEY_INT, "2", 1, 2, NULL, "distance of two rows: 2 Euclid's, 1 of absolutes"},
+};
+
+static const sbit_key sbit__random_keys[] = {
+    {"RANDOM.SEED", SBIT_KEY_INT, "0", 0, 4294967295.0, NULL, "another seed, other channels"},
+};
+
+#define SBIT__ANY_UNIT (SBIT_GRANULARITY_ELEMENT | SBIT_GRANULARITY_ROW)
+#define SBIT__NORM_ROW(name, doc, keys, key_count, granularities)                                  \
+    SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
+    {                                                                                              \
+        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
+                                             0,                                                    \
+                                             granularities,                                        \
+                                             NULL,                                                 \
+                                             NULL,                                                 \
+                                             sbit__##name##_score,                                 \
+                                             NULL};                                                \
+        return &row;                                                                               \
+    }
+SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT)
+SBIT__NORM_ROW(l2norm, "root of the sum of squares", NULL, 0, SBIT__ANY_UNIT)
+SBIT__NORM_ROW(l0norm, "number of values that are not zero", NULL, 0, SBIT_GRANULARITY_ROW)
+SBIT__NORM_ROW(fpgm, "sum of distances to all other rows", sbit__fpgm_keys, 1, SBIT_GRANULARITY_ROW)
+SBIT__NORM_ROW(random, "a random order", sbit__random_keys, 1, SBIT__ANY_UNIT)
+#undef SBIT__NORM_ROW
+#undef SBIT__ANY_UNIT
+/* ---- end src/sparsers/norm.c ---- */
+
+/* ---- begin src/sparsers/table.c ---- */
+/* table.c: the built-in sparsers and those of the user. >>sparser-table
+ */
+
+typedef const sbit_sparser_row *(*sbit__sparser_fn)(void);
+
+static const sbit__sparser_fn sbit__sparser_table[] = {
+#define SBIT__SPARSER_ENTRY(name) sbit__sparser_##name,
+    SBIT__SPARSERS(SBIT__SPARSER_ENTRY)
+#undef SBIT__SPARSER_ENTRY
+};
+
+SPARSEBIT_API const sbit_sparser_row *sbit_sparser_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__sparser_table) ? sbit__sparser_table[index]() : NULL;
+}
+
+static const sbit_head *sbit__sparser_head(size_t index)
+{
+    return (const sbit_head *)sbit_sparser_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_sparser(void)
+{
+    static const sbit__kind kind = {"sparser", sbit__sparser_head};
+    return &kind;
+}
+
+SPARSEBIT_API const sbit_sparser_row *sbit_sparser_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_sparser_row *)(const void *)sbit__row_find(ctx, sbit__kind_sparser(), name);
+}
+
+SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparser_row *row,
+                                                sbit_error *error)
+{
+    const bool complete = row != NULL && row->score != NULL && row->granularities != 0 &&
+                          ((row->needs & ~(uint32_t)SBIT_NEEDS_GAMMA) == 0 ||
+                           (row->observe != NULL && row->state_bytes != NULL));
+    return sbit__row_register(ctx, sbit__kind_sparser(), (const sbit_head *)row, complete, error);
+}
+/* ---- end src/sparsers/table.c ---- */
+
 /* ---- begin src/sparse/sparse_private.h ---- */
 /* sparse_private.h: labels of channels, groups, masks: what the files of sparse share.
  *
@@ -65677,6 +65985,14 @@ SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, 
  *   contract.c   products of two activations
  *   propagate.c  the other kinds of rows; every node in order, again until nothing changes
  *   groups.c     classes of labels: which constants they cut, what keeps them, who makes them
+ * and from there to a smaller graph:
+ *   layers.c     weights, their settings and scores
+ *   select.c     which classes go: exact counts, balanced
+ *   mask.c       masks of constants, from layers or from classes
+ *   folded.c     what a removed channel is: a constant that the layers behind it take up
+ *   cut.c        constants lose indices; follow.c: attributes and shapes follow
+ *   verify.c     the masked and the smaller graph are run and compared
+ *   sparse.c     the public steps
  */
 #ifndef SBIT_SPARSE_PRIVATE_H
 #define SBIT_SPARSE_PRIVATE_H
@@ -65717,6 +66033,7 @@ typedef struct sbit__member {
     int32_t axis;
     int64_t parts, count; /* labels: parts times the axis' length */
     uint32_t roles;       /* bit: sbit_channel_role */
+    sbit_node_id node;    /* the first that reads it */
     int32_t *labels;
 } sbit__member;
 
@@ -65834,6 +66151,116 @@ typedef struct sbit__groups {
 
 SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out,
                                        sbit_error *error);
+/* Index of the class of a label; -1: no layer makes it. */
+SBIT__FN int32_t sbit__class_of(const sbit__labeler *labeler, const sbit__groups *groups,
+                                int32_t label);
+/* The member makes channels (rows of a layer), or makes them smaller (depthwise too). */
+SBIT__FN bool sbit__member_makes(const sbit__member *member);
+SBIT__FN bool sbit__member_prunes(const sbit__member *member);
+
+/* >>pruning */
+/* A weight whose units are scored: a member with rows. */
+typedef struct sbit__sparse_layer {
+    int32_t member;
+    char name[128];
+    sbit_sparse_settings settings;
+    const sbit_sparser_row *row;
+    sbit_options options;
+    sbit_tensor weight; /* float32; owned if the graph's is of another type */
+    bool owns_weight;
+    const float *gamma; /* of the BatchNormalization behind it */
+    sbit_parts units;
+    sbit_sparser_call call;
+    void *state;
+    size_t state_bytes;
+    double *scores; /* [units.count], in the arena; NULL: not yet */
+} sbit__sparse_layer;
+
+struct sbit_sparse {
+    sbit_ctx *ctx;
+    sbit__arena arena;
+    sbit_graph *graph; /* simplified */
+    sbit__labeler labeler;
+    sbit__groups groups;
+    sbit__sparse_layer *layers;
+    size_t layer_count;
+    uint8_t **keep;        /* by value; NULL: all kept; in the arena */
+    bool *removed;         /* by class */
+    bool masks_fit;        /* masks are those of select: all removed classes can go */
+    const char **kept_why; /* by class: why a channel that was chosen stays */
+    const char **group_names;
+    int64_t *group_kept;
+};
+
+/* layers.c: weights, their settings and scores */
+SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
+                                       sbit_error *error);
+SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
+/* Scores of all layers with a ratio; the model runs on the feed where a sparser asks for data. */
+SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
+                                        sbit_error *error);
+
+/* mask.c */
+SBIT__FN void sbit__masks_clear(sbit_sparse *sparse);
+SBIT__FN sbit_status sbit__mask_of(sbit_sparse *sparse, sbit_value_id value, uint8_t **keep,
+                                   sbit_error *error);
+SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error);
+/* Masks of all that makes the removed classes. */
+SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error);
+/* Marks the classes that are masked everywhere, and can go, as removed. */
+SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
+SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
+                                       sbit_error *error);
+
+/* select.c: fills removed */
+SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error);
+/* Gives classes back until balanced sets are equal and something is left everywhere. */
+SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
+                                         sbit_error *error);
+
+/* folded.c: what removed channels are, once their layers are masked */
+typedef struct sbit__folded {
+    float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
+} sbit__folded;
+/* Runs the masked graph on random inputs. */
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+                                      sbit__folded *folded, sbit_error *error);
+/* Gives classes back that are no constant where a layer reads them, or one that it cannot take up
+ * (kept_why says so); true if there were any. */
+SBIT__FN bool sbit__folded_check(sbit_sparse *sparse, const sbit_graph *masked,
+                                 const sbit__folded *folded);
+/* Adds what the removed channels contribute to the biases of the layers that read them. */
+SBIT__FN sbit_status sbit__folded_apply(sbit_sparse *sparse, sbit_graph *graph,
+                                        const sbit__folded *folded, sbit_error *error);
+
+/* cut.c: removes the classes from a masked copy of the graph */
+SBIT__FN sbit_status sbit__cut(sbit_sparse *sparse, sbit_graph *graph, sbit_error *error);
+/* How many of the indices along an axis of a value stay. */
+SBIT__FN int64_t sbit__cut_kept(const sbit_sparse *sparse, sbit_value_id value, int32_t axis);
+/* The labels along that axis have removed ones among them. */
+SBIT__FN bool sbit__cut_touches(const sbit_sparse *sparse, sbit_value_id value, int32_t axis);
+/* One for each index, in the arena. */
+SBIT__FN sbit_status sbit__cut_stays(const sbit_sparse *sparse, sbit_value_id value, int32_t axis,
+                                     sbit__arena *arena, bool **out, sbit_error *error);
+SBIT__FN bool sbit__class_is_removed(const sbit_sparse *sparse, int32_t label);
+
+/* follow.c: attributes and index inputs follow the new shapes */
+SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sbit_node_id node,
+                                      sbit__arena *arena, sbit_error *error);
+
+/* verify.c */
+SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
+                                         uint64_t seed, sbit__arena *arena, sbit_error *error);
+SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
+                                         sbit_graph *shrunk, const sbit_feed *feed,
+                                         sbit_error *error);
+
+/* sconfig.c: the settings of a layer, with its options in the arena */
+SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena,
+                                           sbit_options *options, sbit_sparse_settings *out,
+                                           sbit_error *error);
+SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph);
 
 #ifdef __cplusplus
 }
@@ -65846,6 +66273,7 @@ SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out
 /* sconfig.c: Sparsebit's pruning configuration. >>sconfig
  *
  * The tree (algorithms section 2.1): DEVICE and SPARSER.TYPE, STRATEGY, RATIO. Added here:
+ * keys of the rows of sparsers, PRUNE_BIAS, MIN_KEPT, ALIGN,
  * SPARSER.SPECIFIC, the spelling "structured", and TYPE and STRATEGY in either order.
  */
 
@@ -65853,31 +66281,33 @@ struct sbit_sconfig {
     sbit__tree tree; /* one section: SPARSER */
 };
 
-static const char *const sbit__sconfig_strategies[] = {"l1norm"};
-
-#define SBIT__SCONFIG_WORDS "structured|unstructured|structed|l1norm"
+#define SBIT__SCONFIG_TYPES "structured|unstructured|structed"
 
 static const sbit_key sbit__sconfig_top_keys[] = {
     {"DEVICE", SBIT_KEY_STRING, "cpu", 0, 0, NULL, "accepted for compatibility; always the CPU"},
 };
 
+/* The choices of TYPE and STRATEGY are filled in from the rows of sparsers. */
 static const sbit_key sbit__sconfig_sparser_keys[] = {
-    {"TYPE", SBIT_KEY_CHOICE, NULL, 0, 0, SBIT__SCONFIG_WORDS,
+    {"TYPE", SBIT_KEY_CHOICE, NULL, 0, 0, NULL,
      "structured: whole channels; unstructured: single elements"},
-    {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, SBIT__SCONFIG_WORDS, "how elements are scored"},
+    {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, NULL, "how channels or elements are scored"},
     {"RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of every layer to prune"},
+    {"PRUNE_BIAS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
+     "pruned channels are 0; false: what their biases make of them goes into the next layers"},
+    {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
+    {"ALIGN", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
 /* The strategy named by a key, or NULL: then it says what is pruned. */
 static const char *sbit__sconfig_strategy(const sbit_options *options, const char *key)
 {
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_strategies); i++) {
-        if (sbit__streq(sbit_options_string(options, key), sbit__sconfig_strategies[i])) {
-            return sbit__sconfig_strategies[i];
-        }
-    }
-    return NULL;
+    const char *word = sbit_options_string(options, key);
+    return word[0] == '\0' || sbit__streq(word, "structured") ||
+                   sbit__streq(word, "unstructured") || sbit__streq(word, "structed")
+               ? NULL
+               : word;
 }
 
 static sbit_status sbit__sconfig_check(const sbit_options *options, const char *section,
@@ -65891,9 +66321,51 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     }
     if (!type && !strategy) {
         return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
-                                 "must be a strategy: l1norm", error);
+                                 "must be a strategy, such as l1norm", error);
     }
     return SBIT_OK;
+}
+
+/* "structured|unstructured|structed|l1norm|...", in the arena. */
+static const char *sbit__sconfig_words(sbit__tree *tree)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(tree->ctx));
+    sbit__text_printf(&text, "%s|", SBIT__SCONFIG_TYPES);
+    sbit__row_names(tree->ctx, sbit__kind_sparser(), 0, "|", &text);
+    const char *words = text.failed ? NULL : sbit__arena_printf(&tree->arena, "%s", text.data);
+    sbit__text_deinit(&text);
+    return words;
+}
+
+static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparser,
+                                         sbit_error *error)
+{
+    size_t rows = 0, count = 1;
+    while (sbit__row_at(tree->ctx, sbit__kind_sparser(), rows) != NULL) {
+        rows++;
+    }
+    const char *words = sbit__sconfig_words(tree);
+    sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, sizeof sbit__sconfig_sparser_keys);
+    sbit__key_table *tables =
+        (sbit__key_table *)sbit__arena_array(&tree->arena, rows + 1, sizeof *tables);
+    if (words == NULL || keys == NULL || tables == NULL) {
+        return sbit__fail_oom(error, sizeof sbit__sconfig_sparser_keys);
+    }
+    memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
+    keys[0].choices = keys[1].choices = words;
+    tables[0].prefix = "";
+    tables[0].keys = keys;
+    tables[0].count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
+    for (size_t i = 0; i < rows; i++) {
+        const sbit_head *row = sbit__row_at(tree->ctx, sbit__kind_sparser(), i);
+        if (row->key_count > 0) {
+            tables[count].prefix = "";
+            tables[count].keys = row->keys;
+            tables[count++].count = row->key_count;
+        }
+    }
+    return sbit__options_init(&tree->arena, tables, count, &sparser->options, error);
 }
 
 static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
@@ -65904,9 +66376,7 @@ static sbit_status sbit__sconfig_init(sbit__tree *tree, sbit_error *error)
     table.keys = sbit__sconfig_top_keys;
     table.count = SBIT__COUNT_OF(sbit__sconfig_top_keys);
     SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &tree->top, error));
-    table.keys = sbit__sconfig_sparser_keys;
-    table.count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
-    SBIT__TRY(sbit__options_init(&tree->arena, &table, 1, &sparser->options, error));
+    SBIT__TRY(sbit__sconfig_sparser(tree, sparser, error));
     sparser->name = "SPARSER";
     sparser->check_fn = sbit__sconfig_check;
     tree->section_count = 1;
@@ -65970,6 +66440,29 @@ SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
     sbit__tree_print(&config->tree, only_set, put, user);
 }
 
+SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_graph *graph,
+                                           sbit_node_id node, sbit__arena *arena,
+                                           sbit_options *options, sbit_sparse_settings *out,
+                                           sbit_error *error)
+{
+    SBIT__TRY(sbit__section_resolve(&config->tree.sections[0], graph, node, arena, options, error));
+    const char *strategy = sbit__sconfig_strategy(options, "TYPE");
+    const char *type = sbit_options_string(options, strategy != NULL ? "STRATEGY" : "TYPE");
+    strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(options, "STRATEGY");
+    out->structured = !sbit__streq(type, "unstructured");
+    out->strategy = sbit_sparser_find(config->tree.ctx, strategy)->head.name;
+    out->ratio = sbit_options_float(options, "RATIO");
+    out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
+    out->min_kept = sbit_options_int(options, "MIN_KEPT");
+    out->align = sbit_options_int(options, "ALIGN");
+    return SBIT_OK;
+}
+
+SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbit_graph *graph)
+{
+    sbit__section_warn_unmatched(&config->tree.sections[0], graph, "layer that is pruned");
+}
+
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
                                              sbit_node_id node, sbit_sparse_settings *out,
                                              sbit_error *error)
@@ -65978,14 +66471,7 @@ SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_gr
     sbit_options options;
     sbit__arena_init(&arena, sbit_ctx_allocator(config->tree.ctx));
     const sbit_status status =
-        sbit__section_resolve(&config->tree.sections[0], graph, node, &arena, &options, error);
-    if (status == SBIT_OK) {
-        const char *strategy = sbit__sconfig_strategy(&options, "TYPE");
-        const char *type = sbit_options_string(&options, strategy != NULL ? "STRATEGY" : "TYPE");
-        out->structured = !sbit__streq(type, "unstructured");
-        out->strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(&options, "STRATEGY");
-        out->ratio = sbit_options_float(&options, "RATIO");
-    }
+        sbit__sconfig_resolve(config, graph, node, &arena, &options, out, error);
     sbit__arena_deinit(&arena);
     return status;
 }
@@ -66942,9 +67428,9 @@ static bool sbit__call_is_constant(const sbit_channel_call *call, int32_t input)
 }
 
 /* The labels of a constant's axis: found, or made. */
-static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_value_id id, int32_t axis,
-                                      int64_t parts, sbit_channel_role role, const int32_t **out,
-                                      sbit_error *error)
+static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_node_id node, sbit_value_id id,
+                                      int32_t axis, int64_t parts, sbit_channel_role role,
+                                      const int32_t **out, sbit_error *error)
 {
     const sbit_tensor *constant = &sbit_graph_value(labeler->graph, id)->constant;
     int32_t first = 0;
@@ -66962,6 +67448,7 @@ static sbit_status sbit__label_member(sbit__labeler *labeler, sbit_value_id id, 
     sbit__member *member = &labeler->members[labeler->member_count];
     memset(member, 0, sizeof *member);
     member->value = id;
+    member->node = node;
     member->axis = axis;
     member->parts = parts;
     member->count = parts * constant->dims[axis];
@@ -66994,8 +67481,8 @@ static sbit_status sbit__call_labels(const sbit_channel_call *call, int32_t inpu
                             "label() asks for axis %d of input %d", (int)axis, (int)input);
     }
     if (sbit__call_is_constant(call, input)) {
-        return sbit__label_member(frame->labeler, frame->node->inputs[input], axis, parts, role,
-                                  out, error);
+        return sbit__label_member(frame->labeler, frame->node->id, frame->node->inputs[input], axis,
+                                  parts, role, out, error);
     }
     const size_t n = (size_t)frame->in_type[input]->dims[axis].value;
     int32_t *at = (int32_t *)sbit__arena_array(frame->labeler->arena, n + 1, sizeof *at);
@@ -67715,13 +68202,30 @@ static sbit_status sbit__label_all(sbit__labeler *labeler, sbit_error *error)
 
 /* ---- sizes */
 
-static void sbit__label_sizes(sbit__labeler *labeler, int64_t size)
+/* An input's first dimension is its batch, and so is the second of a state [layers, batch, units]
+ * (`states`); and whatever has the symbol of one. */
+static bool sbit__label_is_batch(const sbit_type *type, int32_t d, bool states)
 {
+    return d == 0 || (states && d == 1 && type->rank == 3 && type->dims[0].symbol == 0);
+}
+
+static void sbit__label_sizes(sbit__labeler *labeler, int64_t size, bool states)
+{
+    uint32_t batch = 0; /* the symbol of the first batch */
+    for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
+        const sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        if (batch == 0 && type->rank > 0 && type->dims[0].symbol != SBIT_SYMBOL_ANY) {
+            batch = type->dims[0].symbol;
+        }
+    }
     for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
         sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
         for (int32_t d = 0; d < type->rank; d++) {
-            if (type->dims[d].symbol != 0) {
-                type->dims[d] = sbit__dim(d == 0 ? 2 : size);
+            const uint32_t symbol = type->dims[d].symbol;
+            const bool is_batch =
+                (batch != 0 && symbol == batch) || sbit__label_is_batch(type, d, states);
+            if (symbol != 0) {
+                type->dims[d] = sbit__dim(is_batch ? 2 : size);
             }
         }
     }
@@ -67731,12 +68235,14 @@ static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
 {
     for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
         const sbit_type *type = &labeler->infer.types[v];
+        sbit_value_id id;
+        id.idx = v;
+        if (!sbit_graph_value_alive(labeler->graph, id) ||
+            sbit_graph_value(labeler->graph, id)->producer.idx == 0) {
+            continue;
+        }
         for (int32_t d = 0; type->kind == SBIT_KIND_TENSOR && d < type->rank; d++) {
-            sbit_value_id id;
-            id.idx = v;
-            if (type->dims[d].symbol == 0 && type->dims[d].value <= 0 &&
-                sbit_graph_value_alive(labeler->graph, id) &&
-                sbit_graph_value(labeler->graph, id)->producer.idx != 0) {
+            if (type->dims[d].symbol == 0 && type->dims[d].value <= 0) {
                 return false;
             }
         }
@@ -67744,13 +68250,15 @@ static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
     return true;
 }
 
-/* The smallest size that gives every node a shape. */
+/* The smallest size that gives every node a shape. Without one nothing is known to be the same
+ * channel, and all of them stay. */
 static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
 {
     static const int64_t sizes[] = {8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 512, 640};
-    for (size_t i = 0; i < SBIT__COUNT_OF(sizes); i++) {
+    const size_t count = SBIT__COUNT_OF(sizes);
+    for (size_t i = 0; i < 2 * count; i++) {
         SBIT__TRY(sbit__infer_init(&labeler->infer, labeler->graph, NULL, labeler->arena, error));
-        sbit__label_sizes(labeler, sizes[i]);
+        sbit__label_sizes(labeler, sizes[i / 2], i % 2 == 0);
         const sbit_status status = sbit__infer_run(&labeler->infer, error);
         if (status == SBIT_ERR_OUT_OF_MEMORY) {
             return status;
@@ -67759,8 +68267,11 @@ static sbit_status sbit__label_infer(sbit__labeler *labeler, sbit_error *error)
             return SBIT_OK;
         }
     }
-    return sbit__fail(error, SBIT_ERR_SHAPE, NULL,
-                      "no size of the inputs from %d to %d gives every operator a shape", 8, 640);
+    sbit__log(labeler->ctx, SBIT_LOG_WARNING,
+              "no size of the inputs from %d to %d gives every operator a shape: all channels stay",
+              8, 640);
+    SBIT__TRY(sbit__infer_init(&labeler->infer, labeler->graph, NULL, labeler->arena, error));
+    return sbit__infer_run(&labeler->infer, error);
 }
 
 SBIT__FN sbit_status sbit__labeler_run(sbit__labeler *labeler, const sbit_graph *graph,
@@ -68036,9 +68547,20 @@ static void sbit__groups_enter(sbit__grouper *grouper, int32_t class_idx, int32_
     grouper->last_of[class_idx] = entry;
 }
 
-static bool sbit__member_makes(const sbit__member *member)
+SBIT__FN bool sbit__member_makes(const sbit__member *member)
 {
     return (member->roles >> SBIT_ROLE_ROWS & 1u) != 0;
+}
+
+SBIT__FN bool sbit__member_prunes(const sbit__member *member)
+{
+    return sbit__member_makes(member) || (member->roles >> SBIT_ROLE_FILTER & 1u) != 0;
+}
+
+SBIT__FN int32_t sbit__class_of(const sbit__labeler *labeler, const sbit__groups *groups,
+                                int32_t label)
+{
+    return label == 0 ? -1 : groups->class_of[sbit__label_root(labeler, label)];
 }
 
 static sbit_status sbit__groups_classes(sbit__grouper *grouper, sbit_error *error)
@@ -68168,6 +68690,2364 @@ SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out
     return sbit__groups_fill(&grouper, heads, classes, error);
 }
 /* ---- end src/sparse/groups.c ---- */
+
+/* ---- begin src/sparse/layers.c ---- */
+/* layers.c: the weights that are pruned: settings, scores. >>sparse-layers
+ */
+
+/* >>settings */
+
+/* The scales of the BatchNormalization that alone reads the layer's output. */
+static const float *sbit__sparse_layer_gamma(const sbit_graph *graph, const sbit_node *node,
+                                             int64_t rows)
+{
+    const sbit_value_info *output = sbit_graph_value(graph, node->outputs[0]);
+    sbit_use use;
+    if (output->use_count != 1 || sbit_graph_uses(graph, output->id, &use, 1) != 1 ||
+        use.node.idx == 0 || use.body != NULL || use.index != 0) {
+        return NULL;
+    }
+    const sbit_node *next = sbit_graph_node(graph, use.node);
+    const sbit_tensor *gamma =
+        sbit__streq(next->op_type, "BatchNormalization") && next->domain[0] == '\0'
+            ? sbit__graph_constant(graph, next->inputs[1])
+            : NULL;
+    return gamma != NULL && gamma->dtype == SBIT_F32 && gamma->dims[0] == rows
+               ? (const float *)gamma->data
+               : NULL;
+}
+
+static sbit_status sbit__sparse_layer_weight(sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                             const sbit_tensor *weight, sbit_error *error)
+{
+    if (weight->dtype == SBIT_F32) {
+        layer->weight = *weight;
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_tensor_alloc(sparse->ctx, SBIT_F32, weight->rank, weight->dims, &layer->weight,
+                                error));
+    layer->owns_weight = true;
+    sbit__convert(weight->dtype, weight->data, SBIT_F32, layer->weight.data,
+                  sbit_tensor_count(weight));
+    return SBIT_OK;
+}
+
+/* The axis that the weight's channels are read along; -1: none. */
+static int32_t sbit__sparse_layer_in_axis(const sbit__labeler *labeler, const sbit__member *rows)
+{
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        if (member->value.idx == rows->value.idx &&
+            (member->roles >> SBIT_ROLE_COLUMNS & 1u) != 0) {
+            return member->axis;
+        }
+    }
+    return -1;
+}
+
+static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *config, int32_t index,
+                                           sbit__sparse_layer *layer, sbit_error *error)
+{
+    const sbit__member *member = &sparse->labeler.members[index];
+    const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
+    layer->member = index;
+    sbit_layer_name(sparse->graph, member->node, layer->name, sizeof layer->name);
+    SBIT__TRY(sbit__sconfig_resolve(config, sparse->graph, member->node, &sparse->arena,
+                                    &layer->options, &layer->settings, error));
+    layer->row = sbit_sparser_find(sparse->ctx, layer->settings.strategy);
+    const uint32_t granularity =
+        layer->settings.structured ? SBIT_GRANULARITY_ROW : SBIT_GRANULARITY_ELEMENT;
+    if ((layer->row->granularities & granularity) == 0) {
+        return sbit__fail(error, SBIT_ERR_CONFIG, layer->name,
+                          "SPARSER: %s cannot score %s; another STRATEGY can",
+                          layer->row->head.name,
+                          layer->settings.structured ? "whole channels" : "single elements");
+    }
+    SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
+    layer->gamma = sbit__sparse_layer_gamma(
+        sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
+    layer->units = sbit_parts_of(weight, member->axis, layer->settings.structured ? 0 : 1);
+    layer->call.ctx = sparse->ctx;
+    layer->call.name = layer->name;
+    layer->call.options = &layer->options;
+    layer->call.weight = layer->weight;
+    layer->call.out_axis = member->axis;
+    layer->call.in_axis = sbit__sparse_layer_in_axis(&sparse->labeler, member);
+    layer->call.units = &layer->units;
+    layer->call.gamma = layer->gamma;
+    layer->call.seed = index;
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config, sbit_error *error)
+{
+    const sbit__labeler *labeler = &sparse->labeler;
+    sparse->layers = (sbit__sparse_layer *)sbit__arena_array(
+        &sparse->arena, labeler->member_count + 1, sizeof *sparse->layers);
+    if (sparse->layers == NULL) {
+        return sbit__fail_oom(error, labeler->member_count * sizeof *sparse->layers);
+    }
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
+        if (sbit__member_prunes(member) && weight->rank > 1 && member->parts == 1 &&
+            (SBIT_T_FLOATS >> (uint32_t)weight->dtype & 1u) != 0) {
+            SBIT__TRY(sbit__sparse_layer_make(sparse, config, (int32_t)m,
+                                              &sparse->layers[sparse->layer_count++], error));
+        }
+    }
+    sbit__sconfig_warn_unmatched(config, sparse->graph);
+    return SBIT_OK;
+}
+
+static void sbit__sparse_layer_forget(sbit_sparse *sparse, sbit__sparse_layer *layer)
+{
+    if (layer->state != NULL && layer->row->deinit != NULL) {
+        layer->row->deinit(layer->state, &layer->call);
+    }
+    sbit__free_aligned(sbit_ctx_allocator(sparse->ctx), layer->state, layer->state_bytes);
+    layer->state = NULL;
+}
+
+SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer_forget(sparse, &sparse->layers[i]);
+        if (sparse->layers[i].owns_weight) {
+            sbit_tensor_free(sparse->ctx, &sparse->layers[i].weight);
+        }
+    }
+}
+
+/* >>scores */
+
+static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                           sbit_error *error)
+{
+    sbit__sparse_layer_forget(sparse, layer);
+    layer->state_bytes =
+        layer->row->state_bytes != NULL ? layer->row->state_bytes(&layer->call) : 0;
+    layer->state_bytes += layer->state_bytes == 0 ? 1 : 0;
+    layer->state = sbit__alloc_aligned(sbit_ctx_allocator(sparse->ctx), layer->state_bytes);
+    if (layer->scores == NULL) {
+        layer->scores = (double *)sbit__arena_array(&sparse->arena, (size_t)layer->units.count + 1,
+                                                    sizeof(double));
+    }
+    if (layer->state == NULL || layer->scores == NULL) {
+        return sbit__fail_oom(error, layer->state_bytes);
+    }
+    memset(layer->state, 0, layer->state_bytes);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
+                                        sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        if ((layer->row->needs & ~(uint32_t)SBIT_NEEDS_GAMMA) != 0 && feed == NULL &&
+            layer->settings.ratio > 0.0) {
+            return sbit__fail(error, SBIT_ERR_STATE, layer->name,
+                              "sparser %s looks at data: give it a feed", layer->row->head.name);
+        }
+        SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit_status status =
+            layer->row->score(layer->state, &layer->call, layer->scores, error);
+        sbit__sparse_layer_forget(sparse, layer);
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/layers.c ---- */
+
+/* ---- begin src/sparse/mask.c ---- */
+/* mask.c: masks of constants: from scores of single layers, or from the classes that go. >>masks
+ */
+
+SBIT__FN void sbit__masks_clear(sbit_sparse *sparse)
+{
+    for (uint32_t v = 0; v < sbit_graph_value_limit(sparse->graph); v++) {
+        if (sparse->keep[v] != NULL) {
+            sbit_value_id id;
+            id.idx = v;
+            memset(sparse->keep[v], 1,
+                   (size_t)sbit_tensor_count(&sbit_graph_value(sparse->graph, id)->constant));
+        }
+    }
+    memset(sparse->removed, 0, (size_t)sparse->groups.class_count * sizeof *sparse->removed);
+}
+
+SBIT__FN sbit_status sbit__mask_of(sbit_sparse *sparse, sbit_value_id value, uint8_t **keep,
+                                   sbit_error *error)
+{
+    if (sparse->keep[value.idx] == NULL) {
+        const size_t count =
+            (size_t)sbit_tensor_count(&sbit_graph_value(sparse->graph, value)->constant);
+        uint8_t *mask = (uint8_t *)sbit__arena_alloc(&sparse->arena, count + 1);
+        if (mask == NULL) {
+            return sbit__fail_oom(error, count);
+        }
+        memset(mask, 1, count);
+        sparse->keep[value.idx] = mask;
+    }
+    *keep = sparse->keep[value.idx];
+    return SBIT_OK;
+}
+
+/* Index `index` of an axis (in part `index / length` of axis 0, if there are several). */
+static bool sbit__mask_element_is(const sbit_tensor *tensor, const sbit__member *member,
+                                  int64_t element, int64_t index)
+{
+    const int64_t length = member->count / member->parts;
+    int64_t inner = 1;
+    for (int32_t i = member->axis + 1; i < tensor->rank; i++) {
+        inner *= tensor->dims[i];
+    }
+    const int64_t part = member->parts > 1
+                             ? element / (sbit_tensor_count(tensor) / tensor->dims[0]) /
+                                   (tensor->dims[0] / member->parts)
+                             : 0;
+    return part * length + element / inner % tensor->dims[member->axis] == index;
+}
+
+static sbit_status sbit__mask_index(sbit_sparse *sparse, const sbit__member *member, int64_t index,
+                                    sbit_error *error)
+{
+    const sbit_tensor *tensor = &sbit_graph_value(sparse->graph, member->value)->constant;
+    const sbit_parts parts = sbit_parts_of(tensor, member->axis, 0);
+    uint8_t *keep = NULL;
+    SBIT__TRY(sbit__mask_of(sparse, member->value, &keep, error));
+    if (member->parts > 1) {
+        for (int64_t e = 0; e < sbit_tensor_count(tensor); e++) {
+            keep[e] = sbit__mask_element_is(tensor, member, e, index) ? 0 : keep[e];
+        }
+        return SBIT_OK;
+    }
+    const int64_t outer = parts.dims[0], inner = sbit_tensor_count(tensor) / outer / parts.dims[1];
+    for (int64_t o = 0; o < outer; o++) {
+        memset(keep + (o * parts.dims[1] + index) * inner, 0, (size_t)inner);
+    }
+    return SBIT_OK;
+}
+
+/* >>of single layers */
+
+typedef struct sbit__rank {
+    double score;
+    int64_t index;
+} sbit__rank;
+
+static int sbit__rank_order(const void *a, const void *b)
+{
+    const sbit__rank *x = (const sbit__rank *)a, *y = (const sbit__rank *)b;
+    return x->score < y->score   ? -1
+           : x->score > y->score ? 1
+           : x->index < y->index ? -1
+                                 : x->index > y->index;
+}
+
+/* Row `row` of a layer, its bias, and the BatchNormalization that alone reads the layer. */
+static sbit_status sbit__mask_row(sbit_sparse *sparse, const sbit__sparse_layer *layer, int64_t row,
+                                  sbit_error *error)
+{
+    const sbit_graph *graph = sparse->graph;
+    const sbit_node *node = sbit_graph_node(graph, sparse->labeler.members[layer->member].node);
+    const sbit_node *norm = NULL;
+    sbit_use use;
+    SBIT__TRY(sbit__mask_index(sparse, &sparse->labeler.members[layer->member], row, error));
+    if (!layer->settings.prune_bias) {
+        return SBIT_OK;
+    }
+    if (layer->gamma != NULL && sbit_graph_uses(graph, node->outputs[0], &use, 1) == 1) {
+        norm = sbit_graph_node(graph, use.node);
+    }
+    sbit_value_id none;
+    none.idx = 0;
+    const sbit_value_id values[3] = {
+        node->input_count > 2 ? node->inputs[2] : none,
+        norm != NULL ? norm->inputs[1] : none,
+        norm != NULL ? norm->inputs[2] : none,
+    };
+    for (size_t i = 0; i < 3; i++) {
+        const sbit_tensor *tensor =
+            values[i].idx != 0 ? sbit__graph_constant(graph, values[i]) : NULL;
+        uint8_t *keep = NULL;
+        if (tensor != NULL && tensor->rank == 1 && tensor->dims[0] > row) {
+            SBIT__TRY(sbit__mask_of(sparse, values[i], &keep, error));
+            keep[row] = 0;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                    sbit__arena *scratch, sbit_error *error)
+{
+    const int64_t n = layer->units.count;
+    sbit__rank *ranks = (sbit__rank *)sbit__arena_array(scratch, (size_t)n + 1, sizeof *ranks);
+    int64_t count = (int64_t)floor(layer->settings.ratio * (double)n);
+    uint8_t *keep = NULL;
+    if (ranks == NULL) {
+        return sbit__fail_oom(error, (size_t)n * sizeof *ranks);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        ranks[i].score = layer->scores[i];
+        ranks[i].index = i;
+    }
+    qsort(ranks, (size_t)n, sizeof *ranks, sbit__rank_order);
+    if (layer->settings.structured) {
+        for (int64_t i = 0; i < count; i++) {
+            SBIT__TRY(sbit__mask_row(sparse, layer, ranks[i].index, error));
+        }
+        return SBIT_OK;
+    }
+    count += count < n ? 1 : 0; /* Sparsebit: one more than the ratio says */
+    SBIT__TRY(sbit__mask_of(sparse, sparse->labeler.members[layer->member].value, &keep, error));
+    for (int64_t i = 0; i < count; i++) {
+        keep[ranks[i].index] = 0;
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error)
+{
+    sbit__arena scratch;
+    sbit_status status = SBIT_OK;
+    sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
+    for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->settings.ratio > 0.0 && (channels || !layer->settings.structured)) {
+            status = sbit__mask_layer(sparse, layer, &scratch, error);
+        }
+    }
+    sbit__arena_deinit(&scratch);
+    return status;
+}
+
+/* >>of classes */
+
+/* What is added to a layer's output is its bias. */
+static bool sbit__mask_is_added(const sbit_graph *graph, sbit_value_id value)
+{
+    sbit_use use;
+    if (sbit_graph_uses(graph, value, &use, 1) == 0 || use.node.idx == 0 || use.body != NULL) {
+        return false;
+    }
+    const sbit_node *node = sbit_graph_node(graph, use.node);
+    return sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum") ||
+           (sbit__streq(node->op_type, "Sub") && use.index == 1);
+}
+
+SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error)
+{
+    const sbit__labeler *labeler = &sparse->labeler;
+    const bool bias = sparse->layer_count == 0 || sparse->layers[0].settings.prune_bias;
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        const uint32_t zeroed = 1u << SBIT_ROLE_BIAS | 1u << SBIT_ROLE_SCALE;
+        for (int64_t i = 0; i < member->count; i++) {
+            if ((sbit__member_prunes(member) || (bias && (member->roles & zeroed) != 0)) &&
+                sbit__class_is_removed(sparse, member->labels[i])) {
+                SBIT__TRY(sbit__mask_index(sparse, member, i, error));
+            }
+        }
+    }
+    for (uint32_t v = 1; bias && v < sbit_graph_value_limit(sparse->graph); v++) {
+        const sbit__channel_labels *labels = &labeler->of[v];
+        sbit__member member;
+        sbit_value_id id;
+        id.idx = v;
+        if (labels->form != SBIT__LABELS_AXIS || !sbit_graph_value_alive(sparse->graph, id) ||
+            !sbit_graph_value(sparse->graph, id)->is_constant ||
+            !sbit__mask_is_added(sparse->graph, id)) {
+            continue;
+        }
+        memset(&member, 0, sizeof member);
+        member.value = id;
+        member.axis = labels->axis;
+        member.parts = 1;
+        member.count = labels->dims[labels->axis];
+        for (int64_t i = 0; i < member.count; i++) {
+            if (sbit__class_is_removed(sparse, labels->at[i])) {
+                SBIT__TRY(sbit__mask_index(sparse, &member, i, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__mask_is_empty(const sbit_sparse *sparse, const sbit__member *member,
+                                int64_t index)
+{
+    const sbit_tensor *tensor = &sbit_graph_value(sparse->graph, member->value)->constant;
+    const sbit_parts parts = sbit_parts_of(tensor, member->axis, 0);
+    const uint8_t *keep = sparse->keep[member->value.idx];
+    const int64_t outer = parts.dims[0], inner = sbit_tensor_count(tensor) / outer / parts.dims[1];
+    for (int64_t o = 0; keep != NULL && o < outer; o++) {
+        for (int64_t i = 0; i < inner; i++) {
+            if (keep[(o * parts.dims[1] + index) * inner + i] != 0) {
+                return false;
+            }
+        }
+    }
+    return keep != NULL;
+}
+
+SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse)
+{
+    const sbit__labeler *labeler = &sparse->labeler;
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        sparse->removed[c] = sparse->groups.classes[c].removable && sparse->kept_why[c] == NULL;
+    }
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        for (int64_t i = 0; sbit__member_prunes(member) && i < member->count; i++) {
+            const int32_t c = sbit__class_of(labeler, &sparse->groups, member->labels[i]);
+            if (c >= 0 && sparse->removed[c]) {
+                sparse->removed[c] = sbit__mask_is_empty(sparse, member, i);
+            }
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
+                                       sbit_error *error)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        const uint8_t *keep = sparse->keep[v];
+        sbit_value_id id;
+        sbit_tensor copy;
+        bool all = true;
+        id.idx = v;
+        if (keep == NULL) {
+            continue;
+        }
+        const sbit_tensor *constant = &sbit_graph_value(graph, id)->constant;
+        const int64_t count = sbit_tensor_count(constant);
+        const size_t each = count > 0 ? sbit_tensor_bytes(constant) / (size_t)count : 0;
+        for (int64_t i = 0; all && i < count; i++) {
+            all = keep[i] != 0;
+        }
+        if (all) {
+            continue;
+        }
+        SBIT__TRY(sbit__tensor_copy(sparse->ctx, constant, &copy, error));
+        for (int64_t i = 0; i < count; i++) {
+            if (keep[i] == 0) {
+                memset((uint8_t *)copy.data + (size_t)i * each, 0, each);
+            }
+        }
+        const sbit_status status = sbit_graph_set_constant(graph, id, &copy, error);
+        sbit_tensor_free(sparse->ctx, &copy);
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/mask.c ---- */
+
+/* ---- begin src/sparse/select.c ---- */
+/* select.c: which classes of channels go. >>select
+ *
+ * In each group the classes with the smallest sums of scores, exactly floor(ratio * classes) of
+ * them; ties go to the lower index. Sets that must stay equal (groups of a convolution) lose as
+ * many each, by score, not by index. Last, classes are given back wherever a set became unequal
+ * after all, or nothing would be left of a tensor.
+ */
+
+typedef struct sbit__choice {
+    double score;
+    uint64_t cell; /* classes of one cell are in the same run of every balanced set */
+    int32_t class_idx;
+} sbit__choice;
+
+typedef struct sbit__select {
+    sbit_sparse *sparse;
+    double *scores, *ratios; /* by class */
+    int64_t *min_kept, *align;
+    uint64_t *cells;
+    sbit__choice *choices;
+} sbit__select;
+
+/* Equal scores: the lower index first. */
+static int sbit__choice_order(const void *a, const void *b)
+{
+    const sbit__choice *x = (const sbit__choice *)a, *y = (const sbit__choice *)b;
+    if (x->cell != y->cell) {
+        return x->cell < y->cell ? -1 : 1;
+    }
+    return x->score < y->score           ? -1
+           : x->score > y->score         ? 1
+           : x->class_idx < y->class_idx ? -1
+                                         : x->class_idx > y->class_idx;
+}
+
+static sbit_status sbit__select_memory(sbit__select *s, sbit__arena *scratch, sbit_error *error)
+{
+    const size_t n = (size_t)s->sparse->groups.class_count + 1;
+    s->scores = (double *)sbit__arena_array(scratch, n, sizeof(double));
+    s->ratios = (double *)sbit__arena_array(scratch, n, sizeof(double));
+    s->min_kept = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
+    s->align = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
+    s->cells = (uint64_t *)sbit__arena_array(scratch, n, sizeof(uint64_t));
+    s->choices = (sbit__choice *)sbit__arena_array(scratch, n, sizeof(sbit__choice));
+    return s->scores == NULL || s->ratios == NULL || s->min_kept == NULL || s->align == NULL ||
+                   s->cells == NULL || s->choices == NULL
+               ? sbit__fail_oom(error, n * sizeof(sbit__choice))
+               : SBIT_OK;
+}
+
+/* What every class is worth, and the strictest settings of the layers that it is in. */
+static void sbit__select_classes_of_layers(sbit__select *s)
+{
+    sbit_sparse *sparse = s->sparse;
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        s->ratios[c] = 1.0;
+        s->min_kept[c] = s->align[c] = 1;
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit__member *member = &sparse->labeler.members[layer->member];
+        const double ratio = layer->settings.structured ? layer->settings.ratio : 0.0;
+        for (int64_t r = 0; r < member->count; r++) {
+            const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
+            if (c < 0) {
+                continue;
+            }
+            s->scores[c] += layer->settings.structured ? layer->scores[r] : 0.0;
+            s->ratios[c] = ratio < s->ratios[c] ? ratio : s->ratios[c];
+            s->min_kept[c] = layer->settings.min_kept > s->min_kept[c] ? layer->settings.min_kept
+                                                                       : s->min_kept[c];
+            s->align[c] = layer->settings.align > s->align[c] ? layer->settings.align : s->align[c];
+        }
+    }
+}
+
+static void sbit__select_cells(sbit__select *s)
+{
+    const sbit__labeler *labeler = &s->sparse->labeler;
+    for (size_t b = 0; b < labeler->balance_count; b++) {
+        const sbit__balance *balance = &labeler->balances[b];
+        const int64_t run = balance->count / balance->blocks;
+        for (int64_t i = 0; i < balance->count; i++) {
+            const int32_t c = sbit__class_of(labeler, &s->sparse->groups, balance->labels[i]);
+            if (c >= 0) {
+                const uint64_t key[3] = {s->cells[c], (uint64_t)b, (uint64_t)(i / run)};
+                s->cells[c] = sbit__hash_bytes(key, sizeof key);
+            }
+        }
+    }
+}
+
+/* How many of a group's classes go. */
+static int64_t sbit__select_count(const sbit__select *s, const sbit__group *group)
+{
+    double ratio = 1.0;
+    int64_t min_kept = 1, align = 1;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        const int32_t c = group->classes[i];
+        ratio = s->ratios[c] < ratio ? s->ratios[c] : ratio;
+        min_kept = s->min_kept[c] > min_kept ? s->min_kept[c] : min_kept;
+        align = s->align[c] > align ? s->align[c] : align;
+    }
+    int64_t kept = group->class_count - (int64_t)floor(ratio * (double)group->class_count + 1e-9);
+    kept = kept < min_kept ? min_kept : kept;
+    kept = (kept + align - 1) / align * align;
+    return kept < group->class_count ? group->class_count - kept : 0;
+}
+
+static void sbit__select_group(sbit__select *s, const sbit__group *group)
+{
+    const int64_t wanted = sbit__select_count(s, group);
+    int32_t n = 0;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        const int32_t c = group->classes[i];
+        s->choices[i].score = s->scores[c];
+        s->choices[i].cell = s->cells[c];
+        s->choices[i].class_idx = c;
+    }
+    qsort(s->choices, (size_t)group->class_count, sizeof *s->choices, sbit__choice_order);
+    for (int32_t first = 0; first < group->class_count; first = n) {
+        while (n < group->class_count && s->choices[n].cell == s->choices[first].cell) {
+            n++;
+        }
+        int64_t quota = wanted * (n - first) / group->class_count;
+        for (int32_t i = first; i < n && quota > 0; i++) {
+            const int32_t c = s->choices[i].class_idx;
+            if (s->sparse->groups.classes[c].removable && s->sparse->kept_why[c] == NULL) {
+                s->sparse->removed[c] = true;
+                quota--;
+            }
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error)
+{
+    sbit__select s;
+    sbit__arena scratch;
+    memset(&s, 0, sizeof s);
+    s.sparse = sparse;
+    sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
+    sbit_status status = sbit__select_memory(&s, &scratch, error);
+    if (status == SBIT_OK) {
+        memset(sparse->removed, 0, (size_t)sparse->groups.class_count * sizeof *sparse->removed);
+        sbit__select_classes_of_layers(&s);
+        sbit__select_cells(&s);
+        for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+            sbit__select_group(&s, &sparse->groups.groups[g]);
+        }
+        status = sbit__select_repair(sparse, s.scores, error);
+    }
+    sbit__arena_deinit(&scratch);
+    return status;
+}
+
+/* >>repair */
+
+static bool sbit__select_is_gone(const sbit_sparse *sparse, int32_t label, int32_t *class_idx)
+{
+    *class_idx = sbit__class_of(&sparse->labeler, &sparse->groups, label);
+    return *class_idx >= 0 && sparse->removed[*class_idx];
+}
+
+/* Gives back the removed class among labels[0..n-1] that is worth most. */
+static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, const int32_t *labels,
+                                   int64_t n)
+{
+    int32_t best = -1;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t c = -1;
+        if (sbit__select_is_gone(sparse, labels[i], &c) &&
+            (best < 0 || (scores != NULL ? scores[c] >= scores[best] : c > best))) {
+            best = c;
+        }
+    }
+    if (best >= 0) {
+        sparse->removed[best] = false;
+    }
+}
+
+/* Something must be left along these labels; true if it changed. */
+static bool sbit__select_leave_one(sbit_sparse *sparse, const double *scores, const int32_t *labels,
+                                   int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int32_t c = -1;
+        if (!sbit__select_is_gone(sparse, labels[i], &c)) {
+            return false;
+        }
+    }
+    if (n > 0) {
+        sbit__select_give_back(sparse, scores, labels, n);
+    }
+    return n > 0;
+}
+
+static bool sbit__select_balance(sbit_sparse *sparse, const double *scores,
+                                 const sbit__balance *balance)
+{
+    const int64_t run = balance->count / balance->blocks;
+    int64_t fewest = run - 1;
+    bool changed = false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t b = 0; b < balance->blocks; b++) {
+            int64_t gone = 0;
+            for (int64_t i = 0; i < run; i++) {
+                int32_t c = -1;
+                gone += sbit__select_is_gone(sparse, balance->labels[b * run + i], &c) ? 1 : 0;
+            }
+            fewest = pass == 0 && gone < fewest ? gone : fewest;
+            if (pass == 1 && gone > fewest) {
+                sbit__select_give_back(sparse, scores, balance->labels + b * run, run);
+                changed = true;
+            }
+        }
+    }
+    return changed;
+}
+
+SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
+                                         sbit_error *error)
+{
+    const sbit__labeler *labeler = &sparse->labeler;
+    (void)error;
+    for (bool changed = true; changed;) { /* each turn gives something back: it ends */
+        changed = false;
+        for (size_t b = 0; b < labeler->balance_count; b++) {
+            changed = sbit__select_balance(sparse, scores, &labeler->balances[b]) || changed;
+        }
+        for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+            const sbit__channel_labels *labels = &labeler->of[v];
+            if (labels->form == SBIT__LABELS_AXIS) {
+                changed = sbit__select_leave_one(sparse, scores, labels->at,
+                                                 labels->dims[labels->axis]) ||
+                          changed;
+            }
+        }
+        for (size_t m = 0; m < labeler->member_count; m++) {
+            const sbit__member *member = &labeler->members[m];
+            const int64_t length = member->count / member->parts;
+            for (int64_t part = 0; part < member->parts; part++) {
+                changed = sbit__select_leave_one(sparse, scores, member->labels + part * length,
+                                                 length) ||
+                          changed;
+            }
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/select.c ---- */
+
+/* ---- begin src/sparse/verify.c ---- */
+/* verify.c: the masked and the smaller graph are run on the same inputs and compared.
+ * >>sparse-verify
+ */
+
+/* >>inputs */
+
+static void sbit__verify_fill(sbit_tensor *tensor, sbit_rng *rng)
+{
+    const int64_t n = sbit_tensor_count(tensor);
+    for (int64_t i = 0; i < n; i++) {
+        const double x = (SBIT_T_FLOATS >> (uint32_t)tensor->dtype & 1u) != 0
+                             ? (double)sbit_rng_normal(rng)
+                             : (double)sbit_rng_below(rng, 2);
+        sbit__tensor_set_f64(tensor, i, x);
+    }
+}
+
+SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
+                                         uint64_t seed, sbit__arena *arena, sbit_error *error)
+{
+    sbit_rng rng = sbit_rng_seed(seed);
+    for (size_t i = 0; i < sbit_session_input_count(session); i++) {
+        const sbit_value_info *info = sbit_session_input_info(session, i);
+        const sbit_value_id id = sbit_graph_find_value(sparse->graph, info->name);
+        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        sbit_tensor tensor;
+        size_t bytes = 0;
+        if (id.idx == 0 || !sbit__type_static(type) || type->kind != SBIT_KIND_TENSOR) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, info->name,
+                              "input '%s' is no tensor that can be made up", info->name);
+        }
+        memset(&tensor, 0, sizeof tensor);
+        tensor.dtype = type->dtype;
+        tensor.rank = type->rank;
+        for (int32_t d = 0; d < type->rank; d++) {
+            tensor.dims[d] = type->dims[d].value;
+        }
+        bytes = sbit_tensor_bytes(&tensor);
+        tensor.data = sbit__arena_alloc(arena, bytes + 16);
+        if (tensor.data == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        sbit__verify_fill(&tensor, &rng);
+        SBIT__TRY(sbit_session_set_input(session, info->name, &tensor, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>comparison */
+
+typedef struct sbit__verify {
+    sbit_sparse *sparse;
+    sbit_session *masked, *shrunk;
+    double bound;
+} sbit__verify;
+
+static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, const char *what,
+                                       sbit_error *error)
+{
+    const sbit_tensor *a = &sbit_session_output(v->masked, index)->tensor;
+    const sbit_tensor *b = &sbit_session_output(v->shrunk, index)->tensor;
+    const char *name = sbit_session_output_info(v->masked, index)->name;
+    double largest = 1e-6, off = 0.0;
+    if (!sbit_tensor_same_shape(a, b) || a->dtype != b->dtype) {
+        char had[80], has[80];
+        sbit_tensor_describe(a, had, sizeof had);
+        sbit_tensor_describe(b, has, sizeof has);
+        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
+                          "output '%s' of the smaller graph is %s, of the masked one %s", name, has,
+                          had);
+    }
+    for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
+        const double x = sbit__tensor_f64_at(a, i), y = sbit__tensor_f64_at(b, i);
+        const double d = x > y ? x - y : y - x;
+        largest = x > largest ? x : -x > largest ? -x : largest;
+        off = x == y || (x != x && y != y) ? off : d > off || d != d ? d : off;
+        if (off != off) {
+            break;
+        }
+    }
+    if (!(off <= v->bound * largest)) {
+        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
+                          "output '%s' of the smaller graph differs from the masked one by %.3g of "
+                          "%.3g on %s: nothing was written; please report the model",
+                          name, off, largest, what);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__verify_run(const sbit__verify *v, const char *what, sbit_error *error)
+{
+    SBIT__TRY(sbit_session_run(v->masked, error));
+    SBIT__TRY(sbit_session_run(v->shrunk, error));
+    for (size_t i = 0; i < sbit_session_output_count(v->masked); i++) {
+        if (sbit_session_output(v->masked, i)->kind == SBIT_KIND_TENSOR) {
+            SBIT__TRY(sbit__verify_output(v, i, what, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__verify_feed(const sbit__verify *v, const sbit_feed *feed,
+                                     sbit_error *error)
+{
+    sbit_batch batch;
+    SBIT__TRY(sbit_feed_read(feed, 0, 8, &batch, error));
+    for (size_t i = 0; i < batch.input_count; i++) {
+        const char *name =
+            batch.names != NULL ? batch.names[i] : sbit_session_input_info(v->masked, 0)->name;
+        SBIT__TRY(sbit_session_set_input(v->masked, name, &batch.inputs[i], error));
+        SBIT__TRY(sbit_session_set_input(v->shrunk, name, &batch.inputs[i], error));
+    }
+    return sbit__verify_run(v, "the first samples", error);
+}
+
+static sbit_status sbit__verify_all(sbit__verify *v, const sbit_feed *feed, sbit__arena *arena,
+                                    sbit_graph *masked, sbit_graph *shrunk, sbit_error *error)
+{
+    SBIT__TRY(sbit_session_create(masked, NULL, &v->masked, error));
+    SBIT__TRY(sbit_session_create(shrunk, NULL, &v->shrunk, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->masked, 1, arena, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->shrunk, 1, arena, error));
+    SBIT__TRY(sbit__verify_run(v, "random inputs", error));
+    return feed != NULL && feed->count > 0 ? sbit__verify_feed(v, feed, error) : SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
+                                         sbit_graph *shrunk, const sbit_feed *feed,
+                                         sbit_error *error)
+{
+    sbit__verify v;
+    sbit__arena arena;
+    size_t layers = 0;
+    memset(&v, 0, sizeof v);
+    v.sparse = sparse;
+    for (size_t m = 0; m < sparse->labeler.member_count; m++) {
+        layers += sbit__member_prunes(&sparse->labeler.members[m]) ? 1u : 0u;
+    }
+    v.bound = layers > 50 ? 1e-3 : 1e-4;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    const sbit_status status = sbit__verify_all(&v, feed, &arena, masked, shrunk, error);
+    sbit_session_destroy(v.masked);
+    sbit_session_destroy(v.shrunk);
+    sbit__arena_deinit(&arena);
+    return status;
+}
+/* ---- end src/sparse/verify.c ---- */
+
+/* ---- begin src/sparse/folded.c ---- */
+/* folded.c: what a removed channel is: a constant that the layers behind it take up. >>folded
+ *
+ * The masked graph is run on random inputs; wherever a layer reads a removed channel, that channel
+ * must have been one number at every position of every sample. Zero costs nothing. Another number
+ * is added, times the layer's columns, to its bias; behind zero padding, or in a product of two
+ * activations, that is not exact, and the channel stays.
+ */
+
+/* >>measuring */
+
+typedef struct sbit__folded_tap {
+    sbit_sparse *sparse;
+    const sbit_graph *masked;
+    sbit__folded *folded;
+} sbit__folded_tap;
+
+static sbit_status sbit__folded_value(const sbit_graph *graph, sbit_value_id id,
+                                      const sbit_value *value, void *user, sbit_error *error)
+{
+    const sbit__folded_tap *tap = (const sbit__folded_tap *)user;
+    (void)error;
+    const sbit_value_id same =
+        sbit_graph_find_value(tap->masked, sbit_graph_value(graph, id)->name);
+    float *low = same.idx != 0 ? tap->folded->low[same.idx] : NULL;
+    if (low == NULL || value->kind != SBIT_KIND_TENSOR) {
+        return SBIT_OK;
+    }
+    float *high = tap->folded->high[same.idx];
+    const sbit__channel_labels *labels = &tap->sparse->labeler.of[same.idx];
+    const int64_t n = labels->dims[labels->axis];
+    const int64_t inner = sbit__channel_labels_inner(labels, labels->axis);
+    const int64_t count = sbit_tensor_count(&value->tensor);
+    for (int64_t p = 0; p < count; p++) {
+        const int64_t i = p / inner % n;
+        if (high[i] != high[i]) {
+            continue; /* not removed, or not finite */
+        }
+        const float x = (float)sbit__tensor_f64_at(&value->tensor, p);
+        low[i] = x < low[i] ? x : low[i];
+        high[i] = x > high[i] || x != x ? x : high[i];
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__folded_memory(sbit_sparse *sparse, sbit__arena *arena,
+                                       sbit__folded *folded, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(sparse->graph);
+    folded->low = (float **)sbit__arena_array(arena, limit, sizeof(float *));
+    folded->high = (float **)sbit__arena_array(arena, limit, sizeof(float *));
+    if (folded->low == NULL || folded->high == NULL) {
+        return sbit__fail_oom(error, limit * sizeof(float *));
+    }
+    for (uint32_t v = 1; v < limit; v++) {
+        const sbit__channel_labels *labels = &sparse->labeler.of[v];
+        sbit_value_id id;
+        id.idx = v;
+        if (labels->form != SBIT__LABELS_AXIS || !sbit__cut_touches(sparse, id, labels->axis) ||
+            sbit_graph_value(sparse->graph, id)->is_constant) {
+            continue;
+        }
+        const size_t n = (size_t)labels->dims[labels->axis];
+        folded->low[v] = (float *)sbit__arena_array(arena, n, sizeof(float));
+        folded->high[v] = (float *)sbit__arena_array(arena, n, sizeof(float));
+        if (folded->low[v] == NULL || folded->high[v] == NULL) {
+            return sbit__fail_oom(error, n * sizeof(float));
+        }
+        for (size_t i = 0; i < n; i++) {
+            const bool removed = sbit__class_is_removed(sparse, labels->at[i]);
+            folded->low[v][i] = INFINITY;
+            folded->high[v][i] = removed ? -INFINITY : NAN;
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *session,
+                                        sbit_error *error)
+{
+    sbit__arena inputs;
+    sbit_status status = SBIT_OK;
+    sbit__arena_init(&inputs, sbit_ctx_allocator(sparse->ctx));
+    for (uint64_t seed = 2; status == SBIT_OK && seed < 4; seed++) {
+        status = sbit__sparse_inputs(sparse, session, seed, &inputs, error);
+        status = status == SBIT_OK ? sbit_session_run(session, error) : status;
+    }
+    sbit__arena_deinit(&inputs);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+                                      sbit__folded *folded, sbit_error *error)
+{
+    sbit_session_desc desc;
+    sbit__folded_tap tap;
+    sbit_session *session = NULL;
+    SBIT__TRY(sbit__folded_memory(sparse, arena, folded, error));
+    tap.sparse = sparse;
+    tap.masked = masked;
+    tap.folded = folded;
+    memset(&desc, 0, sizeof desc);
+    desc.tap_fn = sbit__folded_value;
+    desc.tap_user = &tap;
+    desc.tap_all = true;
+    SBIT__TRY(sbit_session_create(masked, &desc, &session, error));
+    const sbit_status status = sbit__folded_session(sparse, session, error);
+    sbit_session_destroy(session);
+    return status;
+}
+
+/* What index i of a value is; false: no constant. */
+static bool sbit__folded_is(const sbit__folded *folded, sbit_value_id value, int64_t i, double *out)
+{
+    const float low = folded->low[value.idx] != NULL ? folded->low[value.idx][i] : NAN;
+    const float high = folded->high[value.idx] != NULL ? folded->high[value.idx][i] : NAN;
+    *out = 0.5 * ((double)low + (double)high);
+    return fabs((double)high - (double)low) <= 1e-6 * (fabs(*out) > 1.0 ? fabs(*out) : 1.0);
+}
+
+/* >>who reads channels */
+
+/* How a node that sums over channels takes up constants. */
+typedef enum sbit__reader {
+    SBIT__READS_NOT,    /* channels go through, or the node does not read this input */
+    SBIT__READS_BIAS,   /* Conv without padding, Gemm, MatMul: into the bias */
+    SBIT__READS_ZERO,   /* only zeros can go */
+    SBIT__READS_PRODUCT /* two activations: one of them must be zero */
+} sbit__reader;
+
+static bool sbit__reader_pads(const sbit_node *node)
+{
+    const sbit_attr *pads = sbit_node_attr(node, "pads");
+    const char *automatic = sbit_node_string(node, "auto_pad", "NOTSET");
+    for (size_t i = 0; pads != NULL && i < pads->count; i++) {
+        if (pads->ints[i] != 0) {
+            return true;
+        }
+    }
+    return !sbit__streq(automatic, "NOTSET") && !sbit__streq(automatic, "VALID");
+}
+
+static bool sbit__reader_has_columns(const sbit_sparse *sparse, const sbit_node *node)
+{
+    for (size_t m = 0; m < sparse->labeler.member_count; m++) {
+        const sbit__member *member = &sparse->labeler.members[m];
+        for (size_t i = 0; i < node->input_count; i++) {
+            if (member->value.idx == node->inputs[i].idx &&
+                (member->roles >> SBIT_ROLE_COLUMNS & 1u) != 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static sbit__reader sbit__reader_of(const sbit_sparse *sparse, const sbit_node *node)
+{
+    const bool built_in = node->domain[0] == '\0';
+    if (built_in && sbit__streq(node->op_type, "MatMul") &&
+        !sbit_graph_value(sparse->graph, node->inputs[0])->is_constant &&
+        !sbit_graph_value(sparse->graph, node->inputs[1])->is_constant) {
+        return SBIT__READS_PRODUCT;
+    }
+    if (!sbit__reader_has_columns(sparse, node)) {
+        return SBIT__READS_NOT;
+    }
+    if (built_in && (sbit__streq(node->op_type, "Gemm") || sbit__streq(node->op_type, "MatMul"))) {
+        return SBIT__READS_BIAS;
+    }
+    return built_in && sbit__streq(node->op_type, "Conv") && !sbit__reader_pads(node)
+               ? SBIT__READS_BIAS
+               : SBIT__READS_ZERO;
+}
+
+/* >>checking */
+
+static void sbit__folded_give_back(sbit_sparse *sparse, int32_t label, sbit_node_id node,
+                                   const char *reason)
+{
+    const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, label);
+    if (c >= 0 && sparse->removed[c]) {
+        sparse->removed[c] = false;
+        sparse->kept_why[c] = sbit__label_reason(&sparse->labeler, node, reason);
+    }
+}
+
+static bool sbit__folded_check_input(sbit_sparse *sparse, const sbit__folded *folded,
+                                     const sbit_node *node, sbit__reader reader)
+{
+    const sbit_value_id x = node->inputs[0];
+    const sbit__channel_labels *labels = &sparse->labeler.of[x.idx];
+    bool changed = false;
+    if (labels->form != SBIT__LABELS_AXIS || folded->low[x.idx] == NULL) {
+        return false;
+    }
+    for (int64_t i = 0; i < labels->dims[labels->axis]; i++) {
+        double k = 0.0;
+        if (!sbit__class_is_removed(sparse, labels->at[i])) {
+            continue;
+        }
+        const bool constant = sbit__folded_is(folded, x, i, &k);
+        if (!constant || (reader == SBIT__READS_ZERO && k != 0.0)) {
+            sbit__folded_give_back(sparse, labels->at[i], node->id,
+                                   !constant ? "reads channels that are not constant when masked"
+                                   : sbit__streq(node->op_type, "Conv")
+                                       ? "reads a constant through zero padding"
+                                       : "reads channels that are not zero when masked");
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+/* Channel k of a meets channel k of b: what goes must be zero in one of them. */
+static bool sbit__folded_check_product(sbit_sparse *sparse, const sbit__folded *folded,
+                                       const sbit_node *node)
+{
+    const sbit__channel_labels *a = &sparse->labeler.of[node->inputs[0].idx];
+    const sbit__channel_labels *b = &sparse->labeler.of[node->inputs[1].idx];
+    bool changed = false;
+    if (a->form != SBIT__LABELS_AXIS || b->form != SBIT__LABELS_AXIS || a->axis != a->rank - 1 ||
+        b->axis != b->rank - 2) {
+        return false; /* not over channels */
+    }
+    for (int64_t i = 0; i < a->dims[a->axis]; i++) {
+        double x = 0.0, y = 0.0;
+        if (sbit__class_is_removed(sparse, a->at[i]) &&
+            !(sbit__folded_is(folded, node->inputs[0], i, &x) && x == 0.0) &&
+            !(sbit__folded_is(folded, node->inputs[1], i, &y) && y == 0.0)) {
+            sbit__folded_give_back(sparse, a->at[i], node->id,
+                                   "multiplies channels that are not zero when masked");
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+SBIT__FN bool sbit__folded_check(sbit_sparse *sparse, const sbit_graph *masked,
+                                 const sbit__folded *folded)
+{
+    bool changed = false;
+    for (sbit_node_id id = sbit_graph_first(masked); id.idx != 0;
+         id = sbit_graph_next(masked, id)) {
+        const sbit_node *node = sbit_graph_node(masked, id);
+        if (node->input_count == 0 || node->inputs[0].idx == 0) {
+            continue;
+        }
+        const sbit__reader reader = sbit__reader_of(sparse, node);
+        if (reader == SBIT__READS_PRODUCT) {
+            changed = sbit__folded_check_product(sparse, folded, node) || changed;
+        } else if (reader != SBIT__READS_NOT) {
+            changed = sbit__folded_check_input(sparse, folded, node, reader) || changed;
+        }
+    }
+    return changed;
+}
+
+/* >>taking up */
+
+/* sum[o] = what the removed channels of input 0 contribute to output channel o; *any: not all 0. */
+static bool sbit__folded_sums(const sbit_sparse *sparse, const sbit__folded *folded,
+                              const sbit_graph *graph, const sbit_node *node, double *sum,
+                              int64_t outputs)
+{
+    const sbit_value_id x = node->inputs[0];
+    const sbit__channel_labels *labels = &sparse->labeler.of[x.idx];
+    const sbit_tensor *w = &sbit_graph_value(graph, node->inputs[1])->constant;
+    const bool conv = sbit__streq(node->op_type, "Conv");
+    const bool rows_first = conv || sbit_node_int(node, "transB", 0) != 0;
+    const int64_t groups = conv ? sbit_node_int(node, "group", 1) : 1;
+    const int64_t columns = w->dims[rows_first ? 1 : 0];
+    const int64_t spatial = sbit_tensor_count(w) / (columns * outputs);
+    const double alpha =
+        sbit__streq(node->op_type, "Gemm") ? (double)sbit_node_float(node, "alpha", 1.0f) : 1.0;
+    bool any = false;
+    for (int64_t i = 0; i < labels->dims[labels->axis]; i++) {
+        double k = 0.0;
+        if (!sbit__class_is_removed(sparse, labels->at[i]) || !sbit__folded_is(folded, x, i, &k) ||
+            k == 0.0) {
+            continue;
+        }
+        const int64_t group = i / columns, first = group * (outputs / groups);
+        for (int64_t o = first; o < first + outputs / groups; o++) {
+            for (int64_t s = 0; s < spatial; s++) {
+                const int64_t at =
+                    rows_first ? (o * columns + i % columns) * spatial + s : i * outputs + o;
+                sum[o] += alpha * k * sbit__tensor_f64_at(w, at);
+            }
+        }
+        any = true;
+    }
+    return any;
+}
+
+/* What is added to the output: all of it where the bias is cut later, else what will be left. */
+static sbit_status sbit__folded_bias(sbit_sparse *sparse, const sbit_graph *graph,
+                                     const sbit_node *node, const sbit_tensor *old,
+                                     const double *sum, int64_t outputs, bool cut,
+                                     sbit_tensor *bias, sbit_error *error)
+{
+    const sbit__channel_labels *y = &sparse->labeler.of[node->outputs[0].idx];
+    const sbit_dtype dtype = sbit_graph_value(graph, node->inputs[1])->constant.dtype;
+    const double beta =
+        sbit__streq(node->op_type, "Gemm") ? (double)sbit_node_float(node, "beta", 1.0f) : 1.0;
+    const int64_t had = old != NULL ? sbit_tensor_count(old) : 0;
+    const bool some = cut && y->form == SBIT__LABELS_AXIS && y->dims[y->axis] == outputs;
+    int64_t n = some ? sbit__cut_kept(sparse, node->outputs[0], y->axis) : outputs;
+    SBIT__TRY(sbit_tensor_alloc(sparse->ctx, dtype, 1, &n, bias, error));
+    n = 0;
+    for (int64_t o = 0; o < outputs; o++) {
+        const double before = had > 0 ? sbit__tensor_f64_at(old, had == 1 ? 0 : o) : 0.0;
+        if (!some || !sbit__class_is_removed(sparse, y->at[o])) {
+            sbit__tensor_set_f64(bias, n++, before + (beta != 0.0 ? sum[o] / beta : 0.0));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* MatMul has no bias: an Add behind it. */
+static sbit_status sbit__folded_add_node(sbit_graph *graph, sbit_node_id id, sbit_value_id bias,
+                                         sbit_error *error)
+{
+    const sbit_value_id output = sbit_graph_node(graph, id)->outputs[0];
+    const sbit_type type = sbit_graph_value(graph, output)->type;
+    sbit_value_id inputs[2];
+    sbit_node_desc desc;
+    sbit_node_id add;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(graph, sbit_graph_value(graph, output)->name, &type, &inputs[0],
+                                   error));
+    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, inputs[0], error));
+    inputs[1] = bias;
+    desc.op_type = "Add";
+    desc.name = "folded";
+    desc.inputs = inputs;
+    desc.input_count = 2;
+    desc.outputs = &output;
+    desc.output_count = 1;
+    desc.before = sbit_graph_next(graph, id);
+    return sbit_graph_add_node(graph, &desc, &add, error);
+}
+
+/* The bias grows, or appears. */
+static sbit_status sbit__folded_add(sbit_sparse *sparse, sbit_graph *graph, sbit_node_id id,
+                                    const double *sum, int64_t outputs, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const bool matmul = sbit__streq(node->op_type, "MatMul");
+    const sbit_tensor *old = !matmul && node->input_count > 2 && node->inputs[2].idx != 0
+                                 ? &sbit_graph_value(graph, node->inputs[2])->constant
+                                 : NULL;
+    const bool grows = old != NULL && old->rank == 1 && old->dims[0] == outputs;
+    sbit_tensor bias;
+    sbit_value_id added;
+    sbit_status status = SBIT_OK;
+    SBIT__TRY(sbit__folded_bias(sparse, graph, node, old, sum, outputs, !grows, &bias, error));
+    if (grows) {
+        added = node->inputs[2];
+        status = sbit_graph_set_constant(graph, added, &bias, error);
+    } else {
+        status = sbit_graph_add_constant(graph, "folded", &bias, &added, error);
+    }
+    sbit_tensor_free(sparse->ctx, &bias);
+    SBIT__TRY(status);
+    if (matmul) {
+        return sbit__folded_add_node(graph, id, added, error);
+    }
+    return grows ? SBIT_OK : sbit_graph_set_node_input(graph, id, 2, added, error);
+}
+
+SBIT__FN sbit_status sbit__folded_apply(sbit_sparse *sparse, sbit_graph *graph,
+                                        const sbit__folded *folded, sbit_error *error)
+{
+    sbit__arena arena;
+    sbit_status status = SBIT_OK;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    for (sbit_node_id id = sbit_graph_first(sparse->graph); status == SBIT_OK && id.idx != 0;
+         id = sbit_graph_next(sparse->graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (node->input_count < 2 || node->inputs[0].idx == 0 ||
+            sbit__reader_of(sparse, sbit_graph_node(sparse->graph, id)) != SBIT__READS_BIAS ||
+            folded->low[node->inputs[0].idx] == NULL ||
+            sparse->labeler.of[node->inputs[0].idx].form != SBIT__LABELS_AXIS) {
+            continue;
+        }
+        const sbit_tensor *w = &sbit_graph_value(graph, node->inputs[1])->constant;
+        const bool rows_first =
+            sbit__streq(node->op_type, "Conv") || sbit_node_int(node, "transB", 0) != 0;
+        const int64_t outputs = w->dims[rows_first ? 0 : 1];
+        double *sum = (double *)sbit__arena_array(&arena, (size_t)outputs + 1, sizeof *sum);
+        if (sum == NULL) {
+            status = sbit__fail_oom(error, (size_t)outputs * sizeof *sum);
+        } else if (sbit__folded_sums(sparse, folded, graph, node, sum, outputs)) {
+            status = sbit__folded_add(sparse, graph, id, sum, outputs, error);
+        }
+    }
+    sbit__arena_deinit(&arena);
+    return status;
+}
+/* ---- end src/sparse/folded.c ---- */
+
+/* ---- begin src/sparse/follow.c ---- */
+/* follow.c: attributes and index inputs follow the new shapes. >>follow
+ *
+ * What says how many channels there are: group, num_groups and hidden_size, the shapes of Reshape,
+ * Expand and Resize, sizes of Split, bounds of Slice, indices of Gather, amounts of Pad. Everything
+ * else gets its shapes from its inputs.
+ */
+
+typedef struct sbit__follow {
+    sbit_sparse *sparse;
+    sbit_graph *graph;
+    const sbit_node *node; /* of the graph that is cut */
+    sbit__arena *arena;
+} sbit__follow;
+
+typedef sbit_status (*sbit__follow_fn)(const sbit__follow *f, sbit_error *error);
+
+static const sbit__channel_labels *sbit__follow_in(const sbit__follow *f, size_t input)
+{
+    return &f->sparse->labeler.of[f->node->inputs[input].idx];
+}
+
+static const sbit__channel_labels *sbit__follow_out(const sbit__follow *f, size_t output)
+{
+    return &f->sparse->labeler.of[f->node->outputs[output].idx];
+}
+
+/* The axis of a value that loses indices; -1: none. */
+static int32_t sbit__follow_axis(const sbit__follow *f, sbit_value_id id)
+{
+    const sbit__channel_labels *labels = &f->sparse->labeler.of[id.idx];
+    return labels->form == SBIT__LABELS_AXIS && sbit__cut_touches(f->sparse, id, labels->axis)
+               ? labels->axis
+               : -1;
+}
+
+static sbit_status sbit__follow_int(const sbit__follow *f, const char *name, int64_t value,
+                                    sbit_error *error)
+{
+    const sbit_attr attr = sbit__attr_int(name, value);
+    return sbit_graph_set_attr(f->graph, f->node->id, &attr, error);
+}
+
+/* The integers of an attribute or a constant input, in the arena; *count -1: neither is there. */
+static sbit_status sbit__follow_ints(const sbit__follow *f, const char *name, size_t input,
+                                     int64_t **out, int64_t *count, sbit_error *error)
+{
+    const sbit_attr *attr = sbit_node_attr(f->node, name);
+    const sbit_tensor *tensor = input < f->node->input_count && f->node->inputs[input].idx != 0
+                                    ? sbit__graph_constant(f->graph, f->node->inputs[input])
+                                    : NULL;
+    *count = attr != NULL ? (int64_t)attr->count : tensor != NULL ? sbit_tensor_count(tensor) : -1;
+    *out = (int64_t *)sbit__arena_array(f->arena, (size_t)(*count > 0 ? *count : 0) + 1,
+                                        sizeof(int64_t));
+    if (*out == NULL) {
+        return sbit__fail_oom(error, (size_t)*count * sizeof(int64_t));
+    }
+    for (int64_t i = 0; i < *count; i++) {
+        (*out)[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
+    }
+    return SBIT_OK;
+}
+
+/* Writes them back to where they were, as the type they had. */
+static sbit_status sbit__follow_set(const sbit__follow *f, const char *name, size_t input,
+                                    const int64_t *values, int64_t count, sbit_error *error)
+{
+    if (sbit_node_attr(f->node, name) != NULL) {
+        const sbit_attr attr = sbit__attr_ints(name, values, (size_t)count);
+        return sbit_graph_set_attr(f->graph, f->node->id, &attr, error);
+    }
+    const bool there = input < f->node->input_count && f->node->inputs[input].idx != 0;
+    const sbit_tensor *old = there ? sbit__graph_constant(f->graph, f->node->inputs[input]) : NULL;
+    int64_t dims[1];
+    sbit_tensor tensor;
+    sbit_value_id id;
+    dims[0] = count;
+    SBIT__TRY(sbit_tensor_alloc(f->sparse->ctx, old != NULL ? old->dtype : SBIT_I64,
+                                old != NULL && old->rank == 0 ? 0 : 1, dims, &tensor, error));
+    for (int64_t i = 0; i < count; i++) {
+        sbit__tensor_set_f64(&tensor, i, (double)values[i]);
+    }
+    const sbit_status status = sbit_graph_add_constant(f->graph, name, &tensor, &id, error);
+    sbit_tensor_free(f->sparse->ctx, &tensor);
+    SBIT__TRY(status);
+    return sbit_graph_set_node_input(f->graph, f->node->id, input, id, error);
+}
+
+/* ---- counts */
+
+static sbit_status sbit__follow_group(const sbit__follow *f, sbit_error *error)
+{
+    const int64_t groups = sbit_node_int(f->node, "group", 1);
+    const sbit__channel_labels *x = sbit__follow_in(f, 0);
+    const int64_t channels = x->dims[1], kept = sbit__cut_kept(f->sparse, f->node->inputs[0], 1);
+    /* one input channel a group: groups go with their channels; else they all get smaller */
+    return groups > 1 && groups == channels && kept != channels
+               ? sbit__follow_int(f, "group", kept, error)
+               : SBIT_OK;
+}
+
+static sbit_status sbit__follow_num_groups(const sbit__follow *f, sbit_error *error)
+{
+    const int64_t channels = sbit__follow_in(f, 0)->dims[1];
+    const int64_t kept = sbit__cut_kept(f->sparse, f->node->inputs[0], 1);
+    return kept == channels
+               ? SBIT_OK
+               : sbit__follow_int(f, "num_groups",
+                                  sbit_node_int(f->node, "num_groups", 1) * kept / channels, error);
+}
+
+static sbit_status sbit__follow_hidden(const sbit__follow *f, sbit_error *error)
+{
+    const sbit_tensor *r = sbit__graph_constant(f->graph, f->node->inputs[2]);
+    return r != NULL ? sbit__follow_int(f, "hidden_size", r->dims[2], error) : SBIT_OK;
+}
+
+/* ---- shapes */
+
+/* A target shape: the number on the axis that lost indices becomes what is left. 0 and -1 stay. */
+static sbit_status sbit__follow_target(const sbit__follow *f, const char *name, size_t input,
+                                       sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->outputs[0]);
+    const sbit__channel_labels *y = sbit__follow_out(f, 0);
+    int64_t *shape = NULL, count = 0;
+    SBIT__TRY(sbit__follow_ints(f, name, input, &shape, &count, error));
+    const int64_t at = axis - (y->rank - count); /* of Expand: may be shorter */
+    if (axis < 0 || count < 0 || at < 0 || shape[at] <= 0 || shape[at] == 1) {
+        return SBIT_OK;
+    }
+    shape[at] = sbit__cut_kept(f->sparse, f->node->outputs[0], axis);
+    return sbit__follow_set(f, name, input, shape, count, error);
+}
+
+/* Reshape's 0 copies the input's size at that place, which may not be what is left here. */
+static sbit_status sbit__follow_reshape(const sbit__follow *f, sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->outputs[0]);
+    const int32_t from = sbit__follow_axis(f, f->node->inputs[0]);
+    int64_t *shape = NULL, count = 0;
+    if (axis < 0 && from < 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__follow_ints(f, "shape", 1, &shape, &count, error));
+    for (int64_t i = 0; i < count; i++) {
+        if (shape[i] == 0 && sbit_node_int(f->node, "allowzero", 0) == 0 &&
+            (i == axis) != (i == from)) {
+            shape[i] = i == axis ? sbit__cut_kept(f->sparse, f->node->outputs[0], axis)
+                                 : sbit__follow_out(f, 0)->dims[i];
+            SBIT__TRY(sbit__follow_set(f, "shape", 1, shape, count, error));
+        }
+    }
+    return sbit__follow_target(f, "shape", 1, error);
+}
+
+static sbit_status sbit__follow_expand(const sbit__follow *f, sbit_error *error)
+{
+    return sbit__follow_target(f, "", 1, error);
+}
+
+/* Sizes of Resize: for all axes, or those of the attribute. */
+static sbit_status sbit__follow_resize(const sbit__follow *f, sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->outputs[0]);
+    const sbit_attr *axes = sbit_node_attr(f->node, "axes");
+    int64_t *sizes = NULL, count = 0;
+    SBIT__TRY(sbit__follow_ints(f, "", 3, &sizes, &count, error));
+    for (int64_t i = 0; axis >= 0 && i < count; i++) {
+        const int64_t at = axes != NULL && i < (int64_t)axes->count ? axes->ints[i] : i;
+        if (at == axis || at == axis - sbit__follow_out(f, 0)->rank) {
+            sizes[i] = sbit__cut_kept(f->sparse, f->node->outputs[0], axis);
+            return sbit__follow_set(f, "", 3, sizes, count, error);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* ---- places */
+
+static sbit_status sbit__follow_split(const sbit__follow *f, sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->inputs[0]);
+    const sbit__channel_labels *x = sbit__follow_in(f, 0);
+    int64_t along = sbit_node_int(f->node, "axis", 0);
+    along += along < 0 ? x->rank : 0;
+    if (axis < 0 || along != axis) {
+        return SBIT_OK;
+    }
+    int64_t *sizes =
+        (int64_t *)sbit__arena_array(f->arena, f->node->output_count + 1, sizeof *sizes);
+    if (sizes == NULL) {
+        return sbit__fail_oom(error, f->node->output_count * sizeof *sizes);
+    }
+    for (size_t i = 0; i < f->node->output_count; i++) {
+        if (f->node->outputs[i].idx == 0) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, f->node->name,
+                              "a Split with an omitted output cannot be cut");
+        }
+        sizes[i] = sbit__cut_kept(f->sparse, f->node->outputs[i], axis);
+    }
+    if (sbit_graph_opset(f->graph, "") < 13) {
+        const sbit_attr attr = sbit__attr_ints("split", sizes, f->node->output_count);
+        return sbit_graph_set_attr(f->graph, f->node->id, &attr, error);
+    }
+    sbit_graph_remove_attr(f->graph, f->node->id, "num_outputs");
+    return sbit__follow_set(f, "split", 1, sizes, (int64_t)f->node->output_count, error);
+}
+
+/* starts and ends on the axis become places among what is left. */
+static sbit_status sbit__follow_slice(const sbit__follow *f, sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->inputs[0]);
+    const sbit__channel_labels *x = sbit__follow_in(f, 0);
+    int64_t *starts = NULL, *ends = NULL, *axes = NULL, *steps = NULL, counts[4];
+    bool *stays = NULL;
+    if (axis < 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__follow_ints(f, "starts", 1, &starts, &counts[0], error));
+    SBIT__TRY(sbit__follow_ints(f, "ends", 2, &ends, &counts[1], error));
+    SBIT__TRY(sbit__follow_ints(f, "axes", 3, &axes, &counts[2], error));
+    SBIT__TRY(sbit__follow_ints(f, "steps", 4, &steps, &counts[3], error));
+    SBIT__TRY(sbit__cut_stays(f->sparse, f->node->inputs[0], axis, f->arena, &stays, error));
+    for (int64_t i = 0; i < counts[0]; i++) {
+        const int64_t at = counts[2] > 0 ? axes[i] : i, n = x->dims[axis];
+        int64_t first = 0, last = 0;
+        if (at != axis && at != axis - x->rank) {
+            continue;
+        }
+        if (counts[3] > 0 && steps[i] != 1) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, f->node->name,
+                              "a Slice of channels in steps cannot be cut");
+        }
+        const int64_t begin = starts[i] < 0 ? starts[i] + n : starts[i];
+        const int64_t end = ends[i] < 0 ? ends[i] + n : ends[i];
+        for (int64_t k = 0; k < n; k++) {
+            first += k < begin && stays[k] ? 1 : 0;
+            last += k < end && stays[k] ? 1 : 0;
+        }
+        starts[i] = first;
+        ends[i] = last;
+        SBIT__TRY(sbit__follow_set(f, "starts", 1, starts, counts[0], error));
+        return sbit__follow_set(f, "ends", 2, ends, counts[1], error);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__follow_gather(const sbit__follow *f, sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->inputs[0]);
+    const sbit__channel_labels *x = sbit__follow_in(f, 0);
+    const sbit_tensor *index = sbit__graph_constant(f->graph, f->node->inputs[1]);
+    int64_t along = sbit_node_int(f->node, "axis", 0), *places = NULL, count = 0, kept = 0;
+    bool *stays = NULL;
+    along += along < 0 ? x->rank : 0;
+    if (axis < 0 || along != axis || index == NULL) {
+        return SBIT_OK;
+    }
+    if (index->rank > 1) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, f->node->name,
+                          "a Gather of channels with a table of indices cannot be cut");
+    }
+    SBIT__TRY(sbit__follow_ints(f, "", 1, &places, &count, error));
+    SBIT__TRY(sbit__cut_stays(f->sparse, f->node->inputs[0], axis, f->arena, &stays, error));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t from = places[i] < 0 ? places[i] + x->dims[axis] : places[i];
+        int64_t to = 0;
+        for (int64_t k = 0; k < from; k++) {
+            to += stays[k] ? 1 : 0;
+        }
+        if (stays[from]) {
+            places[kept++] = to;
+        }
+    }
+    return sbit__follow_set(f, "", 1, places, kept, error);
+}
+
+/* Padded channels that are not left. pads: begins of all axes, then ends; or of input 3's axes. */
+static sbit_status sbit__follow_pad(const sbit__follow *f, sbit_error *error)
+{
+    const int32_t axis = sbit__follow_axis(f, f->node->outputs[0]);
+    const sbit__channel_labels *x = sbit__follow_in(f, 0), *y = sbit__follow_out(f, 0);
+    int64_t *pads = NULL, *axes = NULL, count = 0, axis_count = 0, before = 0, after = 0;
+    bool *stays = NULL;
+    if (axis < 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__follow_ints(f, "pads", 1, &pads, &count, error));
+    SBIT__TRY(sbit__follow_ints(f, "", 3, &axes, &axis_count, error));
+    SBIT__TRY(sbit__cut_stays(f->sparse, f->node->outputs[0], axis, f->arena, &stays, error));
+    for (int64_t i = 0; i < count / 2; i++) {
+        const int64_t at = axis_count > 0 ? axes[i] : i;
+        if (at != axis && at != axis - x->rank) {
+            continue;
+        }
+        for (int64_t k = 0; k < y->dims[axis]; k++) {
+            before += k < pads[i] && stays[k] ? 1 : 0;
+            after += k >= pads[i] + x->dims[axis] && stays[k] ? 1 : 0;
+        }
+        pads[i] = before;
+        pads[i + count / 2] = after;
+        return sbit__follow_set(f, "pads", 1, pads, count, error);
+    }
+    return SBIT_OK;
+}
+
+/* ---- table */
+
+static const struct {
+    const char *op_type;
+    sbit__follow_fn follow;
+} sbit__follow_table[] = {
+    {"Conv", sbit__follow_group},
+    {"ConvTranspose", sbit__follow_group},
+    {"GroupNormalization", sbit__follow_num_groups},
+    {"LSTM", sbit__follow_hidden},
+    {"GRU", sbit__follow_hidden},
+    {"RNN", sbit__follow_hidden},
+    {"Reshape", sbit__follow_reshape},
+    {"Expand", sbit__follow_expand},
+    {"Resize", sbit__follow_resize},
+    {"Split", sbit__follow_split},
+    {"Slice", sbit__follow_slice},
+    {"Gather", sbit__follow_gather},
+    {"Pad", sbit__follow_pad},
+};
+
+SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sbit_node_id node,
+                                      sbit__arena *arena, sbit_error *error)
+{
+    sbit__follow f;
+    f.sparse = sparse;
+    f.graph = graph;
+    f.node = sbit_graph_node(graph, node);
+    f.arena = arena;
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__follow_table); i++) {
+        if (sbit__is_op(f.node, sbit__follow_table[i].op_type)) {
+            return sbit__follow_table[i].follow(&f, error);
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/follow.c ---- */
+
+/* ---- begin src/sparse/cut.c ---- */
+/* cut.c: the channels that go are taken out of a masked copy of the graph. >>cut
+ *
+ * Constants lose indices along the axes that their labels lie on; then attributes and index inputs
+ * follow (follow.c), and all types are inferred again. The order of what stays never changes.
+ */
+
+/* >>labels */
+
+SBIT__FN bool sbit__class_is_removed(const sbit_sparse *sparse, int32_t label)
+{
+    const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, label);
+    return c >= 0 && sparse->removed[c];
+}
+
+SBIT__FN bool sbit__cut_touches(const sbit_sparse *sparse, sbit_value_id value, int32_t axis)
+{
+    const sbit__channel_labels *labels = &sparse->labeler.of[value.idx];
+    for (int64_t i = 0;
+         labels->form == SBIT__LABELS_AXIS && labels->axis == axis && i < labels->dims[axis]; i++) {
+        if (sbit__class_is_removed(sparse, labels->at[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SBIT__FN int64_t sbit__cut_kept(const sbit_sparse *sparse, sbit_value_id value, int32_t axis)
+{
+    const sbit__channel_labels *labels = &sparse->labeler.of[value.idx];
+    int64_t kept = labels->dims[axis];
+    for (int64_t i = 0;
+         labels->form == SBIT__LABELS_AXIS && labels->axis == axis && i < labels->dims[axis]; i++) {
+        kept -= sbit__class_is_removed(sparse, labels->at[i]) ? 1 : 0;
+    }
+    return kept;
+}
+
+SBIT__FN sbit_status sbit__cut_stays(const sbit_sparse *sparse, sbit_value_id value, int32_t axis,
+                                     sbit__arena *arena, bool **out, sbit_error *error)
+{
+    const sbit__channel_labels *labels = &sparse->labeler.of[value.idx];
+    const int64_t n = labels->dims[axis];
+    bool *stays = (bool *)sbit__arena_array(arena, (size_t)n + 1, sizeof *stays);
+    if (stays == NULL) {
+        return sbit__fail_oom(error, (size_t)n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        stays[i] = labels->form != SBIT__LABELS_AXIS || labels->axis != axis ||
+                   !sbit__class_is_removed(sparse, labels->at[i]);
+    }
+    *out = stays;
+    return SBIT_OK;
+}
+
+/* >>constants */
+
+/* What goes of one constant: one list for each axis, for some axis one for each part of axis 0. */
+typedef struct sbit__slicer {
+    const sbit_tensor *from;
+    const bool *stays[SBIT_MAX_RANK]; /* NULL: all */
+    int64_t parts[SBIT_MAX_RANK];
+    int64_t kept[SBIT_MAX_RANK];
+    bool any;
+} sbit__slicer;
+
+static sbit_status sbit__slicer_add(const sbit_sparse *sparse, sbit__slicer *slicer, int32_t axis,
+                                    const int32_t *labels, int64_t parts, sbit__arena *arena,
+                                    sbit_error *error)
+{
+    const int64_t length = slicer->from->dims[axis], n = parts * length;
+    bool *stays = (bool *)sbit__arena_array(arena, (size_t)n + 1, sizeof *stays);
+    int64_t kept = 0;
+    bool all = true;
+    if (stays == NULL) {
+        return sbit__fail_oom(error, (size_t)n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        stays[i] = !sbit__class_is_removed(sparse, labels[i]);
+        all = all && stays[i];
+        kept += stays[i] ? 1 : 0;
+    }
+    if (all) {
+        return SBIT_OK;
+    }
+    for (int64_t p = 0, each = kept / parts; p < parts; p++) {
+        int64_t here = 0;
+        for (int64_t i = 0; i < length; i++) {
+            here += stays[p * length + i] ? 1 : 0;
+        }
+        if (here != each || each == 0) {
+            return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                              "groups of a convolution would keep unequal numbers of channels");
+        }
+    }
+    slicer->stays[axis] = stays;
+    slicer->parts[axis] = parts;
+    slicer->kept[axis] = kept / parts;
+    slicer->any = true;
+    return SBIT_OK;
+}
+
+static bool sbit__slicer_keeps(const sbit__slicer *slicer, const int64_t *index, int32_t axis)
+{
+    const bool *stays = slicer->stays[axis];
+    const int64_t parts = slicer->parts[axis];
+    if (stays == NULL) {
+        return true;
+    }
+    const int64_t part = parts > 1 ? index[0] / (slicer->from->dims[0] / parts) : 0;
+    return stays[part * slicer->from->dims[axis] + index[axis]];
+}
+
+/* Copies what stays, in runs along the axes behind the last one that is cut. */
+static void sbit__slicer_copy(const sbit__slicer *slicer, sbit_tensor *to)
+{
+    const sbit_tensor *from = slicer->from;
+    const int64_t count = sbit_tensor_count(from);
+    const size_t each = count > 0 ? sbit_tensor_bytes(from) / (size_t)count : 0;
+    int64_t index[SBIT_MAX_RANK] = {0}, run = 1;
+    int32_t last = from->rank - 1;
+    char *out = (char *)to->data;
+    while (last >= 0 && slicer->stays[last] == NULL) {
+        run *= from->dims[last--];
+    }
+    for (int64_t at = 0; at < count; at += run) {
+        bool keeps = true;
+        for (int32_t axis = 0; keeps && axis <= last; axis++) {
+            keeps = sbit__slicer_keeps(slicer, index, axis);
+        }
+        if (keeps) {
+            memcpy(out, (const char *)from->data + (size_t)at * each, (size_t)run * each);
+            out += (size_t)run * each;
+        }
+        for (int32_t axis = last; axis >= 0 && ++index[axis] == from->dims[axis]; axis--) {
+            index[axis] = 0;
+        }
+    }
+}
+
+static sbit_status sbit__cut_constant(const sbit_sparse *sparse, sbit_graph *graph,
+                                      sbit_value_id id, sbit__arena *arena, sbit_error *error)
+{
+    const sbit__labeler *labeler = &sparse->labeler;
+    const sbit__channel_labels *labels = &labeler->of[id.idx];
+    sbit__slicer slicer;
+    sbit_tensor cut;
+    int64_t dims[SBIT_MAX_RANK];
+    memset(&slicer, 0, sizeof slicer);
+    slicer.from = &sbit_graph_value(graph, id)->constant;
+    for (size_t m = 0; m < labeler->member_count; m++) {
+        const sbit__member *member = &labeler->members[m];
+        if (member->value.idx == id.idx) {
+            SBIT__TRY(sbit__slicer_add(sparse, &slicer, member->axis, member->labels, member->parts,
+                                       arena, error));
+        }
+    }
+    if (labels->form == SBIT__LABELS_AXIS) {
+        SBIT__TRY(sbit__slicer_add(sparse, &slicer, labels->axis, labels->at, 1, arena, error));
+    }
+    if (!slicer.any) {
+        return SBIT_OK;
+    }
+    for (int32_t axis = 0; axis < slicer.from->rank; axis++) {
+        dims[axis] = slicer.stays[axis] != NULL ? slicer.kept[axis] : slicer.from->dims[axis];
+    }
+    SBIT__TRY(
+        sbit_tensor_alloc(sparse->ctx, slicer.from->dtype, slicer.from->rank, dims, &cut, error));
+    sbit__slicer_copy(&slicer, &cut);
+    const sbit_status status = sbit_graph_set_constant(graph, id, &cut, error);
+    sbit_tensor_free(sparse->ctx, &cut);
+    return status;
+}
+
+SBIT__FN sbit_status sbit__cut(sbit_sparse *sparse, sbit_graph *graph, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(sparse->graph);
+    sbit__arena arena;
+    sbit_status status = SBIT_OK;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    for (uint32_t v = 1; status == SBIT_OK && v < limit; v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sbit_graph_value_alive(graph, id) && sbit_graph_value(graph, id)->is_constant) {
+            status = sbit__cut_constant(sparse, graph, id, &arena, error);
+        }
+    }
+    for (sbit_node_id id = sbit_graph_first(sparse->graph); status == SBIT_OK && id.idx != 0;
+         id = sbit_graph_next(sparse->graph, id)) {
+        status = sbit__cut_follow(sparse, graph, id, &arena, error);
+    }
+    sbit__arena_deinit(&arena);
+    for (uint32_t v = 1; v < sbit_graph_value_limit(graph);
+         v++) { /* declared sizes are of before */
+        const sbit_type unknown = sbit__type_unknown();
+        sbit_value_id id;
+        id.idx = v;
+        if (sbit_graph_value_alive(graph, id) && sbit_graph_value(graph, id)->producer.idx != 0 &&
+            !sbit_graph_value(graph, id)->is_output) {
+            sbit_graph_set_type(graph, id, &unknown);
+        }
+    }
+    return status == SBIT_OK ? sbit_infer(graph, error) : status;
+}
+/* ---- end src/sparse/cut.c ---- */
+
+/* ---- begin src/sparse/budget.c ---- */
+/* budget.c: the smallest ratio that meets a budget. >>sparse-budget
+ *
+ * One ratio for all layers, but for those whose own was set to 0; found by halving. What counts is
+ * the graph that would be left, channels that cannot go included.
+ */
+
+#define SBIT__BUDGET_TURNS 9 /* to 1/500 */
+
+/* Cost at the size that channels were labelled at. */
+static sbit_status sbit__budget_cost(const sbit_sparse *sparse, sbit_graph *graph,
+                                     sbit_graph_cost *out, sbit_error *error)
+{
+    for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
+        const sbit_value_id id = sbit_graph_input(graph, i);
+        sbit_graph_set_type(graph, id, &sparse->labeler.infer.types[id.idx]);
+    }
+    SBIT__TRY(sbit_infer(graph, error));
+    return sbit_graph_cost_of(graph, out, error);
+}
+
+static sbit_status sbit__budget_left(sbit_sparse *sparse, bool cut, sbit_graph_cost *out,
+                                     sbit_error *error)
+{
+    sbit_graph *graph = NULL;
+    SBIT__TRY(sbit_graph_clone(sparse->graph, &graph, error));
+    sbit_status status = cut ? sbit__cut(sparse, graph, error) : SBIT_OK;
+    status = status == SBIT_OK ? sbit__budget_cost(sparse, graph, out, error) : status;
+    sbit_graph_destroy(graph);
+    return status;
+}
+
+static double sbit__budget_share(double after, double before)
+{
+    return before > 0.0 ? after / before : 1.0;
+}
+
+static bool sbit__budget_met(const sbit_sparse_budget *budget, const sbit_graph_cost *before,
+                             const sbit_graph_cost *after)
+{
+    const double params = sbit__budget_share((double)after->params, (double)before->params);
+    const double macs = sbit__budget_share((double)after->macs, (double)before->macs);
+    const double bytes =
+        sbit__budget_share((double)after->weight_bytes, (double)before->weight_bytes);
+    return (budget->params == 0.0 || params <= budget->params) &&
+           (budget->macs == 0.0 || macs <= budget->macs) &&
+           (budget->bytes == 0.0 || bytes <= budget->bytes);
+}
+
+static void sbit__budget_set(sbit_sparse *sparse, double ratio)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit_option *own = sbit_options_find(&layer->options, "RATIO");
+        layer->settings.ratio = own->is_set && own->f == 0.0 ? 0.0 : ratio;
+    }
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
+                                          const sbit_feed *feed, sbit_error *error)
+{
+    sbit_graph_cost before, after;
+    double low = 0.0, high = 1.0;
+    if (budget == NULL || !(budget->params >= 0.0 && budget->macs >= 0.0 && budget->bytes >= 0.0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "a budget is a share above 0");
+    }
+    SBIT__TRY(sbit__budget_left(sparse, false, &before, error));
+    for (int turn = 0; turn < SBIT__BUDGET_TURNS; turn++) {
+        const double ratio = turn == 0 ? 0.98 : 0.5 * (low + high);
+        sbit__budget_set(sparse, ratio);
+        SBIT__TRY(sbit_sparse_select(sparse, feed, error));
+        SBIT__TRY(sbit__budget_left(sparse, true, &after, error));
+        if (!sbit__budget_met(budget, &before, &after)) {
+            low = ratio;
+        } else {
+            high = ratio;
+        }
+        if (turn == 0 && high > ratio) {
+            return sbit__fail(
+                error, SBIT_ERR_LIMIT, NULL,
+                "the budget cannot be met: with ratio 0.98 %.3f of the parameters, %.3f of the "
+                "multiply-accumulates and %.3f of the bytes are left",
+                sbit__budget_share((double)after.params, (double)before.params),
+                sbit__budget_share((double)after.macs, (double)before.macs),
+                sbit__budget_share((double)after.weight_bytes, (double)before.weight_bytes));
+        }
+        SBIT__TRY(sbit__progress(sparse->ctx, "budget", turn + 1, SBIT__BUDGET_TURNS, error));
+    }
+    sbit__budget_set(sparse, high);
+    return sbit_sparse_select(sparse, feed, error);
+}
+/* ---- end src/sparse/budget.c ---- */
+
+/* ---- begin src/sparse/sparse.c ---- */
+/* sparse.c: the public steps of pruning. >>sparse
+ */
+
+/* >>create */
+
+/* Names of the layers that make a group's channels. */
+static const char *sbit__sparse_group_name(sbit_sparse *sparse, const sbit__group *group)
+{
+    sbit__text text;
+    sbit__text_init(&text, sbit_ctx_allocator(sparse->ctx));
+    for (int32_t i = 0; i < group->maker_count; i++) {
+        const sbit__member *member = &sparse->labeler.members[group->makers[i]];
+        char name[128];
+        sbit_layer_name(sparse->graph, member->node, name, sizeof name);
+        bool known = false; /* an LSTM has several members */
+        for (int32_t k = 0; k < i; k++) {
+            known = known || sparse->labeler.members[group->makers[k]].node.idx == member->node.idx;
+        }
+        if (!known) {
+            sbit__text_printf(&text, "%s%s", text.size > 0 ? ", " : "", name);
+        }
+    }
+    const char *out = text.failed || text.data == NULL
+                          ? NULL
+                          : sbit__arena_printf(&sparse->arena, "%s", text.data);
+    sbit__text_deinit(&text);
+    return out;
+}
+
+static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
+{
+    const size_t values = sbit_graph_value_limit(sparse->graph);
+    const size_t classes = (size_t)sparse->groups.class_count + 1;
+    const size_t groups = (size_t)sparse->groups.group_count + 1;
+    sbit__arena *arena = &sparse->arena;
+    sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
+    sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
+    sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
+    if (sparse->keep == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
+        sparse->group_names == NULL) {
+        return sbit__fail_oom(error, values * sizeof(uint8_t *));
+    }
+    for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+        sparse->group_names[g] = sbit__sparse_group_name(sparse, &sparse->groups.groups[g]);
+        if (sparse->group_names[g] == NULL) {
+            return sbit__fail_oom(error, 128);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *graph,
+                                     sbit_sconfig *config, sbit_error *error)
+{
+    static const char *const skipped[] = {"merge_duplicates"};
+    sbit_simplify_desc simplify;
+    memset(&simplify, 0, sizeof simplify);
+    simplify.keep_batch_norm = true;
+    simplify.skip = skipped;
+    simplify.skip_count = 1;
+    SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
+    SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
+    SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, &sparse->arena, error));
+    SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
+    SBIT__TRY(sbit__sparse_arrays(sparse, error));
+    return sbit__layers_make(sparse, config, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
+                                             sbit_sparse **out, sbit_error *error)
+{
+    if (graph == NULL || config == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "graph, config or out is NULL");
+    }
+    sbit_ctx *ctx = sbit_graph_ctx(graph);
+    const sbit_allocator *a = sbit_ctx_allocator(ctx);
+    sbit_sparse *sparse = (sbit_sparse *)sbit__calloc(a, 1, sizeof *sparse);
+    if (sparse == NULL) {
+        return sbit__fail_oom(error, sizeof *sparse);
+    }
+    sparse->ctx = ctx;
+    sbit__arena_init(&sparse->arena, a);
+    const sbit_status status = sbit__sparse_fill(sparse, graph, config, error);
+    if (status != SBIT_OK) {
+        sbit_sparse_destroy(sparse);
+        return status;
+    }
+    *out = sparse;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
+{
+    if (sparse != NULL) {
+        sbit__layers_free(sparse);
+        sbit__labeler_deinit(&sparse->labeler);
+        sbit__arena_deinit(&sparse->arena);
+        sbit_graph_destroy(sparse->graph);
+        sbit__free(sbit_ctx_allocator(sparse->ctx), sparse, sizeof *sparse);
+    }
+}
+
+SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse)
+{
+    return sparse->graph;
+}
+
+/* >>ratios */
+
+SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
+                                                double ratio, sbit_error *error)
+{
+    size_t found = 0;
+    if (pattern == NULL || !(ratio >= 0.0 && ratio <= 1.0)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, pattern, "ratio %g is not in 0 to 1",
+                          ratio);
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit__member *member = &sparse->labeler.members[layer->member];
+        if (sbit_layer_matches(sparse->graph, member->node, pattern)) {
+            layer->settings.ratio = ratio;
+            found++;
+        }
+    }
+    if (found == 0) {
+        char nearest[200];
+        sbit_layer_suggest(sparse->graph, pattern, nearest, sizeof nearest);
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, pattern, "no layer matches '%s'%s%s", pattern,
+                          nearest[0] != '\0' ? "; near to it: " : "", nearest);
+    }
+    return SBIT_OK;
+}
+
+/* An Add or Sum reads the value, through nodes that are no layers. */
+static bool sbit__sparse_reaches_add(const sbit_sparse *sparse, sbit_value_id id, int depth)
+{
+    const sbit_graph *graph = sparse->graph;
+    const size_t count = sbit_graph_uses(graph, id, NULL, 0);
+    sbit_use uses[32];
+    sbit_graph_uses(graph, id, uses, 32);
+    for (size_t i = 0; depth < 64 && i < count && i < 32; i++) {
+        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(graph, uses[i].node);
+        bool constant = false, layer = false;
+        for (size_t k = 0; k < node->input_count; k++) {
+            constant = constant || (node->inputs[k].idx != 0 &&
+                                    sbit_graph_value(graph, node->inputs[k])->is_constant);
+        }
+        for (size_t k = 0; k < sparse->layer_count; k++) {
+            layer =
+                layer || sparse->labeler.members[sparse->layers[k].member].node.idx == node->id.idx;
+        }
+        if (!constant && (sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum"))) {
+            return true;
+        }
+        if (!layer && node->output_count > 0 && node->outputs[0].idx != 0 &&
+            sbit__sparse_reaches_add(sparse, node->outputs[0], depth + 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
+        const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
+        if (sbit__sparse_reaches_add(sparse, node->outputs[0], 0)) {
+            sparse->layers[i].settings.ratio = 0.0;
+        }
+    }
+}
+
+/* >>masks */
+
+SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
+                                                  sbit_error *error)
+{
+    SBIT__TRY(sbit__layers_score(sparse, feed, error));
+    sbit__masks_clear(sparse);
+    sparse->masks_fit = false;
+    return sbit__masks_by_layer(sparse, true, error);
+}
+
+static sbit_status sbit__sparse_masked_graph(const sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error)
+{
+    sbit_graph *graph = NULL;
+    SBIT__TRY(sbit_graph_clone(sparse->graph, &graph, error));
+    const sbit_status status = sbit__masks_apply(sparse, graph, error);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(graph);
+        return status;
+    }
+    *out = graph;
+    return SBIT_OK;
+}
+
+static bool sbit__sparse_removes(const sbit_sparse *sparse)
+{
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        if (sparse->removed[c]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One try at what goes; *again: some of it cannot. */
+static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error *error)
+{
+    sbit_graph *masked = NULL;
+    sbit__arena arena;
+    sbit__folded folded;
+    *again = false;
+    sbit__masks_clear(sparse);
+    SBIT__TRY(sbit__select_classes(sparse, error));
+    SBIT__TRY(sbit__masks_by_layer(sparse, false, error));
+    SBIT__TRY(sbit__masks_by_class(sparse, error));
+    if (!sbit__sparse_removes(sparse)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    const sbit_status status = sbit__folded_run(sparse, masked, &arena, &folded, error);
+    *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &folded);
+    sbit__arena_deinit(&arena);
+    sbit_graph_destroy(masked);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_error *error)
+{
+    SBIT__TRY(sbit__layers_score(sparse, feed, error));
+    memset((void *)sparse->kept_why, 0,
+           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sparse->masks_fit = true;
+    for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
+        SBIT__TRY(sbit__sparse_try(sparse, &again, error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse)
+{
+    size_t count = 0;
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        count += sparse->keep[v] != NULL ? 1 : 0;
+    }
+    return count;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        if (sparse->keep[v] == NULL || index-- > 0) {
+            continue;
+        }
+        out->value.idx = v;
+        out->name = sbit_graph_value(sparse->graph, out->value)->name;
+        out->count = sbit_tensor_count(&sbit_graph_value(sparse->graph, out->value)->constant);
+        out->keep = sparse->keep[v];
+        out->kept = 0;
+        for (int64_t i = 0; i < out->count; i++) {
+            out->kept += out->keep[i] != 0 ? 1 : 0;
+        }
+        return SBIT_OK;
+    }
+    return SBIT_ERR_NOT_FOUND;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
+                                               const uint8_t *keep, int64_t count,
+                                               sbit_error *error)
+{
+    uint8_t *mask = NULL;
+    if (name == NULL || keep == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or keep is NULL");
+    }
+    const sbit_value_id id = sbit_graph_find_value(sparse->graph, name);
+    if (id.idx == 0 || !sbit_graph_value(sparse->graph, id)->is_constant) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "no constant is called '%s'", name);
+    }
+    const int64_t elements = sbit_tensor_count(&sbit_graph_value(sparse->graph, id)->constant);
+    if (count != elements) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, name, "a mask of %lld for '%s', which has %lld",
+                          (long long)count, name, (long long)elements);
+    }
+    SBIT__TRY(sbit__mask_of(sparse, id, &mask, error));
+    for (int64_t i = 0; i < count; i++) {
+        mask[i] = keep[i] != 0 ? 1 : 0;
+    }
+    sparse->masks_fit = false;
+    return SBIT_OK;
+}
+
+/* >>results */
+
+SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error)
+{
+    return sbit__sparse_masked_graph(sparse, out, error);
+}
+
+/* From masks that anyone made: what is masked everywhere, stays balanced, and is a constant. */
+static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+                                        sbit__folded *folded, sbit_error *error)
+{
+    if (!sparse->masks_fit) {
+        memset((void *)sparse->kept_why, 0,
+               (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+        sbit__masks_to_classes(sparse);
+        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    }
+    if (sbit__sparse_removes(sparse)) {
+        SBIT__TRY(sbit__folded_run(sparse, masked, arena, folded, error));
+    }
+    while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, folded)) {
+        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__sparse_cut(sbit_sparse *sparse, sbit_graph *masked, sbit_graph **shrunk,
+                                    sbit_error *error)
+{
+    static const char *const passes[] = {"dead_code", "merge_duplicates"};
+    sbit_simplify_desc simplify;
+    sbit__arena arena;
+    sbit__folded folded;
+    memset(&simplify, 0, sizeof simplify);
+    simplify.only = passes;
+    simplify.only_count = 2;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    sbit_status status = sbit__sparse_classes(sparse, masked, &arena, &folded, error);
+    status = status == SBIT_OK ? sbit_graph_clone(masked, shrunk, error) : status;
+    if (status == SBIT_OK && sbit__sparse_removes(sparse)) {
+        status = sbit__folded_apply(sparse, *shrunk, &folded, error);
+        status = status == SBIT_OK ? sbit__cut(sparse, *shrunk, error) : status;
+    }
+    status = status == SBIT_OK ? sbit_simplify(*shrunk, &simplify, NULL, error) : status;
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_graph **out, sbit_error *error)
+{
+    sbit_graph *masked = NULL, *shrunk = NULL;
+    SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
+    sbit_status status = sbit__sparse_cut(sparse, masked, &shrunk, error);
+    if (status == SBIT_OK && sbit__sparse_removes(sparse)) {
+        status = sbit__sparse_verify(sparse, masked, shrunk, feed, error);
+    }
+    sbit_graph_destroy(masked);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(shrunk);
+        return status;
+    }
+    *out = shrunk;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
+                                                  const sbit_onnx_write_desc *desc,
+                                                  sbit_error *error)
+{
+    sbit_graph *graph = NULL;
+    SBIT__TRY(sbit_sparse_shrink(sparse, NULL, &graph, error));
+    const sbit_status status = sbit_graph_save(graph, path, desc, error);
+    sbit_graph_destroy(graph);
+    return status;
+}
+
+static bool sbit__sparse_masks_any(const sbit_sparse *sparse)
+{
+    for (size_t i = 0; i < sbit_sparse_mask_count(sparse); i++) {
+        sbit_mask mask;
+        if (sbit_sparse_mask(sparse, i, &mask) == SBIT_OK && mask.kept < mask.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
+                                     const sbit_feed *feed, sbit_graph **out, sbit_error *error)
+{
+    sbit_sparse *sparse = NULL;
+    if (out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "out is NULL");
+    }
+    SBIT__TRY(sbit_sparse_create(graph, config, &sparse, error));
+    sbit_status status = sbit_sparse_select(sparse, feed, error);
+    if (status == SBIT_OK && sbit__sparse_masks_any(sparse)) {
+        status = sbit_sparse_shrink(sparse, feed, out, error);
+    } else if (status == SBIT_OK) {
+        sbit__log(sparse->ctx, SBIT_LOG_WARNING,
+                  "nothing was pruned: the ratios leave every channel, or none can be cut");
+        status = sbit_graph_clone(graph, out, error);
+    }
+    sbit_sparse_destroy(sparse);
+    return status;
+}
+
+/* >>groups */
+
+SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse)
+{
+    return (size_t)sparse->groups.group_count;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_group *out)
+{
+    if (index >= (size_t)sparse->groups.group_count) {
+        return SBIT_ERR_NOT_FOUND;
+    }
+    const sbit__group *group = &sparse->groups.groups[index];
+    out->layers = sparse->group_names[index];
+    out->channels = out->kept = group->class_count;
+    out->exact = false;
+    out->reason = "";
+    out->ratio = 1.0;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        const int32_t c = group->classes[i];
+        const char *why = sparse->groups.classes[c].removable ? sparse->kept_why[c]
+                                                              : sparse->groups.classes[c].reason;
+        out->kept -= sparse->removed[c] ? 1 : 0;
+        out->exact = out->exact || why == NULL;
+        out->reason = why != NULL ? why : out->reason;
+    }
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        for (int32_t k = 0; k < group->maker_count; k++) {
+            if (sparse->layers[i].member == group->makers[k]) {
+                const sbit_sparse_settings *settings = &sparse->layers[i].settings;
+                const double ratio = settings->structured ? settings->ratio : 0.0;
+                out->ratio = ratio < out->ratio ? ratio : out->ratio;
+            }
+        }
+    }
+    return SBIT_OK;
+}
+/* ---- end src/sparse/sparse.c ---- */
 
 /* ---- begin src/train/train_private.h ---- */
 /* train_private.h: the insides of a trainer.

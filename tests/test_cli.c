@@ -452,7 +452,7 @@ TEST(cli_help_and_version)
     CHECK_EQ_I64(RUN("%s", ""), 2);
     CHECK_CONTAINS(cli.err, "Commands");
     static const char *const commands[] = {"info",    "simplify", "run",   "eval", "quantize",
-                                           "compare", "bench",    "graph", "help"};
+                                           "prune",   "compare", "bench",    "graph", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
         CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
@@ -1030,6 +1030,36 @@ TEST(cli_preprocessing_mismatch)
                    "was calibrated with other preprocessing: scale=0.00392157 mean=0.5 std=1");
     CHECK_EQ_I64(RUN("quantize %s --data npy:%sx255.npy -o %sq.onnx", NET, TMP, TMP), 0);
     CHECK_CONTAINS(cli.err, "looks like bytes; is --scale missing");
+}
+
+/* Conv [4,3,3,3] loses two rows, what reads them two columns. */
+TEST(cli_prune)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("prune %s --ratio 0.5 -o %sp.onnx --json", NET, TMP), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_EQ_I64(json_number("before", "params"), 132);
+    CHECK_EQ_I64(json_number("after", "params"), 132 / 2);
+    CHECK_CONTAINS(cli.out, "\"channels\": 4, \"kept\": 2");
+    CHECK_EQ_I64(RUN("compare %s %sp.onnx --data npy:%s", NET, TMP, DATA), 0);
+    CHECK_EQ_I64(RUN("prune %s --macs 0.5x --data npy:%s -o %sp.onnx --explain", NET, DATA, TMP),
+                 0);
+    CHECK_CONTAINS(cli.out, "equal to the masked model");
+    CHECK_CONTAINS(cli.out, "reaches the graph's output");
+    CHECK_EQ_I64(RUN("prune %s --set SPARSER.TYPE=unstructured --ratio 0.5 --mask-only -o %sp.onnx "
+                     "--json",
+                     NET, TMP),
+                 0);
+    CHECK_EQ_I64(json_number("after", "params"), 132);
+    CHECK_EQ_I64(RUN("prune %s --ratio 0 -o %sp.onnx", NET, TMP), 0);
+    CHECK_CONTAINS(cli.err, "nothing was pruned");
+    CHECK_FAILS(2, "how much is to go?", "prune %s -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(1, "--ratio 2", "prune %s --ratio 2 -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(2, "a share such as 0.5x", "prune %s --macs half -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(2, "exclude each other", "prune %s --macs 0.5x --ratio 0.5 -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(1, "cannot be met", "prune %s --macs 0.001x -o %sp.onnx", NET, TMP);
+    CHECK_FAILS(1, "is not one of", "prune %s --ratio 0.5 --set SPARSER.STRATEGY=l9 -o %sp.onnx",
+                NET, TMP);
 }
 
 TEST(cli_info_simplify_bench_graph)

@@ -50,6 +50,19 @@ static const cli_command cli_commands[] = {
      "sparsebit quantize model.onnx --set A.QUANTIZER.BIT=4 --data npy:x.npy -o int8.onnx\n"
      "sparsebit quantize large.onnx --set A.QUANTIZER.DISABLE=true -o weights_int8.onnx",
      cli_quantize},
+    {"prune", "MODEL", "remove channels, exactly",
+     "--config --set --ratio --macs --bytes --data --limit --batch --mask-only --explain --out --force "
+     "--threads --json" CLI_PREP,
+     "--out",
+     "Scores the channels of every layer, removes the smallest of each group of channels that must\n"
+     "go together, with everything behind them, and runs the result against the masked model on\n"
+     "random inputs, and on --data if it is given. If they differ nothing is written. What cannot\n"
+     "be cut exactly is kept; --explain says why.",
+     "sparsebit prune model.onnx --ratio 0.5 -o small.onnx\n"
+     "sparsebit prune model.onnx -c sconfig.yaml --macs 0.5x -o small.onnx\n"
+     "sparsebit prune model.onnx --ratio 0.5 --explain -o small.onnx\n"
+     "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o sparse.onnx",
+     cli_prune},
     {"compare", "A B", "how much model B differs from model A",
      "--data --limit --threads --json" CLI_PREP, "--data",
      "Runs both models on the same data. For each output, and for each inner tensor that has the\n"
@@ -104,7 +117,7 @@ static int cli_unknown_command(const char *name)
 
 static void cli_help_all(FILE *to)
 {
-    fputs("sparsebit " SPARSEBIT_VERSION ": quantizes, simplifies, runs and checks ONNX models\n\n"
+    fputs("sparsebit " SPARSEBIT_VERSION ": quantizes, prunes, simplifies, runs and checks ONNX models\n\n"
           "sparsebit COMMAND ...\n\nCommands\n",
           to);
     for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {

@@ -47,6 +47,15 @@ SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbi
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error);
 
+/* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
+ * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
+ * left at best. */
+typedef struct sbit_sparse_budget {
+    double params, macs, bytes; /* of the weights; 0.5: half */
+} sbit_sparse_budget;
+SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
+                                          const sbit_feed *feed, sbit_error *error);
+
 /* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
 typedef struct sbit_mask {
     sbit_value_id value; /* the weight or bias */

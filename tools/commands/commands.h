@@ -12,6 +12,7 @@ int cli_simplify(const cli_args *args);
 int cli_run(const cli_args *args);
 int cli_eval(const cli_args *args);
 int cli_quantize(const cli_args *args);
+int cli_prune(const cli_args *args);
 int cli_compare(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);

@@ -1,0 +1,335 @@
+/* commands/prune.c: `sparsebit prune`: channels are removed, and the result is proven.
+ *
+ * The order: everything is checked - channels are labelled and scored - what goes is chosen, by a
+ * ratio or a budget - the smaller graph is made and compared with the masked one, inside the
+ * library
+ * - written - reported.
+ */
+#include "commands/commands.h"
+#include "base/json.h"
+#include "base/table.h"
+#include "data/data.h"
+
+#include <stdlib.h> /* strtod */
+
+typedef struct cli_pruning {
+    const cli_args *args;
+    cli_model model;
+    sbit_sconfig *config;
+    sbit_sparse *sparse;
+    sbit_graph *out;
+    cli_data data;
+    cli_source_feed source;
+    sbit_feed feed;
+    bool has_data, unchanged;
+    sbit_graph_cost before, after;
+    uint64_t bytes_after;
+    double seconds;
+} cli_pruning;
+
+/* ---- configuration */
+
+static int cli_prune_set(cli_pruning *p, const char *key, const char *value, const char *flag)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    return sbit_sconfig_set(p->config, key, value, &error) == SBIT_OK
+               ? CLI_OK
+               : cli_fail_library(&error, "%s %s", flag, value);
+}
+
+static int cli_prune_set_pair(cli_pruning *p, const char *text)
+{
+    char key[200];
+    const size_t size = strcspn(text, "=");
+    if (text[size] != '=' || size == 0 || size >= sizeof key) {
+        return cli_fail_usage(p->args->command,
+                              "--set '%s': KEY=VALUE is wanted, such as SPARSER.RATIO=0.5", text);
+    }
+    snprintf(key, sizeof key, "%.*s", (int)size, text);
+    return cli_prune_set(p, key, text + size + 1, "--set");
+}
+
+static int cli_prune_configure(cli_pruning *p)
+{
+    static const char plain[] = "SPARSER: {TYPE: structured, STRATEGY: l1norm}\n";
+    const cli_args *args = p->args;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (args->config == NULL && args->ratio == NULL && args->macs == NULL && args->bytes == NULL &&
+        args->set.count == 0) {
+        return cli_fail_usage(args->command,
+                              "how much is to go? Give --ratio, --macs, --bytes or a "
+                              "configuration (-c)");
+    }
+    const sbit_status status =
+        args->config != NULL
+            ? sbit_sconfig_load(p->model.ctx, args->config, &p->config, &error)
+            : sbit_sconfig_read(p->model.ctx, plain, sizeof plain - 1, &p->config, &error);
+    if (status != SBIT_OK) {
+        return cli_fail_library(&error, "configuration '%s'", args->config);
+    }
+    for (size_t i = 0; i < args->set.count; i++) {
+        CLI_TRY(cli_prune_set_pair(p, args->set.items[i]));
+    }
+    return args->ratio != NULL ? cli_prune_set(p, "SPARSER.RATIO", args->ratio, "--ratio") : CLI_OK;
+}
+
+/* "0.5x": a share; else a size, "1MB", "300k", that is turned into one. */
+static int cli_prune_share(const cli_pruning *p, const char *flag, const char *text, bool is_size,
+                           double *share)
+{
+    char *end = NULL;
+    const double number = strtod(text, &end);
+    double bytes = 0.0;
+    if (end != text && number > 0.0 && strcmp(end, "x") == 0) {
+        *share = number;
+        return CLI_OK;
+    }
+    const double unit = strchr("kK", *end) != NULL && *end != '\0'   ? 1e3
+                        : strchr("mM", *end) != NULL && *end != '\0' ? 1e6
+                                                                     : 1.0;
+    end += unit > 1.0 ? 1 : 0;
+    end += *end == 'B' || *end == 'b' ? 1 : 0;
+    if (!is_size || *end != '\0' || !(number > 0.0)) {
+        return cli_fail_usage(p->args->command, "%s '%s': a share such as 0.5x%s is wanted", flag,
+                              text, is_size ? ", or a size such as 1MB," : "");
+    }
+    const double rest = (double)p->model.file_bytes - (double)p->before.weight_bytes;
+    bytes = number * unit - (rest > 0.0 ? rest : 0.0);
+    *share = bytes > 0.0 ? bytes / (double)p->before.weight_bytes : 1e-9;
+    return CLI_OK;
+}
+
+/* ---- the work */
+
+static int cli_prune_choose(cli_pruning *p)
+{
+    const cli_args *args = p->args;
+    const sbit_feed *feed = p->has_data ? &p->feed : NULL;
+    sbit_sparse_budget budget;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    memset(&budget, 0, sizeof budget);
+    if (args->macs != NULL) {
+        CLI_TRY(cli_prune_share(p, "--macs", args->macs, false, &budget.macs));
+    }
+    if (args->bytes != NULL) {
+        CLI_TRY(cli_prune_share(p, "--bytes", args->bytes, true, &budget.bytes));
+    }
+    if ((args->macs != NULL || args->bytes != NULL) && args->ratio != NULL) {
+        return cli_fail_usage(args->command, "--ratio and a budget exclude each other");
+    }
+    if (sbit_sparse_create(p->model.graph, p->config, &p->sparse, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+    }
+    error.status = args->macs != NULL || args->bytes != NULL
+                       ? sbit_sparse_fit(p->sparse, &budget, feed, &error)
+                       : sbit_sparse_select(p->sparse, feed, &error);
+    return error.status == SBIT_OK || p->source.failed
+               ? (p->source.failed ? CLI_BAD : CLI_OK)
+               : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+}
+
+/* Some element is masked. */
+static bool cli_prune_any(const cli_pruning *p)
+{
+    for (size_t i = 0; i < sbit_sparse_mask_count(p->sparse); i++) {
+        sbit_mask mask;
+        if (sbit_sparse_mask(p->sparse, i, &mask) == SBIT_OK && mask.kept < mask.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int cli_prune_make(cli_pruning *p)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    p->unchanged = !cli_prune_any(p);
+    if (p->unchanged) {
+        cli_warn(
+            "nothing was pruned: the ratio leaves every channel, or none can be cut (--explain "
+            "says why); the model is written unchanged");
+        error.status = sbit_graph_clone(p->model.graph, &p->out, &error);
+    } else if (p->args->mask_only) {
+        error.status = sbit_sparse_masked(p->sparse, &p->out, &error);
+    } else {
+        error.status =
+            sbit_sparse_shrink(p->sparse, p->has_data ? &p->feed : NULL, &p->out, &error);
+    }
+    if (error.status != SBIT_OK) {
+        return p->source.failed ? CLI_BAD
+                                : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+    }
+    if (sbit_graph_validate(p->out, &error) != SBIT_OK ||
+        sbit_graph_cost_of(p->out, &p->after, &error) != SBIT_OK ||
+        sbit_graph_save(p->out, p->args->out, NULL, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot write '%s'", p->args->out);
+    }
+    return cli_file_bytes(p->args->out, &p->bytes_after);
+}
+
+static int cli_prune_open(cli_pruning *p)
+{
+    const cli_args *args = p->args;
+    sbit_error error;
+    sbit_graph *simple = NULL;
+    memset(&error, 0, sizeof error);
+    CLI_TRY(cli_prune_configure(p));
+    if (args->data != NULL) {
+        CLI_TRY(cli_data_open(args, &p->model, "data set", args->data,
+                              args->limit > 0 ? args->limit : 256, false, &p->data));
+        p->feed = cli_feed_of(&p->data, &p->source);
+        p->has_data = true;
+    }
+    /* what exporters leave behind is no cost of the model */
+    error.status = sbit_graph_clone(p->model.graph, &simple, &error);
+    if (error.status == SBIT_OK) {
+        sbit_simplify_desc desc;
+        memset(&desc, 0, sizeof desc);
+        desc.keep_batch_norm = true;
+        error.status = sbit_simplify(simple, &desc, NULL, &error);
+        error.status =
+            error.status == SBIT_OK ? sbit_graph_cost_of(simple, &p->before, &error) : error.status;
+    }
+    sbit_graph_destroy(simple);
+    return error.status == SBIT_OK ? CLI_OK
+                                   : cli_fail_library(&error, "cannot prune '%s'", p->model.path);
+}
+
+/* ---- the report */
+
+static void cli_prune_row(cli_table *table, const char *what, const char *a, const char *b,
+                          double share)
+{
+    cli_table_cell(table, "%s", what);
+    cli_table_cell(table, "%s", a);
+    cli_table_cell(table, "%s", b);
+    cli_table_cell(table, "%.3fx", share);
+}
+
+static double cli_prune_part(double after, double before)
+{
+    return before > 0.0 ? after / before : 1.0;
+}
+
+static int cli_prune_explain(const cli_pruning *p)
+{
+    cli_table table;
+    cli_table_begin(&table, "<>><");
+    cli_table_cell(&table, "channels of");
+    cli_table_cell(&table, "had");
+    cli_table_cell(&table, "kept");
+    cli_table_cell(&table, "because");
+    for (size_t i = 0; i < sbit_sparse_group_count(p->sparse); i++) {
+        sbit_sparse_group group;
+        if (sbit_sparse_group_at(p->sparse, i, &group) == SBIT_OK) {
+            cli_table_cell(&table, "%.60s%s", group.layers,
+                           strlen(group.layers) > 60 ? " ..." : "");
+            cli_table_cell(&table, "%lld", (long long)group.channels);
+            cli_table_cell(&table, "%lld", (long long)group.kept);
+            cli_table_cell(&table, "%s", group.reason);
+        }
+    }
+    return cli_table_print(&table, stdout);
+}
+
+static int cli_prune_show(const cli_pruning *p)
+{
+    cli_table table;
+    char a[40], b[40];
+    if (p->args->explain) {
+        CLI_TRY(cli_prune_explain(p));
+    }
+    cli_table_begin(&table, "<>>>");
+    cli_prune_row(&table, "parameters", cli_count_text((double)p->before.params, a, sizeof a),
+                  cli_count_text((double)p->after.params, b, sizeof b),
+                  cli_prune_part((double)p->after.params, (double)p->before.params));
+    cli_prune_row(&table, "MACs", cli_count_text((double)p->before.macs, a, sizeof a),
+                  cli_count_text((double)p->after.macs, b, sizeof b),
+                  cli_prune_part((double)p->after.macs, (double)p->before.macs));
+    cli_prune_row(&table, "file", cli_bytes_text((double)p->model.file_bytes, a, sizeof a),
+                  cli_bytes_text((double)p->bytes_after, b, sizeof b),
+                  cli_prune_part((double)p->bytes_after, (double)p->model.file_bytes));
+    CLI_TRY(cli_table_print(&table, stdout));
+    printf("%s, %.2f s: %s\n",
+           p->unchanged         ? "unchanged"
+           : p->args->mask_only ? "masked"
+                                : "equal to the masked model",
+           p->seconds, p->args->out);
+    return CLI_OK;
+}
+
+static void cli_prune_json_side(sbit_json *json, const char *key, const sbit_graph_cost *cost,
+                                uint64_t bytes)
+{
+    sbit_json_open(json, key, '{');
+    sbit_json_int(json, "params", cost->params);
+    sbit_json_int(json, "macs", cost->macs);
+    sbit_json_int(json, "bytes", (int64_t)bytes);
+    sbit_json_close(json, '}');
+}
+
+static int cli_prune_json(const cli_pruning *p)
+{
+    cli_json json;
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_text(&json.to, "model", p->args->operands[0]);
+    sbit_json_text(&json.to, "out", p->args->out);
+    cli_prune_json_side(&json.to, "before", &p->before, p->model.file_bytes);
+    cli_prune_json_side(&json.to, "after", &p->after, p->bytes_after);
+    sbit_json_open(&json.to, "groups", '[');
+    for (size_t i = 0; i < sbit_sparse_group_count(p->sparse); i++) {
+        sbit_sparse_group group;
+        if (sbit_sparse_group_at(p->sparse, i, &group) == SBIT_OK) {
+            sbit_json_open(&json.to, NULL, '{');
+            sbit_json_text(&json.to, "layers", group.layers);
+            sbit_json_int(&json.to, "channels", group.channels);
+            sbit_json_int(&json.to, "kept", group.kept);
+            sbit_json_number(&json.to, "ratio", group.ratio);
+            sbit_json_text(&json.to, "reason", group.reason);
+            sbit_json_close(&json.to, '}');
+        }
+    }
+    sbit_json_close(&json.to, ']');
+    sbit_json_number(&json.to, "seconds", p->seconds);
+    sbit_json_close(&json.to, '}');
+    return cli_json_print(&json);
+}
+
+static int cli_prune_run(cli_pruning *p)
+{
+    const double begin = cli_seconds();
+    CLI_TRY(cli_prune_open(p));
+    CLI_TRY(cli_prune_choose(p));
+    CLI_TRY(cli_prune_make(p));
+    p->seconds = cli_seconds() - begin;
+    return p->args->json ? cli_prune_json(p) : cli_prune_show(p);
+}
+
+int cli_prune(const cli_args *args)
+{
+    sbit_ctx *ctx = NULL;
+    cli_pruning p;
+    memset(&p, 0, sizeof p);
+    p.args = args;
+    CLI_TRY(cli_check_out(args));
+    CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
+    int code = cli_model_load(ctx, args->operands[0], &p.model);
+    if (code == CLI_OK) {
+        code = cli_prune_run(&p);
+        if (p.has_data) {
+            sbit_feed_close(&p.feed);
+        }
+        sbit_graph_destroy(p.out);
+        sbit_sparse_destroy(p.sparse);
+        sbit_sconfig_destroy(p.config);
+        cli_data_close(&p.data);
+        cli_model_free(&p.model);
+    }
+    sbit_ctx_destroy(ctx);
+    return code;
+}
