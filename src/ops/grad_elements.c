@@ -85,14 +85,15 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
     }
 }
 
-/* h = helper(in), slope: both expressions of v (and a, b, h) in type T. n <= SBIT__SLOPE_CHUNK. */
+/* h = helper(in), slope: both expressions of v (and a, b, h) in type T. n <= SBIT__SLOPE_CHUNK; a
+ * whole chunk has a loop of its own, which compilers turn into vectors. */
 #define SBIT__SLOPE(name, helper, in, slope)                                                       \
     static void sbit__slope_##name##_f32(const sbit__slope_args *args, int64_t n, const float *dy, \
                                          const float *vs, float *dx)                               \
     {                                                                                              \
         typedef float T;                                                                           \
         const T a = (T)args->a, b = (T)args->b;                                                    \
-        T hs[SBIT__SLOPE_CHUNK];                                                                   \
+        T hs[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];                                           \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
         int64_t k = 0;                                                                             \
@@ -101,12 +102,19 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
             hs[k] = in;                                                                            \
         } while (++k < n);                                                                         \
         sbit__slope_f32(args->kernels, (int)(helper), n, hs);                                      \
-        for (int64_t i = 0; i < n; i++) {                                                          \
+        for (int64_t i = 0; n == SBIT__SLOPE_CHUNK && i < SBIT__SLOPE_CHUNK; i++) {                \
             const T v = vs[i], h = hs[i];                                                          \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            dx[i] = dy[i] * (slope);                                                               \
+            out[i] = dy[i] * (slope);                                                              \
         }                                                                                          \
+        for (int64_t i = 0; n < SBIT__SLOPE_CHUNK && i < n; i++) {                                 \
+            const T v = vs[i], h = hs[i];                                                          \
+            (void)v;                                                                               \
+            (void)h;                                                                               \
+            out[i] = dy[i] * (slope);                                                              \
+        }                                                                                          \
+        memcpy(dx, out, (size_t)n * sizeof out[0]);                                                \
     }                                                                                              \
     static void sbit__slope_##name##_f64(const sbit__slope_args *args, int64_t n,                  \
                                          const double *dy, const double *vs, double *dx)           \
@@ -126,8 +134,8 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
 #define SBIT__SLOPE_ROOT_2 1.4142135623730951
 #define SBIT__SLOPE_TANH_IN ((T)0.7978845608028654 * (v + (T)0.044715 * v * v * v))
 
-SBIT__SLOPE(relu, SBIT__SLOPE_PLAIN, v, v > 0 ? (T)1 : (T)0)
-SBIT__SLOPE(clip, SBIT__SLOPE_PLAIN, v, (v > a && v < b ? (T)1 : (T)0))
+SBIT__SLOPE(relu, SBIT__SLOPE_PLAIN, v, (T)(v > 0))
+SBIT__SLOPE(clip, SBIT__SLOPE_PLAIN, v, (T)((v > a) & (v < b)))
 SBIT__SLOPE(leaky, SBIT__SLOPE_PLAIN, v, (v < 0 ? a : (T)1))
 SBIT__SLOPE(elu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v < 0 ? a * h : (T)1))
 SBIT__SLOPE(selu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v > 0 ? b : b * a * h))

@@ -144,6 +144,46 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
                                            const sbit_fit_desc *desc, sbit_train_report *report,
                                            sbit_error *error);
 
+/* >>builder: a network in C. After a failure functions do nothing and give none; the status is in
+ * the builder, and sbit_builder_output returns it.
+ *
+ *     sbit_graph_create(ctx, 17, &graph, &error);
+ *     sbit_builder b = sbit_builder_init(graph, seed, &error);
+ *     x = sbit_builder_input(&b, "input", 3, dims);             [N, dims...]
+ *     x = sbit_builder_conv(&b, "c1", x, &desc); x = sbit_builder_batch_norm(&b, "b1", x);
+ *     x = sbit_builder_op(&b, "Relu", x, none); ...
+ *     sbit_builder_output(&b, "logits", sbit_builder_linear(&b, "fc", x, 10));
+ */
+typedef struct sbit_builder {
+    sbit_graph *graph;
+    sbit_rng rng; /* of the weights */
+    sbit_status status;
+    sbit_error *error;
+} sbit_builder;
+typedef struct sbit_conv_desc {
+    int64_t channels; /* of the output */
+    int64_t kernel;   /* square; 0: 3; padded so that stride 1 keeps the size */
+    int64_t stride, groups; /* 0: 1 */
+    bool bias;        /* leave it out in front of BatchNormalization */
+} sbit_conv_desc;
+/* error may be NULL; it and the graph stay with the caller. */
+SPARSEBIT_API sbit_builder sbit_builder_init(sbit_graph *graph, uint64_t seed, sbit_error *error);
+SPARSEBIT_API sbit_value_id sbit_builder_input(sbit_builder *b, const char *name, int32_t rank,
+                                               const int64_t *dims); /* without the batch */
+SPARSEBIT_API sbit_value_id sbit_builder_conv(sbit_builder *b, const char *name, sbit_value_id x,
+                                              const sbit_conv_desc *desc);
+SPARSEBIT_API sbit_value_id sbit_builder_batch_norm(sbit_builder *b, const char *name,
+                                                    sbit_value_id x);
+SPARSEBIT_API sbit_value_id sbit_builder_linear(sbit_builder *b, const char *name, sbit_value_id x,
+                                                int64_t units); /* x [N, in] */
+/* "MaxPool" or "AveragePool" with windows that do not overlap; size 0: "GlobalAveragePool". */
+SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type,
+                                              sbit_value_id x, int64_t size);
+/* Any operator of one or two inputs without attributes: Relu, Add ... y none: one input. */
+SPARSEBIT_API sbit_value_id sbit_builder_op(sbit_builder *b, const char *op_type, sbit_value_id x,
+                                            sbit_value_id y);
+SPARSEBIT_API sbit_status sbit_builder_output(sbit_builder *b, const char *name, sbit_value_id x);
+
 #ifdef __cplusplus
 }
 #endif
