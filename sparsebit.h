@@ -1009,6 +1009,8 @@ typedef struct sbit_session_desc {
     bool keep_values;           /* nothing shares memory, nothing is fused: see
                                    sbit_session_value */
     bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
+    bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
+                                   computed in float32: a simulation */
     bool profile;               /* measure each node */
     size_t max_bytes;           /* 0: no limit on the planned memory */
 } sbit_session_desc;
@@ -19046,6 +19048,7 @@ extern "C" {
     X(quantize) /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear */                      \
     X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
+    X(qlinear_layout)   /* sbit: ToLast, ToFirst, QMaxPool, QShuffle, QTable */                    \
     X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
     X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
     X(einsum)           /* Einsum, Det, misc. */                                                   \
@@ -40219,6 +40222,9 @@ SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, i
 SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y);
 SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call);
 
+/* The row is the operator `name`, whatever stands in front: QLinearAdd and QAdd are Add. */
+SBIT__FN bool sbit__q_is(const sbit_op_call *call, const char *name);
+
 /* The call as the float operator sees it: chosen inputs as float32. */
 #define SBIT__Q_VIEW_INPUTS 8
 typedef struct sbit__q_view {
@@ -40238,6 +40244,10 @@ SBIT__FN void sbit__q_view_init(const sbit_op_call *call, const char *op_type, i
 SBIT__FN sbit_status sbit__q_infer_as(const sbit_op_call *call, const char *op_type,
                                       int32_t version, const int32_t *inputs, int32_t count,
                                       sbit_dtype dtype, sbit_error *error);
+
+/* The dims of N, positions..., C in the order N, C, positions..., and back. */
+SBIT__FN void sbit__q_type_to_first(sbit_type *type);
+SBIT__FN void sbit__q_type_to_last(sbit_type *type);
 
 /* y[position][channel] = x[channel][position] ^ flip for each of n images, and back. */
 SBIT__FN void sbit__q_to_last(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,
@@ -40300,10 +40310,16 @@ SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call)
     return sbit_node_int(call->node, "channels_last", 0) != 0;
 }
 
+SBIT__FN bool sbit__q_is(const sbit_op_call *call, const char *name)
+{
+    const char *own = call->row->op_type;
+    own += strncmp(own, "QLinear", 7) == 0 ? 7 : own[0] == 'Q' ? 1 : 0;
+    return strcmp(own, name) == 0;
+}
+
 /* >>shapes */
 
-/* N, positions..., C -> N, C, positions... */
-static void sbit__q_type_to_first(sbit_type *type)
+SBIT__FN void sbit__q_type_to_first(sbit_type *type)
 {
     if (type->rank > 2) {
         const sbit_dim channels = type->dims[type->rank - 1];
@@ -40312,7 +40328,7 @@ static void sbit__q_type_to_first(sbit_type *type)
     }
 }
 
-static void sbit__q_type_to_last(sbit_type *type)
+SBIT__FN void sbit__q_type_to_last(sbit_type *type)
 {
     if (type->rank > 2) {
         const sbit_dim channels = type->dims[1];
@@ -40440,7 +40456,7 @@ SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
  *
  * Called by: exec through the rows. Calls: the integer driver, loops here for rare forms.
  * ai.onnx QLinearConv, ConvInteger, QLinearMatMul, MatMulInteger; com.microsoft QLinearConv, QGemm,
- * MatMulIntegerToFloat; sbit QConv, QMatMul.
+ * MatMulIntegerToFloat; sbit QConv, QMatMul, QGemm.
  *   y = saturate(round_half_even((float)acc * (s_x * s_w / s_y)) + zp_y)
  * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
  * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
@@ -41113,6 +41129,7 @@ static const sbit_op_row sbit__q_rows[] = {
     SBIT__Q_ROW("com.microsoft", "MatMulIntegerToFloat", 1),
     SBIT__Q_ROW("sbit", "QConv", 1),
     SBIT__Q_ROW("sbit", "QMatMul", 1),
+    SBIT__Q_ROW("sbit", "QGemm", 1),
 };
 
 #undef SBIT__Q_ROW
@@ -41129,7 +41146,8 @@ SBIT__FN const sbit_op_row *sbit__op_rows_qlinear(size_t *count)
  *
  * Called by: exec through the rows. Calls: integer kernels, scalar kernels for tables.
  * com.microsoft QLinearAdd, QLinearMul, QLinearConcat, QLinearLeakyRelu, QLinearSigmoid,
- * QLinearSoftmax, QLinearAveragePool, QLinearGlobalAveragePool; sbit QSub.
+ * QLinearSoftmax, QLinearAveragePool, QLinearGlobalAveragePool; sbit
+ * QAdd, QSub, QMul, QSoftmax, QConcat, QAveragePool, QGlobalAveragePool.
  * All are: dequantize, the float32 operator with its operands in their order, quantize, and give
  * the bits of that. Where a result depends on one byte it comes from a table of 256. Sums of pools
  * and means run through the window in its order. Softmax: exp((q - qmax) * s) from a table, added
@@ -41254,9 +41272,9 @@ static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__op_strides(call, call->in[3], -1, out->rank, out->dims, strides[2], error));
     sbit__loop_init(&task.loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
     task.kernels = sbit__q8_of(call->ctx);
-    task.pair.op = sbit__streq(call->row->op_type, "QLinearMul") ? SBIT__BINARY_MUL
-                   : sbit__streq(call->row->op_type, "QSub")     ? SBIT__BINARY_SUB
-                                                                 : SBIT__BINARY_ADD;
+    task.pair.op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
+                   : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
+                                             : SBIT__BINARY_ADD;
     task.pair.scale_a = a.scale;
     task.pair.scale_b = b.scale;
     task.pair.scale_y = y.scale;
@@ -41316,7 +41334,7 @@ static void sbit__q_leaky(const sbit_op_call *call, int64_t n, float *values)
 
 static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *error)
 {
-    const bool sigmoid = sbit__streq(call->row->op_type, "QLinearSigmoid");
+    const bool sigmoid = sbit__q_is(call, "Sigmoid");
     sbit__q_lookup_task task;
     sbit__q_param x, y;
     uint8_t table[256];
@@ -41528,7 +41546,7 @@ typedef struct sbit__q_pool {
 
 static bool sbit__q_is_global(const sbit_op_call *call)
 {
-    return sbit__streq(call->row->op_type, "QLinearGlobalAveragePool");
+    return sbit__q_is(call, "GlobalAveragePool");
 }
 
 static sbit_status sbit__q_pool_infer(const sbit_op_call *call, sbit_error *error)
@@ -41717,29 +41735,47 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
 }
 
 /* >>rows */
-#define SBIT__Q_ROW(name, infer, prepare, run)                                                     \
+#define SBIT__Q_ROW(domain, name, infer, prepare, run)                                             \
     {                                                                                              \
-        "com.microsoft", name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL,   \
-            NULL                                                                                   \
+        domain, name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL       \
+    }
+#define SBIT__Q_BINARY(domain, name)                                                               \
+    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run)
+#define SBIT__Q_LOOKUP(domain, name)                                                               \
+    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run)
+#define SBIT__Q_SOFTMAX(domain, name)                                                              \
+    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__op_prepare_check, sbit__q_softmax_run)
+#define SBIT__Q_POOL(domain, name)                                                                 \
+    SBIT__Q_ROW(domain, name, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
+#define SBIT__Q_CONCAT(domain, name)                                                               \
+    {                                                                                              \
+        domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__op_prepare_check,     \
+            sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL                                       \
     }
 
 static const sbit_op_row sbit__q_element_rows[] = {
-    SBIT__Q_ROW("QLinearAdd", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
-    SBIT__Q_ROW("QLinearMul", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
-    SBIT__Q_ROW("QLinearLeakyRelu", sbit__q_unary_infer, sbit__op_prepare_check,
-                sbit__q_lookup_run),
-    SBIT__Q_ROW("QLinearSigmoid", sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run),
-    SBIT__Q_ROW("QLinearSoftmax", sbit__q_softmax_infer, sbit__op_prepare_check,
-                sbit__q_softmax_run),
-    SBIT__Q_ROW("QLinearAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run),
-    SBIT__Q_ROW("QLinearGlobalAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare,
-                sbit__q_pool_run),
-    {"com.microsoft", "QLinearConcat", 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer,
-     sbit__op_prepare_check, sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL},
-    {"sbit", "QSub", 1, SBIT__T_Q8, 0, 0, sbit__q_binary_infer, sbit__op_prepare_check,
-     sbit__q_binary_run, NULL, NULL, NULL, NULL, NULL},
+    SBIT__Q_BINARY("com.microsoft", "QLinearAdd"),
+    SBIT__Q_BINARY("com.microsoft", "QLinearMul"),
+    SBIT__Q_LOOKUP("com.microsoft", "QLinearLeakyRelu"),
+    SBIT__Q_LOOKUP("com.microsoft", "QLinearSigmoid"),
+    SBIT__Q_SOFTMAX("com.microsoft", "QLinearSoftmax"),
+    SBIT__Q_POOL("com.microsoft", "QLinearAveragePool"),
+    SBIT__Q_POOL("com.microsoft", "QLinearGlobalAveragePool"),
+    SBIT__Q_CONCAT("com.microsoft", "QLinearConcat"),
+    SBIT__Q_BINARY("sbit", "QAdd"),
+    SBIT__Q_BINARY("sbit", "QSub"),
+    SBIT__Q_BINARY("sbit", "QMul"),
+    SBIT__Q_SOFTMAX("sbit", "QSoftmax"),
+    SBIT__Q_POOL("sbit", "QAveragePool"),
+    SBIT__Q_POOL("sbit", "QGlobalAveragePool"),
+    SBIT__Q_CONCAT("sbit", "QConcat"),
 };
 
+#undef SBIT__Q_BINARY
+#undef SBIT__Q_LOOKUP
+#undef SBIT__Q_SOFTMAX
+#undef SBIT__Q_POOL
+#undef SBIT__Q_CONCAT
 #undef SBIT__Q_ROW
 #undef SBIT__Q_CHUNK
 
@@ -41749,6 +41785,321 @@ SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_elements(size_t *count)
     return sbit__q_element_rows;
 }
 /* ---- end src/ops/qlinear_elements.c ---- */
+
+/* ---- begin src/ops/qlinear_layout.c ---- */
+/* qlinear_layout.c: what lowering needs around integer operators. >>qlinear_layout
+ *
+ * Called by: exec through the rows. Calls: integer kernels.
+ * Domain sbit:
+ *   ToLast    N, C, positions... -> N, positions..., C; int8 becomes uint8 (q ^ 0x80)
+ *   ToFirst   the way back; attribute to: the element type (default: the input's)
+ *   QMaxPool  MaxPool of uint8, channels last
+ *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last
+ *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
+ */
+
+/* >>layouts */
+
+static bool sbit__q_is_to_last(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "ToLast");
+}
+
+static sbit_dtype sbit__q_to_dtype(const sbit_op_call *call)
+{
+    const sbit_dtype from = sbit__in_dtype(call, 0);
+    return sbit__q_is_to_last(call) && from == SBIT_I8
+               ? SBIT_U8
+               : (sbit_dtype)sbit_node_int(call->node, "to", (int64_t)from);
+}
+
+static sbit_status sbit__q_layout_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        call->out_type[0]->dtype = sbit__q_to_dtype(call);
+        if (sbit__q_is_to_last(call)) {
+            sbit__q_type_to_last(call->out_type[0]);
+        } else {
+            sbit__q_type_to_first(call->out_type[0]);
+        }
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_layout_task {
+    const char *x;
+    char *y;
+    int64_t rows, columns; /* x is [image][rows][columns], y [image][columns][rows] */
+    uint8_t flip;
+} sbit__q_layout_task;
+
+static void sbit__q_layout_bytes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_layout_task *task = (const sbit__q_layout_task *)user;
+    const int64_t at = begin * task->rows * task->columns;
+    (void)worker;
+    sbit__q_to_last(end - begin, task->rows, task->columns, (const uint8_t *)task->x + at,
+                    task->flip, (uint8_t *)task->y + at);
+}
+
+static void sbit__q_layout_words(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_layout_task *task = (const sbit__q_layout_task *)user;
+    const int64_t side = 16;
+    (void)worker;
+    for (int64_t image = begin; image < end; image++) {
+        const float *x = (const float *)(const void *)task->x + image * task->rows * task->columns;
+        float *y = (float *)(void *)task->y + image * task->rows * task->columns;
+        for (int64_t first = 0; first < task->columns; first += side) {
+            const int64_t last = first + side < task->columns ? first + side : task->columns;
+            for (int64_t i = 0; i < task->rows; i++) {
+                for (int64_t j = first; j < last; j++) {
+                    memcpy(y + j * task->rows + i, x + i * task->columns + j, sizeof *y);
+                }
+            }
+        }
+    }
+}
+
+static sbit_status sbit__q_layout_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    sbit__q_layout_task task;
+    const int64_t positions = sbit__q_is_to_last(call)
+                                  ? sbit__tensor_span(x, x->rank < 2 ? x->rank : 2, x->rank)
+                                  : sbit__tensor_span(x, x->rank < 2 ? x->rank : 1, x->rank - 1);
+    const int64_t count = sbit_tensor_count(x);
+    const int bits = sbit_dtype_bits((int32_t)x->dtype);
+    if (count == 0) {
+        return SBIT_OK;
+    }
+    if (bits != 8 && bits != 32) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "elements of %d bits", bits);
+    }
+    memset(&task, 0, sizeof task);
+    const int64_t images = x->rank < 2 ? 1 : x->dims[0], channels = count / images / positions;
+    task.x = (const char *)x->data;
+    task.y = (char *)call->out[0]->data;
+    task.rows = sbit__q_is_to_last(call) ? channels : positions;
+    task.columns = count / images / task.rows;
+    task.flip = x->dtype != call->out[0]->dtype ? 0x80 : 0;
+    sbit__parallel_range(call->ctx, images, 1 + 65536 * images / count,
+                         bits == 8 ? sbit__q_layout_bytes : sbit__q_layout_words, &task);
+    return SBIT_OK;
+}
+
+/* >>max pool */
+
+typedef struct sbit__q_max {
+    int64_t batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+} sbit__q_max;
+
+static sbit_status sbit__q_max_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    return sbit__q_infer_as(call, "MaxPool", 12, inputs, 1, sbit__in_dtype(call, 0), error);
+}
+
+static sbit_status sbit__q_max_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    sbit__q_view view;
+    sbit__window window;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    sbit__q_view_init(call, "MaxPool", 12, inputs, 1, sbit__q_channels_last(call), &view);
+    const sbit_type *x = view.in_type[0];
+    const int32_t spatial = x->rank - 2;
+    SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
+    window.may_cut = true;
+    sbit__q_max *plan = (sbit__q_max *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->batch = x->dims[0].value;
+    plan->channels = x->dims[1].value;
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t from = i - (3 - spatial);
+        plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
+        if (from >= 0) {
+            plan->in[i] = x->dims[from + 2].value;
+            SBIT__TRY(
+                sbit__window_length(&view.call, &window, from, plan->in[i], &plan->out[i], error));
+            plan->kernel[i] = window.kernel[from];
+            plan->stride[i] = window.stride[from];
+            plan->dilation[i] = window.dilation[from];
+            plan->pad[i] = window.pad_begin[from];
+        }
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_max_task {
+    const sbit__q_max *plan;
+    const sbit__q8_kernels *q8;
+    const uint8_t *x;
+    uint8_t *y;
+} sbit__q_max_task;
+
+/* Row `index` of the output: all its pixels, tap by tap. */
+static void sbit__q_max_row(const sbit__q_max_task *task, int64_t index)
+{
+    const sbit__q_max *p = task->plan;
+    const int64_t c = p->channels, h = index % p->out[1], d = index / p->out[1] % p->out[0];
+    const int64_t n = index / p->out[1] / p->out[0];
+    uint8_t *y = task->y + index * p->out[2] * c;
+    memset(y, 0, (size_t)(p->out[2] * c));
+    for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
+        const int64_t id = d * p->stride[0] - p->pad[0] + t / p->kernel[1] * p->dilation[0];
+        const int64_t ih = h * p->stride[1] - p->pad[1] + t % p->kernel[1] * p->dilation[1];
+        if (id < 0 || id >= p->in[0] || ih < 0 || ih >= p->in[1]) {
+            continue;
+        }
+        const uint8_t *row = task->x + ((n * p->in[0] + id) * p->in[1] + ih) * p->in[2] * c;
+        for (int64_t w = 0; w < p->out[2]; w++) {
+            for (int64_t k = 0; k < p->kernel[2]; k++) {
+                const int64_t iw = w * p->stride[2] - p->pad[2] + k * p->dilation[2];
+                if (iw >= 0 && iw < p->in[2]) {
+                    task->q8->q8_max(c, row + iw * c, y + w * c);
+                }
+            }
+        }
+    }
+}
+
+static void sbit__q_max_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q_max_row((const sbit__q_max_task *)user, i);
+    }
+}
+
+static sbit_status sbit__q_max_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_max *plan = (const sbit__q_max *)call->params;
+    sbit__q_max_task task;
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    task.plan = plan;
+    task.q8 = sbit__q8_of(call->ctx);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    const int64_t row = plan->out[2] * plan->channels * plan->kernel[0] * plan->kernel[1];
+    sbit__parallel_range(call->ctx, plan->batch * plan->out[0] * plan->out[1],
+                         1 + 65536 / (row + 1), sbit__q_max_range, &task);
+    return SBIT_OK;
+}
+
+/* >>shuffle, table */
+
+static sbit_status sbit__q_same_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 2, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        call->out_type[0]->dtype =
+            (sbit_dtype)sbit_node_int(call->node, "to", (int64_t)sbit__in_dtype(call, 0));
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_map_task {
+    const uint8_t *x, *table;
+    uint8_t *y;
+    int64_t channels, groups;
+} sbit__q_map_task;
+
+static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_map_task *task = (const sbit__q_map_task *)user;
+    const int64_t each = task->channels / task->groups;
+    (void)worker;
+    for (int64_t p = begin; p < end; p++) {
+        const uint8_t *x = task->x + p * task->channels;
+        uint8_t *y = task->y + p * task->channels;
+        for (int64_t i = 0; i < task->groups; i++) {
+            for (int64_t j = 0; j < each; j++) {
+                y[j * task->groups + i] = x[i * each + j];
+            }
+        }
+    }
+}
+
+static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    sbit__q_map_task task;
+    memset(&task, 0, sizeof task);
+    task.channels = x->rank > 0 ? x->dims[x->rank - 1] : 1;
+    task.groups = sbit_node_int(call->node, "groups", 1);
+    if (task.groups < 1 || task.channels % task.groups != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld channels in %lld groups",
+                            (long long)task.channels, (long long)task.groups);
+    }
+    task.x = (const uint8_t *)x->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    if (sbit_tensor_count(x) > 0) {
+        sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.channels,
+                             1 + 65536 / task.channels, sbit__q_shuffle_range, &task);
+    }
+    return SBIT_OK;
+}
+
+static void sbit__q_map_block(void *user, int64_t begin, int64_t end)
+{
+    const sbit__q_map_task *task = (const sbit__q_map_task *)user;
+    for (int64_t i = begin; i < end; i++) {
+        task->y[i] = task->table[task->x[i]];
+    }
+}
+
+static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_map_task task;
+    memset(&task, 0, sizeof task);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    task.table = (const uint8_t *)call->in[1]->data;
+    if (sbit_tensor_count(call->in[1]) != 256) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the table needs 256 entries");
+    }
+    sbit__parallel_blocks(call->ctx, sbit_tensor_count(call->in[0]), sbit__q_map_block, &task);
+    return SBIT_OK;
+}
+
+/* >>rows */
+#define SBIT__Q_ROW(name, types, infer, prepare, run)                                              \
+    {                                                                                              \
+        "sbit", name, 1, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL            \
+    }
+#define SBIT__Q_LAYOUT_TYPES (SBIT__T_Q8 | SBIT_T(SBIT_F32) | SBIT_T(SBIT_I32))
+
+static const sbit_op_row sbit__q_layout_rows[] = {
+    SBIT__Q_ROW("ToLast", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
+    SBIT__Q_ROW("ToFirst", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
+    SBIT__Q_ROW("QMaxPool", SBIT_T(SBIT_U8), sbit__q_max_infer, sbit__q_max_prepare,
+                sbit__q_max_run),
+    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_shuffle_run),
+    SBIT__Q_ROW("QTable", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_map_run),
+};
+
+#undef SBIT__Q_ROW
+#undef SBIT__Q_LAYOUT_TYPES
+
+SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_layout(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__q_layout_rows);
+    return sbit__q_layout_rows;
+}
+/* ---- end src/ops/qlinear_layout.c ---- */
 
 /* ---- begin src/ops/text.c ---- */
 /* text.c: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer. >>text
@@ -46783,7 +47134,9 @@ extern "C" {
 
 /* In the order of running. */
 #define SBIT__LOWER_PHASES(X)                                                                      \
-    X(float) /* sums with bias, residual and activation; fake quantization */
+    X(int)    /* nodes between DequantizeLinear and QuantizeLinear, on integers */                 \
+    X(layout) /* those with channels last */                                                       \
+    X(float)  /* sums with bias, residual and activation; fake quantization */
 
 /* The nodes of the caller's graph that a node of the program does the work of. */
 typedef struct sbit__origin {
@@ -46845,7 +47198,8 @@ SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a
 
 /* >>changing */
 typedef struct sbit__lower_desc {
-    const char *op_type; /* in domain "sbit" */
+    const char *domain; /* NULL: "sbit" */
+    const char *op_type;
     const sbit_value_id *inputs;
     size_t input_count;
     const sbit_value_id *outputs; /* values that listed nodes make */
@@ -46864,14 +47218,18 @@ typedef struct sbit__lower_desc {
 
 SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
                                          sbit_node_id *out, sbit_error *error);
+/* The same, but the node is put before `at`, makes new values, and nothing goes. */
+SBIT__FN sbit_status sbit__lower_insert(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                        sbit_node_id *out, sbit_error *error);
 /* Why a node of the program is left as it is; the text is copied. The last word counts. */
 SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node,
                                         const char *reason, sbit_error *error);
 
-/* >>driver. Runs all phases over `graph`, a graph of the program. A graph whose types cannot be
- * inferred is left as it is: planning says what is wrong with it. */
+/* >>driver. Runs all phases over `graph`, a graph of the program; `integers`: those that make
+ * integer operators, too. A graph whose types cannot be inferred is left as it is: planning says
+ * what is wrong with it. */
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       sbit__lowered *result, sbit__arena *arena,
+                                       bool integers, sbit__lowered *result, sbit__arena *arena,
                                        sbit_error *error);
 /* Replaces operators that are defined by others (row->expand), which may be such, too. */
 SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,
@@ -47386,20 +47744,17 @@ static bool sbit__lower_listed(const sbit__lower_desc *desc, sbit_node_id id)
     return false;
 }
 
-SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
-                                         sbit_node_id *out, sbit_error *error)
+/* Adds the node before `before`. */
+static sbit_status sbit__lower_add(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                   const char *name, sbit_node_id before,
+                                   const sbit__origin *origin, sbit_node_id *out, sbit_error *error)
 {
-    sbit_graph *graph = lower->graph;
-    const char *name = sbit_graph_node(graph, desc->nodes[0])->name;
     const bool unnamed = name[0] == '\0';
     sbit_node_desc node;
     sbit_node_id made;
-    sbit__origin origin;
-    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
-                                  &origin, error));
     memset(&node, 0, sizeof node);
     node.op_type = desc->op_type;
-    node.domain = "sbit";
+    node.domain = desc->domain != NULL ? desc->domain : "sbit";
     node.name = unnamed ? NULL : name;
     node.inputs = desc->inputs;
     node.input_count = desc->input_count;
@@ -47407,31 +47762,61 @@ SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lowe
     node.output_count = desc->output_count;
     node.attrs = desc->attrs;
     node.attr_count = desc->attr_count;
-    node.before =
-        desc->at.idx != 0 ? desc->at : sbit_graph_value(graph, desc->outputs[0])->producer;
-    while (sbit__lower_listed(desc, node.before)) {
-        node.before = sbit_graph_next(graph, node.before);
-    }
-    for (size_t i = 0; i < desc->output_count; i++) {
-        sbit_graph_erase_node(graph, sbit_graph_value(graph, desc->outputs[i])->producer);
-    }
-    sbit__lower_sweep(lower, desc->nodes, desc->node_count);
-    SBIT__TRY(sbit_graph_add_node(graph, &node, &made, error));
+    node.before = before;
+    SBIT__TRY(sbit_graph_add_node(lower->graph, &node, &made, error));
     if (unnamed) { /* messages then name the output, as they do of the caller's node */
-        sbit__graph_node *entry = sbit__graph_node_at(graph, made);
-        sbit__graph_release_name(graph, true, entry->info.name, made.idx);
+        sbit__graph_node *entry = sbit__graph_node_at(lower->graph, made);
+        sbit__graph_release_name(lower->graph, true, entry->info.name, made.idx);
         entry->info.name = "";
     }
     lower->changes++;
     if (out != NULL) {
         *out = made;
     }
-    return sbit__lower_set_origin(lower->result, lower->arena, made, &origin, error);
+    return sbit__lower_set_origin(lower->result, lower->arena, made, origin, error);
+}
+
+SBIT__FN sbit_status sbit__lower_insert(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                        sbit_node_id *out, sbit_error *error)
+{
+    sbit__origin origin;
+    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
+                                  &origin, error));
+    return sbit__lower_add(lower, desc, sbit_graph_node(lower->graph, desc->nodes[0])->name,
+                           desc->at, &origin, out, error);
+}
+
+SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                         sbit_node_id *out, sbit_error *error)
+{
+    sbit_graph *graph = lower->graph;
+    const char *name = sbit_graph_node(graph, desc->nodes[0])->name;
+    sbit_node_id before =
+        desc->at.idx != 0 ? desc->at : sbit_graph_value(graph, desc->outputs[0])->producer;
+    sbit__origin origin;
+    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
+                                  &origin, error));
+    while (sbit__lower_listed(desc, before)) {
+        before = sbit_graph_next(graph, before);
+    }
+    for (size_t i = 0; i < desc->output_count; i++) {
+        const sbit_node *maker = sbit__lower_producer(lower, desc->outputs[i]);
+        if (maker != NULL) { /* several outputs may be of one node */
+            sbit_graph_erase_node(graph, maker->id);
+        }
+    }
+    sbit__lower_sweep(lower, desc->nodes, desc->node_count);
+    return sbit__lower_add(lower, desc, name, before, &origin, out, error);
 }
 
 /* >>driver */
 
 typedef const sbit__lower_entry *(*sbit__lower_entries_fn)(size_t *count);
+#define SBIT__LOWER_NUMBER(name) SBIT__LOWER_PHASE_##name,
+enum {
+    SBIT__LOWER_PHASES(SBIT__LOWER_NUMBER)
+};
+#undef SBIT__LOWER_NUMBER
 #define SBIT__LOWER_LIST(name) sbit__lower_entries_##name,
 static const sbit__lower_entries_fn sbit__lower_phases[] = {SBIT__LOWER_PHASES(SBIT__LOWER_LIST)};
 #undef SBIT__LOWER_LIST
@@ -47472,9 +47857,10 @@ static sbit_status sbit__lower_round(sbit__lowering *lower, const sbit__lower_en
     return status;
 }
 
-static sbit_status sbit__lower_run(sbit__lowering *lower, sbit_error *error)
+static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_error *error)
 {
-    for (size_t p = 0; p < SBIT__COUNT_OF(sbit__lower_phases); p++) {
+    const size_t first = integers ? 0 : SBIT__LOWER_PHASE_float;
+    for (size_t p = first; p < SBIT__COUNT_OF(sbit__lower_phases); p++) {
         size_t count = 0;
         const sbit__lower_entry *entries = sbit__lower_phases[p](&count);
         do {
@@ -47486,7 +47872,8 @@ static sbit_status sbit__lower_run(sbit__lowering *lower, sbit_error *error)
 }
 
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       sbit__lowered *result, sbit__arena *arena, sbit_error *error)
+                                       bool integers, sbit__lowered *result, sbit__arena *arena,
+                                       sbit_error *error)
 {
     sbit__lowering lower;
     sbit_status status = SBIT_OK;
@@ -47501,7 +47888,7 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     if (status != SBIT_OK) {
         return status == SBIT_ERR_OUT_OF_MEMORY ? sbit__fail_oom(error, 0) : SBIT_OK;
     }
-    status = sbit__lower_run(&lower, error);
+    status = sbit__lower_run(&lower, integers, error);
     sbit__facts_deinit(&lower.facts);
     return status;
 }
@@ -47552,6 +47939,1497 @@ SBIT__FN sbit_status sbit__lower_finish(const sbit_graph *graph, sbit__lowered *
     return SBIT_OK;
 }
 /* ---- end src/exec/lower.c ---- */
+
+/* ---- begin src/exec/lower_int.c ---- */
+/* lower_int.c: nodes between DequantizeLinear and QuantizeLinear, computed on integers. >>lower-int
+ *
+ * Called by: lower. Calls: graph, rows (for tables).
+ *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number] [-> Add a constant
+ * bias]
+ *       [-> Relu, Clip] -> Q    becomes QConv, QGemm, QMatMul; where no Q follows, with float
+ * output DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q          QAdd, QSub, QMul DQ ... -> Concat ->
+ * Q                                 QConcat DQ -> AveragePool, GlobalAveragePool, ReduceMean over
+ * positions, Softmax -> Q     Q... DQ -> one operator of one tensor -> Q, or nothing     QTable DQ
+ * -> operator that only moves values -> Q of the same scale and zero point       itself operator
+ * that only moves values, or MaxPool -> Q      Q before it (sparsebit's placement) Scales and zero
+ * points are constants, one per tensor; weights have one, or one for each output channel. Types of
+ * 8 bits. Relu and Clip become bounds: rounding is monotone, so Q(clip(v, a, b)) = clamp(Q(v),
+ * Q(a), Q(b)). An int32 bias is added to the sum if its scale is s_x * s_w to the bit, else it is a
+ * float one.
+ */
+
+#define SBIT__INT_INPUTS 64 /* of a Concat: 2 and 3 for each tensor */
+#define SBIT__INT_NODES 48
+#define SBIT__INT_ATTRS 16
+
+/* DQ or Q of a whole tensor of 8 bits. */
+typedef struct sbit__int_param {
+    const sbit_node *node;
+    sbit_value_id x, scale, zero; /* x: the integers; zero may be none */
+    sbit_dtype dtype;
+    float s;
+    int32_t z;
+} sbit__int_param;
+
+/* What is put together for sbit__lower_replace. */
+typedef struct sbit__int_build {
+    sbit_value_id inputs[SBIT__INT_INPUTS];
+    sbit_node_id nodes[SBIT__INT_NODES];
+    sbit_attr attrs[SBIT__INT_ATTRS];
+    size_t input_count, node_count, attr_count;
+} sbit__int_build;
+
+/* >>looking */
+
+static sbit_value_id sbit__int_none(void)
+{
+    sbit_value_id none;
+    none.idx = 0;
+    return none;
+}
+
+/* Scale and zero point of a Q or DQ node: constants, one element. */
+static bool sbit__int_constants(const sbit__lowering *lower, const sbit_node *node,
+                                sbit__int_param *out)
+{
+    const sbit_tensor *zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
+    if (sbit_node_attr(node, "precision") != NULL || sbit_node_int(node, "block_size", 0) != 0 ||
+        !sbit__lower_scalar(lower, sbit__lower_in(node, 1), &out->s) || !(out->s > 0.0f) ||
+        (sbit__lower_in(node, 2).idx != 0 && (zero == NULL || sbit_tensor_count(zero) != 1))) {
+        return false;
+    }
+    out->node = node;
+    out->scale = node->inputs[1];
+    out->zero = sbit__lower_in(node, 2);
+    out->z = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, 0) : 0;
+    return true;
+}
+
+static bool sbit__int_is_8(sbit_dtype dtype)
+{
+    return dtype == SBIT_U8 || dtype == SBIT_I8;
+}
+
+/* The value is DQ of an 8-bit tensor with one scale. */
+static bool sbit__int_dq(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+{
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    memset(out, 0, sizeof *out);
+    if (!sbit__lower_is(lower, node, "DequantizeLinear") ||
+        sbit__lower_type(lower, id)->dtype != SBIT_F32 || !sbit__int_constants(lower, node, out)) {
+        return false;
+    }
+    out->x = node->inputs[0];
+    out->dtype = sbit__lower_type(lower, out->x)->dtype;
+    return sbit__int_is_8(out->dtype);
+}
+
+/* The only thing that looks at the value is a Q to 8 bits with one scale. */
+static bool sbit__int_q(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+{
+    const sbit_node *node = sbit__lower_user(lower, id);
+    memset(out, 0, sizeof *out);
+    if (!sbit__lower_is(lower, node, "QuantizeLinear") || node->inputs[0].idx != id.idx ||
+        sbit__lower_type(lower, id)->dtype != SBIT_F32 || !sbit__int_constants(lower, node, out)) {
+        return false;
+    }
+    out->x = node->outputs[0];
+    out->dtype = sbit__lower_type(lower, out->x)->dtype;
+    return sbit__int_is_8(out->dtype);
+}
+
+static bool sbit__int_same(const sbit__int_param *a, const sbit__int_param *b)
+{
+    return a->dtype == b->dtype && a->z == b->z && memcmp(&a->s, &b->s, sizeof a->s) == 0;
+}
+
+/* What stands behind an operator. */
+typedef struct sbit__int_tail {
+    sbit__int_param q; /* node NULL: no Q */
+    float lo, hi;      /* before it */
+    float factor;      /* before that: Mul by a number */
+    sbit_value_id bias, output;
+    sbit_node_id nodes[6];
+    size_t count;
+} sbit__int_tail;
+
+static bool sbit__int_clip(const sbit__lowering *lower, const sbit_node *node, sbit__int_tail *tail)
+{
+    if (sbit__lower_is(lower, node, "Relu")) {
+        tail->lo = tail->lo > 0.0f ? tail->lo : 0.0f;
+        return true;
+    }
+    float lo = sbit_node_float(node, "min", -INFINITY), hi = sbit_node_float(node, "max", INFINITY);
+    if (!sbit__lower_is(lower, node, "Clip") ||
+        (sbit__lower_in(node, 1).idx != 0 && !sbit__lower_scalar(lower, node->inputs[1], &lo)) ||
+        (sbit__lower_in(node, 2).idx != 0 && !sbit__lower_scalar(lower, node->inputs[2], &hi)) ||
+        !(lo <= hi) || hi < tail->lo || lo > tail->hi) {
+        return false;
+    }
+    tail->lo = tail->lo > lo ? tail->lo : lo;
+    tail->hi = tail->hi < hi ? tail->hi : hi;
+    return true;
+}
+
+/* Follows Relu and Clip from tail->output to a Q; true if there is one. */
+static bool sbit__int_follow(const sbit__lowering *lower, sbit__int_tail *tail)
+{
+    sbit__int_tail at = *tail;
+    while (!sbit__int_q(lower, at.output, &at.q)) {
+        const sbit_node *node = sbit__lower_user(lower, at.output);
+        if (node == NULL || at.count + 2 > SBIT__COUNT_OF(at.nodes) ||
+            sbit__lower_in(node, 0).idx != at.output.idx || !sbit__int_clip(lower, node, &at)) {
+            return false;
+        }
+        at.nodes[at.count++] = node->id;
+        at.output = node->outputs[0];
+    }
+    at.nodes[at.count++] = at.q.node->id;
+    at.output = at.q.x;
+    *tail = at;
+    return true;
+}
+
+static void sbit__int_tail_init(sbit__int_tail *tail, sbit_value_id output)
+{
+    memset(tail, 0, sizeof *tail);
+    tail->output = output;
+    tail->lo = -INFINITY;
+    tail->hi = INFINITY;
+    tail->factor = 1.0f;
+}
+
+/* >>building */
+
+static void sbit__int_node(sbit__int_build *build, sbit_node_id id)
+{
+    if (build->node_count < SBIT__INT_NODES) {
+        build->nodes[build->node_count++] = id;
+    }
+}
+
+static sbit_status sbit__int_constant(sbit__lowering *lower, const char *name, sbit_dtype dtype,
+                                      int64_t count, const void *data, sbit_value_id *out,
+                                      sbit_error *error)
+{
+    sbit_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = dtype;
+    tensor.rank = count == 1 ? 0 : 1;
+    tensor.dims[0] = count;
+    memcpy(&tensor.data, &data, sizeof data); /* only read */
+    return sbit_graph_add_constant(lower->graph, name, &tensor, out, error);
+}
+
+/* Adds scale and zero point (made if there is none), as three inputs with x if that is given. */
+static sbit_status sbit__int_put(sbit__lowering *lower, sbit__int_build *build, bool with_x,
+                                 const sbit__int_param *param, sbit_error *error)
+{
+    static const uint8_t nothing[1] = {0};
+    sbit_value_id zero = param->zero;
+    if (zero.idx == 0) {
+        SBIT__TRY(sbit__int_constant(lower, "zero_point", param->dtype, 1, nothing, &zero, error));
+    }
+    if (with_x) {
+        build->inputs[build->input_count++] = param->x;
+    }
+    build->inputs[build->input_count++] = param->scale;
+    build->inputs[build->input_count++] = zero;
+    return SBIT_OK;
+}
+
+static float sbit__int_bound(float value, const sbit__int_param *q)
+{
+    const float low = q->dtype == SBIT_I8 ? -128.0f : 0.0f;
+    const float rounded = rintf(value / q->s) + (float)q->z;
+    return (rounded < low ? low : rounded > low + 255.0f ? low + 255.0f : rounded) - low;
+}
+
+/* Bounds of the result as uint8. */
+static void sbit__int_bounds(sbit__int_build *build, const sbit__int_tail *tail)
+{
+    if (tail->q.node != NULL && tail->lo > -INFINITY) {
+        build->attrs[build->attr_count++] =
+            sbit__attr_int("lo", (int64_t)sbit__int_bound(tail->lo, &tail->q));
+    }
+    if (tail->q.node != NULL && tail->hi < INFINITY) {
+        build->attrs[build->attr_count++] =
+            sbit__attr_int("hi", (int64_t)sbit__int_bound(tail->hi, &tail->q));
+    }
+}
+
+static bool sbit__int_attrs(sbit__int_build *build, const sbit_node *node)
+{
+    if (node->attr_count + 4 > SBIT__INT_ATTRS) {
+        return false;
+    }
+    if (node->attr_count > 0) {
+        memcpy(build->attrs, node->attrs, node->attr_count * sizeof build->attrs[0]);
+    }
+    build->attr_count = node->attr_count;
+    return true;
+}
+
+static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *build,
+                                     const char *domain, const char *op_type,
+                                     const sbit_value_id *outputs, size_t output_count,
+                                     sbit_error *error)
+{
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.domain = domain;
+    desc.op_type = op_type;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = build->nodes;
+    desc.node_count = build->node_count;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* >>products: Conv, Gemm, MatMul */
+
+typedef struct sbit__int_product {
+    const char *op_type; /* of the new node */
+    int64_t columns;     /* output channels; 0: not known */
+    int32_t axis;        /* of them in the weight */
+    sbit__int_param x, w;
+    const sbit_tensor *w_scale; /* of a constant weight; NULL: w is an activation */
+    int64_t largest;            /* |sum| without bias */
+    sbit_value_id bias;
+} sbit__int_product;
+
+/* DQ of a constant weight, one scale or one for each index of its output axis. */
+static bool sbit__int_weight(const sbit__lowering *lower, sbit_value_id id,
+                             sbit__int_product *product)
+{
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    const sbit_tensor *q = NULL, *scale = NULL, *zero = NULL;
+    if (!sbit__lower_is(lower, node, "DequantizeLinear") ||
+        sbit__lower_type(lower, id)->dtype != SBIT_F32 ||
+        sbit_node_int(node, "block_size", 0) != 0) {
+        return false;
+    }
+    q = sbit__lower_constant(lower, node->inputs[0]);
+    scale = sbit__lower_constant(lower, node->inputs[1]);
+    zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
+    if (q == NULL || scale == NULL || !sbit__int_is_8(q->dtype) || scale->dtype != SBIT_F32 ||
+        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || product->axis >= q->rank) {
+        return false;
+    }
+    const int32_t axis = product->axis < 0 ? product->axis + q->rank : product->axis;
+    const int64_t given = sbit_node_int(node, "axis", 1);
+    const int64_t count = sbit_tensor_count(scale);
+    product->columns = axis >= 0 ? q->dims[axis] : 0;
+    if (axis < 0 ||
+        (count != 1 &&
+         (count != product->columns || (given < 0 ? given + q->rank : given) != axis)) ||
+        (zero != NULL && sbit_tensor_count(zero) != count)) {
+        return false;
+    }
+    product->largest =
+        product->columns > 0 ? sbit_tensor_count(q) / product->columns * (255 * 255) : 0;
+    if (zero == NULL && q->dtype == SBIT_I8) {
+        product->largest = product->largest / 255 * 128;
+    }
+    product->w.node = node;
+    product->w.x = node->inputs[0];
+    product->w.scale = node->inputs[1];
+    product->w.zero = sbit__lower_in(node, 2);
+    product->w.dtype = q->dtype;
+    product->w_scale = scale;
+    return true;
+}
+
+/* int32 with the scale of the sums: is added to them, unless that could be too much for int32. */
+static bool sbit__int_bias_fits(const sbit__int_product *product, const sbit_tensor *q,
+                                const sbit_tensor *scale, const sbit_tensor *zero)
+{
+    const int64_t n = sbit_tensor_count(scale), weights = sbit_tensor_count(product->w_scale);
+    if (q->dtype != SBIT_I32 || (zero != NULL && sbit__tensor_i64_at(zero, 0) != 0)) {
+        return false;
+    }
+    for (int64_t c = 0; c < product->columns; c++) {
+        const int64_t bias = ((const int32_t *)q->data)[c];
+        if ((bias < 0 ? -bias : bias) > INT32_MAX - product->largest) {
+            return false;
+        }
+    }
+    for (int64_t c = 0; c < (n > weights ? n : weights); c++) {
+        const float sum =
+            product->x.s * ((const float *)product->w_scale->data)[weights > 1 ? c : 0];
+        if (((const float *)scale->data)[n > 1 ? c : 0] != sum) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A constant bias of `columns` elements: itself, its integers, or its floats as a new constant. */
+static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product *product,
+                                  sbit_value_id id, sbit_value_id *out, sbit_error *error)
+{
+    const sbit_tensor *constant = sbit__lower_constant(lower, id);
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    *out = sbit__int_none();
+    if (constant != NULL && constant->dtype == SBIT_F32) {
+        *out = sbit_tensor_count(constant) == product->columns ? id : *out;
+        return SBIT_OK;
+    }
+    if (!sbit__lower_is(lower, node, "DequantizeLinear")) {
+        return SBIT_OK;
+    }
+    const sbit_tensor *q = sbit__lower_constant(lower, node->inputs[0]);
+    const sbit_tensor *scale = sbit__lower_constant(lower, node->inputs[1]);
+    const sbit_tensor *zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
+    if (q == NULL || scale == NULL || scale->dtype != SBIT_F32 || q->rank != 1 ||
+        q->dims[0] != product->columns || (sbit__lower_in(node, 2).idx != 0 && zero == NULL) ||
+        (sbit_tensor_count(scale) != 1 && sbit_tensor_count(scale) != product->columns)) {
+        return SBIT_OK;
+    }
+    if (sbit__int_bias_fits(product, q, scale, zero)) {
+        *out = node->inputs[0];
+        return SBIT_OK;
+    }
+    const size_t bytes = (size_t)product->columns * sizeof(float);
+    float *values = (float *)sbit__calloc(&lower->ctx->allocator, 1, bytes);
+    if (values == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int64_t c = 0; c < product->columns; c++) {
+        const int64_t at = sbit_tensor_count(scale) > 1 ? c : 0;
+        const int64_t z = zero != NULL ? sbit__tensor_i64_at(zero, at) : 0;
+        values[c] = (float)(sbit__tensor_i64_at(q, c) - z) * ((const float *)scale->data)[at];
+    }
+    const sbit_status status =
+        sbit__int_constant(lower, "bias", SBIT_F32, product->columns, values, out, error);
+    sbit__free(&lower->ctx->allocator, values, bytes);
+    return status;
+}
+
+static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
+                                          const sbit__int_product *product,
+                                          const sbit__int_tail *tail, sbit_error *error)
+{
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    if (!sbit__int_attrs(&build, node)) {
+        return SBIT_OK;
+    }
+    sbit__int_node(&build, node->id);
+    for (size_t i = 0; i < tail->count; i++) {
+        sbit__int_node(&build, tail->nodes[i]);
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_node *maker = sbit__lower_producer(lower, node->inputs[i]);
+        if (sbit__lower_is(lower, maker, "DequantizeLinear")) {
+            sbit__int_node(&build, maker->id);
+        }
+    }
+    SBIT__TRY(sbit__int_put(lower, &build, true, &product->x, error));
+    SBIT__TRY(sbit__int_put(lower, &build, true, &product->w, error));
+    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
+    if (gemm) {
+        build.inputs[build.input_count++] = product->bias;
+    }
+    if (tail->q.node != NULL) {
+        SBIT__TRY(sbit__int_put(lower, &build, false, &tail->q, error));
+    } else {
+        build.input_count += 2;
+    }
+    if (!gemm) {
+        build.inputs[build.input_count++] = product->bias;
+    }
+    while (build.input_count > 0 && build.inputs[build.input_count - 1].idx == 0) {
+        build.input_count--;
+    }
+    sbit__int_bounds(&build, tail);
+    if (tail->factor != 1.0f) {
+        build.attrs[build.attr_count++] = sbit__attr_float("alpha", tail->factor);
+    }
+    return sbit__int_replace(lower, &build, NULL, product->op_type, &tail->output, 1, error);
+}
+
+/* The first node whose output's only user is asked for; with one output. */
+static const sbit_node *sbit__int_next(const sbit__lowering *lower, sbit_value_id id,
+                                       const char *op_type)
+{
+    const sbit_node *node = sbit__lower_user(lower, id);
+    return sbit__lower_is(lower, node, op_type) && node->input_count == 2 ? node : NULL;
+}
+
+static sbit_value_id sbit__int_other(const sbit_node *node, sbit_value_id id)
+{
+    return node->inputs[node->inputs[0].idx == id.idx ? 1 : 0];
+}
+
+/* MatMul: a number times the result, then a bias over the last axis. */
+static sbit_status sbit__int_matmul_tail(sbit__lowering *lower, sbit__int_product *product,
+                                         sbit__int_tail *tail, sbit_error *error)
+{
+    sbit__int_tail at = *tail;
+    const sbit_node *node = sbit__int_next(lower, at.output, "Mul");
+    if (node != NULL && sbit__lower_scalar(lower, sbit__int_other(node, at.output), &at.factor) &&
+        sbit__lower_type(lower, node->outputs[0])->rank ==
+            sbit__lower_type(lower, at.output)->rank) {
+        at.nodes[at.count++] = node->id;
+        at.output = node->outputs[0];
+    } else {
+        at.factor = 1.0f;
+    }
+    node = at.factor == 1.0f && product->w_scale != NULL ? sbit__int_next(lower, at.output, "Add")
+                                                         : NULL;
+    const sbit_value_id other = node != NULL ? sbit__int_other(node, at.output) : sbit__int_none();
+    const sbit_tensor *vector = sbit__lower_constant(lower, other);
+    const bool is_dq =
+        sbit__lower_is(lower, sbit__lower_producer(lower, other), "DequantizeLinear");
+    if (node != NULL && ((vector != NULL && vector->rank == 1) || is_dq) &&
+        sbit__lower_type(lower, other)->rank == 1) {
+        SBIT__TRY(sbit__int_bias(lower, product, other, &product->bias, error));
+        if (product->bias.idx != 0) {
+            at.nodes[at.count++] = node->id;
+            at.output = node->outputs[0];
+        }
+    }
+    const bool quantized = sbit__int_follow(lower, &at);
+    if (at.factor != 1.0f && !quantized) { /* (float)acc * s, then the number: two roundings */
+        return SBIT_OK;
+    }
+    *tail = at;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_node *node,
+                                           const char *op_type, int32_t axis, sbit_error *error)
+{
+    sbit__int_product product;
+    sbit__int_tail tail;
+    memset(&product, 0, sizeof product);
+    product.op_type = op_type;
+    product.axis = axis;
+    const bool matmul = strcmp(op_type, "QMatMul") == 0;
+    if (node->input_count < 2 || node->output_count != 1 ||
+        !sbit__int_dq(lower, node->inputs[0], &product.x)) {
+        return SBIT_OK;
+    }
+    if (!sbit__int_weight(lower, node->inputs[1], &product) &&
+        !(matmul && sbit__int_dq(lower, node->inputs[1], &product.w))) {
+        return sbit__lower_reason(lower, node->id,
+                                  "float: the weight is no constant of 8 bits with one scale or "
+                                  "one for each output channel",
+                                  error);
+    }
+    if (sbit__lower_in(node, 2).idx != 0) {
+        SBIT__TRY(sbit__int_bias(lower, &product, node->inputs[2], &product.bias, error));
+        if (product.bias.idx == 0) {
+            return sbit__lower_reason(lower, node->id,
+                                      "float: the bias is no constant of one element for each "
+                                      "output channel",
+                                      error);
+        }
+    }
+    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
+    if (product.w_scale == NULL && x->rank > 0 && sbit__dim_known(x->dims[x->rank - 1])) {
+        product.largest = sbit__saturating_mul(x->dims[x->rank - 1].value, 255 * 255);
+    }
+    if (product.largest > INT32_MAX) {
+        return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    if (matmul) {
+        SBIT__TRY(sbit__int_matmul_tail(lower, &product, &tail, error));
+    } else {
+        (void)sbit__int_follow(lower, &tail);
+    }
+    return sbit__int_emit_product(lower, node, &product, &tail, error);
+}
+
+static sbit_status sbit__int_conv(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    return sbit__int_product_entry(lower, node, "QConv", 0, error);
+}
+
+static sbit_status sbit__int_gemm(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const bool plain = sbit_node_float(node, "alpha", 1.0f) == 1.0f &&
+                       (sbit_node_float(node, "beta", 1.0f) == 1.0f || node->input_count < 3);
+    return plain ? sbit__int_product_entry(lower, node, "QGemm",
+                                           sbit_node_int(node, "transB", 0) != 0 ? 0 : 1, error)
+                 : SBIT_OK;
+}
+
+static sbit_status sbit__int_matmul(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    return sbit__int_product_entry(lower, node, "QMatMul", -1, error);
+}
+
+/* >>elements */
+
+static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param a, b;
+    sbit__int_tail tail;
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    if (node->input_count != 2 || !sbit__int_dq(lower, node->inputs[0], &a) ||
+        !sbit__int_dq(lower, node->inputs[1], &b)) {
+        return SBIT_OK;
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    if (!sbit__int_follow(lower, &tail)) {
+        return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
+    }
+    sbit__int_node(&build, node->id);
+    for (size_t i = 0; i < tail.count; i++) {
+        sbit__int_node(&build, tail.nodes[i]);
+    }
+    sbit__int_node(&build, a.node->id);
+    sbit__int_node(&build, b.node->id);
+    SBIT__TRY(sbit__int_put(lower, &build, true, &a, error));
+    SBIT__TRY(sbit__int_put(lower, &build, true, &b, error));
+    SBIT__TRY(sbit__int_put(lower, &build, false, &tail.q, error));
+    sbit__int_bounds(&build, &tail);
+    const char *op_type = strcmp(node->op_type, "Add") == 0   ? "QAdd"
+                          : strcmp(node->op_type, "Sub") == 0 ? "QSub"
+                                                              : "QMul";
+    return sbit__int_replace(lower, &build, NULL, op_type, &tail.output, 1, error);
+}
+
+static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    if (3 * node->input_count + 2 > SBIT__INT_INPUTS) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (!sbit__int_dq(lower, node->inputs[i], &x)) {
+            return SBIT_OK;
+        }
+    }
+    if (!sbit__int_q(lower, node->outputs[0], &q)) {
+        return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
+    }
+    sbit__int_node(&build, node->id);
+    sbit__int_node(&build, q.node->id);
+    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    for (size_t i = 0; i < node->input_count; i++) {
+        (void)sbit__int_dq(lower, node->inputs[i], &x);
+        sbit__int_node(&build, x.node->id);
+        SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
+    }
+    build.attrs[build.attr_count++] = sbit__attr_int("axis", sbit_node_int(node, "axis", 1));
+    return sbit__int_replace(lower, &build, NULL, "QConcat", &q.x, 1, error);
+}
+
+/* One tensor in, one out: x, its parameters, the result's. */
+static sbit_status sbit__int_single(sbit__lowering *lower, const sbit_node *node,
+                                    const char *op_type, const sbit__int_param *x,
+                                    const sbit__int_param *q, sbit__int_build *build,
+                                    sbit_value_id output, sbit_error *error)
+{
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q->node->id);
+    sbit__int_node(build, x->node->id);
+    SBIT__TRY(sbit__int_put(lower, build, true, x, error));
+    SBIT__TRY(sbit__int_put(lower, build, false, q, error));
+    return sbit__int_replace(lower, build, NULL, op_type, &output, 1, error);
+}
+
+/* DQ in front and Q behind; says why not if only the second is missing. */
+static sbit_status sbit__int_between(sbit__lowering *lower, const sbit_node *node,
+                                     sbit__int_param *x, sbit__int_param *q, bool *found,
+                                     sbit_error *error)
+{
+    *found = node->output_count == 1 && sbit__int_dq(lower, sbit__lower_in(node, 0), x);
+    if (*found && !sbit__int_q(lower, node->outputs[0], q)) {
+        *found = false;
+        return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_pool(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    sbit__int_build build;
+    bool found = false;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    if (!found || !sbit__int_attrs(&build, node)) {
+        return SBIT_OK;
+    }
+    return sbit__int_single(lower, node,
+                            strcmp(node->op_type, "AveragePool") == 0 ? "QAveragePool"
+                                                                      : "QGlobalAveragePool",
+                            &x, &q, &build, q.x, error);
+}
+
+static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    const int64_t opset = sbit_graph_opset(lower->graph, "");
+    sbit__int_param x, q;
+    sbit__int_build build;
+    bool found = false;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    if (!found) {
+        return SBIT_OK;
+    }
+    build.attrs[build.attr_count++] =
+        sbit__attr_int("axis", sbit_node_int(node, "axis", opset < 13 ? 1 : -1));
+    build.attrs[build.attr_count++] = sbit__attr_int("opset", opset);
+    return sbit__int_single(lower, node, "QSoftmax", &x, &q, &build, q.x, error);
+}
+
+/* All axes from 2 on, in any order. */
+static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node *node,
+                                    int32_t rank)
+{
+    const sbit_attr *attr = sbit_node_attr(node, "axes");
+    const sbit_tensor *tensor = sbit__lower_constant(lower, sbit__lower_in(node, 1));
+    const int64_t count = attr != NULL     ? (int64_t)attr->count
+                          : tensor != NULL ? sbit_tensor_count(tensor)
+                                           : 0;
+    uint32_t seen = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t axis = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
+        const int64_t at = axis < 0 ? axis + rank : axis;
+        seen |= at >= 0 && at < 32 ? 1u << at : 1u;
+    }
+    return rank >= 3 && rank <= 8 && seen == ((1u << rank) - 1u) - 3u;
+}
+
+/* ReduceMean over all positions is a global average pool; without keepdims, flattened. */
+static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    sbit__int_build build;
+    bool found = false;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    if (!found) {
+        return SBIT_OK;
+    }
+    const sbit_type *type = sbit__lower_type(lower, node->inputs[0]);
+    if (!sbit__int_all_positions(lower, node, type->rank)) {
+        return sbit__lower_reason(
+            lower, node->id, "float: integer means are over all positions of N, C, ...", error);
+    }
+    if (sbit_node_int(node, "keepdims", 1) != 0) {
+        return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, &build, q.x, error);
+    }
+    sbit_value_id pooled;
+    sbit_type shape = *type;
+    sbit__lower_desc desc;
+    shape.dtype = q.dtype;
+    for (int32_t i = 2; i < shape.rank; i++) {
+        shape.dims[i] = sbit__dim(1);
+    }
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
+    SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
+    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "QGlobalAveragePool";
+    desc.inputs = build.inputs;
+    desc.input_count = build.input_count;
+    desc.outputs = &pooled;
+    desc.output_count = 1;
+    desc.nodes = &node->id;
+    desc.node_count = 1;
+    desc.at = node->id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    build.inputs[0] = pooled;
+    build.input_count = 1;
+    sbit__int_node(&build, node->id);
+    sbit__int_node(&build, q.node->id);
+    sbit__int_node(&build, x.node->id);
+    return sbit__int_replace(lower, &build, "", "Flatten", &q.x, 1, error);
+}
+
+/* >>tables */
+
+/* values = op(values), by the operator's own row on the scalar kernels. */
+static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node, float *values,
+                                   sbit_error *error)
+{
+    sbit_op_call call;
+    sbit_tensor x, y;
+    sbit_type in, out, *out_type = &out;
+    const sbit_tensor *inputs[8];
+    const sbit_type *types[8];
+    sbit_tensor *outputs = &y;
+    sbit_type constant[8];
+    float results[256];
+    memset(&call, 0, sizeof call);
+    memset(&x, 0, sizeof x);
+    x.dtype = SBIT_F32;
+    x.rank = 1;
+    x.dims[0] = 256;
+    x.data = values;
+    y = x;
+    y.data = results;
+    in = out = sbit__type_of_tensor(&x);
+    call.ctx = lower->ctx;
+    call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
+    call.graph = lower->graph;
+    call.node = node;
+    call.row = sbit__op_row(lower->graph, node, &call.opset);
+    call.input_count = (int32_t)node->input_count;
+    call.output_count = 1;
+    for (size_t i = 0; i < node->input_count; i++) {
+        inputs[i] = i == 0 ? &x : sbit__lower_constant(lower, node->inputs[i]);
+        constant[i] = inputs[i] != NULL ? sbit__type_of_tensor(inputs[i]) : in;
+        types[i] = inputs[i] != NULL ? &constant[i] : NULL;
+    }
+    call.in = inputs;
+    call.in_type = types;
+    call.out = &outputs;
+    call.out_type = &out_type;
+    SBIT__TRY(call.row->run(&call, error));
+    memcpy(values, results, sizeof results);
+    return SBIT_OK;
+}
+
+/* Table from bytes of x to bytes of q, with the node between them (NULL: none). */
+static sbit_status sbit__int_table(sbit__lowering *lower, const sbit_node *node,
+                                   const sbit__int_param *x, const sbit__int_param *q,
+                                   uint8_t table[256], sbit_error *error)
+{
+    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const int32_t shift_x = x->dtype == SBIT_I8 ? 128 : 0, shift_q = q->dtype == SBIT_I8 ? 128 : 0;
+    float values[256];
+    uint8_t bytes[256];
+    for (int32_t i = 0; i < 256; i++) {
+        bytes[i] = (uint8_t)i;
+    }
+    scalar->f32_dequantize_u8(256, bytes, x->s, x->z + shift_x, values);
+    if (node != NULL) {
+        SBIT__TRY(sbit__int_apply(lower, node, values, error));
+    }
+    scalar->f32_quantize_u8(256, values, q->s, q->z + shift_q, 0, 255, bytes);
+    for (int32_t i = 0; i < 256; i++) {
+        table[i ^ shift_x] = (uint8_t)(bytes[i] ^ shift_q);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_make_table(sbit__lowering *lower, const sbit_node *node,
+                                        const sbit__int_param *x, const sbit__int_param *q,
+                                        sbit_error *error)
+{
+    sbit__int_build build;
+    uint8_t table[256];
+    sbit_value_id id;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_table(lower, node, x, q, table, error));
+    SBIT__TRY(sbit__int_constant(lower, "table", SBIT_U8, 256, table, &id, error));
+    build.inputs[0] = x->x;
+    build.inputs[1] = id;
+    build.input_count = 2;
+    if (node != NULL) {
+        sbit__int_node(&build, node->id);
+    }
+    sbit__int_node(&build, q->node->id);
+    sbit__int_node(&build, x->node->id);
+    build.attrs[build.attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
+    return sbit__int_replace(lower, &build, NULL, "QTable", &q->x, 1, error);
+}
+
+static sbit_status sbit__int_unary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    bool found = false;
+    if (node->input_count > 3) {
+        return SBIT_OK;
+    }
+    for (size_t i = 1; i < node->input_count; i++) { /* bounds of Clip, slope of PRelu */
+        float value = 0.0f;
+        if (node->inputs[i].idx != 0 && !sbit__lower_scalar(lower, node->inputs[i], &value)) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    return found ? sbit__int_make_table(lower, node, &x, &q, error) : SBIT_OK;
+}
+
+/* Q of DQ: another scale. */
+static sbit_status sbit__int_requantize(sbit__lowering *lower, const sbit_node *node,
+                                        sbit_error *error)
+{
+    sbit__int_param x, q;
+    if (!sbit__int_dq(lower, node->inputs[0], &x)) {
+        return SBIT_OK;
+    }
+    memset(&q, 0, sizeof q);
+    q.x = node->outputs[0];
+    q.dtype = sbit__lower_type(lower, q.x)->dtype;
+    if (!sbit__int_is_8(q.dtype) || !sbit__int_constants(lower, node, &q)) {
+        return SBIT_OK;
+    }
+    return sbit__int_make_table(lower, NULL, &x, &q, error);
+}
+
+/* >>operators that move values */
+
+/* All outputs that are used go to a Q like `x` alone. */
+static bool sbit__int_moved(const sbit__lowering *lower, const sbit_node *node,
+                            const sbit__int_param *x, sbit_value_id *outputs,
+                            sbit__int_build *build)
+{
+    sbit__int_param q;
+    if (node->output_count > SBIT__INT_NODES / 2) {
+        return false;
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        outputs[i] = sbit__int_none();
+        if (node->outputs[i].idx == 0 || sbit__lower_inner(lower, node->outputs[i], 0)) {
+            return false; /* an output that nobody uses: not worth the trouble */
+        }
+        if (!sbit__int_q(lower, node->outputs[i], &q) || (x != NULL && !sbit__int_same(x, &q))) {
+            return false;
+        }
+        outputs[i] = q.x;
+        sbit__int_node(build, q.node->id);
+    }
+    return true;
+}
+
+/* Puts the Q behind a node of one output in front of it, as a new node. */
+static sbit_status sbit__int_lift(sbit__lowering *lower, const sbit_node *node,
+                                  const sbit__int_param *q, sbit_value_id *out, sbit_error *error)
+{
+    sbit_type type = *sbit__lower_type(lower, node->inputs[0]);
+    sbit__lower_desc desc;
+    sbit_value_id inputs[3];
+    type.dtype = q->dtype;
+    inputs[0] = node->inputs[0];
+    inputs[1] = q->scale;
+    inputs[2] = q->zero;
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "quantized", &type, out, error));
+    memset(&desc, 0, sizeof desc);
+    desc.domain = "";
+    desc.op_type = "QuantizeLinear";
+    desc.inputs = inputs;
+    desc.input_count = q->zero.idx != 0 ? 3 : 2;
+    desc.outputs = out;
+    desc.output_count = 1;
+    desc.nodes = &q->node->id;
+    desc.node_count = 1;
+    desc.at = node->id;
+    return sbit__lower_insert(lower, &desc, NULL, error);
+}
+
+/* x, float, is made by something that integers may come from, and nobody else looks at it. */
+static bool sbit__int_may_lift(const sbit__lowering *lower, const sbit_node *node,
+                               const sbit__int_param *q)
+{
+    const sbit_value_id x = node->inputs[0];
+    const sbit_node *maker = sbit__lower_producer(lower, x);
+    const int64_t before = sbit__type_size(sbit__lower_type(lower, x));
+    const int64_t after = sbit__type_size(sbit__lower_type(lower, q->x));
+    return maker != NULL && !sbit__lower_is(lower, maker, "DequantizeLinear") &&
+           sbit__lower_user(lower, x) == node && before <= 16 * after &&
+           sbit__lower_type(lower, x)->dtype == SBIT_F32;
+}
+
+static sbit_status sbit__int_move(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const bool pool = strcmp(node->op_type, "MaxPool") == 0;
+    sbit_value_id outputs[SBIT__INT_NODES];
+    sbit__int_param x, q;
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    const bool quantized = sbit__int_dq(lower, sbit__lower_in(node, 0), &x);
+    sbit__int_node(&build, node->id);
+    if (node->input_count > SBIT__INT_INPUTS || !sbit__int_attrs(&build, node) ||
+        !sbit__int_moved(lower, node, quantized ? &x : NULL, outputs, &build)) {
+        return SBIT_OK;
+    }
+    memcpy(build.inputs, node->inputs, node->input_count * sizeof build.inputs[0]);
+    build.input_count = node->input_count;
+    if (pool && (node->output_count != 1 || sbit__lower_type(lower, node->inputs[0])->rank < 3)) {
+        return SBIT_OK;
+    }
+    if (quantized) {
+        build.inputs[0] = x.x;
+        sbit__int_node(&build, x.node->id);
+    } else if (node->output_count != 1 || !sbit__int_q(lower, node->outputs[0], &q) ||
+               !sbit__int_may_lift(lower, node, &q)) {
+        return SBIT_OK;
+    } else {
+        SBIT__TRY(sbit__int_lift(lower, node, &q, &build.inputs[0], error));
+    }
+    return sbit__int_replace(lower, &build, pool ? NULL : "", pool ? "QMaxPool" : node->op_type,
+                             outputs, node->output_count, error);
+}
+
+static sbit_status sbit__int_resize(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    return strcmp(sbit_node_string(node, "mode", "nearest"), "nearest") == 0
+               ? sbit__int_move(lower, node, error)
+               : SBIT_OK;
+}
+
+/* >>table */
+
+static const sbit__lower_entry sbit__lower_int_table[] = {
+    {"Conv", sbit__int_conv},
+    {"Gemm", sbit__int_gemm},
+    {"MatMul", sbit__int_matmul},
+    {"Add", sbit__int_binary},
+    {"Sub", sbit__int_binary},
+    {"Mul", sbit__int_binary},
+    {"Concat", sbit__int_concat},
+    {"AveragePool", sbit__int_pool},
+    {"GlobalAveragePool", sbit__int_pool},
+    {"ReduceMean", sbit__int_mean},
+    {"Softmax", sbit__int_softmax},
+    {"Relu", sbit__int_unary},
+    {"Clip", sbit__int_unary},
+    {"LeakyRelu", sbit__int_unary},
+    {"PRelu", sbit__int_unary},
+    {"HardSwish", sbit__int_unary},
+    {"HardSigmoid", sbit__int_unary},
+    {"Sigmoid", sbit__int_unary},
+    {"Tanh", sbit__int_unary},
+    {"Elu", sbit__int_unary},
+    {"Selu", sbit__int_unary},
+    {"Celu", sbit__int_unary},
+    {"Gelu", sbit__int_unary},
+    {"Erf", sbit__int_unary},
+    {"Mish", sbit__int_unary},
+    {"Softplus", sbit__int_unary},
+    {"Softsign", sbit__int_unary},
+    {"Swish", sbit__int_unary},
+    {"Abs", sbit__int_unary},
+    {"Neg", sbit__int_unary},
+    {"Exp", sbit__int_unary},
+    {"Sqrt", sbit__int_unary},
+    {"QuantizeLinear", sbit__int_requantize},
+    {"Reshape", sbit__int_move},
+    {"Transpose", sbit__int_move},
+    {"Flatten", sbit__int_move},
+    {"Squeeze", sbit__int_move},
+    {"Unsqueeze", sbit__int_move},
+    {"Slice", sbit__int_move},
+    {"Split", sbit__int_move},
+    {"Gather", sbit__int_move},
+    {"Expand", sbit__int_move},
+    {"Tile", sbit__int_move},
+    {"DepthToSpace", sbit__int_move},
+    {"SpaceToDepth", sbit__int_move},
+    {"MaxPool", sbit__int_move},
+    {"Resize", sbit__int_resize},
+    {"Upsample", sbit__int_resize},
+};
+
+#undef SBIT__INT_INPUTS
+#undef SBIT__INT_NODES
+#undef SBIT__INT_ATTRS
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_int(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_int_table);
+    return sbit__lower_int_table;
+}
+/* ---- end src/exec/lower_int.c ---- */
+
+/* ---- begin src/exec/lower_layout.c ---- */
+/* lower_layout.c: integer operators with channels last. >>lower-layout
+ *
+ * Called by: lower. Calls: graph.
+ * An operator whose kernel wants channels last is put between ToLast and ToFirst. ToFirst then
+ * wanders behind all operators that do not care (elementwise ones, quantizers, Concat and Split
+ * with their axis moved, channel shuffles), until it meets ToLast and both go, or a result. So a
+ * region of integer operators has these at its borders only. int8 becomes uint8 on the way (zero
+ * point + 128), because kernels multiply uint8 with int8.
+ */
+
+#define SBIT__LAYOUT_INPUTS 64
+#define SBIT__LAYOUT_OUTPUTS 24
+#define SBIT__LAYOUT_ATTRS 16
+
+/* >>looking */
+
+static bool sbit__layout_is(const sbit_node *node, const char *op_type)
+{
+    return node != NULL && strcmp(node->domain, "sbit") == 0 && strcmp(node->op_type, op_type) == 0;
+}
+
+static bool sbit__layout_in(const sbit_node *node, const char *domain, const char *const *names)
+{
+    for (; strcmp(node->domain, domain) == 0 && *names != NULL; names++) {
+        if (strcmp(node->op_type, *names) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The value with channels last that `id` was made of by ToFirst; none. */
+static sbit_value_id sbit__layout_source(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    const sbit_value_id none = {0};
+    return sbit__layout_is(node, "ToFirst") ? node->inputs[0] : none;
+}
+
+static void sbit__layout_type(sbit_type *type, bool to_last)
+{
+    const int32_t from = to_last ? 1 : type->rank - 1, to = to_last ? type->rank - 1 : 1;
+    const sbit_dim channels = type->dims[from];
+    for (int32_t i = from; i != to; i += to > from ? 1 : -1) {
+        type->dims[i] = type->dims[i + (to > from ? 1 : -1)];
+    }
+    type->dims[to] = channels;
+}
+
+/* >>making */
+
+/* A new value: `like` with channels last, int8 as uint8. */
+static sbit_status sbit__layout_value(sbit__lowering *lower, sbit_value_id like, sbit_value_id *out,
+                                      sbit_error *error)
+{
+    sbit_type type = *sbit__lower_type(lower, like);
+    sbit__layout_type(&type, true);
+    type.dtype = type.dtype == SBIT_I8 ? SBIT_U8 : type.dtype;
+    return sbit_graph_add_value(lower->graph, sbit_graph_value(lower->graph, like)->name, &type,
+                                out, error);
+}
+
+/* `id` with channels last: where it came from, or by a ToLast behind its maker. */
+static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, const sbit_node *user,
+                                     sbit_value_id *out, sbit_error *error)
+{
+    const sbit_node *maker = sbit__lower_producer(lower, id);
+    sbit__lower_desc desc;
+    sbit_use uses[32];
+    *out = sbit__layout_source(lower, id);
+    if (out->idx != 0) {
+        return SBIT_OK;
+    }
+    const size_t count = sbit_graph_uses(lower->graph, id, uses, SBIT__COUNT_OF(uses));
+    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(uses); i++) {
+        const sbit_node *other = uses[i].body == NULL && uses[i].node.idx != 0
+                                     ? sbit_graph_node(lower->graph, uses[i].node)
+                                     : NULL;
+        if (sbit__layout_is(other, "ToLast")) {
+            *out = other->outputs[0];
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__layout_value(lower, id, out, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "ToLast";
+    desc.inputs = &id;
+    desc.input_count = 1;
+    desc.outputs = out;
+    desc.output_count = 1;
+    desc.nodes = maker != NULL ? &maker->id : &user->id;
+    desc.node_count = 1;
+    desc.at =
+        maker != NULL ? sbit_graph_next(lower->graph, maker->id) : sbit_graph_first(lower->graph);
+    return sbit__lower_insert(lower, &desc, NULL, error);
+}
+
+/* A zero point as uint8. */
+static sbit_status sbit__layout_zero(sbit__lowering *lower, sbit_value_id *zero, sbit_error *error)
+{
+    const sbit_tensor *tensor = sbit__lower_constant(lower, *zero);
+    sbit_tensor shifted;
+    uint8_t byte = 0;
+    if (tensor == NULL || tensor->dtype != SBIT_I8) {
+        return SBIT_OK;
+    }
+    shifted = *tensor;
+    byte = (uint8_t)(((const uint8_t *)tensor->data)[0] ^ 0x80u);
+    shifted.dtype = SBIT_U8;
+    shifted.data = &byte;
+    return sbit_graph_add_constant(lower->graph, "zero_point", &shifted, zero, error);
+}
+
+/* A new node in the place of `node`: inputs are ready, outputs come with channels last and go
+ * through ToFirst. */
+typedef struct sbit__layout_build {
+    const char *domain, *op_type;
+    sbit_value_id inputs[SBIT__LAYOUT_INPUTS];
+    sbit_attr attrs[SBIT__LAYOUT_ATTRS];
+    size_t input_count, attr_count;
+} sbit__layout_build;
+
+static bool sbit__layout_copy(const sbit_node *node, sbit__layout_build *build)
+{
+    memset(build, 0, sizeof *build);
+    if (node->input_count > SBIT__LAYOUT_INPUTS || node->attr_count + 2 > SBIT__LAYOUT_ATTRS ||
+        node->output_count > SBIT__LAYOUT_OUTPUTS) {
+        return false;
+    }
+    build->domain = node->domain;
+    build->op_type = node->op_type;
+    memcpy(build->inputs, node->inputs, node->input_count * sizeof build->inputs[0]);
+    if (node->attr_count > 0) {
+        memcpy(build->attrs, node->attrs, node->attr_count * sizeof build->attrs[0]);
+    }
+    build->input_count = node->input_count;
+    build->attr_count = node->attr_count;
+    return true;
+}
+
+static void sbit__layout_set(sbit__layout_build *build, const char *name, int64_t value)
+{
+    for (size_t i = 0; i < build->attr_count; i++) {
+        if (strcmp(build->attrs[i].name, name) == 0) {
+            build->attrs[i].i = value;
+            return;
+        }
+    }
+    build->attrs[build->attr_count++] = sbit__attr_int(name, value);
+}
+
+static sbit_status sbit__layout_first(sbit__lowering *lower, sbit_node_id node, sbit_value_id from,
+                                      sbit_value_id to, sbit_error *error)
+{
+    sbit__lower_desc desc;
+    sbit_attr attr = sbit__attr_int("to", (int64_t)sbit__lower_type(lower, to)->dtype);
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "ToFirst";
+    desc.inputs = &from;
+    desc.input_count = 1;
+    desc.outputs = &to;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = 1;
+    desc.nodes = &node;
+    desc.node_count = 1;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+static sbit_status sbit__layout_finish(sbit__lowering *lower, sbit_node_id id,
+                                       const sbit__layout_build *build, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(lower->graph, id);
+    sbit_value_id outputs[SBIT__LAYOUT_OUTPUTS], old[SBIT__LAYOUT_OUTPUTS];
+    const size_t count = node->output_count;
+    sbit__lower_desc desc;
+    sbit_node_id made, last;
+    for (size_t i = 0; i < count; i++) {
+        old[i] = node->outputs[i];
+        SBIT__TRY(sbit__layout_value(lower, old[i], &outputs[i], error));
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.domain = build->domain;
+    desc.op_type = build->op_type;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = outputs;
+    desc.output_count = count;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = &id;
+    desc.node_count = 1;
+    desc.at = id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, &made, error));
+    SBIT__TRY(sbit__layout_first(lower, id, outputs[0], old[0], error));
+    for (size_t i = 1; i < count; i++) { /* the node is gone: they have its successor's origin */
+        sbit_attr attr = sbit__attr_int("to", (int64_t)sbit__lower_type(lower, old[i])->dtype);
+        last = sbit_graph_next(lower->graph, made);
+        memset(&desc, 0, sizeof desc);
+        desc.op_type = "ToFirst";
+        desc.inputs = &outputs[i];
+        desc.input_count = 1;
+        desc.outputs = &old[i];
+        desc.output_count = 1;
+        desc.attrs = &attr;
+        desc.attr_count = 1;
+        desc.nodes = &made;
+        desc.node_count = 1;
+        desc.at = last;
+        SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>operators that want channels last */
+
+static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    static const size_t zeros_of_conv[] = {2, 7}, zeros_of_pool[] = {2, 4};
+    const bool conv = strcmp(node->op_type, "QConv") == 0;
+    const bool max = strcmp(node->op_type, "QMaxPool") == 0;
+    const size_t *zeros = conv ? zeros_of_conv : zeros_of_pool;
+    const sbit_node_id id = node->id;
+    sbit__layout_build build;
+    const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
+    if (sbit_node_int(node, "channels_last", 0) != 0 || rank < 3 ||
+        sbit__lower_type(lower, node->outputs[0])->rank != rank ||
+        !sbit__layout_copy(node, &build)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build.inputs[0], error));
+    for (size_t i = 0; !max && i < 2 && zeros[i] < build.input_count; i++) {
+        SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+    }
+    build.attrs[build.attr_count++] = sbit__attr_int("channels_last", 1);
+    return sbit__layout_finish(lower, id, &build, error);
+}
+
+/* >>operators that do not care */
+
+/* Input i of the node is a tensor of the output's rank that is not one of its parameters. */
+static bool sbit__layout_is_data(const sbit__lowering *lower, const sbit_node *node, size_t i,
+                                 int32_t rank)
+{
+    const sbit_value_id id = node->inputs[i];
+    return id.idx != 0 && sbit__lower_type(lower, id)->rank == rank && rank >= 3;
+}
+
+/* Parameters are one number, but for these. */
+static bool sbit__layout_takes_vector(const sbit_node *node)
+{
+    return sbit__layout_is(node, "QTable") || strcmp(node->op_type, "Split") == 0;
+}
+
+/* All data comes from ToFirst or can be brought in order, and one does come from there. */
+static bool sbit__layout_ready(const sbit__lowering *lower, const sbit_node *node)
+{
+    const int32_t rank = sbit__lower_type(lower, node->outputs[0])->rank;
+    bool found = false;
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        if (id.idx == 0) {
+            continue;
+        }
+        if (sbit__layout_is_data(lower, node, i, rank)) {
+            const bool source = sbit__layout_source(lower, id).idx != 0;
+            if (!source && sbit__lower_constant(lower, id) != NULL) {
+                return false;
+            }
+            found = found || source;
+        } else if (sbit__lower_constant(lower, id) == NULL ||
+                   (sbit_tensor_count(sbit__lower_constant(lower, id)) != 1 &&
+                    !sbit__layout_takes_vector(node))) {
+            return false;
+        }
+    }
+    return found;
+}
+
+/* A table for bytes that are flipped on one side or both. */
+static sbit_status sbit__layout_table(sbit__lowering *lower, bool flip_x, bool flip_y,
+                                      sbit_value_id *table, sbit_error *error)
+{
+    const sbit_tensor *old = sbit__lower_constant(lower, *table);
+    sbit_tensor tensor;
+    uint8_t bytes[256];
+    if (old == NULL || (!flip_x && !flip_y)) {
+        return SBIT_OK;
+    }
+    for (int i = 0; i < 256; i++) {
+        const uint8_t byte = ((const uint8_t *)old->data)[flip_x ? i ^ 0x80 : i];
+        bytes[i] = (uint8_t)(flip_y ? byte ^ 0x80u : byte);
+    }
+    tensor = *old;
+    tensor.data = bytes;
+    return sbit_graph_add_constant(lower->graph, "table", &tensor, table, error);
+}
+
+/* Numbers of the inputs that are zero points of 8-bit tensors. */
+static size_t sbit__layout_zeros(const sbit_node *node, size_t *zeros)
+{
+    static const char *const pairs[] = {"QAdd", "QSub", "QMul", NULL};
+    static const char *const quantizers[] = {"QuantizeLinear", "DequantizeLinear", NULL};
+    size_t count = 0;
+    if (sbit__layout_in(node, "sbit", pairs)) {
+        zeros[0] = 2;
+        zeros[1] = 5;
+        zeros[2] = 7;
+        count = 3;
+    } else if (sbit__layout_in(node, "", quantizers)) {
+        zeros[count++] = 2;
+    } else if (sbit__layout_is(node, "QConcat")) {
+        for (size_t i = 1; i < node->input_count; i += 3) {
+            zeros[count++] = i;
+        }
+    }
+    return count;
+}
+
+static sbit_status sbit__layout_pass(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    const sbit_node_id id = node->id;
+    const int32_t rank = sbit__lower_type(lower, node->outputs[0])->rank;
+    const bool flip_x = sbit__lower_type(lower, node->inputs[0])->dtype == SBIT_I8;
+    const bool flip_y = sbit__lower_type(lower, node->outputs[0])->dtype == SBIT_I8;
+    size_t zeros[SBIT__LAYOUT_INPUTS];
+    const size_t zero_count = sbit__layout_zeros(node, zeros);
+    sbit__layout_build build;
+    if (!sbit__layout_ready(lower, node) || !sbit__layout_copy(node, &build)) {
+        return SBIT_OK;
+    }
+    if (sbit__lower_is(lower, node, "QuantizeLinear") && flip_y && node->input_count < 3) {
+        return SBIT_OK; /* output_dtype */
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (sbit__layout_is_data(lower, node, i, rank)) {
+            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &build.inputs[i], error));
+        }
+    }
+    for (size_t i = 0; i < zero_count && i < SBIT__LAYOUT_INPUTS; i++) {
+        if (zeros[i] < build.input_count) {
+            SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+        }
+    }
+    if (sbit__layout_is(node, "QTable")) {
+        SBIT__TRY(sbit__layout_table(lower, flip_x, flip_y, &build.inputs[1], error));
+        sbit__layout_set(&build, "to", SBIT_U8);
+    }
+    const bool split = sbit__lower_is(lower, node, "Split");
+    if (split || sbit__layout_is(node, "QConcat") || sbit__lower_is(lower, node, "Concat")) {
+        int64_t axis = sbit_node_int(node, "axis", split ? 0 : 1);
+        axis = axis < 0 ? axis + rank : axis;
+        sbit__layout_set(&build, "axis", axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1);
+    }
+    return sbit__layout_finish(lower, id, &build, error);
+}
+
+/* Dequantizing puts 4 bytes where 1 was: only if what follows takes channels last, too. */
+static bool sbit__layout_may_dequantize(const sbit__lowering *lower, const sbit_node *node)
+{
+    static const char *const takes[] = {
+        "Relu", "Clip", "HardSwish", "HardSigmoid",    "Sigmoid", "Add",
+        "Mul",  "Sub",  "LeakyRelu", "QuantizeLinear", NULL};
+    sbit_use uses[8];
+    const size_t count =
+        sbit_graph_uses(lower->graph, node->outputs[0], uses, SBIT__COUNT_OF(uses));
+    bool all = count > 0 && count <= SBIT__COUNT_OF(uses) &&
+               sbit__lower_inner(lower, node->outputs[0], count);
+    for (size_t i = 0; all && i < count; i++) {
+        all = uses[i].body == NULL && uses[i].node.idx != 0 &&
+              sbit__layout_in(sbit_graph_node(lower->graph, uses[i].node), "", takes);
+    }
+    return all;
+}
+
+/* >>channel shuffle: Reshape to N, groups, C / groups, ...; exchange them; Reshape back */
+
+static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *node,
+                                        sbit_error *error)
+{
+    const sbit_node *before = sbit__lower_producer(lower, node->inputs[0]);
+    const sbit_node *behind = sbit__lower_user(lower, node->outputs[0]);
+    const sbit_attr *perm = sbit_node_attr(node, "perm");
+    const sbit_type *from = NULL, *middle = NULL, *to = NULL;
+    sbit_value_id inputs[1], output;
+    sbit_node_id nodes[3];
+    sbit_attr attr;
+    sbit__lower_desc desc;
+    if (!sbit__lower_is(lower, before, "Reshape") || !sbit__lower_is(lower, behind, "Reshape") ||
+        !sbit__lower_inner(lower, node->inputs[0], 1) || perm == NULL || perm->count < 4) {
+        return SBIT_OK;
+    }
+    from = sbit__lower_type(lower, before->inputs[0]);
+    middle = sbit__lower_type(lower, node->inputs[0]);
+    to = sbit__lower_type(lower, behind->outputs[0]);
+    bool fits = (from->dtype == SBIT_U8 || from->dtype == SBIT_I8) &&
+                middle->rank == from->rank + 1 && (int32_t)perm->count == middle->rank &&
+                sbit__same_dims(from, to) && from->rank >= 3 && sbit__dim_known(middle->dims[1]) &&
+                sbit__dim_known(middle->dims[2]) && sbit__dim_known(from->dims[1]) &&
+                middle->dims[1].value * middle->dims[2].value == from->dims[1].value &&
+                sbit__dim_equal(from->dims[0], middle->dims[0]);
+    for (int32_t i = 0; fits && i < middle->rank; i++) {
+        fits = perm->ints[i] == (i == 1   ? 2
+                                 : i == 2 ? 1
+                                          : i) &&
+               (i < 3 || sbit__dim_equal(middle->dims[i], from->dims[i - 1]));
+    }
+    if (!fits) {
+        return SBIT_OK;
+    }
+    attr = sbit__attr_int("groups", middle->dims[1].value);
+    nodes[0] = before->id;
+    nodes[1] = node->id;
+    nodes[2] = behind->id;
+    const sbit_value_id source = before->inputs[0], result = behind->outputs[0];
+    SBIT__TRY(sbit__layout_last(lower, source, before, &inputs[0], error));
+    SBIT__TRY(sbit__layout_value(lower, result, &output, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "QShuffle";
+    desc.inputs = inputs;
+    desc.input_count = 1;
+    desc.outputs = &output;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = 1;
+    desc.nodes = nodes;
+    desc.node_count = 3;
+    desc.at = nodes[2];
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    attr = sbit__attr_int("to", (int64_t)sbit__lower_type(lower, result)->dtype);
+    desc.op_type = "ToFirst";
+    desc.inputs = &output;
+    desc.outputs = &result;
+    desc.at.idx = 0;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* >>all nodes */
+
+static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    static const char *const wants[] = {"QConv", "QAveragePool", "QGlobalAveragePool", "QMaxPool",
+                                        NULL};
+    static const char *const passes[] = {"QAdd", "QSub", "QMul", "QTable", "QConcat", NULL};
+    static const char *const plain[] = {
+        "Relu", "Clip",      "HardSwish",      "HardSigmoid", "Sigmoid", "Add", "Mul",
+        "Sub",  "LeakyRelu", "QuantizeLinear", "Split",       "Concat",  NULL};
+    static const char *const layouts[] = {"ToFirst", "ToLast", NULL};
+    if (sbit__layout_in(node, "sbit", layouts)) {
+        if (sbit__lower_inner(lower, node->outputs[0], 0)) {
+            sbit_graph_erase_node(lower->graph, node->id);
+            lower->changes++;
+        }
+        return SBIT_OK;
+    }
+    if (sbit__layout_in(node, "sbit", wants)) {
+        return sbit__layout_want(lower, node, error);
+    }
+    if (sbit__layout_in(node, "sbit", passes)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    if (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    if (sbit__lower_is(lower, node, "DequantizeLinear") &&
+        sbit__layout_may_dequantize(lower, node)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    return sbit__lower_is(lower, node, "Transpose") ? sbit__layout_shuffle(lower, node, error)
+                                                    : SBIT_OK;
+}
+
+static const sbit__lower_entry sbit__lower_layout_table[] = {
+    {NULL, sbit__layout_node},
+};
+
+#undef SBIT__LAYOUT_INPUTS
+#undef SBIT__LAYOUT_OUTPUTS
+#undef SBIT__LAYOUT_ATTRS
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_layout(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_layout_table);
+    return sbit__lower_layout_table;
+}
+/* ---- end src/exec/lower_layout.c ---- */
 
 /* ---- begin src/exec/lower_float.c ---- */
 /* lower_float.c: float operators whose kernel does more than one of them. >>lower-float
@@ -50451,8 +52329,8 @@ static sbit_status sbit__program_lower(sbit_program *program, const sbit_session
         }
         if (lower && (root || !(desc->tap_bodies && tapped))) {
             SBIT__TRY(sbit__lower_graph(graph, root ? program->kept : NULL,
-                                        root ? program->kept_limit : 0, result, &program->arena,
-                                        error));
+                                        root ? program->kept_limit : 0, !desc->disable_integers,
+                                        result, &program->arena, error));
         }
         SBIT__TRY(sbit__lower_finish(graph, result, &program->arena, error));
     }
@@ -63923,6 +65801,9 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
 {
     sbit_graph *graph = NULL;
     sbit_session *session = NULL;
+    sbit_session_desc simulate;
+    memset(&simulate, 0, sizeof simulate);
+    simulate.disable_integers = true;
     if (quant == NULL || !quant->calibrated) {
         return sbit__fail(error, quant == NULL ? SBIT_ERR_INVALID_ARGUMENT : SBIT_ERR_STATE, NULL,
                           "call sbit_quant_calc_qparams first");
@@ -63935,7 +65816,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
         SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
     }
     const sbit_status status =
-        sbit_session_create(graph != NULL ? graph : quant->graph, NULL, &session, error);
+        sbit_session_create(graph != NULL ? graph : quant->graph, &simulate, &session, error);
     if (status != SBIT_OK) {
         sbit_graph_destroy(graph);
         return status;

@@ -49,6 +49,8 @@ typedef struct sbit_session_desc {
     bool keep_values;           /* nothing shares memory, nothing is fused: see
                                    sbit_session_value */
     bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
+    bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
+                                   computed in float32: a simulation */
     bool profile;               /* measure each node */
     size_t max_bytes;           /* 0: no limit on the planned memory */
 } sbit_session_desc;

@@ -201,20 +201,17 @@ static bool sbit__lower_listed(const sbit__lower_desc *desc, sbit_node_id id)
     return false;
 }
 
-SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
-                                         sbit_node_id *out, sbit_error *error)
+/* Adds the node before `before`. */
+static sbit_status sbit__lower_add(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                   const char *name, sbit_node_id before,
+                                   const sbit__origin *origin, sbit_node_id *out, sbit_error *error)
 {
-    sbit_graph *graph = lower->graph;
-    const char *name = sbit_graph_node(graph, desc->nodes[0])->name;
     const bool unnamed = name[0] == '\0';
     sbit_node_desc node;
     sbit_node_id made;
-    sbit__origin origin;
-    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
-                                  &origin, error));
     memset(&node, 0, sizeof node);
     node.op_type = desc->op_type;
-    node.domain = "sbit";
+    node.domain = desc->domain != NULL ? desc->domain : "sbit";
     node.name = unnamed ? NULL : name;
     node.inputs = desc->inputs;
     node.input_count = desc->input_count;
@@ -222,31 +219,61 @@ SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lowe
     node.output_count = desc->output_count;
     node.attrs = desc->attrs;
     node.attr_count = desc->attr_count;
-    node.before =
-        desc->at.idx != 0 ? desc->at : sbit_graph_value(graph, desc->outputs[0])->producer;
-    while (sbit__lower_listed(desc, node.before)) {
-        node.before = sbit_graph_next(graph, node.before);
-    }
-    for (size_t i = 0; i < desc->output_count; i++) {
-        sbit_graph_erase_node(graph, sbit_graph_value(graph, desc->outputs[i])->producer);
-    }
-    sbit__lower_sweep(lower, desc->nodes, desc->node_count);
-    SBIT__TRY(sbit_graph_add_node(graph, &node, &made, error));
+    node.before = before;
+    SBIT__TRY(sbit_graph_add_node(lower->graph, &node, &made, error));
     if (unnamed) { /* messages then name the output, as they do of the caller's node */
-        sbit__graph_node *entry = sbit__graph_node_at(graph, made);
-        sbit__graph_release_name(graph, true, entry->info.name, made.idx);
+        sbit__graph_node *entry = sbit__graph_node_at(lower->graph, made);
+        sbit__graph_release_name(lower->graph, true, entry->info.name, made.idx);
         entry->info.name = "";
     }
     lower->changes++;
     if (out != NULL) {
         *out = made;
     }
-    return sbit__lower_set_origin(lower->result, lower->arena, made, &origin, error);
+    return sbit__lower_set_origin(lower->result, lower->arena, made, origin, error);
+}
+
+SBIT__FN sbit_status sbit__lower_insert(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                        sbit_node_id *out, sbit_error *error)
+{
+    sbit__origin origin;
+    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
+                                  &origin, error));
+    return sbit__lower_add(lower, desc, sbit_graph_node(lower->graph, desc->nodes[0])->name,
+                           desc->at, &origin, out, error);
+}
+
+SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                         sbit_node_id *out, sbit_error *error)
+{
+    sbit_graph *graph = lower->graph;
+    const char *name = sbit_graph_node(graph, desc->nodes[0])->name;
+    sbit_node_id before =
+        desc->at.idx != 0 ? desc->at : sbit_graph_value(graph, desc->outputs[0])->producer;
+    sbit__origin origin;
+    SBIT__TRY(sbit__lower_origins(lower->result, lower->arena, desc->nodes, desc->node_count,
+                                  &origin, error));
+    while (sbit__lower_listed(desc, before)) {
+        before = sbit_graph_next(graph, before);
+    }
+    for (size_t i = 0; i < desc->output_count; i++) {
+        const sbit_node *maker = sbit__lower_producer(lower, desc->outputs[i]);
+        if (maker != NULL) { /* several outputs may be of one node */
+            sbit_graph_erase_node(graph, maker->id);
+        }
+    }
+    sbit__lower_sweep(lower, desc->nodes, desc->node_count);
+    return sbit__lower_add(lower, desc, name, before, &origin, out, error);
 }
 
 /* >>driver */
 
 typedef const sbit__lower_entry *(*sbit__lower_entries_fn)(size_t *count);
+#define SBIT__LOWER_NUMBER(name) SBIT__LOWER_PHASE_##name,
+enum {
+    SBIT__LOWER_PHASES(SBIT__LOWER_NUMBER)
+};
+#undef SBIT__LOWER_NUMBER
 #define SBIT__LOWER_LIST(name) sbit__lower_entries_##name,
 static const sbit__lower_entries_fn sbit__lower_phases[] = {SBIT__LOWER_PHASES(SBIT__LOWER_LIST)};
 #undef SBIT__LOWER_LIST
@@ -287,9 +314,10 @@ static sbit_status sbit__lower_round(sbit__lowering *lower, const sbit__lower_en
     return status;
 }
 
-static sbit_status sbit__lower_run(sbit__lowering *lower, sbit_error *error)
+static sbit_status sbit__lower_run(sbit__lowering *lower, bool integers, sbit_error *error)
 {
-    for (size_t p = 0; p < SBIT__COUNT_OF(sbit__lower_phases); p++) {
+    const size_t first = integers ? 0 : SBIT__LOWER_PHASE_float;
+    for (size_t p = first; p < SBIT__COUNT_OF(sbit__lower_phases); p++) {
         size_t count = 0;
         const sbit__lower_entry *entries = sbit__lower_phases[p](&count);
         do {
@@ -301,7 +329,8 @@ static sbit_status sbit__lower_run(sbit__lowering *lower, sbit_error *error)
 }
 
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       sbit__lowered *result, sbit__arena *arena, sbit_error *error)
+                                       bool integers, sbit__lowered *result, sbit__arena *arena,
+                                       sbit_error *error)
 {
     sbit__lowering lower;
     sbit_status status = SBIT_OK;
@@ -316,7 +345,7 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     if (status != SBIT_OK) {
         return status == SBIT_ERR_OUT_OF_MEMORY ? sbit__fail_oom(error, 0) : SBIT_OK;
     }
-    status = sbit__lower_run(&lower, error);
+    status = sbit__lower_run(&lower, integers, error);
     sbit__facts_deinit(&lower.facts);
     return status;
 }

@@ -25,7 +25,9 @@ extern "C" {
 
 /* In the order of running. */
 #define SBIT__LOWER_PHASES(X)                                                                      \
-    X(float) /* sums with bias, residual and activation; fake quantization */
+    X(int)    /* nodes between DequantizeLinear and QuantizeLinear, on integers */                 \
+    X(layout) /* those with channels last */                                                       \
+    X(float)  /* sums with bias, residual and activation; fake quantization */
 
 /* The nodes of the caller's graph that a node of the program does the work of. */
 typedef struct sbit__origin {
@@ -87,7 +89,8 @@ SBIT__FN bool sbit__lower_before(const sbit__lowering *lower, const sbit_node *a
 
 /* >>changing */
 typedef struct sbit__lower_desc {
-    const char *op_type; /* in domain "sbit" */
+    const char *domain; /* NULL: "sbit" */
+    const char *op_type;
     const sbit_value_id *inputs;
     size_t input_count;
     const sbit_value_id *outputs; /* values that listed nodes make */
@@ -106,14 +109,18 @@ typedef struct sbit__lower_desc {
 
 SBIT__FN sbit_status sbit__lower_replace(sbit__lowering *lower, const sbit__lower_desc *desc,
                                          sbit_node_id *out, sbit_error *error);
+/* The same, but the node is put before `at`, makes new values, and nothing goes. */
+SBIT__FN sbit_status sbit__lower_insert(sbit__lowering *lower, const sbit__lower_desc *desc,
+                                        sbit_node_id *out, sbit_error *error);
 /* Why a node of the program is left as it is; the text is copied. The last word counts. */
 SBIT__FN sbit_status sbit__lower_reason(sbit__lowering *lower, sbit_node_id node,
                                         const char *reason, sbit_error *error);
 
-/* >>driver. Runs all phases over `graph`, a graph of the program. A graph whose types cannot be
- * inferred is left as it is: planning says what is wrong with it. */
+/* >>driver. Runs all phases over `graph`, a graph of the program; `integers`: those that make
+ * integer operators, too. A graph whose types cannot be inferred is left as it is: planning says
+ * what is wrong with it. */
 SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint32_t kept_limit,
-                                       sbit__lowered *result, sbit__arena *arena,
+                                       bool integers, sbit__lowered *result, sbit__arena *arena,
                                        sbit_error *error);
 /* Replaces operators that are defined by others (row->expand), which may be such, too. */
 SBIT__FN sbit_status sbit__lower_expand(sbit_graph *graph, sbit__lowered *result,

@@ -2,7 +2,7 @@
  *
  * Called by: exec through the rows. Calls: the integer driver, loops here for rare forms.
  * ai.onnx QLinearConv, ConvInteger, QLinearMatMul, MatMulInteger; com.microsoft QLinearConv, QGemm,
- * MatMulIntegerToFloat; sbit QConv, QMatMul.
+ * MatMulIntegerToFloat; sbit QConv, QMatMul, QGemm.
  *   y = saturate(round_half_even((float)acc * (s_x * s_w / s_y)) + zp_y)
  * acc is an int32 sum that wraps, with an int32 bias in it; the multiplier is computed in float32
  * in that order. Without s_y the result is (float)acc * (s_x * s_w), + a float bias.
@@ -678,6 +678,7 @@ static const sbit_op_row sbit__q_rows[] = {
     SBIT__Q_ROW("com.microsoft", "MatMulIntegerToFloat", 1),
     SBIT__Q_ROW("sbit", "QConv", 1),
     SBIT__Q_ROW("sbit", "QMatMul", 1),
+    SBIT__Q_ROW("sbit", "QGemm", 1),
 };
 
 #undef SBIT__Q_ROW

@@ -40,10 +40,16 @@ SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call)
     return sbit_node_int(call->node, "channels_last", 0) != 0;
 }
 
+SBIT__FN bool sbit__q_is(const sbit_op_call *call, const char *name)
+{
+    const char *own = call->row->op_type;
+    own += strncmp(own, "QLinear", 7) == 0 ? 7 : own[0] == 'Q' ? 1 : 0;
+    return strcmp(own, name) == 0;
+}
+
 /* >>shapes */
 
-/* N, positions..., C -> N, C, positions... */
-static void sbit__q_type_to_first(sbit_type *type)
+SBIT__FN void sbit__q_type_to_first(sbit_type *type)
 {
     if (type->rank > 2) {
         const sbit_dim channels = type->dims[type->rank - 1];
@@ -52,7 +58,7 @@ static void sbit__q_type_to_first(sbit_type *type)
     }
 }
 
-static void sbit__q_type_to_last(sbit_type *type)
+SBIT__FN void sbit__q_type_to_last(sbit_type *type)
 {
     if (type->rank > 2) {
         const sbit_dim channels = type->dims[1];

@@ -2,7 +2,8 @@
  *
  * Called by: exec through the rows. Calls: integer kernels, scalar kernels for tables.
  * com.microsoft QLinearAdd, QLinearMul, QLinearConcat, QLinearLeakyRelu, QLinearSigmoid,
- * QLinearSoftmax, QLinearAveragePool, QLinearGlobalAveragePool; sbit QSub.
+ * QLinearSoftmax, QLinearAveragePool, QLinearGlobalAveragePool; sbit
+ * QAdd, QSub, QMul, QSoftmax, QConcat, QAveragePool, QGlobalAveragePool.
  * All are: dequantize, the float32 operator with its operands in their order, quantize, and give
  * the bits of that. Where a result depends on one byte it comes from a table of 256. Sums of pools
  * and means run through the window in its order. Softmax: exp((q - qmax) * s) from a table, added
@@ -128,9 +129,9 @@ static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__op_strides(call, call->in[3], -1, out->rank, out->dims, strides[2], error));
     sbit__loop_init(&task.loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
     task.kernels = sbit__q8_of(call->ctx);
-    task.pair.op = sbit__streq(call->row->op_type, "QLinearMul") ? SBIT__BINARY_MUL
-                   : sbit__streq(call->row->op_type, "QSub")     ? SBIT__BINARY_SUB
-                                                                 : SBIT__BINARY_ADD;
+    task.pair.op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
+                   : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
+                                             : SBIT__BINARY_ADD;
     task.pair.scale_a = a.scale;
     task.pair.scale_b = b.scale;
     task.pair.scale_y = y.scale;
@@ -190,7 +191,7 @@ static void sbit__q_leaky(const sbit_op_call *call, int64_t n, float *values)
 
 static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *error)
 {
-    const bool sigmoid = sbit__streq(call->row->op_type, "QLinearSigmoid");
+    const bool sigmoid = sbit__q_is(call, "Sigmoid");
     sbit__q_lookup_task task;
     sbit__q_param x, y;
     uint8_t table[256];
@@ -402,7 +403,7 @@ typedef struct sbit__q_pool {
 
 static bool sbit__q_is_global(const sbit_op_call *call)
 {
-    return sbit__streq(call->row->op_type, "QLinearGlobalAveragePool");
+    return sbit__q_is(call, "GlobalAveragePool");
 }
 
 static sbit_status sbit__q_pool_infer(const sbit_op_call *call, sbit_error *error)
@@ -591,29 +592,47 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
 }
 
 /* >>rows */
-#define SBIT__Q_ROW(name, infer, prepare, run)                                                     \
+#define SBIT__Q_ROW(domain, name, infer, prepare, run)                                             \
     {                                                                                              \
-        "com.microsoft", name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL,   \
-            NULL                                                                                   \
+        domain, name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL       \
+    }
+#define SBIT__Q_BINARY(domain, name)                                                               \
+    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run)
+#define SBIT__Q_LOOKUP(domain, name)                                                               \
+    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run)
+#define SBIT__Q_SOFTMAX(domain, name)                                                              \
+    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__op_prepare_check, sbit__q_softmax_run)
+#define SBIT__Q_POOL(domain, name)                                                                 \
+    SBIT__Q_ROW(domain, name, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
+#define SBIT__Q_CONCAT(domain, name)                                                               \
+    {                                                                                              \
+        domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__op_prepare_check,     \
+            sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL                                       \
     }
 
 static const sbit_op_row sbit__q_element_rows[] = {
-    SBIT__Q_ROW("QLinearAdd", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
-    SBIT__Q_ROW("QLinearMul", sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run),
-    SBIT__Q_ROW("QLinearLeakyRelu", sbit__q_unary_infer, sbit__op_prepare_check,
-                sbit__q_lookup_run),
-    SBIT__Q_ROW("QLinearSigmoid", sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run),
-    SBIT__Q_ROW("QLinearSoftmax", sbit__q_softmax_infer, sbit__op_prepare_check,
-                sbit__q_softmax_run),
-    SBIT__Q_ROW("QLinearAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run),
-    SBIT__Q_ROW("QLinearGlobalAveragePool", sbit__q_pool_infer, sbit__q_pool_prepare,
-                sbit__q_pool_run),
-    {"com.microsoft", "QLinearConcat", 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer,
-     sbit__op_prepare_check, sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL},
-    {"sbit", "QSub", 1, SBIT__T_Q8, 0, 0, sbit__q_binary_infer, sbit__op_prepare_check,
-     sbit__q_binary_run, NULL, NULL, NULL, NULL, NULL},
+    SBIT__Q_BINARY("com.microsoft", "QLinearAdd"),
+    SBIT__Q_BINARY("com.microsoft", "QLinearMul"),
+    SBIT__Q_LOOKUP("com.microsoft", "QLinearLeakyRelu"),
+    SBIT__Q_LOOKUP("com.microsoft", "QLinearSigmoid"),
+    SBIT__Q_SOFTMAX("com.microsoft", "QLinearSoftmax"),
+    SBIT__Q_POOL("com.microsoft", "QLinearAveragePool"),
+    SBIT__Q_POOL("com.microsoft", "QLinearGlobalAveragePool"),
+    SBIT__Q_CONCAT("com.microsoft", "QLinearConcat"),
+    SBIT__Q_BINARY("sbit", "QAdd"),
+    SBIT__Q_BINARY("sbit", "QSub"),
+    SBIT__Q_BINARY("sbit", "QMul"),
+    SBIT__Q_SOFTMAX("sbit", "QSoftmax"),
+    SBIT__Q_POOL("sbit", "QAveragePool"),
+    SBIT__Q_POOL("sbit", "QGlobalAveragePool"),
+    SBIT__Q_CONCAT("sbit", "QConcat"),
 };
 
+#undef SBIT__Q_BINARY
+#undef SBIT__Q_LOOKUP
+#undef SBIT__Q_SOFTMAX
+#undef SBIT__Q_POOL
+#undef SBIT__Q_CONCAT
 #undef SBIT__Q_ROW
 #undef SBIT__Q_CHUNK
 

@@ -31,6 +31,9 @@ SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, i
 SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y);
 SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call);
 
+/* The row is the operator `name`, whatever stands in front: QLinearAdd and QAdd are Add. */
+SBIT__FN bool sbit__q_is(const sbit_op_call *call, const char *name);
+
 /* The call as the float operator sees it: chosen inputs as float32. */
 #define SBIT__Q_VIEW_INPUTS 8
 typedef struct sbit__q_view {
@@ -50,6 +53,10 @@ SBIT__FN void sbit__q_view_init(const sbit_op_call *call, const char *op_type, i
 SBIT__FN sbit_status sbit__q_infer_as(const sbit_op_call *call, const char *op_type,
                                       int32_t version, const int32_t *inputs, int32_t count,
                                       sbit_dtype dtype, sbit_error *error);
+
+/* The dims of N, positions..., C in the order N, C, positions..., and back. */
+SBIT__FN void sbit__q_type_to_first(sbit_type *type);
+SBIT__FN void sbit__q_type_to_last(sbit_type *type);
 
 /* y[position][channel] = x[channel][position] ^ flip for each of n images, and back. */
 SBIT__FN void sbit__q_to_last(int64_t n, int64_t channels, int64_t positions, const uint8_t *x,

@@ -167,6 +167,9 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
 {
     sbit_graph *graph = NULL;
     sbit_session *session = NULL;
+    sbit_session_desc simulate;
+    memset(&simulate, 0, sizeof simulate);
+    simulate.disable_integers = true;
     if (quant == NULL || !quant->calibrated) {
         return sbit__fail(error, quant == NULL ? SBIT_ERR_INVALID_ARGUMENT : SBIT_ERR_STATE, NULL,
                           "call sbit_quant_calc_qparams first");
@@ -179,7 +182,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
         SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
     }
     const sbit_status status =
-        sbit_session_create(graph != NULL ? graph : quant->graph, NULL, &session, error);
+        sbit_session_create(graph != NULL ? graph : quant->graph, &simulate, &session, error);
     if (status != SBIT_OK) {
         sbit_graph_destroy(graph);
         return status;

@@ -1,0 +1,1001 @@
+/* lower_int.c: nodes between DequantizeLinear and QuantizeLinear, computed on integers. >>lower-int
+ *
+ * Called by: lower. Calls: graph, rows (for tables).
+ *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number] [-> Add a constant
+ * bias]
+ *       [-> Relu, Clip] -> Q    becomes QConv, QGemm, QMatMul; where no Q follows, with float
+ * output DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q          QAdd, QSub, QMul DQ ... -> Concat ->
+ * Q                                 QConcat DQ -> AveragePool, GlobalAveragePool, ReduceMean over
+ * positions, Softmax -> Q     Q... DQ -> one operator of one tensor -> Q, or nothing     QTable DQ
+ * -> operator that only moves values -> Q of the same scale and zero point       itself operator
+ * that only moves values, or MaxPool -> Q      Q before it (sparsebit's placement) Scales and zero
+ * points are constants, one per tensor; weights have one, or one for each output channel. Types of
+ * 8 bits. Relu and Clip become bounds: rounding is monotone, so Q(clip(v, a, b)) = clamp(Q(v),
+ * Q(a), Q(b)). An int32 bias is added to the sum if its scale is s_x * s_w to the bit, else it is a
+ * float one.
+ */
+#include "../ops/window_private.h"
+#include "lower_private.h"
+
+#include <math.h> /* INFINITY */
+
+#define SBIT__INT_INPUTS 64 /* of a Concat: 2 and 3 for each tensor */
+#define SBIT__INT_NODES 48
+#define SBIT__INT_ATTRS 16
+
+/* DQ or Q of a whole tensor of 8 bits. */
+typedef struct sbit__int_param {
+    const sbit_node *node;
+    sbit_value_id x, scale, zero; /* x: the integers; zero may be none */
+    sbit_dtype dtype;
+    float s;
+    int32_t z;
+} sbit__int_param;
+
+/* What is put together for sbit__lower_replace. */
+typedef struct sbit__int_build {
+    sbit_value_id inputs[SBIT__INT_INPUTS];
+    sbit_node_id nodes[SBIT__INT_NODES];
+    sbit_attr attrs[SBIT__INT_ATTRS];
+    size_t input_count, node_count, attr_count;
+} sbit__int_build;
+
+/* >>looking */
+
+static sbit_value_id sbit__int_none(void)
+{
+    sbit_value_id none;
+    none.idx = 0;
+    return none;
+}
+
+/* Scale and zero point of a Q or DQ node: constants, one element. */
+static bool sbit__int_constants(const sbit__lowering *lower, const sbit_node *node,
+                                sbit__int_param *out)
+{
+    const sbit_tensor *zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
+    if (sbit_node_attr(node, "precision") != NULL || sbit_node_int(node, "block_size", 0) != 0 ||
+        !sbit__lower_scalar(lower, sbit__lower_in(node, 1), &out->s) || !(out->s > 0.0f) ||
+        (sbit__lower_in(node, 2).idx != 0 && (zero == NULL || sbit_tensor_count(zero) != 1))) {
+        return false;
+    }
+    out->node = node;
+    out->scale = node->inputs[1];
+    out->zero = sbit__lower_in(node, 2);
+    out->z = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, 0) : 0;
+    return true;
+}
+
+static bool sbit__int_is_8(sbit_dtype dtype)
+{
+    return dtype == SBIT_U8 || dtype == SBIT_I8;
+}
+
+/* The value is DQ of an 8-bit tensor with one scale. */
+static bool sbit__int_dq(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+{
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    memset(out, 0, sizeof *out);
+    if (!sbit__lower_is(lower, node, "DequantizeLinear") ||
+        sbit__lower_type(lower, id)->dtype != SBIT_F32 || !sbit__int_constants(lower, node, out)) {
+        return false;
+    }
+    out->x = node->inputs[0];
+    out->dtype = sbit__lower_type(lower, out->x)->dtype;
+    return sbit__int_is_8(out->dtype);
+}
+
+/* The only thing that looks at the value is a Q to 8 bits with one scale. */
+static bool sbit__int_q(const sbit__lowering *lower, sbit_value_id id, sbit__int_param *out)
+{
+    const sbit_node *node = sbit__lower_user(lower, id);
+    memset(out, 0, sizeof *out);
+    if (!sbit__lower_is(lower, node, "QuantizeLinear") || node->inputs[0].idx != id.idx ||
+        sbit__lower_type(lower, id)->dtype != SBIT_F32 || !sbit__int_constants(lower, node, out)) {
+        return false;
+    }
+    out->x = node->outputs[0];
+    out->dtype = sbit__lower_type(lower, out->x)->dtype;
+    return sbit__int_is_8(out->dtype);
+}
+
+static bool sbit__int_same(const sbit__int_param *a, const sbit__int_param *b)
+{
+    return a->dtype == b->dtype && a->z == b->z && memcmp(&a->s, &b->s, sizeof a->s) == 0;
+}
+
+/* What stands behind an operator. */
+typedef struct sbit__int_tail {
+    sbit__int_param q; /* node NULL: no Q */
+    float lo, hi;      /* before it */
+    float factor;      /* before that: Mul by a number */
+    sbit_value_id bias, output;
+    sbit_node_id nodes[6];
+    size_t count;
+} sbit__int_tail;
+
+static bool sbit__int_clip(const sbit__lowering *lower, const sbit_node *node, sbit__int_tail *tail)
+{
+    if (sbit__lower_is(lower, node, "Relu")) {
+        tail->lo = tail->lo > 0.0f ? tail->lo : 0.0f;
+        return true;
+    }
+    float lo = sbit_node_float(node, "min", -INFINITY), hi = sbit_node_float(node, "max", INFINITY);
+    if (!sbit__lower_is(lower, node, "Clip") ||
+        (sbit__lower_in(node, 1).idx != 0 && !sbit__lower_scalar(lower, node->inputs[1], &lo)) ||
+        (sbit__lower_in(node, 2).idx != 0 && !sbit__lower_scalar(lower, node->inputs[2], &hi)) ||
+        !(lo <= hi) || hi < tail->lo || lo > tail->hi) {
+        return false;
+    }
+    tail->lo = tail->lo > lo ? tail->lo : lo;
+    tail->hi = tail->hi < hi ? tail->hi : hi;
+    return true;
+}
+
+/* Follows Relu and Clip from tail->output to a Q; true if there is one. */
+static bool sbit__int_follow(const sbit__lowering *lower, sbit__int_tail *tail)
+{
+    sbit__int_tail at = *tail;
+    while (!sbit__int_q(lower, at.output, &at.q)) {
+        const sbit_node *node = sbit__lower_user(lower, at.output);
+        if (node == NULL || at.count + 2 > SBIT__COUNT_OF(at.nodes) ||
+            sbit__lower_in(node, 0).idx != at.output.idx || !sbit__int_clip(lower, node, &at)) {
+            return false;
+        }
+        at.nodes[at.count++] = node->id;
+        at.output = node->outputs[0];
+    }
+    at.nodes[at.count++] = at.q.node->id;
+    at.output = at.q.x;
+    *tail = at;
+    return true;
+}
+
+static void sbit__int_tail_init(sbit__int_tail *tail, sbit_value_id output)
+{
+    memset(tail, 0, sizeof *tail);
+    tail->output = output;
+    tail->lo = -INFINITY;
+    tail->hi = INFINITY;
+    tail->factor = 1.0f;
+}
+
+/* >>building */
+
+static void sbit__int_node(sbit__int_build *build, sbit_node_id id)
+{
+    if (build->node_count < SBIT__INT_NODES) {
+        build->nodes[build->node_count++] = id;
+    }
+}
+
+static sbit_status sbit__int_constant(sbit__lowering *lower, const char *name, sbit_dtype dtype,
+                                      int64_t count, const void *data, sbit_value_id *out,
+                                      sbit_error *error)
+{
+    sbit_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = dtype;
+    tensor.rank = count == 1 ? 0 : 1;
+    tensor.dims[0] = count;
+    memcpy(&tensor.data, &data, sizeof data); /* only read */
+    return sbit_graph_add_constant(lower->graph, name, &tensor, out, error);
+}
+
+/* Adds scale and zero point (made if there is none), as three inputs with x if that is given. */
+static sbit_status sbit__int_put(sbit__lowering *lower, sbit__int_build *build, bool with_x,
+                                 const sbit__int_param *param, sbit_error *error)
+{
+    static const uint8_t nothing[1] = {0};
+    sbit_value_id zero = param->zero;
+    if (zero.idx == 0) {
+        SBIT__TRY(sbit__int_constant(lower, "zero_point", param->dtype, 1, nothing, &zero, error));
+    }
+    if (with_x) {
+        build->inputs[build->input_count++] = param->x;
+    }
+    build->inputs[build->input_count++] = param->scale;
+    build->inputs[build->input_count++] = zero;
+    return SBIT_OK;
+}
+
+static float sbit__int_bound(float value, const sbit__int_param *q)
+{
+    const float low = q->dtype == SBIT_I8 ? -128.0f : 0.0f;
+    const float rounded = rintf(value / q->s) + (float)q->z;
+    return (rounded < low ? low : rounded > low + 255.0f ? low + 255.0f : rounded) - low;
+}
+
+/* Bounds of the result as uint8. */
+static void sbit__int_bounds(sbit__int_build *build, const sbit__int_tail *tail)
+{
+    if (tail->q.node != NULL && tail->lo > -INFINITY) {
+        build->attrs[build->attr_count++] =
+            sbit__attr_int("lo", (int64_t)sbit__int_bound(tail->lo, &tail->q));
+    }
+    if (tail->q.node != NULL && tail->hi < INFINITY) {
+        build->attrs[build->attr_count++] =
+            sbit__attr_int("hi", (int64_t)sbit__int_bound(tail->hi, &tail->q));
+    }
+}
+
+static bool sbit__int_attrs(sbit__int_build *build, const sbit_node *node)
+{
+    if (node->attr_count + 4 > SBIT__INT_ATTRS) {
+        return false;
+    }
+    if (node->attr_count > 0) {
+        memcpy(build->attrs, node->attrs, node->attr_count * sizeof build->attrs[0]);
+    }
+    build->attr_count = node->attr_count;
+    return true;
+}
+
+static sbit_status sbit__int_replace(sbit__lowering *lower, sbit__int_build *build,
+                                     const char *domain, const char *op_type,
+                                     const sbit_value_id *outputs, size_t output_count,
+                                     sbit_error *error)
+{
+    sbit__lower_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.domain = domain;
+    desc.op_type = op_type;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = build->nodes;
+    desc.node_count = build->node_count;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* >>products: Conv, Gemm, MatMul */
+
+typedef struct sbit__int_product {
+    const char *op_type; /* of the new node */
+    int64_t columns;     /* output channels; 0: not known */
+    int32_t axis;        /* of them in the weight */
+    sbit__int_param x, w;
+    const sbit_tensor *w_scale; /* of a constant weight; NULL: w is an activation */
+    int64_t largest;            /* |sum| without bias */
+    sbit_value_id bias;
+} sbit__int_product;
+
+/* DQ of a constant weight, one scale or one for each index of its output axis. */
+static bool sbit__int_weight(const sbit__lowering *lower, sbit_value_id id,
+                             sbit__int_product *product)
+{
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    const sbit_tensor *q = NULL, *scale = NULL, *zero = NULL;
+    if (!sbit__lower_is(lower, node, "DequantizeLinear") ||
+        sbit__lower_type(lower, id)->dtype != SBIT_F32 ||
+        sbit_node_int(node, "block_size", 0) != 0) {
+        return false;
+    }
+    q = sbit__lower_constant(lower, node->inputs[0]);
+    scale = sbit__lower_constant(lower, node->inputs[1]);
+    zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
+    if (q == NULL || scale == NULL || !sbit__int_is_8(q->dtype) || scale->dtype != SBIT_F32 ||
+        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || product->axis >= q->rank) {
+        return false;
+    }
+    const int32_t axis = product->axis < 0 ? product->axis + q->rank : product->axis;
+    const int64_t given = sbit_node_int(node, "axis", 1);
+    const int64_t count = sbit_tensor_count(scale);
+    product->columns = axis >= 0 ? q->dims[axis] : 0;
+    if (axis < 0 ||
+        (count != 1 &&
+         (count != product->columns || (given < 0 ? given + q->rank : given) != axis)) ||
+        (zero != NULL && sbit_tensor_count(zero) != count)) {
+        return false;
+    }
+    product->largest =
+        product->columns > 0 ? sbit_tensor_count(q) / product->columns * (255 * 255) : 0;
+    if (zero == NULL && q->dtype == SBIT_I8) {
+        product->largest = product->largest / 255 * 128;
+    }
+    product->w.node = node;
+    product->w.x = node->inputs[0];
+    product->w.scale = node->inputs[1];
+    product->w.zero = sbit__lower_in(node, 2);
+    product->w.dtype = q->dtype;
+    product->w_scale = scale;
+    return true;
+}
+
+/* int32 with the scale of the sums: is added to them, unless that could be too much for int32. */
+static bool sbit__int_bias_fits(const sbit__int_product *product, const sbit_tensor *q,
+                                const sbit_tensor *scale, const sbit_tensor *zero)
+{
+    const int64_t n = sbit_tensor_count(scale), weights = sbit_tensor_count(product->w_scale);
+    if (q->dtype != SBIT_I32 || (zero != NULL && sbit__tensor_i64_at(zero, 0) != 0)) {
+        return false;
+    }
+    for (int64_t c = 0; c < product->columns; c++) {
+        const int64_t bias = ((const int32_t *)q->data)[c];
+        if ((bias < 0 ? -bias : bias) > INT32_MAX - product->largest) {
+            return false;
+        }
+    }
+    for (int64_t c = 0; c < (n > weights ? n : weights); c++) {
+        const float sum =
+            product->x.s * ((const float *)product->w_scale->data)[weights > 1 ? c : 0];
+        if (((const float *)scale->data)[n > 1 ? c : 0] != sum) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A constant bias of `columns` elements: itself, its integers, or its floats as a new constant. */
+static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product *product,
+                                  sbit_value_id id, sbit_value_id *out, sbit_error *error)
+{
+    const sbit_tensor *constant = sbit__lower_constant(lower, id);
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    *out = sbit__int_none();
+    if (constant != NULL && constant->dtype == SBIT_F32) {
+        *out = sbit_tensor_count(constant) == product->columns ? id : *out;
+        return SBIT_OK;
+    }
+    if (!sbit__lower_is(lower, node, "DequantizeLinear")) {
+        return SBIT_OK;
+    }
+    const sbit_tensor *q = sbit__lower_constant(lower, node->inputs[0]);
+    const sbit_tensor *scale = sbit__lower_constant(lower, node->inputs[1]);
+    const sbit_tensor *zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
+    if (q == NULL || scale == NULL || scale->dtype != SBIT_F32 || q->rank != 1 ||
+        q->dims[0] != product->columns || (sbit__lower_in(node, 2).idx != 0 && zero == NULL) ||
+        (sbit_tensor_count(scale) != 1 && sbit_tensor_count(scale) != product->columns)) {
+        return SBIT_OK;
+    }
+    if (sbit__int_bias_fits(product, q, scale, zero)) {
+        *out = node->inputs[0];
+        return SBIT_OK;
+    }
+    const size_t bytes = (size_t)product->columns * sizeof(float);
+    float *values = (float *)sbit__calloc(&lower->ctx->allocator, 1, bytes);
+    if (values == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    for (int64_t c = 0; c < product->columns; c++) {
+        const int64_t at = sbit_tensor_count(scale) > 1 ? c : 0;
+        const int64_t z = zero != NULL ? sbit__tensor_i64_at(zero, at) : 0;
+        values[c] = (float)(sbit__tensor_i64_at(q, c) - z) * ((const float *)scale->data)[at];
+    }
+    const sbit_status status =
+        sbit__int_constant(lower, "bias", SBIT_F32, product->columns, values, out, error);
+    sbit__free(&lower->ctx->allocator, values, bytes);
+    return status;
+}
+
+static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node *node,
+                                          const sbit__int_product *product,
+                                          const sbit__int_tail *tail, sbit_error *error)
+{
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    if (!sbit__int_attrs(&build, node)) {
+        return SBIT_OK;
+    }
+    sbit__int_node(&build, node->id);
+    for (size_t i = 0; i < tail->count; i++) {
+        sbit__int_node(&build, tail->nodes[i]);
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_node *maker = sbit__lower_producer(lower, node->inputs[i]);
+        if (sbit__lower_is(lower, maker, "DequantizeLinear")) {
+            sbit__int_node(&build, maker->id);
+        }
+    }
+    SBIT__TRY(sbit__int_put(lower, &build, true, &product->x, error));
+    SBIT__TRY(sbit__int_put(lower, &build, true, &product->w, error));
+    const bool gemm = strcmp(product->op_type, "QGemm") == 0;
+    if (gemm) {
+        build.inputs[build.input_count++] = product->bias;
+    }
+    if (tail->q.node != NULL) {
+        SBIT__TRY(sbit__int_put(lower, &build, false, &tail->q, error));
+    } else {
+        build.input_count += 2;
+    }
+    if (!gemm) {
+        build.inputs[build.input_count++] = product->bias;
+    }
+    while (build.input_count > 0 && build.inputs[build.input_count - 1].idx == 0) {
+        build.input_count--;
+    }
+    sbit__int_bounds(&build, tail);
+    if (tail->factor != 1.0f) {
+        build.attrs[build.attr_count++] = sbit__attr_float("alpha", tail->factor);
+    }
+    return sbit__int_replace(lower, &build, NULL, product->op_type, &tail->output, 1, error);
+}
+
+/* The first node whose output's only user is asked for; with one output. */
+static const sbit_node *sbit__int_next(const sbit__lowering *lower, sbit_value_id id,
+                                       const char *op_type)
+{
+    const sbit_node *node = sbit__lower_user(lower, id);
+    return sbit__lower_is(lower, node, op_type) && node->input_count == 2 ? node : NULL;
+}
+
+static sbit_value_id sbit__int_other(const sbit_node *node, sbit_value_id id)
+{
+    return node->inputs[node->inputs[0].idx == id.idx ? 1 : 0];
+}
+
+/* MatMul: a number times the result, then a bias over the last axis. */
+static sbit_status sbit__int_matmul_tail(sbit__lowering *lower, sbit__int_product *product,
+                                         sbit__int_tail *tail, sbit_error *error)
+{
+    sbit__int_tail at = *tail;
+    const sbit_node *node = sbit__int_next(lower, at.output, "Mul");
+    if (node != NULL && sbit__lower_scalar(lower, sbit__int_other(node, at.output), &at.factor) &&
+        sbit__lower_type(lower, node->outputs[0])->rank ==
+            sbit__lower_type(lower, at.output)->rank) {
+        at.nodes[at.count++] = node->id;
+        at.output = node->outputs[0];
+    } else {
+        at.factor = 1.0f;
+    }
+    node = at.factor == 1.0f && product->w_scale != NULL ? sbit__int_next(lower, at.output, "Add")
+                                                         : NULL;
+    const sbit_value_id other = node != NULL ? sbit__int_other(node, at.output) : sbit__int_none();
+    const sbit_tensor *vector = sbit__lower_constant(lower, other);
+    const bool is_dq =
+        sbit__lower_is(lower, sbit__lower_producer(lower, other), "DequantizeLinear");
+    if (node != NULL && ((vector != NULL && vector->rank == 1) || is_dq) &&
+        sbit__lower_type(lower, other)->rank == 1) {
+        SBIT__TRY(sbit__int_bias(lower, product, other, &product->bias, error));
+        if (product->bias.idx != 0) {
+            at.nodes[at.count++] = node->id;
+            at.output = node->outputs[0];
+        }
+    }
+    const bool quantized = sbit__int_follow(lower, &at);
+    if (at.factor != 1.0f && !quantized) { /* (float)acc * s, then the number: two roundings */
+        return SBIT_OK;
+    }
+    *tail = at;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_node *node,
+                                           const char *op_type, int32_t axis, sbit_error *error)
+{
+    sbit__int_product product;
+    sbit__int_tail tail;
+    memset(&product, 0, sizeof product);
+    product.op_type = op_type;
+    product.axis = axis;
+    const bool matmul = strcmp(op_type, "QMatMul") == 0;
+    if (node->input_count < 2 || node->output_count != 1 ||
+        !sbit__int_dq(lower, node->inputs[0], &product.x)) {
+        return SBIT_OK;
+    }
+    if (!sbit__int_weight(lower, node->inputs[1], &product) &&
+        !(matmul && sbit__int_dq(lower, node->inputs[1], &product.w))) {
+        return sbit__lower_reason(lower, node->id,
+                                  "float: the weight is no constant of 8 bits with one scale or "
+                                  "one for each output channel",
+                                  error);
+    }
+    if (sbit__lower_in(node, 2).idx != 0) {
+        SBIT__TRY(sbit__int_bias(lower, &product, node->inputs[2], &product.bias, error));
+        if (product.bias.idx == 0) {
+            return sbit__lower_reason(lower, node->id,
+                                      "float: the bias is no constant of one element for each "
+                                      "output channel",
+                                      error);
+        }
+    }
+    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
+    if (product.w_scale == NULL && x->rank > 0 && sbit__dim_known(x->dims[x->rank - 1])) {
+        product.largest = sbit__saturating_mul(x->dims[x->rank - 1].value, 255 * 255);
+    }
+    if (product.largest > INT32_MAX) {
+        return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    if (matmul) {
+        SBIT__TRY(sbit__int_matmul_tail(lower, &product, &tail, error));
+    } else {
+        (void)sbit__int_follow(lower, &tail);
+    }
+    return sbit__int_emit_product(lower, node, &product, &tail, error);
+}
+
+static sbit_status sbit__int_conv(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    return sbit__int_product_entry(lower, node, "QConv", 0, error);
+}
+
+static sbit_status sbit__int_gemm(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const bool plain = sbit_node_float(node, "alpha", 1.0f) == 1.0f &&
+                       (sbit_node_float(node, "beta", 1.0f) == 1.0f || node->input_count < 3);
+    return plain ? sbit__int_product_entry(lower, node, "QGemm",
+                                           sbit_node_int(node, "transB", 0) != 0 ? 0 : 1, error)
+                 : SBIT_OK;
+}
+
+static sbit_status sbit__int_matmul(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    return sbit__int_product_entry(lower, node, "QMatMul", -1, error);
+}
+
+/* >>elements */
+
+static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param a, b;
+    sbit__int_tail tail;
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    if (node->input_count != 2 || !sbit__int_dq(lower, node->inputs[0], &a) ||
+        !sbit__int_dq(lower, node->inputs[1], &b)) {
+        return SBIT_OK;
+    }
+    sbit__int_tail_init(&tail, node->outputs[0]);
+    if (!sbit__int_follow(lower, &tail)) {
+        return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
+    }
+    sbit__int_node(&build, node->id);
+    for (size_t i = 0; i < tail.count; i++) {
+        sbit__int_node(&build, tail.nodes[i]);
+    }
+    sbit__int_node(&build, a.node->id);
+    sbit__int_node(&build, b.node->id);
+    SBIT__TRY(sbit__int_put(lower, &build, true, &a, error));
+    SBIT__TRY(sbit__int_put(lower, &build, true, &b, error));
+    SBIT__TRY(sbit__int_put(lower, &build, false, &tail.q, error));
+    sbit__int_bounds(&build, &tail);
+    const char *op_type = strcmp(node->op_type, "Add") == 0   ? "QAdd"
+                          : strcmp(node->op_type, "Sub") == 0 ? "QSub"
+                                                              : "QMul";
+    return sbit__int_replace(lower, &build, NULL, op_type, &tail.output, 1, error);
+}
+
+static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    if (3 * node->input_count + 2 > SBIT__INT_INPUTS) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (!sbit__int_dq(lower, node->inputs[i], &x)) {
+            return SBIT_OK;
+        }
+    }
+    if (!sbit__int_q(lower, node->outputs[0], &q)) {
+        return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
+    }
+    sbit__int_node(&build, node->id);
+    sbit__int_node(&build, q.node->id);
+    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    for (size_t i = 0; i < node->input_count; i++) {
+        (void)sbit__int_dq(lower, node->inputs[i], &x);
+        sbit__int_node(&build, x.node->id);
+        SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
+    }
+    build.attrs[build.attr_count++] = sbit__attr_int("axis", sbit_node_int(node, "axis", 1));
+    return sbit__int_replace(lower, &build, NULL, "QConcat", &q.x, 1, error);
+}
+
+/* One tensor in, one out: x, its parameters, the result's. */
+static sbit_status sbit__int_single(sbit__lowering *lower, const sbit_node *node,
+                                    const char *op_type, const sbit__int_param *x,
+                                    const sbit__int_param *q, sbit__int_build *build,
+                                    sbit_value_id output, sbit_error *error)
+{
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q->node->id);
+    sbit__int_node(build, x->node->id);
+    SBIT__TRY(sbit__int_put(lower, build, true, x, error));
+    SBIT__TRY(sbit__int_put(lower, build, false, q, error));
+    return sbit__int_replace(lower, build, NULL, op_type, &output, 1, error);
+}
+
+/* DQ in front and Q behind; says why not if only the second is missing. */
+static sbit_status sbit__int_between(sbit__lowering *lower, const sbit_node *node,
+                                     sbit__int_param *x, sbit__int_param *q, bool *found,
+                                     sbit_error *error)
+{
+    *found = node->output_count == 1 && sbit__int_dq(lower, sbit__lower_in(node, 0), x);
+    if (*found && !sbit__int_q(lower, node->outputs[0], q)) {
+        *found = false;
+        return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_pool(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    sbit__int_build build;
+    bool found = false;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    if (!found || !sbit__int_attrs(&build, node)) {
+        return SBIT_OK;
+    }
+    return sbit__int_single(lower, node,
+                            strcmp(node->op_type, "AveragePool") == 0 ? "QAveragePool"
+                                                                      : "QGlobalAveragePool",
+                            &x, &q, &build, q.x, error);
+}
+
+static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    const int64_t opset = sbit_graph_opset(lower->graph, "");
+    sbit__int_param x, q;
+    sbit__int_build build;
+    bool found = false;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    if (!found) {
+        return SBIT_OK;
+    }
+    build.attrs[build.attr_count++] =
+        sbit__attr_int("axis", sbit_node_int(node, "axis", opset < 13 ? 1 : -1));
+    build.attrs[build.attr_count++] = sbit__attr_int("opset", opset);
+    return sbit__int_single(lower, node, "QSoftmax", &x, &q, &build, q.x, error);
+}
+
+/* All axes from 2 on, in any order. */
+static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node *node,
+                                    int32_t rank)
+{
+    const sbit_attr *attr = sbit_node_attr(node, "axes");
+    const sbit_tensor *tensor = sbit__lower_constant(lower, sbit__lower_in(node, 1));
+    const int64_t count = attr != NULL     ? (int64_t)attr->count
+                          : tensor != NULL ? sbit_tensor_count(tensor)
+                                           : 0;
+    uint32_t seen = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t axis = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(tensor, i);
+        const int64_t at = axis < 0 ? axis + rank : axis;
+        seen |= at >= 0 && at < 32 ? 1u << at : 1u;
+    }
+    return rank >= 3 && rank <= 8 && seen == ((1u << rank) - 1u) - 3u;
+}
+
+/* ReduceMean over all positions is a global average pool; without keepdims, flattened. */
+static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    sbit__int_build build;
+    bool found = false;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    if (!found) {
+        return SBIT_OK;
+    }
+    const sbit_type *type = sbit__lower_type(lower, node->inputs[0]);
+    if (!sbit__int_all_positions(lower, node, type->rank)) {
+        return sbit__lower_reason(
+            lower, node->id, "float: integer means are over all positions of N, C, ...", error);
+    }
+    if (sbit_node_int(node, "keepdims", 1) != 0) {
+        return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, &build, q.x, error);
+    }
+    sbit_value_id pooled;
+    sbit_type shape = *type;
+    sbit__lower_desc desc;
+    shape.dtype = q.dtype;
+    for (int32_t i = 2; i < shape.rank; i++) {
+        shape.dims[i] = sbit__dim(1);
+    }
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
+    SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
+    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "QGlobalAveragePool";
+    desc.inputs = build.inputs;
+    desc.input_count = build.input_count;
+    desc.outputs = &pooled;
+    desc.output_count = 1;
+    desc.nodes = &node->id;
+    desc.node_count = 1;
+    desc.at = node->id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    build.inputs[0] = pooled;
+    build.input_count = 1;
+    sbit__int_node(&build, node->id);
+    sbit__int_node(&build, q.node->id);
+    sbit__int_node(&build, x.node->id);
+    return sbit__int_replace(lower, &build, "", "Flatten", &q.x, 1, error);
+}
+
+/* >>tables */
+
+/* values = op(values), by the operator's own row on the scalar kernels. */
+static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node, float *values,
+                                   sbit_error *error)
+{
+    sbit_op_call call;
+    sbit_tensor x, y;
+    sbit_type in, out, *out_type = &out;
+    const sbit_tensor *inputs[8];
+    const sbit_type *types[8];
+    sbit_tensor *outputs = &y;
+    sbit_type constant[8];
+    float results[256];
+    memset(&call, 0, sizeof call);
+    memset(&x, 0, sizeof x);
+    x.dtype = SBIT_F32;
+    x.rank = 1;
+    x.dims[0] = 256;
+    x.data = values;
+    y = x;
+    y.data = results;
+    in = out = sbit__type_of_tensor(&x);
+    call.ctx = lower->ctx;
+    call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
+    call.graph = lower->graph;
+    call.node = node;
+    call.row = sbit__op_row(lower->graph, node, &call.opset);
+    call.input_count = (int32_t)node->input_count;
+    call.output_count = 1;
+    for (size_t i = 0; i < node->input_count; i++) {
+        inputs[i] = i == 0 ? &x : sbit__lower_constant(lower, node->inputs[i]);
+        constant[i] = inputs[i] != NULL ? sbit__type_of_tensor(inputs[i]) : in;
+        types[i] = inputs[i] != NULL ? &constant[i] : NULL;
+    }
+    call.in = inputs;
+    call.in_type = types;
+    call.out = &outputs;
+    call.out_type = &out_type;
+    SBIT__TRY(call.row->run(&call, error));
+    memcpy(values, results, sizeof results);
+    return SBIT_OK;
+}
+
+/* Table from bytes of x to bytes of q, with the node between them (NULL: none). */
+static sbit_status sbit__int_table(sbit__lowering *lower, const sbit_node *node,
+                                   const sbit__int_param *x, const sbit__int_param *q,
+                                   uint8_t table[256], sbit_error *error)
+{
+    const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const int32_t shift_x = x->dtype == SBIT_I8 ? 128 : 0, shift_q = q->dtype == SBIT_I8 ? 128 : 0;
+    float values[256];
+    uint8_t bytes[256];
+    for (int32_t i = 0; i < 256; i++) {
+        bytes[i] = (uint8_t)i;
+    }
+    scalar->f32_dequantize_u8(256, bytes, x->s, x->z + shift_x, values);
+    if (node != NULL) {
+        SBIT__TRY(sbit__int_apply(lower, node, values, error));
+    }
+    scalar->f32_quantize_u8(256, values, q->s, q->z + shift_q, 0, 255, bytes);
+    for (int32_t i = 0; i < 256; i++) {
+        table[i ^ shift_x] = (uint8_t)(bytes[i] ^ shift_q);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__int_make_table(sbit__lowering *lower, const sbit_node *node,
+                                        const sbit__int_param *x, const sbit__int_param *q,
+                                        sbit_error *error)
+{
+    sbit__int_build build;
+    uint8_t table[256];
+    sbit_value_id id;
+    memset(&build, 0, sizeof build);
+    SBIT__TRY(sbit__int_table(lower, node, x, q, table, error));
+    SBIT__TRY(sbit__int_constant(lower, "table", SBIT_U8, 256, table, &id, error));
+    build.inputs[0] = x->x;
+    build.inputs[1] = id;
+    build.input_count = 2;
+    if (node != NULL) {
+        sbit__int_node(&build, node->id);
+    }
+    sbit__int_node(&build, q->node->id);
+    sbit__int_node(&build, x->node->id);
+    build.attrs[build.attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
+    return sbit__int_replace(lower, &build, NULL, "QTable", &q->x, 1, error);
+}
+
+static sbit_status sbit__int_unary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    sbit__int_param x, q;
+    bool found = false;
+    if (node->input_count > 3) {
+        return SBIT_OK;
+    }
+    for (size_t i = 1; i < node->input_count; i++) { /* bounds of Clip, slope of PRelu */
+        float value = 0.0f;
+        if (node->inputs[i].idx != 0 && !sbit__lower_scalar(lower, node->inputs[i], &value)) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
+    return found ? sbit__int_make_table(lower, node, &x, &q, error) : SBIT_OK;
+}
+
+/* Q of DQ: another scale. */
+static sbit_status sbit__int_requantize(sbit__lowering *lower, const sbit_node *node,
+                                        sbit_error *error)
+{
+    sbit__int_param x, q;
+    if (!sbit__int_dq(lower, node->inputs[0], &x)) {
+        return SBIT_OK;
+    }
+    memset(&q, 0, sizeof q);
+    q.x = node->outputs[0];
+    q.dtype = sbit__lower_type(lower, q.x)->dtype;
+    if (!sbit__int_is_8(q.dtype) || !sbit__int_constants(lower, node, &q)) {
+        return SBIT_OK;
+    }
+    return sbit__int_make_table(lower, NULL, &x, &q, error);
+}
+
+/* >>operators that move values */
+
+/* All outputs that are used go to a Q like `x` alone. */
+static bool sbit__int_moved(const sbit__lowering *lower, const sbit_node *node,
+                            const sbit__int_param *x, sbit_value_id *outputs,
+                            sbit__int_build *build)
+{
+    sbit__int_param q;
+    if (node->output_count > SBIT__INT_NODES / 2) {
+        return false;
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        outputs[i] = sbit__int_none();
+        if (node->outputs[i].idx == 0 || sbit__lower_inner(lower, node->outputs[i], 0)) {
+            return false; /* an output that nobody uses: not worth the trouble */
+        }
+        if (!sbit__int_q(lower, node->outputs[i], &q) || (x != NULL && !sbit__int_same(x, &q))) {
+            return false;
+        }
+        outputs[i] = q.x;
+        sbit__int_node(build, q.node->id);
+    }
+    return true;
+}
+
+/* Puts the Q behind a node of one output in front of it, as a new node. */
+static sbit_status sbit__int_lift(sbit__lowering *lower, const sbit_node *node,
+                                  const sbit__int_param *q, sbit_value_id *out, sbit_error *error)
+{
+    sbit_type type = *sbit__lower_type(lower, node->inputs[0]);
+    sbit__lower_desc desc;
+    sbit_value_id inputs[3];
+    type.dtype = q->dtype;
+    inputs[0] = node->inputs[0];
+    inputs[1] = q->scale;
+    inputs[2] = q->zero;
+    SBIT__TRY(sbit_graph_add_value(lower->graph, "quantized", &type, out, error));
+    memset(&desc, 0, sizeof desc);
+    desc.domain = "";
+    desc.op_type = "QuantizeLinear";
+    desc.inputs = inputs;
+    desc.input_count = q->zero.idx != 0 ? 3 : 2;
+    desc.outputs = out;
+    desc.output_count = 1;
+    desc.nodes = &q->node->id;
+    desc.node_count = 1;
+    desc.at = node->id;
+    return sbit__lower_insert(lower, &desc, NULL, error);
+}
+
+/* x, float, is made by something that integers may come from, and nobody else looks at it. */
+static bool sbit__int_may_lift(const sbit__lowering *lower, const sbit_node *node,
+                               const sbit__int_param *q)
+{
+    const sbit_value_id x = node->inputs[0];
+    const sbit_node *maker = sbit__lower_producer(lower, x);
+    const int64_t before = sbit__type_size(sbit__lower_type(lower, x));
+    const int64_t after = sbit__type_size(sbit__lower_type(lower, q->x));
+    return maker != NULL && !sbit__lower_is(lower, maker, "DequantizeLinear") &&
+           sbit__lower_user(lower, x) == node && before <= 16 * after &&
+           sbit__lower_type(lower, x)->dtype == SBIT_F32;
+}
+
+static sbit_status sbit__int_move(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const bool pool = strcmp(node->op_type, "MaxPool") == 0;
+    sbit_value_id outputs[SBIT__INT_NODES];
+    sbit__int_param x, q;
+    sbit__int_build build;
+    memset(&build, 0, sizeof build);
+    const bool quantized = sbit__int_dq(lower, sbit__lower_in(node, 0), &x);
+    sbit__int_node(&build, node->id);
+    if (node->input_count > SBIT__INT_INPUTS || !sbit__int_attrs(&build, node) ||
+        !sbit__int_moved(lower, node, quantized ? &x : NULL, outputs, &build)) {
+        return SBIT_OK;
+    }
+    memcpy(build.inputs, node->inputs, node->input_count * sizeof build.inputs[0]);
+    build.input_count = node->input_count;
+    if (pool && (node->output_count != 1 || sbit__lower_type(lower, node->inputs[0])->rank < 3)) {
+        return SBIT_OK;
+    }
+    if (quantized) {
+        build.inputs[0] = x.x;
+        sbit__int_node(&build, x.node->id);
+    } else if (node->output_count != 1 || !sbit__int_q(lower, node->outputs[0], &q) ||
+               !sbit__int_may_lift(lower, node, &q)) {
+        return SBIT_OK;
+    } else {
+        SBIT__TRY(sbit__int_lift(lower, node, &q, &build.inputs[0], error));
+    }
+    return sbit__int_replace(lower, &build, pool ? NULL : "", pool ? "QMaxPool" : node->op_type,
+                             outputs, node->output_count, error);
+}
+
+static sbit_status sbit__int_resize(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    return strcmp(sbit_node_string(node, "mode", "nearest"), "nearest") == 0
+               ? sbit__int_move(lower, node, error)
+               : SBIT_OK;
+}
+
+/* >>table */
+
+static const sbit__lower_entry sbit__lower_int_table[] = {
+    {"Conv", sbit__int_conv},
+    {"Gemm", sbit__int_gemm},
+    {"MatMul", sbit__int_matmul},
+    {"Add", sbit__int_binary},
+    {"Sub", sbit__int_binary},
+    {"Mul", sbit__int_binary},
+    {"Concat", sbit__int_concat},
+    {"AveragePool", sbit__int_pool},
+    {"GlobalAveragePool", sbit__int_pool},
+    {"ReduceMean", sbit__int_mean},
+    {"Softmax", sbit__int_softmax},
+    {"Relu", sbit__int_unary},
+    {"Clip", sbit__int_unary},
+    {"LeakyRelu", sbit__int_unary},
+    {"PRelu", sbit__int_unary},
+    {"HardSwish", sbit__int_unary},
+    {"HardSigmoid", sbit__int_unary},
+    {"Sigmoid", sbit__int_unary},
+    {"Tanh", sbit__int_unary},
+    {"Elu", sbit__int_unary},
+    {"Selu", sbit__int_unary},
+    {"Celu", sbit__int_unary},
+    {"Gelu", sbit__int_unary},
+    {"Erf", sbit__int_unary},
+    {"Mish", sbit__int_unary},
+    {"Softplus", sbit__int_unary},
+    {"Softsign", sbit__int_unary},
+    {"Swish", sbit__int_unary},
+    {"Abs", sbit__int_unary},
+    {"Neg", sbit__int_unary},
+    {"Exp", sbit__int_unary},
+    {"Sqrt", sbit__int_unary},
+    {"QuantizeLinear", sbit__int_requantize},
+    {"Reshape", sbit__int_move},
+    {"Transpose", sbit__int_move},
+    {"Flatten", sbit__int_move},
+    {"Squeeze", sbit__int_move},
+    {"Unsqueeze", sbit__int_move},
+    {"Slice", sbit__int_move},
+    {"Split", sbit__int_move},
+    {"Gather", sbit__int_move},
+    {"Expand", sbit__int_move},
+    {"Tile", sbit__int_move},
+    {"DepthToSpace", sbit__int_move},
+    {"SpaceToDepth", sbit__int_move},
+    {"MaxPool", sbit__int_move},
+    {"Resize", sbit__int_resize},
+    {"Upsample", sbit__int_resize},
+};
+
+#undef SBIT__INT_INPUTS
+#undef SBIT__INT_NODES
+#undef SBIT__INT_ATTRS
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_int(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_int_table);
+    return sbit__lower_int_table;
+}

@@ -1,0 +1,489 @@
+/* lower_layout.c: integer operators with channels last. >>lower-layout
+ *
+ * Called by: lower. Calls: graph.
+ * An operator whose kernel wants channels last is put between ToLast and ToFirst. ToFirst then
+ * wanders behind all operators that do not care (elementwise ones, quantizers, Concat and Split
+ * with their axis moved, channel shuffles), until it meets ToLast and both go, or a result. So a
+ * region of integer operators has these at its borders only. int8 becomes uint8 on the way (zero
+ * point + 128), because kernels multiply uint8 with int8.
+ */
+#include "lower_private.h"
+
+#define SBIT__LAYOUT_INPUTS 64
+#define SBIT__LAYOUT_OUTPUTS 24
+#define SBIT__LAYOUT_ATTRS 16
+
+/* >>looking */
+
+static bool sbit__layout_is(const sbit_node *node, const char *op_type)
+{
+    return node != NULL && strcmp(node->domain, "sbit") == 0 && strcmp(node->op_type, op_type) == 0;
+}
+
+static bool sbit__layout_in(const sbit_node *node, const char *domain, const char *const *names)
+{
+    for (; strcmp(node->domain, domain) == 0 && *names != NULL; names++) {
+        if (strcmp(node->op_type, *names) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The value with channels last that `id` was made of by ToFirst; none. */
+static sbit_value_id sbit__layout_source(const sbit__lowering *lower, sbit_value_id id)
+{
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    const sbit_value_id none = {0};
+    return sbit__layout_is(node, "ToFirst") ? node->inputs[0] : none;
+}
+
+static void sbit__layout_type(sbit_type *type, bool to_last)
+{
+    const int32_t from = to_last ? 1 : type->rank - 1, to = to_last ? type->rank - 1 : 1;
+    const sbit_dim channels = type->dims[from];
+    for (int32_t i = from; i != to; i += to > from ? 1 : -1) {
+        type->dims[i] = type->dims[i + (to > from ? 1 : -1)];
+    }
+    type->dims[to] = channels;
+}
+
+/* >>making */
+
+/* A new value: `like` with channels last, int8 as uint8. */
+static sbit_status sbit__layout_value(sbit__lowering *lower, sbit_value_id like, sbit_value_id *out,
+                                      sbit_error *error)
+{
+    sbit_type type = *sbit__lower_type(lower, like);
+    sbit__layout_type(&type, true);
+    type.dtype = type.dtype == SBIT_I8 ? SBIT_U8 : type.dtype;
+    return sbit_graph_add_value(lower->graph, sbit_graph_value(lower->graph, like)->name, &type,
+                                out, error);
+}
+
+/* `id` with channels last: where it came from, or by a ToLast behind its maker. */
+static sbit_status sbit__layout_last(sbit__lowering *lower, sbit_value_id id, const sbit_node *user,
+                                     sbit_value_id *out, sbit_error *error)
+{
+    const sbit_node *maker = sbit__lower_producer(lower, id);
+    sbit__lower_desc desc;
+    sbit_use uses[32];
+    *out = sbit__layout_source(lower, id);
+    if (out->idx != 0) {
+        return SBIT_OK;
+    }
+    const size_t count = sbit_graph_uses(lower->graph, id, uses, SBIT__COUNT_OF(uses));
+    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(uses); i++) {
+        const sbit_node *other = uses[i].body == NULL && uses[i].node.idx != 0
+                                     ? sbit_graph_node(lower->graph, uses[i].node)
+                                     : NULL;
+        if (sbit__layout_is(other, "ToLast")) {
+            *out = other->outputs[0];
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__layout_value(lower, id, out, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "ToLast";
+    desc.inputs = &id;
+    desc.input_count = 1;
+    desc.outputs = out;
+    desc.output_count = 1;
+    desc.nodes = maker != NULL ? &maker->id : &user->id;
+    desc.node_count = 1;
+    desc.at =
+        maker != NULL ? sbit_graph_next(lower->graph, maker->id) : sbit_graph_first(lower->graph);
+    return sbit__lower_insert(lower, &desc, NULL, error);
+}
+
+/* A zero point as uint8. */
+static sbit_status sbit__layout_zero(sbit__lowering *lower, sbit_value_id *zero, sbit_error *error)
+{
+    const sbit_tensor *tensor = sbit__lower_constant(lower, *zero);
+    sbit_tensor shifted;
+    uint8_t byte = 0;
+    if (tensor == NULL || tensor->dtype != SBIT_I8) {
+        return SBIT_OK;
+    }
+    shifted = *tensor;
+    byte = (uint8_t)(((const uint8_t *)tensor->data)[0] ^ 0x80u);
+    shifted.dtype = SBIT_U8;
+    shifted.data = &byte;
+    return sbit_graph_add_constant(lower->graph, "zero_point", &shifted, zero, error);
+}
+
+/* A new node in the place of `node`: inputs are ready, outputs come with channels last and go
+ * through ToFirst. */
+typedef struct sbit__layout_build {
+    const char *domain, *op_type;
+    sbit_value_id inputs[SBIT__LAYOUT_INPUTS];
+    sbit_attr attrs[SBIT__LAYOUT_ATTRS];
+    size_t input_count, attr_count;
+} sbit__layout_build;
+
+static bool sbit__layout_copy(const sbit_node *node, sbit__layout_build *build)
+{
+    memset(build, 0, sizeof *build);
+    if (node->input_count > SBIT__LAYOUT_INPUTS || node->attr_count + 2 > SBIT__LAYOUT_ATTRS ||
+        node->output_count > SBIT__LAYOUT_OUTPUTS) {
+        return false;
+    }
+    build->domain = node->domain;
+    build->op_type = node->op_type;
+    memcpy(build->inputs, node->inputs, node->input_count * sizeof build->inputs[0]);
+    if (node->attr_count > 0) {
+        memcpy(build->attrs, node->attrs, node->attr_count * sizeof build->attrs[0]);
+    }
+    build->input_count = node->input_count;
+    build->attr_count = node->attr_count;
+    return true;
+}
+
+static void sbit__layout_set(sbit__layout_build *build, const char *name, int64_t value)
+{
+    for (size_t i = 0; i < build->attr_count; i++) {
+        if (strcmp(build->attrs[i].name, name) == 0) {
+            build->attrs[i].i = value;
+            return;
+        }
+    }
+    build->attrs[build->attr_count++] = sbit__attr_int(name, value);
+}
+
+static sbit_status sbit__layout_first(sbit__lowering *lower, sbit_node_id node, sbit_value_id from,
+                                      sbit_value_id to, sbit_error *error)
+{
+    sbit__lower_desc desc;
+    sbit_attr attr = sbit__attr_int("to", (int64_t)sbit__lower_type(lower, to)->dtype);
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "ToFirst";
+    desc.inputs = &from;
+    desc.input_count = 1;
+    desc.outputs = &to;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = 1;
+    desc.nodes = &node;
+    desc.node_count = 1;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+static sbit_status sbit__layout_finish(sbit__lowering *lower, sbit_node_id id,
+                                       const sbit__layout_build *build, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(lower->graph, id);
+    sbit_value_id outputs[SBIT__LAYOUT_OUTPUTS], old[SBIT__LAYOUT_OUTPUTS];
+    const size_t count = node->output_count;
+    sbit__lower_desc desc;
+    sbit_node_id made, last;
+    for (size_t i = 0; i < count; i++) {
+        old[i] = node->outputs[i];
+        SBIT__TRY(sbit__layout_value(lower, old[i], &outputs[i], error));
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.domain = build->domain;
+    desc.op_type = build->op_type;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
+    desc.outputs = outputs;
+    desc.output_count = count;
+    desc.attrs = build->attrs;
+    desc.attr_count = build->attr_count;
+    desc.nodes = &id;
+    desc.node_count = 1;
+    desc.at = id;
+    SBIT__TRY(sbit__lower_insert(lower, &desc, &made, error));
+    SBIT__TRY(sbit__layout_first(lower, id, outputs[0], old[0], error));
+    for (size_t i = 1; i < count; i++) { /* the node is gone: they have its successor's origin */
+        sbit_attr attr = sbit__attr_int("to", (int64_t)sbit__lower_type(lower, old[i])->dtype);
+        last = sbit_graph_next(lower->graph, made);
+        memset(&desc, 0, sizeof desc);
+        desc.op_type = "ToFirst";
+        desc.inputs = &outputs[i];
+        desc.input_count = 1;
+        desc.outputs = &old[i];
+        desc.output_count = 1;
+        desc.attrs = &attr;
+        desc.attr_count = 1;
+        desc.nodes = &made;
+        desc.node_count = 1;
+        desc.at = last;
+        SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    }
+    return SBIT_OK;
+}
+
+/* >>operators that want channels last */
+
+static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    static const size_t zeros_of_conv[] = {2, 7}, zeros_of_pool[] = {2, 4};
+    const bool conv = strcmp(node->op_type, "QConv") == 0;
+    const bool max = strcmp(node->op_type, "QMaxPool") == 0;
+    const size_t *zeros = conv ? zeros_of_conv : zeros_of_pool;
+    const sbit_node_id id = node->id;
+    sbit__layout_build build;
+    const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
+    if (sbit_node_int(node, "channels_last", 0) != 0 || rank < 3 ||
+        sbit__lower_type(lower, node->outputs[0])->rank != rank ||
+        !sbit__layout_copy(node, &build)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build.inputs[0], error));
+    for (size_t i = 0; !max && i < 2 && zeros[i] < build.input_count; i++) {
+        SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+    }
+    build.attrs[build.attr_count++] = sbit__attr_int("channels_last", 1);
+    return sbit__layout_finish(lower, id, &build, error);
+}
+
+/* >>operators that do not care */
+
+/* Input i of the node is a tensor of the output's rank that is not one of its parameters. */
+static bool sbit__layout_is_data(const sbit__lowering *lower, const sbit_node *node, size_t i,
+                                 int32_t rank)
+{
+    const sbit_value_id id = node->inputs[i];
+    return id.idx != 0 && sbit__lower_type(lower, id)->rank == rank && rank >= 3;
+}
+
+/* Parameters are one number, but for these. */
+static bool sbit__layout_takes_vector(const sbit_node *node)
+{
+    return sbit__layout_is(node, "QTable") || strcmp(node->op_type, "Split") == 0;
+}
+
+/* All data comes from ToFirst or can be brought in order, and one does come from there. */
+static bool sbit__layout_ready(const sbit__lowering *lower, const sbit_node *node)
+{
+    const int32_t rank = sbit__lower_type(lower, node->outputs[0])->rank;
+    bool found = false;
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        if (id.idx == 0) {
+            continue;
+        }
+        if (sbit__layout_is_data(lower, node, i, rank)) {
+            const bool source = sbit__layout_source(lower, id).idx != 0;
+            if (!source && sbit__lower_constant(lower, id) != NULL) {
+                return false;
+            }
+            found = found || source;
+        } else if (sbit__lower_constant(lower, id) == NULL ||
+                   (sbit_tensor_count(sbit__lower_constant(lower, id)) != 1 &&
+                    !sbit__layout_takes_vector(node))) {
+            return false;
+        }
+    }
+    return found;
+}
+
+/* A table for bytes that are flipped on one side or both. */
+static sbit_status sbit__layout_table(sbit__lowering *lower, bool flip_x, bool flip_y,
+                                      sbit_value_id *table, sbit_error *error)
+{
+    const sbit_tensor *old = sbit__lower_constant(lower, *table);
+    sbit_tensor tensor;
+    uint8_t bytes[256];
+    if (old == NULL || (!flip_x && !flip_y)) {
+        return SBIT_OK;
+    }
+    for (int i = 0; i < 256; i++) {
+        const uint8_t byte = ((const uint8_t *)old->data)[flip_x ? i ^ 0x80 : i];
+        bytes[i] = (uint8_t)(flip_y ? byte ^ 0x80u : byte);
+    }
+    tensor = *old;
+    tensor.data = bytes;
+    return sbit_graph_add_constant(lower->graph, "table", &tensor, table, error);
+}
+
+/* Numbers of the inputs that are zero points of 8-bit tensors. */
+static size_t sbit__layout_zeros(const sbit_node *node, size_t *zeros)
+{
+    static const char *const pairs[] = {"QAdd", "QSub", "QMul", NULL};
+    static const char *const quantizers[] = {"QuantizeLinear", "DequantizeLinear", NULL};
+    size_t count = 0;
+    if (sbit__layout_in(node, "sbit", pairs)) {
+        zeros[0] = 2;
+        zeros[1] = 5;
+        zeros[2] = 7;
+        count = 3;
+    } else if (sbit__layout_in(node, "", quantizers)) {
+        zeros[count++] = 2;
+    } else if (sbit__layout_is(node, "QConcat")) {
+        for (size_t i = 1; i < node->input_count; i += 3) {
+            zeros[count++] = i;
+        }
+    }
+    return count;
+}
+
+static sbit_status sbit__layout_pass(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    const sbit_node_id id = node->id;
+    const int32_t rank = sbit__lower_type(lower, node->outputs[0])->rank;
+    const bool flip_x = sbit__lower_type(lower, node->inputs[0])->dtype == SBIT_I8;
+    const bool flip_y = sbit__lower_type(lower, node->outputs[0])->dtype == SBIT_I8;
+    size_t zeros[SBIT__LAYOUT_INPUTS];
+    const size_t zero_count = sbit__layout_zeros(node, zeros);
+    sbit__layout_build build;
+    if (!sbit__layout_ready(lower, node) || !sbit__layout_copy(node, &build)) {
+        return SBIT_OK;
+    }
+    if (sbit__lower_is(lower, node, "QuantizeLinear") && flip_y && node->input_count < 3) {
+        return SBIT_OK; /* output_dtype */
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (sbit__layout_is_data(lower, node, i, rank)) {
+            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &build.inputs[i], error));
+        }
+    }
+    for (size_t i = 0; i < zero_count && i < SBIT__LAYOUT_INPUTS; i++) {
+        if (zeros[i] < build.input_count) {
+            SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+        }
+    }
+    if (sbit__layout_is(node, "QTable")) {
+        SBIT__TRY(sbit__layout_table(lower, flip_x, flip_y, &build.inputs[1], error));
+        sbit__layout_set(&build, "to", SBIT_U8);
+    }
+    const bool split = sbit__lower_is(lower, node, "Split");
+    if (split || sbit__layout_is(node, "QConcat") || sbit__lower_is(lower, node, "Concat")) {
+        int64_t axis = sbit_node_int(node, "axis", split ? 0 : 1);
+        axis = axis < 0 ? axis + rank : axis;
+        sbit__layout_set(&build, "axis", axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1);
+    }
+    return sbit__layout_finish(lower, id, &build, error);
+}
+
+/* Dequantizing puts 4 bytes where 1 was: only if what follows takes channels last, too. */
+static bool sbit__layout_may_dequantize(const sbit__lowering *lower, const sbit_node *node)
+{
+    static const char *const takes[] = {
+        "Relu", "Clip", "HardSwish", "HardSigmoid",    "Sigmoid", "Add",
+        "Mul",  "Sub",  "LeakyRelu", "QuantizeLinear", NULL};
+    sbit_use uses[8];
+    const size_t count =
+        sbit_graph_uses(lower->graph, node->outputs[0], uses, SBIT__COUNT_OF(uses));
+    bool all = count > 0 && count <= SBIT__COUNT_OF(uses) &&
+               sbit__lower_inner(lower, node->outputs[0], count);
+    for (size_t i = 0; all && i < count; i++) {
+        all = uses[i].body == NULL && uses[i].node.idx != 0 &&
+              sbit__layout_in(sbit_graph_node(lower->graph, uses[i].node), "", takes);
+    }
+    return all;
+}
+
+/* >>channel shuffle: Reshape to N, groups, C / groups, ...; exchange them; Reshape back */
+
+static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *node,
+                                        sbit_error *error)
+{
+    const sbit_node *before = sbit__lower_producer(lower, node->inputs[0]);
+    const sbit_node *behind = sbit__lower_user(lower, node->outputs[0]);
+    const sbit_attr *perm = sbit_node_attr(node, "perm");
+    const sbit_type *from = NULL, *middle = NULL, *to = NULL;
+    sbit_value_id inputs[1], output;
+    sbit_node_id nodes[3];
+    sbit_attr attr;
+    sbit__lower_desc desc;
+    if (!sbit__lower_is(lower, before, "Reshape") || !sbit__lower_is(lower, behind, "Reshape") ||
+        !sbit__lower_inner(lower, node->inputs[0], 1) || perm == NULL || perm->count < 4) {
+        return SBIT_OK;
+    }
+    from = sbit__lower_type(lower, before->inputs[0]);
+    middle = sbit__lower_type(lower, node->inputs[0]);
+    to = sbit__lower_type(lower, behind->outputs[0]);
+    bool fits = (from->dtype == SBIT_U8 || from->dtype == SBIT_I8) &&
+                middle->rank == from->rank + 1 && (int32_t)perm->count == middle->rank &&
+                sbit__same_dims(from, to) && from->rank >= 3 && sbit__dim_known(middle->dims[1]) &&
+                sbit__dim_known(middle->dims[2]) && sbit__dim_known(from->dims[1]) &&
+                middle->dims[1].value * middle->dims[2].value == from->dims[1].value &&
+                sbit__dim_equal(from->dims[0], middle->dims[0]);
+    for (int32_t i = 0; fits && i < middle->rank; i++) {
+        fits = perm->ints[i] == (i == 1   ? 2
+                                 : i == 2 ? 1
+                                          : i) &&
+               (i < 3 || sbit__dim_equal(middle->dims[i], from->dims[i - 1]));
+    }
+    if (!fits) {
+        return SBIT_OK;
+    }
+    attr = sbit__attr_int("groups", middle->dims[1].value);
+    nodes[0] = before->id;
+    nodes[1] = node->id;
+    nodes[2] = behind->id;
+    const sbit_value_id source = before->inputs[0], result = behind->outputs[0];
+    SBIT__TRY(sbit__layout_last(lower, source, before, &inputs[0], error));
+    SBIT__TRY(sbit__layout_value(lower, result, &output, error));
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "QShuffle";
+    desc.inputs = inputs;
+    desc.input_count = 1;
+    desc.outputs = &output;
+    desc.output_count = 1;
+    desc.attrs = &attr;
+    desc.attr_count = 1;
+    desc.nodes = nodes;
+    desc.node_count = 3;
+    desc.at = nodes[2];
+    SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
+    attr = sbit__attr_int("to", (int64_t)sbit__lower_type(lower, result)->dtype);
+    desc.op_type = "ToFirst";
+    desc.inputs = &output;
+    desc.outputs = &result;
+    desc.at.idx = 0;
+    return sbit__lower_replace(lower, &desc, NULL, error);
+}
+
+/* >>all nodes */
+
+static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *node,
+                                     sbit_error *error)
+{
+    static const char *const wants[] = {"QConv", "QAveragePool", "QGlobalAveragePool", "QMaxPool",
+                                        NULL};
+    static const char *const passes[] = {"QAdd", "QSub", "QMul", "QTable", "QConcat", NULL};
+    static const char *const plain[] = {
+        "Relu", "Clip",      "HardSwish",      "HardSigmoid", "Sigmoid", "Add", "Mul",
+        "Sub",  "LeakyRelu", "QuantizeLinear", "Split",       "Concat",  NULL};
+    static const char *const layouts[] = {"ToFirst", "ToLast", NULL};
+    if (sbit__layout_in(node, "sbit", layouts)) {
+        if (sbit__lower_inner(lower, node->outputs[0], 0)) {
+            sbit_graph_erase_node(lower->graph, node->id);
+            lower->changes++;
+        }
+        return SBIT_OK;
+    }
+    if (sbit__layout_in(node, "sbit", wants)) {
+        return sbit__layout_want(lower, node, error);
+    }
+    if (sbit__layout_in(node, "sbit", passes)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    if (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    if (sbit__lower_is(lower, node, "DequantizeLinear") &&
+        sbit__layout_may_dequantize(lower, node)) {
+        return sbit__layout_pass(lower, node, error);
+    }
+    return sbit__lower_is(lower, node, "Transpose") ? sbit__layout_shuffle(lower, node, error)
+                                                    : SBIT_OK;
+}
+
+static const sbit__lower_entry sbit__lower_layout_table[] = {
+    {NULL, sbit__layout_node},
+};
+
+#undef SBIT__LAYOUT_INPUTS
+#undef SBIT__LAYOUT_OUTPUTS
+#undef SBIT__LAYOUT_ATTRS
+
+SBIT__FN const sbit__lower_entry *sbit__lower_entries_layout(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__lower_layout_table);
+    return sbit__lower_layout_table;
+}

@@ -1,0 +1,313 @@
+/* qlinear_layout.c: what lowering needs around integer operators. >>qlinear_layout
+ *
+ * Called by: exec through the rows. Calls: integer kernels.
+ * Domain sbit:
+ *   ToLast    N, C, positions... -> N, positions..., C; int8 becomes uint8 (q ^ 0x80)
+ *   ToFirst   the way back; attribute to: the element type (default: the input's)
+ *   QMaxPool  MaxPool of uint8, channels last
+ *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last
+ *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
+ */
+#include "qlinear_private.h"
+
+/* >>layouts */
+
+static bool sbit__q_is_to_last(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "ToLast");
+}
+
+static sbit_dtype sbit__q_to_dtype(const sbit_op_call *call)
+{
+    const sbit_dtype from = sbit__in_dtype(call, 0);
+    return sbit__q_is_to_last(call) && from == SBIT_I8
+               ? SBIT_U8
+               : (sbit_dtype)sbit_node_int(call->node, "to", (int64_t)from);
+}
+
+static sbit_status sbit__q_layout_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        call->out_type[0]->dtype = sbit__q_to_dtype(call);
+        if (sbit__q_is_to_last(call)) {
+            sbit__q_type_to_last(call->out_type[0]);
+        } else {
+            sbit__q_type_to_first(call->out_type[0]);
+        }
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_layout_task {
+    const char *x;
+    char *y;
+    int64_t rows, columns; /* x is [image][rows][columns], y [image][columns][rows] */
+    uint8_t flip;
+} sbit__q_layout_task;
+
+static void sbit__q_layout_bytes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_layout_task *task = (const sbit__q_layout_task *)user;
+    const int64_t at = begin * task->rows * task->columns;
+    (void)worker;
+    sbit__q_to_last(end - begin, task->rows, task->columns, (const uint8_t *)task->x + at,
+                    task->flip, (uint8_t *)task->y + at);
+}
+
+static void sbit__q_layout_words(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_layout_task *task = (const sbit__q_layout_task *)user;
+    const int64_t side = 16;
+    (void)worker;
+    for (int64_t image = begin; image < end; image++) {
+        const float *x = (const float *)(const void *)task->x + image * task->rows * task->columns;
+        float *y = (float *)(void *)task->y + image * task->rows * task->columns;
+        for (int64_t first = 0; first < task->columns; first += side) {
+            const int64_t last = first + side < task->columns ? first + side : task->columns;
+            for (int64_t i = 0; i < task->rows; i++) {
+                for (int64_t j = first; j < last; j++) {
+                    memcpy(y + j * task->rows + i, x + i * task->columns + j, sizeof *y);
+                }
+            }
+        }
+    }
+}
+
+static sbit_status sbit__q_layout_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    sbit__q_layout_task task;
+    const int64_t positions = sbit__q_is_to_last(call)
+                                  ? sbit__tensor_span(x, x->rank < 2 ? x->rank : 2, x->rank)
+                                  : sbit__tensor_span(x, x->rank < 2 ? x->rank : 1, x->rank - 1);
+    const int64_t count = sbit_tensor_count(x);
+    const int bits = sbit_dtype_bits((int32_t)x->dtype);
+    if (count == 0) {
+        return SBIT_OK;
+    }
+    if (bits != 8 && bits != 32) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "elements of %d bits", bits);
+    }
+    memset(&task, 0, sizeof task);
+    const int64_t images = x->rank < 2 ? 1 : x->dims[0], channels = count / images / positions;
+    task.x = (const char *)x->data;
+    task.y = (char *)call->out[0]->data;
+    task.rows = sbit__q_is_to_last(call) ? channels : positions;
+    task.columns = count / images / task.rows;
+    task.flip = x->dtype != call->out[0]->dtype ? 0x80 : 0;
+    sbit__parallel_range(call->ctx, images, 1 + 65536 * images / count,
+                         bits == 8 ? sbit__q_layout_bytes : sbit__q_layout_words, &task);
+    return SBIT_OK;
+}
+
+/* >>max pool */
+
+typedef struct sbit__q_max {
+    int64_t batch, channels, in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];
+} sbit__q_max;
+
+static sbit_status sbit__q_max_infer(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    SBIT__TRY(sbit__op_inputs(call, 1, 1, error));
+    return sbit__q_infer_as(call, "MaxPool", 12, inputs, 1, sbit__in_dtype(call, 0), error);
+}
+
+static sbit_status sbit__q_max_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const int32_t inputs[1] = {0};
+    sbit__q_view view;
+    sbit__window window;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(call->in_type[0])) {
+        return SBIT_OK;
+    }
+    sbit__q_view_init(call, "MaxPool", 12, inputs, 1, sbit__q_channels_last(call), &view);
+    const sbit_type *x = view.in_type[0];
+    const int32_t spatial = x->rank - 2;
+    SBIT__TRY(sbit__window_read(&view.call, spatial, NULL, &window, error));
+    window.may_cut = true;
+    sbit__q_max *plan = (sbit__q_max *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->batch = x->dims[0].value;
+    plan->channels = x->dims[1].value;
+    for (int32_t i = 0; i < 3; i++) {
+        const int32_t from = i - (3 - spatial);
+        plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
+        if (from >= 0) {
+            plan->in[i] = x->dims[from + 2].value;
+            SBIT__TRY(
+                sbit__window_length(&view.call, &window, from, plan->in[i], &plan->out[i], error));
+            plan->kernel[i] = window.kernel[from];
+            plan->stride[i] = window.stride[from];
+            plan->dilation[i] = window.dilation[from];
+            plan->pad[i] = window.pad_begin[from];
+        }
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_max_task {
+    const sbit__q_max *plan;
+    const sbit__q8_kernels *q8;
+    const uint8_t *x;
+    uint8_t *y;
+} sbit__q_max_task;
+
+/* Row `index` of the output: all its pixels, tap by tap. */
+static void sbit__q_max_row(const sbit__q_max_task *task, int64_t index)
+{
+    const sbit__q_max *p = task->plan;
+    const int64_t c = p->channels, h = index % p->out[1], d = index / p->out[1] % p->out[0];
+    const int64_t n = index / p->out[1] / p->out[0];
+    uint8_t *y = task->y + index * p->out[2] * c;
+    memset(y, 0, (size_t)(p->out[2] * c));
+    for (int64_t t = 0; t < p->kernel[0] * p->kernel[1]; t++) {
+        const int64_t id = d * p->stride[0] - p->pad[0] + t / p->kernel[1] * p->dilation[0];
+        const int64_t ih = h * p->stride[1] - p->pad[1] + t % p->kernel[1] * p->dilation[1];
+        if (id < 0 || id >= p->in[0] || ih < 0 || ih >= p->in[1]) {
+            continue;
+        }
+        const uint8_t *row = task->x + ((n * p->in[0] + id) * p->in[1] + ih) * p->in[2] * c;
+        for (int64_t w = 0; w < p->out[2]; w++) {
+            for (int64_t k = 0; k < p->kernel[2]; k++) {
+                const int64_t iw = w * p->stride[2] - p->pad[2] + k * p->dilation[2];
+                if (iw >= 0 && iw < p->in[2]) {
+                    task->q8->q8_max(c, row + iw * c, y + w * c);
+                }
+            }
+        }
+    }
+}
+
+static void sbit__q_max_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        sbit__q_max_row((const sbit__q_max_task *)user, i);
+    }
+}
+
+static sbit_status sbit__q_max_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit__q_max *plan = (const sbit__q_max *)call->params;
+    sbit__q_max_task task;
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
+    task.plan = plan;
+    task.q8 = sbit__q8_of(call->ctx);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    const int64_t row = plan->out[2] * plan->channels * plan->kernel[0] * plan->kernel[1];
+    sbit__parallel_range(call->ctx, plan->batch * plan->out[0] * plan->out[1],
+                         1 + 65536 / (row + 1), sbit__q_max_range, &task);
+    return SBIT_OK;
+}
+
+/* >>shuffle, table */
+
+static sbit_status sbit__q_same_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 2, error));
+    sbit__op_same_type(call, 0, 0);
+    if (call->output_count > 0 && call->out_type[0] != NULL) {
+        call->out_type[0]->dtype =
+            (sbit_dtype)sbit_node_int(call->node, "to", (int64_t)sbit__in_dtype(call, 0));
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__q_map_task {
+    const uint8_t *x, *table;
+    uint8_t *y;
+    int64_t channels, groups;
+} sbit__q_map_task;
+
+static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__q_map_task *task = (const sbit__q_map_task *)user;
+    const int64_t each = task->channels / task->groups;
+    (void)worker;
+    for (int64_t p = begin; p < end; p++) {
+        const uint8_t *x = task->x + p * task->channels;
+        uint8_t *y = task->y + p * task->channels;
+        for (int64_t i = 0; i < task->groups; i++) {
+            for (int64_t j = 0; j < each; j++) {
+                y[j * task->groups + i] = x[i * each + j];
+            }
+        }
+    }
+}
+
+static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[0];
+    sbit__q_map_task task;
+    memset(&task, 0, sizeof task);
+    task.channels = x->rank > 0 ? x->dims[x->rank - 1] : 1;
+    task.groups = sbit_node_int(call->node, "groups", 1);
+    if (task.groups < 1 || task.channels % task.groups != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld channels in %lld groups",
+                            (long long)task.channels, (long long)task.groups);
+    }
+    task.x = (const uint8_t *)x->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    if (sbit_tensor_count(x) > 0) {
+        sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.channels,
+                             1 + 65536 / task.channels, sbit__q_shuffle_range, &task);
+    }
+    return SBIT_OK;
+}
+
+static void sbit__q_map_block(void *user, int64_t begin, int64_t end)
+{
+    const sbit__q_map_task *task = (const sbit__q_map_task *)user;
+    for (int64_t i = begin; i < end; i++) {
+        task->y[i] = task->table[task->x[i]];
+    }
+}
+
+static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_map_task task;
+    memset(&task, 0, sizeof task);
+    task.x = (const uint8_t *)call->in[0]->data;
+    task.y = (uint8_t *)call->out[0]->data;
+    task.table = (const uint8_t *)call->in[1]->data;
+    if (sbit_tensor_count(call->in[1]) != 256) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the table needs 256 entries");
+    }
+    sbit__parallel_blocks(call->ctx, sbit_tensor_count(call->in[0]), sbit__q_map_block, &task);
+    return SBIT_OK;
+}
+
+/* >>rows */
+#define SBIT__Q_ROW(name, types, infer, prepare, run)                                              \
+    {                                                                                              \
+        "sbit", name, 1, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL            \
+    }
+#define SBIT__Q_LAYOUT_TYPES (SBIT__T_Q8 | SBIT_T(SBIT_F32) | SBIT_T(SBIT_I32))
+
+static const sbit_op_row sbit__q_layout_rows[] = {
+    SBIT__Q_ROW("ToLast", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
+    SBIT__Q_ROW("ToFirst", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
+    SBIT__Q_ROW("QMaxPool", SBIT_T(SBIT_U8), sbit__q_max_infer, sbit__q_max_prepare,
+                sbit__q_max_run),
+    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_shuffle_run),
+    SBIT__Q_ROW("QTable", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_map_run),
+};
+
+#undef SBIT__Q_ROW
+#undef SBIT__Q_LAYOUT_TYPES
+
+SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_layout(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__q_layout_rows);
+    return sbit__q_layout_rows;
+}
