@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh [-v] COMMAND...: runs the commands one after another and adds up their results.
+# run.sh [-v] COMMAND... [-j N COMMAND...]: runs the commands one after another, those behind -j N of
+# them beside each other, and adds up their results.
 #
 # A command reports by a last line "...: P passed, F failed, S skipped"; without such a line it
 # counts as one test, which passes if the exit status is 0. A command that ends badly without
@@ -25,8 +26,8 @@ if [ "$1" = -v ]; then
     verbose=true
     shift
 fi
-log=$(mktemp) || exit 1
-trap 'rm -f "$log" "$log.status"' EXIT
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
 limit=
 if command -v timeout >/dev/null; then
     limit="timeout ${SBIT_TEST_TIMEOUT:-900}"
@@ -34,37 +35,67 @@ fi
 counts='s/^\(.*[^0-9]\)\{0,1\}\([0-9][0-9]*\) passed, \([0-9][0-9]*\) failed, \([0-9][0-9]*\) skipped$/\2 \3 \4/p'
 passed=0 failed=0 skipped=0
 
-for command; do
-    begin=$(date +%s)
-    if $verbose; then
-        echo "== $command"
-        { sh -c "$command" 2>&1; echo $? >"$log.status"; } | tee "$log"
-    else
-        $limit sh -c "$command" >"$log" 2>&1
-        echo $? >"$log.status"
-    fi
-    status=$(cat "$log.status")
+# What one command is run by: run_one LOG COMMAND writes LOG, LOG.status and LOG.seconds.
+cat >"$dir/run_one" <<'END'
+begin=$(date +%s)
+$LIMIT sh -c "$2" >"$1" 2>&1
+echo $? >"$1.status"
+echo $(($(date +%s) - begin)) >"$1.seconds"
+END
+
+# report LOG COMMAND
+report() {
+    status=$(cat "$1.status")
     # shellcheck disable=SC2046 # three words on purpose
-    set -- $(sed -n "$counts" "$log" | tail -n 1)
-    if [ $# = 3 ]; then
-        p=$1 f=$2 s=$3
+    set -- "$1" "$2" $(sed -n "$counts" "$1" | tail -n 1)
+    if [ $# = 5 ]; then
+        p=$3 f=$4 s=$5
     else
         p=1 f=0 s=0
     fi
     if [ "$status" != 0 ] && [ "$f" = 0 ]; then
         f=1
-        [ $# = 3 ] || p=0
-        echo "exit status $status" >>"$log"
+        [ $# = 5 ] || p=0
+        echo "exit status $status" >>"$1"
     fi
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     if ! $verbose; then
         if [ "$f" != 0 ]; then
-            tail -n 300 "$log"
+            tail -n 300 "$1"
         else
-            grep '^SKIP' "$log"
+            grep '^SKIP' "$1"
         fi
     fi
-    echo "-- $command: $p passed, $f failed, $s skipped ($(($(date +%s) - begin)) s)"
+    echo "-- $2: $p passed, $f failed, $s skipped ($(cat "$1.seconds") s)"
+}
+
+while [ $# != 0 ] && [ "$1" != -j ]; do
+    if $verbose; then
+        echo "== $1"
+        begin=$(date +%s)
+        { sh -c "$1" 2>&1; echo $? >"$dir/log.status"; } | tee "$dir/log"
+        echo $(($(date +%s) - begin)) >"$dir/log.seconds"
+    else
+        LIMIT=$limit sh "$dir/run_one" "$dir/log" "$1"
+    fi
+    report "$dir/log" "$1"
+    shift
 done
+if [ "$1" = -j ]; then
+    jobs=$2
+    shift 2
+    number=0
+    for command; do
+        number=$((number + 1))
+        printf '%s' "$command" >"$dir/$number.command"
+    done
+    seq "$number" | LIMIT=$limit xargs -P "$jobs" -I{} sh -c \
+        "sh '$dir/run_one' '$dir/{}' \"\$(cat '$dir/{}.command')\""
+    number=0
+    for command; do
+        number=$((number + 1))
+        report "$dir/$number" "$command"
+    done
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
