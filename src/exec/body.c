@@ -12,7 +12,7 @@
 static void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
 {
     sbit__block_free_all(session, &result->blocks, &session->dynamic_bytes);
-    sbit__free(&session->ctx->allocator, result, sizeof *result);
+    sbit__free(&session->allocator, result, sizeof *result);
 }
 
 SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
@@ -33,7 +33,7 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         body = body->next;
     }
     if (body == NULL) {
-        body = (sbit__exec_body *)sbit__calloc(&session->ctx->allocator, 1, sizeof *body);
+        body = (sbit__exec_body *)sbit__calloc(&session->allocator, 1, sizeof *body);
         if (body == NULL) {
             return sbit__fail_oom(error, sizeof *body);
         }
@@ -79,7 +79,7 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
 {
     for (size_t i = 0; i < body->output_count; i++) {
         sbit__body_result *result =
-            (sbit__body_result *)sbit__calloc(&session->ctx->allocator, 1, sizeof *result);
+            (sbit__body_result *)sbit__calloc(&session->allocator, 1, sizeof *result);
         if (result == NULL) {
             return sbit__fail_oom(error, sizeof *result);
         }

@@ -289,7 +289,7 @@ static void sbit__constants_count_readers(sbit__constants *fold)
         }
     }
     for (uint32_t idx = 0; idx < s->value_limit; idx++) {
-        fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->keep_values ||
+        fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->desc.keep_values ||
                           (root && idx < fold->program->kept_limit && fold->program->kept[idx]);
     }
 }

@@ -15,6 +15,11 @@
 extern "C" {
 #endif
 
+/* A program is what a session runs: the graph cut to what is asked for and lowered, its constants
+ * computed and packed. Nothing changes it, so that any number of sessions, in any threads, may run
+ * one; each then costs its activations and some bookkeeping. It borrows the graph's constants: the
+ * graph must outlive it. */
+typedef struct sbit_program sbit_program;
 typedef struct sbit_session sbit_session;
 
 /* A look at a value just after it was computed (graph inputs, and what a body captures: just before
@@ -29,6 +34,8 @@ typedef struct sbit_session_state {
     sbit_value_id output, input;
 } sbit_session_state;
 
+/* {0} is valid. Of a program, all but tap_fn, tap_user, profile and max_bytes counts (taps only if
+ * tap_fn is set); of its sessions, only these four. */
 typedef struct sbit_session_desc {
     sbit_tap_fn tap_fn;         /* NULL: none */
     void *tap_user;
@@ -52,7 +59,7 @@ typedef struct sbit_session_desc {
     bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
                                    computed in float32: a simulation */
     bool profile;               /* measure each node */
-    size_t max_bytes;           /* 0: no limit on the planned memory */
+    size_t max_bytes;           /* 0: no limit on the session's memory: total_bytes below */
 } sbit_session_desc;
 
 /* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
@@ -60,6 +67,15 @@ typedef struct sbit_session_desc {
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error);
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
+
+/* The same in two steps, for several sessions of one graph. Constants are packed here, with the
+ * context's threads. desc may be NULL. */
+SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_program **out, sbit_error *error);
+SPARSEBIT_API void sbit_program_destroy(sbit_program *program); /* after its sessions */
+SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
+                                                  const sbit_session_desc *desc,
+                                                  sbit_session **out, sbit_error *error);
 
 /* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
@@ -89,9 +105,12 @@ typedef struct sbit_session_memory {
     size_t activation_bytes; /* the shared block: peak of live values */
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
-    size_t state_bytes;      /* packed weights and values made of constants (made by the first
-                                run), other per-node state, states */
+    size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
+    size_t packed_bytes;     /* of the program: packed weights and values made of constants */
+    size_t total_bytes;      /* all that the session takes of its allocator, the largest sum so far,
+                                its own objects included; not the program's. Without dynamic values
+                                a run takes no more, and max_bytes of exactly this suffices */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
 

@@ -130,12 +130,12 @@ struct sbit_program {
     size_t graph_count;
     bool *kept; /* by value of the root: looked at from outside */
     uint32_t kept_limit;
-    bool keep_values;
+    sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
+    bool all_inputs;          /* every declared input is one of the sessions' */
     sbit__exec_block *blocks; /* packed constants */
     sbit__taken *taken;       /* folded ones */
     size_t packed_bytes;      /* of both */
 };
-typedef struct sbit_program sbit_program;
 
 /* A state: its input is fed from `memory`. */
 typedef struct sbit__exec_state {
@@ -146,8 +146,18 @@ typedef struct sbit__exec_state {
     bool set;
 } sbit__exec_state;
 
+/* Counts what a session takes, bodies and itself included. */
+typedef struct sbit__meter {
+    sbit_allocator base;
+    size_t bytes, peak;
+    size_t limit; /* 0: none */
+    bool refused; /* the limit was met */
+} sbit__meter;
+
 struct sbit_session {
     sbit_ctx *ctx;
+    sbit_allocator allocator; /* of all that the session owns: the root's meter */
+    sbit__meter meter;        /* of the root */
     const sbit_program *program;
     sbit_program *owned;      /* `program`, if nobody else has it; else NULL */
     const sbit_graph *graph;  /* what is run: the program's, or a body of it */
@@ -158,7 +168,6 @@ struct sbit_session {
     sbit_tap_fn tap_fn;
     void *tap_user;
     bool has_taps, tap_bodies, keep_values, profile;
-    size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
@@ -195,6 +204,12 @@ struct sbit_session {
 };
 
 /* >>storage (storage.c) */
+/* An allocator that counts and limits. */
+SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, size_t limit,
+                               sbit_allocator *out);
+/* Out of memory because of the limit is LIMIT. */
+SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
+                                         sbit_error *error);
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
@@ -238,7 +253,6 @@ SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_ses
                                         sbit_program **out, sbit_error *error);
 /* Computes and packs constants, if that is not done yet: before the first plan. */
 SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
-SBIT__FN void sbit__program_free(sbit_program *program); /* NULL is fine */
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
@@ -253,7 +267,7 @@ SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dy
                                         sbit_error *error);
 /* >>constants (constants.c) */
 SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
-                                      sbit__made *made, sbit_error *error);
+                                           sbit__made *made, sbit_error *error);
 
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);

@@ -179,14 +179,8 @@ static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **
 
 static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    const size_t total = bytes + session->scratch_needed;
-    if (session->max_bytes > 0 && (total > session->max_bytes || total < bytes)) {
-        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                          "the plan takes %lu bytes of memory, but at most %lu are allowed",
-                          (unsigned long)total, (unsigned long)session->max_bytes);
-    }
     if (bytes > 0) {
-        session->block = sbit__alloc_aligned(&session->ctx->allocator, bytes);
+        session->block = sbit__alloc_aligned(&session->allocator, bytes);
         if (session->block == NULL) {
             return sbit__fail_oom(error, bytes);
         }

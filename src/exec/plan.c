@@ -13,7 +13,7 @@
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
-    const sbit_allocator *a = &session->ctx->allocator;
+    const sbit_allocator *a = &session->allocator;
     for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
         session->nodes[i].skipped = false;
         session->nodes[i].prepared_holds = false;

@@ -219,7 +219,6 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
                                                          sizeof(sbit__lowered));
     program->made =
         (sbit__made *)sbit__arena_array(&program->arena, program->graph_count, sizeof(sbit__made));
-    program->keep_values = desc->keep_values;
     if (program->graphs == NULL || program->made == NULL) {
         return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
     }
@@ -240,27 +239,89 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     return sbit__program_lower(program, desc, error);
 }
 
+/* Lists of the desc are copied: sessions may be made later. */
+static sbit_status sbit__program_copy(sbit_program *program, const void *from, size_t count,
+                                      size_t bytes_each, const void **out, sbit_error *error)
+{
+    void *copy = NULL;
+    if (*out == NULL) {
+        return SBIT_OK;
+    }
+    copy = sbit__arena_array(&program->arena, count + 1, bytes_each);
+    if (copy == NULL) {
+        return sbit__fail_oom(error, count * bytes_each);
+    }
+    memcpy(copy, from, count * bytes_each);
+    *out = copy;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_keep_desc(sbit_program *program, const sbit_session_desc *desc,
+                                           sbit_error *error)
+{
+    const void *taps = desc->taps, *inputs = desc->inputs, *states = desc->states;
+    program->desc = *desc;
+    program->desc.outputs = NULL; /* they are the clone's */
+    program->desc.output_count = 0;
+    SBIT__TRY(
+        sbit__program_copy(program, desc->taps, desc->tap_count, sizeof *desc->taps, &taps, error));
+    SBIT__TRY(sbit__program_copy(program, desc->inputs, desc->input_count, sizeof *desc->inputs,
+                                 &inputs, error));
+    SBIT__TRY(sbit__program_copy(program, desc->states, desc->state_count, sizeof *desc->states,
+                                 &states, error));
+    program->desc.taps = (const sbit_value_id *)taps;
+    program->desc.inputs = (const sbit_value_id *)inputs;
+    program->desc.states = (const sbit_session_state *)states;
+    program->all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error)
 {
     sbit_ctx *ctx = sbit_graph_ctx(source);
-    sbit_program *program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
+    sbit_session_desc defaults;
+    sbit_program *program = NULL;
     sbit_status status = SBIT_OK;
+    if (sbit_graph_parent(source) != NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(source),
+                          "the body of a node cannot be run by itself");
+    }
+    program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
     if (program == NULL) {
         return sbit__fail_oom(error, sizeof *program);
     }
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc != NULL ? desc : &defaults;
     program->ctx = ctx;
     sbit__arena_init(&program->arena, &ctx->allocator);
-    status = sbit__program_fill(program, source, desc, error);
+    status = sbit__program_keep_desc(program, desc, error);
+    if (status == SBIT_OK) {
+        status = sbit__program_fill(program, source, desc, error);
+    }
     if (status != SBIT_OK) {
-        sbit__program_free(program);
+        sbit_program_destroy(program);
         return status;
     }
     *out = program;
     return SBIT_OK;
 }
 
-SBIT__FN void sbit__program_free(sbit_program *program)
+SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_program **out, sbit_error *error)
+{
+    sbit_program *program = NULL;
+    SBIT__TRY(sbit__program_make(graph, desc, &program, error));
+    const sbit_status status = sbit__program_fold(program, error);
+    if (status != SBIT_OK) {
+        sbit_program_destroy(program);
+        return status;
+    }
+    *out = program;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_program_destroy(sbit_program *program)
 {
     if (program == NULL) {
         return;

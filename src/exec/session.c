@@ -135,7 +135,7 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
 static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
                                   const bool *needed)
 {
-    const bool all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    const bool all_inputs = s->parent != NULL || s->program->all_inputs;
     for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
         if (!sbit__session_has_input(s, desc->inputs[i])) {
             s->inputs[s->input_count++] = desc->inputs[i];
@@ -187,7 +187,8 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
                                         sbit_error *error)
 {
     sbit_ctx *ctx = program->ctx;
-    sbit_session *s = (sbit_session *)sbit__calloc(&ctx->allocator, 1, sizeof *s);
+    const sbit_allocator *base = parent != NULL ? &parent->allocator : &ctx->allocator;
+    sbit_session *s = (sbit_session *)sbit__calloc(base, 1, sizeof *s);
     sbit_session_desc defaults;
     sbit_status status = SBIT_OK;
     if (s == NULL) {
@@ -210,14 +211,16 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     s->keep_values = desc->keep_values;
     s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
-    s->max_bytes = desc->max_bytes;
-    if (parent != NULL) {
-        s->max_bytes = parent->max_bytes;
+    s->allocator = *base;
+    if (parent == NULL) {
+        sbit__meter_init(&s->meter, base, desc->max_bytes, &s->allocator);
+        s->meter.bytes = s->meter.peak = sizeof *s;
     }
-    sbit__arena_init(&s->arena, &ctx->allocator);
-    sbit__arena_init(&s->plan_arena, &ctx->allocator);
+    sbit__arena_init(&s->arena, &s->allocator);
+    sbit__arena_init(&s->plan_arena, &s->allocator);
     status = sbit__session_fill(s, desc, error);
     if (status != SBIT_OK) {
+        status = sbit__meter_explain(s, status, error);
         sbit_session_destroy(s);
         return status;
     }
@@ -237,7 +240,7 @@ static void sbit__session_free_nodes(sbit_session *s)
             sbit__exec_body *body = node->bodies;
             node->bodies = body->next;
             sbit_session_destroy(body->session);
-            sbit__free(&s->ctx->allocator, body, sizeof *body);
+            sbit__free(&s->allocator, body, sizeof *body);
         }
     }
 }
@@ -245,23 +248,28 @@ static void sbit__session_free_nodes(sbit_session *s)
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error)
 {
-    sbit_session_desc defaults;
     sbit_program *program = NULL;
     sbit_status status = SBIT_OK;
-    if (sbit_graph_parent(graph) != NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(graph),
-                          "the body of a node cannot be run by itself");
-    }
-    memset(&defaults, 0, sizeof defaults);
-    desc = desc != NULL ? desc : &defaults;
     SBIT__TRY(sbit__program_make(graph, desc, &program, error));
-    status = sbit__session_make(program, program->graph, desc, NULL, NULL, out, error);
+    status = sbit_session_create_for(program, desc, out, error);
     if (status != SBIT_OK) {
-        sbit__program_free(program);
+        sbit_program_destroy(program);
         return status;
     }
     (*out)->owned = program;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
+                                                  const sbit_session_desc *desc, sbit_session **out,
+                                                  sbit_error *error)
+{
+    sbit_session_desc own = program->desc;
+    own.tap_fn = desc != NULL && desc->tap_fn != NULL ? desc->tap_fn : own.tap_fn;
+    own.tap_user = desc != NULL && desc->tap_fn != NULL ? desc->tap_user : own.tap_user;
+    own.profile = desc != NULL && desc->profile;
+    own.max_bytes = desc != NULL ? desc->max_bytes : 0;
+    return sbit__session_make(program, program->graph, &own, NULL, NULL, out, error);
 }
 
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
@@ -270,7 +278,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     if (session == NULL) {
         return;
     }
-    allocator = session->ctx->allocator;
+    allocator = session->parent != NULL ? session->allocator : session->ctx->allocator;
     sbit__session_free_nodes(session);
     for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
         sbit__dynamic_free(session, &session->dynamics[i]);
@@ -283,10 +291,10 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
         sbit__dynamic_free(session, &session->states[i].passing);
     }
     sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
-    sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
+    sbit__free_aligned(&session->allocator, session->scratch, session->scratch_bytes);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_deinit(&session->arena);
-    sbit__program_free(session->owned);
+    sbit_program_destroy(session->owned);
     sbit__free(&allocator, session, sizeof *session);
 }
 
@@ -472,7 +480,7 @@ static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *err
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__session_check_fed(session, true, error));
-    return sbit__session_plan_now(session, error);
+    return sbit__meter_explain(session, sbit__session_plan_now(session, error), error);
 }
 
 static bool sbit__value_has_text(const sbit_value *value)
@@ -484,29 +492,47 @@ static bool sbit__value_has_text(const sbit_value *value)
 }
 
 /* Results that lie in the caller's memory, or whose text may, are copied. */
+static sbit_status sbit__session_result(sbit_session *s, size_t i, sbit_error *error)
+{
+    const uint32_t idx = s->outputs[i].idx;
+    const sbit_value *value = &s->values[idx];
+    sbit__dynamic *copy = &s->result_blocks[i];
+    sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
+    s->results[i] = *value;
+    if (sbit__exec_owns(s, idx) && !sbit__value_has_text(value)) {
+        return SBIT_OK;
+    }
+    if (value->kind != SBIT_KIND_TENSOR || sbit__value_has_text(value)) {
+        return sbit__value_copy(s, &copy->items, value, &s->results[i], error);
+    }
+    SBIT__TRY(sbit__dynamic_tensor(s, copy, value->tensor.dtype, value->tensor.rank,
+                                   value->tensor.dims, &s->results[i].tensor, error));
+    memcpy(s->results[i].tensor.data, value->tensor.data, sbit_tensor_bytes(&value->tensor));
+    return SBIT_OK;
+}
+
 static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
 {
     for (size_t i = 0; i < s->output_count; i++) {
-        const uint32_t idx = s->outputs[i].idx;
-        sbit__dynamic *copy = &s->result_blocks[i];
-        sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
-        s->results[i] = s->values[idx];
-        if (!sbit__exec_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
-            SBIT__TRY(sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
-        }
+        SBIT__TRY(sbit__session_result(s, i, error));
     }
     return SBIT_OK;
+}
+
+static sbit_status sbit__session_run(sbit_session *session, sbit_error *error)
+{
+    SBIT__TRY(sbit__session_plan_now(session, error));
+    SBIT__TRY(sbit__exec_steps(session, error));
+    SBIT__TRY(sbit__session_results(session, error));
+    return sbit__state_carry_all(session, error);
 }
 
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__session_check_fed(session, false, error));
-    SBIT__TRY(sbit__session_plan_now(session, error));
-    SBIT__TRY(sbit__exec_steps(session, error));
-    SBIT__TRY(sbit__session_results(session, error));
-    SBIT__TRY(sbit__state_carry_all(session, error));
-    session->ran = true;
-    return SBIT_OK;
+    const sbit_status status = sbit__session_run(session, error);
+    session->ran = status == SBIT_OK;
+    return sbit__meter_explain(session, status, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index)
@@ -536,7 +562,7 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
     memory->scratch_bytes += s->scratch_bytes;
-    memory->state_bytes += s->state_bytes + (s->parent == NULL ? s->program->packed_bytes : 0);
+    memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
     for (uint32_t i = 0; i < s->node_limit; i++) {
         for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
@@ -552,6 +578,8 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
     memset(out, 0, sizeof *out);
     if (session->planned) {
         sbit__session_add_memory(session, out);
+        out->packed_bytes = session->program->packed_bytes;
+        out->total_bytes = session->meter.peak;
     }
 }
 

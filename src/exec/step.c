@@ -144,7 +144,7 @@ static sbit_status sbit__call_copy_output(const sbit_op_call *call, int32_t outp
 SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node)
 {
     sbit__block_free_all(session, &node->params, &session->state_bytes);
-    sbit__free(&session->ctx->allocator, node->prepared, node->prepared_bytes);
+    sbit__free(&session->allocator, node->prepared, node->prepared_bytes);
     node->prepared = NULL;
     node->prepared_bytes = 0;
     node->prepared_holds = false;
@@ -152,7 +152,7 @@ SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node
 
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->ctx->allocator;
+    const sbit_allocator *a = &session->allocator;
     if (bytes == session->scratch_bytes) {
         return SBIT_OK;
     }
@@ -292,7 +292,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
     const sbit_op_call *call = &step->call;
     sbit__exec_node *data = step->data;
-    const sbit_allocator *a = &step->session->ctx->allocator;
+    const sbit_allocator *a = &step->session->allocator;
     const size_t ins = (size_t)call->input_count, count = ins + (size_t)call->output_count;
     const size_t bytes = (count + 1) * sizeof(sbit_type);
     bool same = data->prepared_holds;
@@ -352,7 +352,7 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     const sbit_node *node = step->node;
     sbit__arena arena;
     sbit_status status = SBIT_OK;
-    sbit__arena_init(&arena, &session->ctx->allocator);
+    sbit__arena_init(&arena, &session->allocator);
     infer->arena = &arena;
     infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
@@ -490,6 +490,7 @@ SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id,
     for (size_t i = 0; i < step.node->output_count; i++) {
         const uint32_t idx = step.node->outputs[i].idx;
         session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
     }
     status = sbit__step_prepare(&step, error);
     if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {

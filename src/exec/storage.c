@@ -4,6 +4,79 @@
  */
 #include "exec_private.h"
 
+/* >>the session's memory: counted, limited */
+
+static bool sbit__meter_add(sbit__meter *meter, size_t bytes)
+{
+    size_t total = 0;
+    if (!sbit__add_size(meter->bytes, bytes, &total) ||
+        (meter->limit > 0 && total > meter->limit)) {
+        meter->refused = true;
+        return false;
+    }
+    meter->bytes = total;
+    meter->peak = total > meter->peak ? total : meter->peak;
+    return true;
+}
+
+static void *sbit__meter_alloc(size_t bytes, void *user)
+{
+    sbit__meter *meter = (sbit__meter *)user;
+    void *data = NULL;
+    if (!sbit__meter_add(meter, bytes)) {
+        return NULL;
+    }
+    data = meter->base.alloc_fn(bytes, meter->base.user);
+    if (data == NULL) {
+        meter->bytes -= bytes;
+    }
+    return data;
+}
+
+static void sbit__meter_free(void *ptr, size_t bytes, void *user)
+{
+    sbit__meter *meter = (sbit__meter *)user;
+    if (ptr != NULL) {
+        meter->bytes -= bytes;
+        meter->base.free_fn(ptr, bytes, meter->base.user);
+    }
+}
+
+/* Old and new block may both be there for a moment. */
+static void *sbit__meter_realloc(void *ptr, size_t old_bytes, size_t new_bytes, void *user)
+{
+    sbit__meter *meter = (sbit__meter *)user;
+    void *data = NULL;
+    if (!sbit__meter_add(meter, new_bytes)) {
+        return NULL;
+    }
+    data = meter->base.realloc_fn(ptr, old_bytes, new_bytes, meter->base.user);
+    meter->bytes -= data != NULL ? old_bytes : new_bytes;
+    return data;
+}
+
+SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, size_t limit,
+                               sbit_allocator *out)
+{
+    meter->base = *base;
+    meter->limit = limit;
+    out->alloc_fn = sbit__meter_alloc;
+    out->realloc_fn = sbit__meter_realloc;
+    out->free_fn = sbit__meter_free;
+    out->user = meter;
+}
+
+SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
+                                         sbit_error *error)
+{
+    const sbit__meter *meter = (const sbit__meter *)session->allocator.user;
+    return status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused
+               ? status
+               : sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                            "the session needs more than the %lu bytes of memory that it may take",
+                            (unsigned long)meter->limit);
+}
+
 /* >>blocks */
 
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
@@ -12,7 +85,7 @@ SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, s
     size_t total = 0;
     sbit__exec_block *block = NULL;
     if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
-        block = (sbit__exec_block *)sbit__alloc_aligned(&session->ctx->allocator, total);
+        block = (sbit__exec_block *)sbit__alloc_aligned(&session->allocator, total);
     }
     if (block == NULL) {
         return NULL;
@@ -33,7 +106,7 @@ SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **lis
         sbit__exec_block *block = *list;
         *list = block->next;
         *counter -= block->bytes;
-        sbit__free_aligned(&session->ctx->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__free_aligned(&session->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
     }
 }
 
@@ -61,7 +134,7 @@ SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *d
 static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
                                          size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->ctx->allocator;
+    const sbit_allocator *a = &session->allocator;
     void *data = NULL;
     if (bytes <= dynamic->main_bytes) {
         return SBIT_OK;
@@ -83,7 +156,7 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
 SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
 {
     sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
-    sbit__free_aligned(&session->ctx->allocator, dynamic->main, dynamic->main_bytes);
+    sbit__free_aligned(&session->allocator, dynamic->main, dynamic->main_bytes);
     *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
     dynamic->main = NULL;
     dynamic->main_bytes = 0;
