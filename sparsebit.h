@@ -975,6 +975,11 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
  * One thread at a time per session; several sessions of one graph may run at once.
  */
 
+/* A program is what a session runs: the graph cut to what is asked for and lowered, its constants
+ * computed and packed. Nothing changes it, so that any number of sessions, in any threads, may run
+ * one; each then costs its activations and some bookkeeping. It borrows the graph's constants: the
+ * graph must outlive it. */
+typedef struct sbit_program sbit_program;
 typedef struct sbit_session sbit_session;
 
 /* A look at a value just after it was computed (graph inputs, and what a body captures: just before
@@ -989,6 +994,8 @@ typedef struct sbit_session_state {
     sbit_value_id output, input;
 } sbit_session_state;
 
+/* {0} is valid. Of a program, all but tap_fn, tap_user, profile and max_bytes counts (taps only if
+ * tap_fn is set); of its sessions, only these four. */
 typedef struct sbit_session_desc {
     sbit_tap_fn tap_fn;         /* NULL: none */
     void *tap_user;
@@ -1012,7 +1019,7 @@ typedef struct sbit_session_desc {
     bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
                                    computed in float32: a simulation */
     bool profile;               /* measure each node */
-    size_t max_bytes;           /* 0: no limit on the planned memory */
+    size_t max_bytes;           /* 0: no limit on the session's memory: total_bytes below */
 } sbit_session_desc;
 
 /* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
@@ -1020,6 +1027,15 @@ typedef struct sbit_session_desc {
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error);
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
+
+/* The same in two steps, for several sessions of one graph. Constants are packed here, with the
+ * context's threads. desc may be NULL. */
+SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_program **out, sbit_error *error);
+SPARSEBIT_API void sbit_program_destroy(sbit_program *program); /* after its sessions */
+SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
+                                                  const sbit_session_desc *desc,
+                                                  sbit_session **out, sbit_error *error);
 
 /* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
 SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
@@ -1049,9 +1065,12 @@ typedef struct sbit_session_memory {
     size_t activation_bytes; /* the shared block: peak of live values */
     size_t unshared_bytes;   /* the same without reuse */
     size_t scratch_bytes;
-    size_t state_bytes;      /* packed weights and values made of constants (made by the first
-                                run), other per-node state, states */
+    size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
+    size_t packed_bytes;     /* of the program: packed weights and values made of constants */
+    size_t total_bytes;      /* all that the session takes of its allocator, the largest sum so far,
+                                its own objects included; not the program's. Without dynamic values
+                                a run takes no more, and max_bytes of exactly this suffices */
 } sbit_session_memory;
 SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
 
@@ -47377,12 +47396,12 @@ struct sbit_program {
     size_t graph_count;
     bool *kept; /* by value of the root: looked at from outside */
     uint32_t kept_limit;
-    bool keep_values;
+    sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
+    bool all_inputs;          /* every declared input is one of the sessions' */
     sbit__exec_block *blocks; /* packed constants */
     sbit__taken *taken;       /* folded ones */
     size_t packed_bytes;      /* of both */
 };
-typedef struct sbit_program sbit_program;
 
 /* A state: its input is fed from `memory`. */
 typedef struct sbit__exec_state {
@@ -47393,8 +47412,18 @@ typedef struct sbit__exec_state {
     bool set;
 } sbit__exec_state;
 
+/* Counts what a session takes, bodies and itself included. */
+typedef struct sbit__meter {
+    sbit_allocator base;
+    size_t bytes, peak;
+    size_t limit; /* 0: none */
+    bool refused; /* the limit was met */
+} sbit__meter;
+
 struct sbit_session {
     sbit_ctx *ctx;
+    sbit_allocator allocator; /* of all that the session owns: the root's meter */
+    sbit__meter meter;        /* of the root */
     const sbit_program *program;
     sbit_program *owned;      /* `program`, if nobody else has it; else NULL */
     const sbit_graph *graph;  /* what is run: the program's, or a body of it */
@@ -47405,7 +47434,6 @@ struct sbit_session {
     sbit_tap_fn tap_fn;
     void *tap_user;
     bool has_taps, tap_bodies, keep_values, profile;
-    size_t max_bytes;
 
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
@@ -47442,6 +47470,12 @@ struct sbit_session {
 };
 
 /* >>storage (storage.c) */
+/* An allocator that counts and limits. */
+SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, size_t limit,
+                               sbit_allocator *out);
+/* Out of memory because of the limit is LIMIT. */
+SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
+                                         sbit_error *error);
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
                                size_t *counter); /* not zeroed; NULL: out of memory */
 SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **list, size_t *counter);
@@ -47485,7 +47519,6 @@ SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_ses
                                         sbit_program **out, sbit_error *error);
 /* Computes and packs constants, if that is not done yet: before the first plan. */
 SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error);
-SBIT__FN void sbit__program_free(sbit_program *program); /* NULL is fine */
 /* What lowering says of a graph of the program; NULL: it was made while expanding operators. */
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
@@ -47500,7 +47533,7 @@ SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dy
                                         sbit_error *error);
 /* >>constants (constants.c) */
 SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_graph *graph,
-                                      sbit__made *made, sbit_error *error);
+                                           sbit__made *made, sbit_error *error);
 
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
@@ -49734,6 +49767,79 @@ SBIT__FN const sbit__lower_entry *sbit__lower_entries_float(size_t *count)
  * Called by: all of exec. Calls: nothing of exec.
  */
 
+/* >>the session's memory: counted, limited */
+
+static bool sbit__meter_add(sbit__meter *meter, size_t bytes)
+{
+    size_t total = 0;
+    if (!sbit__add_size(meter->bytes, bytes, &total) ||
+        (meter->limit > 0 && total > meter->limit)) {
+        meter->refused = true;
+        return false;
+    }
+    meter->bytes = total;
+    meter->peak = total > meter->peak ? total : meter->peak;
+    return true;
+}
+
+static void *sbit__meter_alloc(size_t bytes, void *user)
+{
+    sbit__meter *meter = (sbit__meter *)user;
+    void *data = NULL;
+    if (!sbit__meter_add(meter, bytes)) {
+        return NULL;
+    }
+    data = meter->base.alloc_fn(bytes, meter->base.user);
+    if (data == NULL) {
+        meter->bytes -= bytes;
+    }
+    return data;
+}
+
+static void sbit__meter_free(void *ptr, size_t bytes, void *user)
+{
+    sbit__meter *meter = (sbit__meter *)user;
+    if (ptr != NULL) {
+        meter->bytes -= bytes;
+        meter->base.free_fn(ptr, bytes, meter->base.user);
+    }
+}
+
+/* Old and new block may both be there for a moment. */
+static void *sbit__meter_realloc(void *ptr, size_t old_bytes, size_t new_bytes, void *user)
+{
+    sbit__meter *meter = (sbit__meter *)user;
+    void *data = NULL;
+    if (!sbit__meter_add(meter, new_bytes)) {
+        return NULL;
+    }
+    data = meter->base.realloc_fn(ptr, old_bytes, new_bytes, meter->base.user);
+    meter->bytes -= data != NULL ? old_bytes : new_bytes;
+    return data;
+}
+
+SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, size_t limit,
+                               sbit_allocator *out)
+{
+    meter->base = *base;
+    meter->limit = limit;
+    out->alloc_fn = sbit__meter_alloc;
+    out->realloc_fn = sbit__meter_realloc;
+    out->free_fn = sbit__meter_free;
+    out->user = meter;
+}
+
+SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_status status,
+                                         sbit_error *error)
+{
+    const sbit__meter *meter = (const sbit__meter *)session->allocator.user;
+    return status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused
+               ? status
+               : sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                            "the session needs more than the %lu bytes of memory that it may take",
+                            (unsigned long)meter->limit);
+}
+
 /* >>blocks */
 
 SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, size_t bytes,
@@ -49742,7 +49848,7 @@ SBIT__FN void *sbit__block_add(sbit_session *session, sbit__exec_block **list, s
     size_t total = 0;
     sbit__exec_block *block = NULL;
     if (sbit__add_size(bytes, SBIT__EXEC_ALIGN, &total)) {
-        block = (sbit__exec_block *)sbit__alloc_aligned(&session->ctx->allocator, total);
+        block = (sbit__exec_block *)sbit__alloc_aligned(&session->allocator, total);
     }
     if (block == NULL) {
         return NULL;
@@ -49763,7 +49869,7 @@ SBIT__FN void sbit__block_free_all(sbit_session *session, sbit__exec_block **lis
         sbit__exec_block *block = *list;
         *list = block->next;
         *counter -= block->bytes;
-        sbit__free_aligned(&session->ctx->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
+        sbit__free_aligned(&session->allocator, block, block->bytes + SBIT__EXEC_ALIGN);
     }
 }
 
@@ -49791,7 +49897,7 @@ SBIT__FN void sbit__dynamic_set_constant(sbit_session *session, sbit__dynamic *d
 static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *dynamic,
                                          size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->ctx->allocator;
+    const sbit_allocator *a = &session->allocator;
     void *data = NULL;
     if (bytes <= dynamic->main_bytes) {
         return SBIT_OK;
@@ -49813,7 +49919,7 @@ static sbit_status sbit__dynamic_reserve(sbit_session *session, sbit__dynamic *d
 SBIT__FN void sbit__dynamic_free(sbit_session *session, sbit__dynamic *dynamic)
 {
     sbit__block_free_all(session, &dynamic->items, &session->dynamic_bytes);
-    sbit__free_aligned(&session->ctx->allocator, dynamic->main, dynamic->main_bytes);
+    sbit__free_aligned(&session->allocator, dynamic->main, dynamic->main_bytes);
     *sbit__dynamic_counter(session, dynamic) -= dynamic->main_bytes;
     dynamic->main = NULL;
     dynamic->main_bytes = 0;
@@ -50136,7 +50242,7 @@ static sbit_status sbit__call_copy_output(const sbit_op_call *call, int32_t outp
 SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node)
 {
     sbit__block_free_all(session, &node->params, &session->state_bytes);
-    sbit__free(&session->ctx->allocator, node->prepared, node->prepared_bytes);
+    sbit__free(&session->allocator, node->prepared, node->prepared_bytes);
     node->prepared = NULL;
     node->prepared_bytes = 0;
     node->prepared_holds = false;
@@ -50144,7 +50250,7 @@ SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node
 
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    const sbit_allocator *a = &session->ctx->allocator;
+    const sbit_allocator *a = &session->allocator;
     if (bytes == session->scratch_bytes) {
         return SBIT_OK;
     }
@@ -50284,7 +50390,7 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
 {
     const sbit_op_call *call = &step->call;
     sbit__exec_node *data = step->data;
-    const sbit_allocator *a = &step->session->ctx->allocator;
+    const sbit_allocator *a = &step->session->allocator;
     const size_t ins = (size_t)call->input_count, count = ins + (size_t)call->output_count;
     const size_t bytes = (count + 1) * sizeof(sbit_type);
     bool same = data->prepared_holds;
@@ -50344,7 +50450,7 @@ static sbit_status sbit__step_resolve(sbit__step *step, sbit_error *error)
     const sbit_node *node = step->node;
     sbit__arena arena;
     sbit_status status = SBIT_OK;
-    sbit__arena_init(&arena, &session->ctx->allocator);
+    sbit__arena_init(&arena, &session->allocator);
     infer->arena = &arena;
     infer->own_body_nodes = 0; /* each run has them anew */
     for (size_t i = 0; i < node->input_count; i++) {
@@ -50482,6 +50588,7 @@ SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id,
     for (size_t i = 0; i < step.node->output_count; i++) {
         const uint32_t idx = step.node->outputs[i].idx;
         session->plan[idx].place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
     }
     status = sbit__step_prepare(&step, error);
     if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
@@ -50928,14 +51035,8 @@ static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **
 
 static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    const size_t total = bytes + session->scratch_needed;
-    if (session->max_bytes > 0 && (total > session->max_bytes || total < bytes)) {
-        return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                          "the plan takes %lu bytes of memory, but at most %lu are allowed",
-                          (unsigned long)total, (unsigned long)session->max_bytes);
-    }
     if (bytes > 0) {
-        session->block = sbit__alloc_aligned(&session->ctx->allocator, bytes);
+        session->block = sbit__alloc_aligned(&session->allocator, bytes);
         if (session->block == NULL) {
             return sbit__fail_oom(error, bytes);
         }
@@ -50986,7 +51087,7 @@ SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
-    const sbit_allocator *a = &session->ctx->allocator;
+    const sbit_allocator *a = &session->allocator;
     for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
         session->nodes[i].skipped = false;
         session->nodes[i].prepared_holds = false;
@@ -51462,7 +51563,7 @@ SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error)
 static void sbit__body_result_free(sbit_session *session, sbit__body_result *result)
 {
     sbit__block_free_all(session, &result->blocks, &session->dynamic_bytes);
-    sbit__free(&session->ctx->allocator, result, sizeof *result);
+    sbit__free(&session->allocator, result, sizeof *result);
 }
 
 SBIT__FN void sbit__body_results_free(sbit_session *session, sbit__exec_node *node)
@@ -51483,7 +51584,7 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
         body = body->next;
     }
     if (body == NULL) {
-        body = (sbit__exec_body *)sbit__calloc(&session->ctx->allocator, 1, sizeof *body);
+        body = (sbit__exec_body *)sbit__calloc(&session->allocator, 1, sizeof *body);
         if (body == NULL) {
             return sbit__fail_oom(error, sizeof *body);
         }
@@ -51529,7 +51630,7 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
 {
     for (size_t i = 0; i < body->output_count; i++) {
         sbit__body_result *result =
-            (sbit__body_result *)sbit__calloc(&session->ctx->allocator, 1, sizeof *result);
+            (sbit__body_result *)sbit__calloc(&session->allocator, 1, sizeof *result);
         if (result == NULL) {
             return sbit__fail_oom(error, sizeof *result);
         }
@@ -52007,7 +52108,7 @@ static void sbit__constants_count_readers(sbit__constants *fold)
         }
     }
     for (uint32_t idx = 0; idx < s->value_limit; idx++) {
-        fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->keep_values ||
+        fold->keep[idx] = fold->keep[idx] || s->wanted[idx] || fold->program->desc.keep_values ||
                           (root && idx < fold->program->kept_limit && fold->program->kept[idx]);
     }
 }
@@ -52369,7 +52470,6 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
                                                          sizeof(sbit__lowered));
     program->made =
         (sbit__made *)sbit__arena_array(&program->arena, program->graph_count, sizeof(sbit__made));
-    program->keep_values = desc->keep_values;
     if (program->graphs == NULL || program->made == NULL) {
         return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
     }
@@ -52390,27 +52490,89 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     return sbit__program_lower(program, desc, error);
 }
 
+/* Lists of the desc are copied: sessions may be made later. */
+static sbit_status sbit__program_copy(sbit_program *program, const void *from, size_t count,
+                                      size_t bytes_each, const void **out, sbit_error *error)
+{
+    void *copy = NULL;
+    if (*out == NULL) {
+        return SBIT_OK;
+    }
+    copy = sbit__arena_array(&program->arena, count + 1, bytes_each);
+    if (copy == NULL) {
+        return sbit__fail_oom(error, count * bytes_each);
+    }
+    memcpy(copy, from, count * bytes_each);
+    *out = copy;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__program_keep_desc(sbit_program *program, const sbit_session_desc *desc,
+                                           sbit_error *error)
+{
+    const void *taps = desc->taps, *inputs = desc->inputs, *states = desc->states;
+    program->desc = *desc;
+    program->desc.outputs = NULL; /* they are the clone's */
+    program->desc.output_count = 0;
+    SBIT__TRY(
+        sbit__program_copy(program, desc->taps, desc->tap_count, sizeof *desc->taps, &taps, error));
+    SBIT__TRY(sbit__program_copy(program, desc->inputs, desc->input_count, sizeof *desc->inputs,
+                                 &inputs, error));
+    SBIT__TRY(sbit__program_copy(program, desc->states, desc->state_count, sizeof *desc->states,
+                                 &states, error));
+    program->desc.taps = (const sbit_value_id *)taps;
+    program->desc.inputs = (const sbit_value_id *)inputs;
+    program->desc.states = (const sbit_session_state *)states;
+    program->all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__program_make(const sbit_graph *source, const sbit_session_desc *desc,
                                         sbit_program **out, sbit_error *error)
 {
     sbit_ctx *ctx = sbit_graph_ctx(source);
-    sbit_program *program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
+    sbit_session_desc defaults;
+    sbit_program *program = NULL;
     sbit_status status = SBIT_OK;
+    if (sbit_graph_parent(source) != NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(source),
+                          "the body of a node cannot be run by itself");
+    }
+    program = (sbit_program *)sbit__calloc(&ctx->allocator, 1, sizeof *program);
     if (program == NULL) {
         return sbit__fail_oom(error, sizeof *program);
     }
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc != NULL ? desc : &defaults;
     program->ctx = ctx;
     sbit__arena_init(&program->arena, &ctx->allocator);
-    status = sbit__program_fill(program, source, desc, error);
+    status = sbit__program_keep_desc(program, desc, error);
+    if (status == SBIT_OK) {
+        status = sbit__program_fill(program, source, desc, error);
+    }
     if (status != SBIT_OK) {
-        sbit__program_free(program);
+        sbit_program_destroy(program);
         return status;
     }
     *out = program;
     return SBIT_OK;
 }
 
-SBIT__FN void sbit__program_free(sbit_program *program)
+SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_program **out, sbit_error *error)
+{
+    sbit_program *program = NULL;
+    SBIT__TRY(sbit__program_make(graph, desc, &program, error));
+    const sbit_status status = sbit__program_fold(program, error);
+    if (status != SBIT_OK) {
+        sbit_program_destroy(program);
+        return status;
+    }
+    *out = program;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API void sbit_program_destroy(sbit_program *program)
 {
     if (program == NULL) {
         return;
@@ -52616,7 +52778,7 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
 static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
                                   const bool *needed)
 {
-    const bool all_inputs = desc->outputs == NULL && desc->inputs == NULL;
+    const bool all_inputs = s->parent != NULL || s->program->all_inputs;
     for (size_t i = 0; desc->inputs != NULL && i < desc->input_count; i++) {
         if (!sbit__session_has_input(s, desc->inputs[i])) {
             s->inputs[s->input_count++] = desc->inputs[i];
@@ -52668,7 +52830,8 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
                                         sbit_error *error)
 {
     sbit_ctx *ctx = program->ctx;
-    sbit_session *s = (sbit_session *)sbit__calloc(&ctx->allocator, 1, sizeof *s);
+    const sbit_allocator *base = parent != NULL ? &parent->allocator : &ctx->allocator;
+    sbit_session *s = (sbit_session *)sbit__calloc(base, 1, sizeof *s);
     sbit_session_desc defaults;
     sbit_status status = SBIT_OK;
     if (s == NULL) {
@@ -52691,14 +52854,16 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     s->keep_values = desc->keep_values;
     s->tap_bodies = desc->tap_bodies && desc->tap_fn != NULL;
     s->profile = desc->profile;
-    s->max_bytes = desc->max_bytes;
-    if (parent != NULL) {
-        s->max_bytes = parent->max_bytes;
+    s->allocator = *base;
+    if (parent == NULL) {
+        sbit__meter_init(&s->meter, base, desc->max_bytes, &s->allocator);
+        s->meter.bytes = s->meter.peak = sizeof *s;
     }
-    sbit__arena_init(&s->arena, &ctx->allocator);
-    sbit__arena_init(&s->plan_arena, &ctx->allocator);
+    sbit__arena_init(&s->arena, &s->allocator);
+    sbit__arena_init(&s->plan_arena, &s->allocator);
     status = sbit__session_fill(s, desc, error);
     if (status != SBIT_OK) {
+        status = sbit__meter_explain(s, status, error);
         sbit_session_destroy(s);
         return status;
     }
@@ -52718,7 +52883,7 @@ static void sbit__session_free_nodes(sbit_session *s)
             sbit__exec_body *body = node->bodies;
             node->bodies = body->next;
             sbit_session_destroy(body->session);
-            sbit__free(&s->ctx->allocator, body, sizeof *body);
+            sbit__free(&s->allocator, body, sizeof *body);
         }
     }
 }
@@ -52726,23 +52891,28 @@ static void sbit__session_free_nodes(sbit_session *s)
 SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
                                               sbit_session **out, sbit_error *error)
 {
-    sbit_session_desc defaults;
     sbit_program *program = NULL;
     sbit_status status = SBIT_OK;
-    if (sbit_graph_parent(graph) != NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, sbit_graph_name(graph),
-                          "the body of a node cannot be run by itself");
-    }
-    memset(&defaults, 0, sizeof defaults);
-    desc = desc != NULL ? desc : &defaults;
     SBIT__TRY(sbit__program_make(graph, desc, &program, error));
-    status = sbit__session_make(program, program->graph, desc, NULL, NULL, out, error);
+    status = sbit_session_create_for(program, desc, out, error);
     if (status != SBIT_OK) {
-        sbit__program_free(program);
+        sbit_program_destroy(program);
         return status;
     }
     (*out)->owned = program;
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
+                                                  const sbit_session_desc *desc, sbit_session **out,
+                                                  sbit_error *error)
+{
+    sbit_session_desc own = program->desc;
+    own.tap_fn = desc != NULL && desc->tap_fn != NULL ? desc->tap_fn : own.tap_fn;
+    own.tap_user = desc != NULL && desc->tap_fn != NULL ? desc->tap_user : own.tap_user;
+    own.profile = desc != NULL && desc->profile;
+    own.max_bytes = desc != NULL ? desc->max_bytes : 0;
+    return sbit__session_make(program, program->graph, &own, NULL, NULL, out, error);
 }
 
 SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
@@ -52751,7 +52921,7 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     if (session == NULL) {
         return;
     }
-    allocator = session->ctx->allocator;
+    allocator = session->parent != NULL ? session->allocator : session->ctx->allocator;
     sbit__session_free_nodes(session);
     for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
         sbit__dynamic_free(session, &session->dynamics[i]);
@@ -52764,10 +52934,10 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
         sbit__dynamic_free(session, &session->states[i].passing);
     }
     sbit__block_free_all(session, &session->text, &session->dynamic_bytes);
-    sbit__free_aligned(&allocator, session->scratch, session->scratch_bytes);
+    sbit__free_aligned(&session->allocator, session->scratch, session->scratch_bytes);
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_deinit(&session->arena);
-    sbit__program_free(session->owned);
+    sbit_program_destroy(session->owned);
     sbit__free(&allocator, session, sizeof *session);
 }
 
@@ -52953,7 +53123,7 @@ static sbit_status sbit__session_plan_now(sbit_session *session, sbit_error *err
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__session_check_fed(session, true, error));
-    return sbit__session_plan_now(session, error);
+    return sbit__meter_explain(session, sbit__session_plan_now(session, error), error);
 }
 
 static bool sbit__value_has_text(const sbit_value *value)
@@ -52965,29 +53135,47 @@ static bool sbit__value_has_text(const sbit_value *value)
 }
 
 /* Results that lie in the caller's memory, or whose text may, are copied. */
+static sbit_status sbit__session_result(sbit_session *s, size_t i, sbit_error *error)
+{
+    const uint32_t idx = s->outputs[i].idx;
+    const sbit_value *value = &s->values[idx];
+    sbit__dynamic *copy = &s->result_blocks[i];
+    sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
+    s->results[i] = *value;
+    if (sbit__exec_owns(s, idx) && !sbit__value_has_text(value)) {
+        return SBIT_OK;
+    }
+    if (value->kind != SBIT_KIND_TENSOR || sbit__value_has_text(value)) {
+        return sbit__value_copy(s, &copy->items, value, &s->results[i], error);
+    }
+    SBIT__TRY(sbit__dynamic_tensor(s, copy, value->tensor.dtype, value->tensor.rank,
+                                   value->tensor.dims, &s->results[i].tensor, error));
+    memcpy(s->results[i].tensor.data, value->tensor.data, sbit_tensor_bytes(&value->tensor));
+    return SBIT_OK;
+}
+
 static sbit_status sbit__session_results(sbit_session *s, sbit_error *error)
 {
     for (size_t i = 0; i < s->output_count; i++) {
-        const uint32_t idx = s->outputs[i].idx;
-        sbit__dynamic *copy = &s->result_blocks[i];
-        sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
-        s->results[i] = s->values[idx];
-        if (!sbit__exec_owns(s, idx) || sbit__value_has_text(&s->values[idx])) {
-            SBIT__TRY(sbit__value_copy(s, &copy->items, &s->values[idx], &s->results[i], error));
-        }
+        SBIT__TRY(sbit__session_result(s, i, error));
     }
     return SBIT_OK;
+}
+
+static sbit_status sbit__session_run(sbit_session *session, sbit_error *error)
+{
+    SBIT__TRY(sbit__session_plan_now(session, error));
+    SBIT__TRY(sbit__exec_steps(session, error));
+    SBIT__TRY(sbit__session_results(session, error));
+    return sbit__state_carry_all(session, error);
 }
 
 SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__session_check_fed(session, false, error));
-    SBIT__TRY(sbit__session_plan_now(session, error));
-    SBIT__TRY(sbit__exec_steps(session, error));
-    SBIT__TRY(sbit__session_results(session, error));
-    SBIT__TRY(sbit__state_carry_all(session, error));
-    session->ran = true;
-    return SBIT_OK;
+    const sbit_status status = sbit__session_run(session, error);
+    session->ran = status == SBIT_OK;
+    return sbit__meter_explain(session, status, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index)
@@ -53017,7 +53205,7 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
     memory->scratch_bytes += s->scratch_bytes;
-    memory->state_bytes += s->state_bytes + (s->parent == NULL ? s->program->packed_bytes : 0);
+    memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
     for (uint32_t i = 0; i < s->node_limit; i++) {
         for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
@@ -53033,6 +53221,8 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
     memset(out, 0, sizeof *out);
     if (session->planned) {
         sbit__session_add_memory(session, out);
+        out->packed_bytes = session->program->packed_bytes;
+        out->total_bytes = session->meter.peak;
     }
 }
 

@@ -4,6 +4,10 @@
 
 #include "build_graph.h"
 
+#ifndef _WIN32
+#include <pthread.h> /* sessions in threads of the test */
+#endif
+
 /* ---- helpers */
 
 static void fill(float *data, int64_t count, uint64_t seed)
@@ -596,6 +600,173 @@ TEST(sessions_take_what_they_say)
         sbit_ctx_destroy(ctx);
     }
 }
+
+/* 20,000 operators on a constant, which a Conv packs at last: a list, not recursion; all floats in
+ * between are freed. */
+TEST(long_chains_of_constants_are_no_recursion)
+{
+    enum {
+        LENGTH = 20001,
+        COUNT = 96 * 96
+    };
+    build b;
+    test_heap heap = {0, 0, 0, 0};
+    sbit_ctx_desc desc;
+    static float w[COUNT], x[2 * 96];
+    memset(&b, 0, sizeof b);
+    memset(&desc, 0, sizeof desc);
+    desc.allocator.alloc_fn = test_heap_alloc;
+    desc.allocator.realloc_fn = test_heap_realloc;
+    desc.allocator.free_fn = test_heap_free;
+    desc.allocator.user = &heap;
+    build_do(&b, sbit_ctx_create(&desc, &b.ctx, &b.error), "context");
+    build_do(&b, sbit_graph_create(b.ctx, 17, &b.graph, &b.error), "graph");
+    fill(w, COUNT, 1);
+    fill(x, 2 * 96, 2);
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "2,96");
+    sbit_value_id v = build_constant(&b, "w", SBIT_F32, "96,96", w);
+    const sbit_value_id plain = build_binary(&b, "MatMul", "plain", input, v);
+    for (int i = 0; i < LENGTH - 1; i++) {
+        v = build_unary(&b, "Neg", "neg", v);
+    }
+    build_output(&b, build_binary(&b, "MatMul", "chain", input, v));
+    build_output(&b, plain);
+    sbit_session *session = session_of(&b, NULL);
+    if (session != NULL) {
+        sbit_session_memory memory;
+        set_floats(session, "x", "2,96", x);
+        CHECK_OK(sbit_session_run(session, &b.error), b.error);
+        check_floats(floats_of(session, 0), floats_of(session, 1), 2 * 96, 0.0);
+        sbit_session_memory_of(session, &memory);
+        CHECK(memory.packed_bytes < 4 * COUNT * sizeof(float));
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+    CHECK_EQ_I64(heap.live_bytes, 0);
+}
+
+/* A default that the caller overrides takes with it what was made of it, in this session only:
+ * weights whose floats were freed after packing come back where they are needed. */
+TEST(overridden_defaults_do_not_meet_packed_weights)
+{
+    enum {
+        N = 80
+    };
+    build b;
+    static int8_t q[N * N], other[N * N];
+    static float x[N], bias[N], want[N];
+    static const float scale[1] = {0.5f};
+    sbit_program *program = NULL;
+    sbit_session *sessions[2] = {NULL, NULL};
+    sbit_error error;
+    build_begin(&b, 17);
+    fill(x, N, 1);
+    for (int i = 0; i < N * N; i++) {
+        q[i] = (int8_t)(i * 7 % 23 - 11);
+        other[i] = (int8_t)(i * 5 % 19 - 9);
+    }
+    const sbit_value_id input = build_input(&b, "x", SBIT_F32, "1,80");
+    const sbit_value_id stored = build_constant(&b, "q", SBIT_I8, "80,80", q);
+    const sbit_value_id offset = build_constant(&b, "bias", SBIT_F32, "80", bias);
+    build_do(&b, sbit_graph_set_input(b.graph, stored, true, &b.error), "default");
+    build_do(&b, sbit_graph_set_input(b.graph, offset, true, &b.error), "default");
+    sbit_value_id in[3];
+    in[0] = input;
+    in[1] = build_binary(&b, "DequantizeLinear", "w", stored,
+                         build_constant(&b, "s", SBIT_F32, "", scale));
+    in[2] = offset;
+    build_output(&b, build_node(&b, "Gemm", "gemm", in, 3, NULL, 0));
+    CHECK_OK(sbit_program_create(b.graph, NULL, &program, &error), error);
+    for (int s = 0; s < 2; s++) {
+        CHECK_OK(sbit_session_create_for(program, NULL, &sessions[s], &error), error);
+        set_floats(sessions[s], "x", "1,80", x);
+    }
+    const sbit_tensor changed = build_tensor(SBIT_I8, "80,80", other);
+    for (int round = 0; round < 3; round++) { /* as it is; another bias; other weights */
+        if (round == 1) {
+            fill(bias, N, 5);
+            set_floats(sessions[0], "bias", "80", bias);
+        } else if (round == 2) {
+            CHECK_OK(sbit_session_set_input(sessions[0], "q", &changed, &error), error);
+        }
+        for (int s = 0; s < 2; s++) {
+            const int8_t *weights = s == 0 && round == 2 ? other : q;
+            for (int j = 0; j < N; j++) {
+                double sum = s == 0 && round > 0 ? (double)bias[j] : 0.0;
+                for (int k = 0; k < N; k++) {
+                    sum += (double)x[k] * 0.5 * weights[k * N + j];
+                }
+                want[j] = (float)sum;
+            }
+            CHECK_OK(sbit_session_run(sessions[s], &error), error);
+            check_floats(floats_of(sessions[s], 0), want, N, 1e-3);
+        }
+    }
+    sbit_session_destroy(sessions[0]);
+    sbit_session_destroy(sessions[1]);
+    sbit_program_destroy(program);
+    build_end(&b);
+}
+
+#ifndef _WIN32
+typedef struct shared_run {
+    const sbit_program *program;
+    float x[2 * 8], y[2 * 4];
+    int failures;
+} shared_run;
+
+static void *run_shared(void *user)
+{
+    shared_run *run = (shared_run *)user;
+    sbit_session *session = NULL;
+    sbit_error error;
+    const sbit_tensor tensor = build_tensor(SBIT_F32, "2,8", run->x);
+    run->failures = sbit_session_create_for(run->program, NULL, &session, &error) != SBIT_OK;
+    for (int i = 0; i < 50 && run->failures == 0; i++) {
+        run->failures += sbit_session_set_input(session, "x", &tensor, &error) != SBIT_OK ||
+                         sbit_session_run(session, &error) != SBIT_OK;
+    }
+    if (run->failures == 0) {
+        memcpy(run->y, sbit_session_output(session, 0)->tensor.data, sizeof run->y);
+    }
+    sbit_session_destroy(session);
+    return NULL;
+}
+
+/* Two threads, a session each, one program (-fsanitize=thread finds nothing to say). */
+TEST(threads_share_a_program)
+{
+    build b;
+    sbit_program *program = NULL;
+    static shared_run runs[3];
+    pthread_t threads[2];
+    sbit_value_id in[3];
+    sbit_error error;
+    build_begin(&b, 17);
+    in[0] = build_input(&b, "x", SBIT_F32, "n,8");
+    in[1] = build_weights(&b, "w", "8,4", 1);
+    in[2] = build_weights(&b, "b", "4", 2);
+    build_output(&b, build_unary(&b, "Relu", "r", build_node(&b, "Gemm", "g", in, 3, NULL, 0)));
+    if (CHECK_OK(sbit_program_create(b.graph, NULL, &program, &error), error)) {
+        for (int i = 0; i < 3; i++) {
+            runs[i].program = program;
+            fill(runs[i].x, 16, (uint64_t)(i == 2 ? 1 : i));
+        }
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ_I64(pthread_create(&threads[i], NULL, run_shared, &runs[i]), 0);
+        }
+        for (int i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            CHECK_EQ_I64(runs[i].failures, 0);
+        }
+        (void)run_shared(&runs[2]);
+        CHECK(memcmp(runs[1].y, runs[2].y, sizeof runs[1].y) == 0);
+        CHECK(memcmp(runs[0].y, runs[2].y, sizeof runs[1].y) != 0);
+    }
+    sbit_program_destroy(program);
+    build_end(&b);
+}
+#endif
 
 /* ---- fusion */
 
