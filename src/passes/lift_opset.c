@@ -184,7 +184,8 @@ static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node
     if (sbit__lift_over(lift, 9) && sbit_node_int(node, "spatial", 1) == 0) {
         return sbit__lift_problem(lift, node, "spatial=0 has no later equivalent");
     }
-    if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0) {
+    if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0 &&
+        !sbit__single_output(lift->graph, node)) { /* one output means test mode in any version */
         return sbit__lift_problem(lift, node, "it is in training mode (is_test=0)");
     }
     if (sbit__lift_over(lift, 14) && !sbit__single_output(lift->graph, node)) {
@@ -397,31 +398,86 @@ static sbit_status sbit__lift_scatter(sbit__lift *lift, const sbit_node *node, s
 
 /* >>Upsample, Resize */
 
-/* Up to opset 10 source positions were x / scale, rounded down for the nearest one. */
-static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
-                                        sbit_value_id scales, sbit_error *error)
+/* Up to opset 10 source positions were x / scale. The nearest one was rounded down, but up on axes
+ * that shrink: two rules that are two nodes now, if both kinds of axes are there. */
+
+/* The scales of the axes that shrink (or of the others), 1 for the rest; false: there are none. */
+static bool sbit__lift_scales_of(const sbit_tensor *scales, bool shrinks, float *out)
+{
+    bool any = false;
+    for (int64_t i = 0; i < scales->dims[0]; i++) {
+        const float scale = ((const float *)scales->data)[i];
+        out[i] = (scale < 1.0f) == shrinks ? scale : 1.0f;
+        any = any || out[i] != 1.0f;
+    }
+    return any;
+}
+
+/* The inputs and attributes of Resize-11 in the place of an older node. */
+static sbit_status sbit__lift_resize_form(sbit__lift *lift, const sbit_node *node,
+                                          sbit_value_id scales, const char *nearest,
+                                          sbit_value_id inputs[3], sbit_attr attrs[3],
+                                          size_t *attr_count, sbit_error *error)
 {
     const char *mode = sbit_node_string(node, "mode", "nearest");
-    sbit_value_id inputs[3];
-    sbit_attr attrs[3];
-    size_t count = 1;
-    attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
-    inputs[0] = node->inputs[0];
-    inputs[1] = scales;
-    if (lift->to < 11) {
-        return sbit__replace_node(lift->graph, node, "Resize", inputs, 2, attrs, 1, 1, error);
-    }
     inputs[1].idx = 0;
     inputs[2] = scales;
     if (lift->to < 13) { /* roi was not optional */
         SBIT__TRY(sbit__lift_floats(lift, "roi", NULL, 0, &inputs[1], error));
     }
-    attrs[count++] = sbit__attr_string("coordinate_transformation_mode", "asymmetric");
-    if (strcmp(mode, "nearest") == 0) {
-        attrs[count++] = sbit__attr_string("nearest_mode", "floor");
+    attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
+    attrs[1] = sbit__attr_string("coordinate_transformation_mode", "asymmetric");
+    attrs[2] = sbit__attr_string("nearest_mode", nearest);
+    *attr_count = strcmp(mode, "nearest") == 0 ? 3 : 2;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
+                                        sbit_value_id scales, sbit_error *error)
+{
+    const char *mode = sbit_node_string(node, "mode", "nearest");
+    const sbit_tensor *known = sbit__graph_constant(lift->graph, scales);
+    const char *name = sbit__lift_name(lift, node);
+    float shrinking[SBIT_MAX_RANK], growing[SBIT_MAX_RANK];
+    sbit_value_id inputs[3];
+    sbit_attr attrs[3];
+    size_t count = 1;
+    inputs[0] = node->inputs[0];
+    if (lift->to < 11) {
+        attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
+        inputs[1] = scales;
+        return sbit__replace_node(lift->graph, node, "Resize", inputs, 2, attrs, 1, 1, error);
+    }
+    const bool shrinks = strcmp(mode, "nearest") == 0 && known != NULL &&
+                         sbit__lift_scales_of(known, true, shrinking);
+    if (shrinks && sbit__lift_scales_of(known, false, growing)) {
+        sbit_value_id part;
+        SBIT__TRY(sbit__lift_floats(lift, "scales", shrinking, known->dims[0], &part, error));
+        SBIT__TRY(sbit__lift_floats(lift, "scales", growing, known->dims[0], &scales, error));
+        SBIT__TRY(sbit__lift_resize_form(lift, node, part, "ceil", inputs, attrs, &count, error));
+        SBIT__TRY(sbit__emit(lift->graph, node->id, "Resize", name, inputs, 3, attrs, count,
+                             &inputs[0], error));
+        SBIT__TRY(
+            sbit__lift_resize_form(lift, node, scales, "floor", inputs, attrs, &count, error));
+    } else {
+        SBIT__TRY(sbit__lift_resize_form(lift, node, scales, shrinks ? "ceil" : "floor", inputs,
+                                         attrs, &count, error));
     }
     return sbit__replace_node(lift->graph, node, "Resize", inputs, 3, attrs, count, 1, error);
 }
+
+/* Whether the nearest rule is known: the scales (input `index`) are constants. */
+static bool sbit__lift_resize_known(const sbit__lift *lift, const sbit_node *node, size_t index)
+{
+    const sbit_tensor *scales = sbit__const_in(lift->graph, node, index);
+    return !sbit__lift_over(lift, 11) ||
+           strcmp(sbit_node_string(node, "mode", "nearest"), "nearest") != 0 ||
+           (scales != NULL && scales->dtype == SBIT_F32 && scales->rank == 1 &&
+            scales->dims[0] <= SBIT_MAX_RANK);
+}
+
+static const char sbit__lift_scales_unknown[] =
+    "its scales are not constant: whether its nearest pixels are rounded up depends on them";
 
 static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
@@ -442,6 +498,9 @@ static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, 
             return sbit__lift_problem(lift, node, "it has no scales");
         }
     }
+    if (id.idx != 0 && !sbit__lift_resize_known(lift, node, 1)) {
+        return sbit__lift_problem(lift, node, sbit__lift_scales_unknown);
+    }
     if (lift->to < 9) {
         return sbit__lift_over(lift, 7)
                    ? sbit__lift_problem(lift, node, "raise the opset to 9 or more")
@@ -456,6 +515,10 @@ static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, 
     if (lift->to >= 10) {
         return sbit__lift_resize_to(lift, node, id, error);
     }
+    if (strcmp(sbit_node_string(node, "mode", "nearest"), "bilinear") == 0) { /* of opset 1 */
+        const sbit_attr mode = sbit__attr_string("mode", "linear");
+        SBIT__TRY(sbit_graph_set_attr(lift->graph, node->id, &mode, error));
+    }
     sbit_graph_remove_attr(lift->graph, node->id, "scales");
     sbit_graph_remove_attr(lift->graph, node->id, "height_scale");
     sbit_graph_remove_attr(lift->graph, node->id, "width_scale");
@@ -466,6 +529,9 @@ static sbit_status sbit__lift_resize(sbit__lift *lift, const sbit_node *node, sb
 {
     const char *mode = sbit_node_string(node, "coordinate_transformation_mode", "half_pixel");
     const sbit_value_id none = {0};
+    if (lift->from == 10 && lift->to >= 11 && !sbit__lift_resize_known(lift, node, 1)) {
+        return sbit__lift_problem(lift, node, sbit__lift_scales_unknown);
+    }
     if (lift->from == 10 && lift->to >= 11) {
         return lift->change ? sbit__lift_resize_to(lift, node, sbit__node_in(node, 1), error)
                             : SBIT_OK;
