@@ -17,7 +17,7 @@ static const cli_command cli_commands[] = {
      "leaves open count as 1; --shape gives them.",
      "sparsebit info model.onnx\nsparsebit info model.onnx --shape input=1x3x224x224 --json", cli_info},
     {"simplify", "MODEL", "fold constants, remove and fuse operators",
-     "--out --force --keep-bn --skip --only --json", "--out",
+     "--out --force --keep-bn --fix-defaults --skip --only --json", "--out",
      "Rewrites the graph until nothing changes. The result computes the same.",
      "sparsebit simplify model.onnx -o simple.onnx\n"
      "sparsebit simplify model.onnx -o simple.onnx --skip fold_batch_norm",

@@ -83,7 +83,7 @@ static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_
 static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
 {
     const sbit_value_info *info = sbit_graph_value(graph, id);
-    if (info->is_constant) {
+    if (info->is_constant || info->has_default) {
         sbit__graph_drop_constant(graph, id);
     }
     if (info->producer.idx != 0) {
@@ -373,7 +373,7 @@ SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
     while (sbit_graph_value_alive(graph, id)) {
         const sbit_value_info *info = sbit_graph_value(graph, id);
         const sbit__made *made = sbit__program_made(program, graph);
-        if (info->is_constant) {
+        if (info->is_constant || info->has_default) { /* a default: until something else is fed */
             return &info->constant;
         }
         if (info->outer.idx == 0) {

@@ -143,7 +143,8 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
     }
     for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
         const sbit_value_id id = sbit_graph_input(s->graph, i);
-        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx]) &&
+        const sbit_value_info *info = sbit_graph_value(s->graph, id);
+        if (!info->is_constant && !info->has_default && (all_inputs || needed[id.idx]) &&
             sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
             s->inputs[s->input_count++] = id;
         }

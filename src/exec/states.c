@@ -56,7 +56,7 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
             return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, info->name,
                               "'%s' is carried into twice, or also fed", info->name);
         }
-        if (!info->is_constant) {
+        if (!info->is_constant && !info->has_default) {
             if (info->producer.idx != 0 || !sbit__type_static(&info->type)) {
                 continue; /* to be set */
             }

@@ -314,6 +314,13 @@ SPARSEBIT_API sbit_status sbit_graph_set_input(sbit_graph *graph, sbit_value_id 
         }
         graph->input_count = kept;
         value->info.is_input = false;
+        if (value->info.has_default) { /* which nobody can replace any more */
+            sbit_type type;
+            sbit__graph_type_of_tensor(&value->info.constant, &type);
+            value->info.has_default = false;
+            value->info.is_constant = true;
+            sbit_graph_set_type(graph, id, &type);
+        }
         return SBIT_OK;
     }
     if (value->info.producer.idx != 0 || value->info.outer.idx != 0) {
@@ -325,6 +332,8 @@ SPARSEBIT_API sbit_status sbit_graph_set_input(sbit_graph *graph, sbit_value_id 
     SBIT__TRY(sbit__graph_append_id(graph, &graph->inputs, &graph->input_count,
                                     &graph->input_capacity, id, error));
     value->info.is_input = true;
+    value->info.has_default = value->info.is_constant && graph->family->ir_version >= 4;
+    value->info.is_constant = value->info.is_constant && !value->info.has_default;
     return SBIT_OK;
 }
 

@@ -349,7 +349,8 @@ static sbit_status sbit__export_nodes(sbit__exporter *exporter, const sbit_graph
 
 static bool sbit__export_is_initializer(const sbit__graph_value *value)
 {
-    return value->alive && value->info.is_constant && value->info.producer.idx == 0;
+    return value->alive && (value->info.is_constant || value->info.has_default) &&
+           value->info.producer.idx == 0;
 }
 
 static sbit_status sbit__export_initializers(sbit__exporter *exporter, const sbit_graph *graph,

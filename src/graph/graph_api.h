@@ -84,9 +84,11 @@ typedef struct sbit_value_info {
     sbit_node_id producer; /* none: input, constant or captured */
     uint32_t producer_output;
     uint32_t use_count; /* node inputs + graph outputs + captures by bodies */
-    bool is_input;      /* with is_constant: an input with a default value (IR < 4 style) */
+    bool is_input;
     bool is_output;
-    bool is_constant;    /* `constant` holds the data, aligned for its type */
+    bool is_constant; /* `constant` holds the data, aligned for its type */
+    bool has_default; /* an input: `constant` is what it is when nobody feeds it (from IR 4 on;
+                         before, each initializer had to be an input, which says nothing) */
     sbit_value_id outer; /* captured from the parent graph */
     sbit_tensor constant;
     const sbit_onnx_value_info *source; /* doc string, metadata, denotation; may be NULL */

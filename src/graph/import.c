@@ -271,6 +271,12 @@ static sbit_status sbit__import_tensor_constant(sbit__importer *importer, sbit_g
     return SBIT_OK;
 }
 
+static bool sbit__import_has_data(const sbit__import_scope *scope, sbit_value_id id)
+{
+    const sbit_value_info *info = &scope->graph->values[id.idx]->info;
+    return info->is_constant || info->has_default;
+}
+
 static sbit_status sbit__import_initializers(sbit__importer *importer, sbit__import_scope *scope,
                                              const sbit_onnx_graph *source, sbit_error *error)
 {
@@ -279,7 +285,7 @@ static sbit_status sbit__import_initializers(sbit__importer *importer, sbit__imp
         const char *name = sbit__import_text(tensor->name);
         sbit_value_id id = {0};
         const bool known = name[0] != '\0' && sbit__map_find(&scope->names, name, &id.idx);
-        if (!known || scope->graph->values[id.idx]->info.is_constant) {
+        if (!known || sbit__import_has_data(scope, id)) {
             SBIT__TRY(sbit__import_define(scope, name, "an initializer", &id, error));
         }
         SBIT__TRY(sbit__import_tensor_constant(importer, scope->graph, id, tensor, error));
@@ -290,7 +296,7 @@ static sbit_status sbit__import_initializers(sbit__importer *importer, sbit__imp
         sbit_value_id id = {0};
         sbit_tensor tensor;
         const bool known = name[0] != '\0' && sbit__map_find(&scope->names, name, &id.idx);
-        if (!known || scope->graph->values[id.idx]->info.is_constant) {
+        if (!known || sbit__import_has_data(scope, id)) {
             SBIT__TRY(sbit__import_define(scope, name, "a sparse initializer", &id, error));
         }
         SBIT__TRY(sbit__import_sparse(importer, name, sparse, &tensor, error));

@@ -558,7 +558,7 @@ SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id)
     }
     memset(&value->info.constant, 0, sizeof(value->info.constant));
     value->owns_constant = false;
-    value->info.is_constant = false;
+    value->info.is_constant = value->info.has_default = false;
     value->tensor = NULL;
 }
 
@@ -569,12 +569,15 @@ SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
     sbit__graph_value *value = graph->values[id.idx];
     sbit__graph_drop_constant(graph, id);
     value->info.constant = *tensor;
-    value->info.is_constant = true;
+    value->info.has_default = value->info.is_input && graph->family->ir_version >= 4;
+    value->info.is_constant = !value->info.has_default;
     value->owns_constant = owned;
     value->tensor = source;
     sbit_type type;
     sbit__graph_type_of_tensor(tensor, &type);
-    sbit_graph_set_type(graph, id, &type);
+    if (value->info.is_constant || value->info.type.dtype == SBIT_UNDEFINED) {
+        sbit_graph_set_type(graph, id, &type); /* else it may be fed with other sizes */
+    }
 }
 
 SBIT__FN sbit_status sbit__graph_append_id(sbit_graph *graph, sbit_value_id **ids, size_t *count,

@@ -243,8 +243,6 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
              name);
 }
 
-/* Before IR 4 every initializer had to be an input too, so there that says nothing; since IR 4 such
- * a value is a default that the caller may replace. */
 SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_value_id id)
 {
     const sbit_value_info *value = sbit_graph_value(graph, id);
@@ -252,10 +250,7 @@ SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_v
         graph = graph->parent;
         value = sbit_graph_value(graph, value->outer);
     }
-    if (value == NULL || !value->is_constant) {
-        return NULL;
-    }
-    return !value->is_input || graph->family->ir_version < 4 ? &value->constant : NULL;
+    return value != NULL && value->is_constant ? &value->constant : NULL;
 }
 
 #undef SBIT__GRAPH_ORDER_GAP

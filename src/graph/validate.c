@@ -115,7 +115,10 @@ static sbit_status sbit__validate_value(const sbit_graph *graph, const sbit__gra
     } else if (!info->is_input && !info->is_constant && info->use_count != 0) {
         return sbit__validate_fail(error, info->name, "is used, but nothing produces it");
     }
-    if (info->is_constant && info->constant.data == NULL &&
+    if (info->has_default && (!info->is_input || info->is_constant)) {
+        return sbit__validate_fail(error, info->name, "has a default and is no input");
+    }
+    if ((info->is_constant || info->has_default) && info->constant.data == NULL &&
         sbit_tensor_count(&info->constant) != 0) {
         return sbit__validate_fail(error, info->name, "is a constant without data");
     }

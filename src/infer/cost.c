@@ -106,7 +106,7 @@ static sbit_status sbit__cost_add(const sbit_graph *graph, void *user)
         const sbit_value_info *info = NULL;
         id.idx = i;
         info = sbit_graph_value_alive(graph, id) ? sbit_graph_value(graph, id) : NULL;
-        if (info != NULL && info->is_constant && info->use_count > 0) {
+        if (info != NULL && (info->is_constant || info->has_default) && info->use_count > 0) {
             sum->cost.params += sbit_tensor_count(&info->constant);
             sum->cost.weight_bytes += sbit_tensor_bytes(&info->constant);
         }

@@ -77,11 +77,11 @@ SBIT__FN const sbit_pass_row *sbit__pass_dead_code(void)
     return &row;
 }
 
-/* >>weights_as_constants. Exporters used to list every initializer among the inputs. Since IR 4
- * that makes it a default that the caller may replace, which nobody means for a weight; as long as
- * it is one, nothing can be computed from it. An input with a default that only serves as weight,
- * bias or normalization parameter (or nothing) is taken for a plain constant; any other stays an
- * input. */
+/* >>weights_as_constants. Exporters used to list every initializer among the inputs. Before IR 4
+ * they had to, so there it says nothing; since then it makes a default that the caller may replace,
+ * and nothing can be computed from it ahead of time. With fix_defaults those that only serve as
+ * weight, bias or normalization parameter (or nothing), and are declared with the default's own
+ * shape, become constants; any other stays an input. */
 
 static bool sbit__weight_place(const sbit_graph *graph, const sbit_node *node, uint32_t index)
 {
@@ -115,21 +115,33 @@ static bool sbit__weight_only(const sbit_graph *graph, sbit_value_id id, sbit__a
     return true;
 }
 
-static sbit_status sbit__weights_demote(sbit_graph *graph, sbit__arena *arena, int64_t *changes,
-                                        sbit_error *error)
+/* The declared shape leaves the default no choice. */
+static bool sbit__weight_shape(const sbit_value_info *info)
+{
+    bool same = info->type.rank == info->constant.rank && info->type.dtype == info->constant.dtype;
+    for (int32_t i = 0; same && i < info->type.rank; i++) {
+        const sbit_dim dim = info->type.dims[i];
+        same = sbit__dim_known(dim) && dim.value == info->constant.dims[i];
+    }
+    return same;
+}
+
+static sbit_status sbit__weights_demote(sbit_graph *graph, bool fix_defaults, sbit__arena *arena,
+                                        int64_t *changes, sbit_error *error)
 {
     for (size_t i = sbit_graph_input_count(graph); i-- > 0;) {
         const sbit_value_id id = sbit_graph_input(graph, i);
+        const sbit_value_info *info = sbit_graph_value(graph, id);
         bool ok = true;
-        if (!sbit_graph_value(graph, id)->is_constant) {
-            continue;
-        }
-        if (sbit_graph_ir_version(graph) < 4 || sbit__weight_only(graph, id, arena, &ok)) {
-            SBIT__TRY(sbit_graph_set_input(graph, id, false, error));
-            ++*changes;
-        }
+        const bool takes =
+            info->is_constant || (fix_defaults && info->has_default && sbit__weight_shape(info) &&
+                                  sbit__weight_only(graph, id, arena, &ok));
         if (!ok) {
             return sbit__fail_oom(error, sizeof(sbit_use));
+        }
+        if (takes) {
+            SBIT__TRY(sbit_graph_set_input(graph, id, false, error));
+            ++*changes;
         }
     }
     return SBIT_OK;
@@ -139,13 +151,12 @@ static sbit_status sbit__weights_run(sbit_graph *graph, const sbit_simplify_desc
                                      int64_t *changes, sbit_error *error)
 {
     sbit__arena arena;
-    sbit_status status = SBIT_OK;
-    (void)desc;
     if (sbit_graph_parent(graph) != NULL) {
         return SBIT_OK;
     }
     sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    status = sbit__weights_demote(graph, &arena, changes, error);
+    const sbit_status status =
+        sbit__weights_demote(graph, desc->fix_defaults, &arena, changes, error);
     sbit__arena_deinit(&arena);
     return status;
 }
@@ -154,7 +165,8 @@ SBIT__FN const sbit_pass_row *sbit__pass_weights_as_constants(void)
 {
     static const sbit_pass_row row = {
         {"weights_as_constants",
-         "inputs with a default that only serve as weights become constants", 0, NULL, 0},
+         "initializers that are inputs become constants: all before IR 4, weights if asked", 0,
+         NULL, 0},
         false,
         sbit__weights_run};
     return &row;

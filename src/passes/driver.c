@@ -109,6 +109,21 @@ static sbit_status sbit__simplify_round(sbit_graph *graph, const sbit_simplify_d
     return SBIT_OK;
 }
 
+/* Weights that are inputs with a default stay what they are, and unfused. */
+static void sbit__simplify_tell_defaults(const sbit_graph *graph)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
+        count += sbit_graph_value(graph, sbit_graph_input(graph, i))->has_default ? 1 : 0;
+    }
+    if (count > 0) {
+        sbit__log(sbit_graph_ctx(graph), SBIT_LOG_INFO,
+                  "%lld inputs have default values: they stay inputs, and nothing is computed from "
+                  "them ahead of time (fix_defaults makes constants of those that are weights)",
+                  (long long)count);
+    }
+}
+
 SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_desc *desc,
                                         sbit_simplify_stats *stats, sbit_error *error)
 {
@@ -138,6 +153,7 @@ SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_d
         done.rounds++;
         done.changes += changed;
     }
+    sbit__simplify_tell_defaults(graph);
     done.nodes_after = sbit__simplify_count(graph);
     if (stats != NULL) {
         *stats = done;

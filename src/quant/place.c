@@ -98,13 +98,14 @@ static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
     return value;
 }
 
-/* True for an input that carries data of the network: float, present, not a constant. */
+/* True for an input that carries data of the network: float, present, not a constant, nor a default
+ * that the caller may replace by data of another range. */
 static bool sbit__place_is_activation(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
     return sbit__place_float(value) && !sbit__place_origin(p, value)->is_constant &&
-           sbit__place_turned(p, value) == NULL;
+           !sbit__place_origin(p, value)->has_default && sbit__place_turned(p, value) == NULL;
 }
 
 static bool sbit__place_is_constant(const sbit__placement *p, const sbit_node *node, int32_t input)

@@ -50,6 +50,28 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
     return SBIT_OK;
 }
 
+/* Inputs with a default that serve as weights are inputs no more. */
+static void sbit__quant_tell_fixed(const sbit_quant *quant, const sbit_graph *graph)
+{
+    char names[200] = "";
+    int64_t count = 0;
+    for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
+        const sbit_value_info *info = sbit_graph_value(graph, sbit_graph_input(graph, i));
+        const sbit_value_id now = sbit_graph_find_value(quant->graph, info->name);
+        if (info->has_default && now.idx != 0 && !sbit_graph_value(quant->graph, now)->is_input) {
+            const size_t used = strlen(names);
+            snprintf(names + used, sizeof names - used, "%s'%s'", count++ > 0 ? ", " : "",
+                     info->name);
+        }
+    }
+    if (count > 0) {
+        sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
+                  "%lld inputs with default values serve as weights and become constants, which "
+                  "cannot be fed any more: %s%s",
+                  (long long)count, names, strlen(names) + 1 == sizeof names ? " ..." : "");
+    }
+}
+
 static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                                     const sbit_qconfig *config, sbit_error *error)
 {
@@ -60,7 +82,9 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     quant->profile = sbit_qconfig_profile(quant->config);
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
+    simplify.fix_defaults = true; /* weights have to stay what they are */
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    sbit__quant_tell_fixed(quant, graph);
     if (!sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) {
         SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_FLOAT_GRAPH, NULL, error));
         quant->float_done = true;

@@ -83,6 +83,8 @@ static const cli_option cli_options[] = {
      "dims of an input where the model leaves them open (default: 1 each)"},
     {"--output", NULL, "NAME", CLI_TEXT, CLI_AT(output), 0, 0, NULL,
      "the output [N, classes] to rank (default: the first)"},
+    {"--fix-defaults", NULL, NULL, CLI_FLAG, CLI_AT(fix_defaults), 0, 0, NULL,
+     "inputs with a default that only serve as weights become constants"},
     {"--keep-bn", NULL, NULL, CLI_FLAG, CLI_AT(keep_bn), 0, 0, NULL,
      "do not fold BatchNormalization into the layer before it"},
     {"--skip", NULL, "PASS", CLI_MANY, CLI_AT(skip), 0, 0, NULL, "do not run this pass"},

@@ -23,7 +23,7 @@ typedef struct cli_numbers {
 typedef struct cli_args {
     const char *command;
     const char *operands[2];
-    bool json, keep_bn, shuffle, as_is, profile, force, help, mask_only, explain;
+    bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
     int64_t limit, batch, threads, calib, seed, iters;

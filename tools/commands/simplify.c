@@ -45,6 +45,7 @@ static int cli_simplify_model(const cli_args *args, cli_model *model, cli_simpli
     memset(&desc, 0, sizeof desc);
     memset(&error, 0, sizeof error);
     desc.keep_batch_norm = args->keep_bn;
+    desc.fix_defaults = args->fix_defaults;
     desc.skip = args->skip.items;
     desc.skip_count = args->skip.count;
     desc.only = args->only.count > 0 ? args->only.items : NULL;

@@ -102,7 +102,8 @@ static int cli_collect_inputs(cli_model *model)
 {
     for (size_t i = 0; i < sbit_graph_input_count(model->graph); i++) {
         const sbit_value_id id = sbit_graph_input(model->graph, i);
-        if (sbit_graph_value(model->graph, id)->is_constant) {
+        const sbit_value_info *info = sbit_graph_value(model->graph, id);
+        if (info->is_constant || info->has_default) {
             continue;
         }
         if (model->input_count == CLI_MAX_INPUTS) {
@@ -152,9 +153,15 @@ int cli_model_load(sbit_ctx *ctx, const char *path, cli_model *out)
 
 int cli_model_prepare(const cli_args *args, cli_model *model)
 {
+    sbit_simplify_desc desc;
     sbit_error error;
+    memset(&desc, 0, sizeof desc);
     memset(&error, 0, sizeof error);
-    if (!args->as_is && sbit_simplify(model->graph, NULL, NULL, &error) != SBIT_OK) {
+    desc.fix_defaults = true; /* unless one of them is fed */
+    for (size_t i = 0; i < model->input_count; i++) {
+        desc.fix_defaults = desc.fix_defaults && !cli_model_input(model, i)->has_default;
+    }
+    if (!args->as_is && sbit_simplify(model->graph, &desc, NULL, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot simplify '%s' (--as-is runs it unchanged)",
                                 model->path);
     }
@@ -235,13 +242,23 @@ bool cli_type_takes(const sbit_graph *graph, const sbit_type *type, const sbit_t
     return what == NULL;
 }
 
-/* The input that "NAME=..." names, or the only one. Gives input_count when there is none. */
-static size_t cli_named_input(const cli_model *model, const char *name, size_t name_size)
+/* The input that "NAME=..." names, or the only one. Gives input_count when there is none. An input
+ * with a default that is named joins those that are fed. */
+static size_t cli_named_input(cli_model *model, const char *name, size_t name_size)
 {
     for (size_t i = 0; i < model->input_count; i++) {
         const char *have = cli_model_input(model, i)->name;
         if (strlen(have) == name_size && strncmp(have, name, name_size) == 0) {
             return i;
+        }
+    }
+    for (size_t i = 0; i < sbit_graph_input_count(model->graph); i++) {
+        const sbit_value_id id = sbit_graph_input(model->graph, i);
+        const sbit_value_info *info = sbit_graph_value(model->graph, id);
+        if (info->has_default && strlen(info->name) == name_size &&
+            strncmp(info->name, name, name_size) == 0 && model->input_count < CLI_MAX_INPUTS) {
+            model->inputs[model->input_count] = id;
+            return model->input_count++;
         }
     }
     return name_size == 0 && model->input_count == 1 ? 0 : model->input_count;
@@ -259,7 +276,7 @@ static int cli_fail_input_name(const cli_model *model, const char *option, const
                     names);
 }
 
-int cli_input_index(const cli_model *model, const char *option, const char *text, size_t *index,
+int cli_input_index(cli_model *model, const char *option, const char *text, size_t *index,
                     const char **value)
 {
     size_t name_size = 0;

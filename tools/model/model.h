@@ -34,7 +34,7 @@ int cli_model_open_dims(const cli_model *model, cli_names *out);
 /* The node's name, or its first output's. */
 const char *cli_node_name(const sbit_graph *graph, const sbit_node *node);
 /* The input that "NAME=VALUE" names ("VALUE": the only one), or a failure that lists the names. */
-int cli_input_index(const cli_model *model, const char *option, const char *text, size_t *index,
+int cli_input_index(cli_model *model, const char *option, const char *text, size_t *index,
                     const char **value);
 /* "float32[N,3,32,32]" */
 const char *cli_type_text(const sbit_graph *graph, const sbit_type *type, char *text, size_t size);
