@@ -265,6 +265,15 @@ static sbit_status sbit__loop_infer_types(const sbit_op_call *call, const sbit_g
     return SBIT_OK;
 }
 
+/* No round is made, whatever comes: the body need not fit. */
+static bool sbit__loop_is_idle(const sbit_op_call *call)
+{
+    const sbit_tensor *most = sbit__in(call, 0), *condition = sbit__in(call, 1);
+    return (most != NULL && sbit_tensor_count(most) == 1 && sbit__tensor_i64_at(most, 0) <= 0) ||
+           (condition != NULL && sbit_tensor_count(condition) == 1 &&
+            sbit__tensor_i64_at(condition, 0) == 0);
+}
+
 static sbit_status sbit__loop_infer(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_graph *body = NULL;
@@ -275,6 +284,15 @@ static sbit_status sbit__loop_infer(const sbit_op_call *call, sbit_error *error)
     SBIT__TRY(sbit__loop_body(call, &body, error));
     status = sbit__loop_infer_types(call, body, &types, error);
     sbit__control_types_free(call, &types);
+    if (status == SBIT_ERR_SHAPE && sbit__loop_is_idle(call)) {
+        for (int32_t i = 0; i < call->output_count; i++) {
+            if (call->out_type[i] != NULL) { /* states as they came; nothing stacked: as declared */
+                *call->out_type[i] = i < sbit__loop_states(call) ? *call->in_type[2 + i]
+                                                                 : sbit__type_unknown();
+            }
+        }
+        return SBIT_OK;
+    }
     return status;
 }
 

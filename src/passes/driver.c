@@ -78,7 +78,11 @@ static sbit_status sbit__simplify_levels(sbit_graph *graph, const sbit_pass_row 
                                          const sbit_simplify_desc *desc, int64_t *changes,
                                          sbit_error *error)
 {
-    SBIT__TRY(row->run(graph, desc, changes, error));
+    const sbit_status status = row->run(graph, desc, changes, error);
+    if (status == SBIT_ERR_SHAPE && sbit_graph_parent(graph) != NULL) {
+        return SBIT_OK; /* as inference sees it: a body that is never run, and stays as it is */
+    }
+    SBIT__TRY(status);
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         sbit_graph *body = NULL;
         for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
