@@ -191,6 +191,7 @@ struct sbit_session {
     sbit__arena plan_arena;
     bool planned, ran;
     bool stale; /* inputs were set that the plan does not hold for */
+    bool told_symbols; /* that a name contradicts itself */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
     sbit__exec_value *plan; /* by value */

@@ -39,9 +39,33 @@ typedef struct sbit__plan_symbol {
     int64_t value;
 } sbit__plan_symbol;
 
+/* The two numbers of a name: an error, or a warning if nobody builds on that name. */
+static sbit_status sbit__plan_tell_symbol(sbit_session *session, const sbit__plan_symbol *seen,
+                                          const sbit_value_info *info, int64_t value, bool loose,
+                                          sbit_error *error)
+{
+    char text[300];
+    sbit_value_id first;
+    first.idx = seen->input;
+    snprintf(text, sizeof text,
+             "dimension '%.60s' is %lld in input '%.60s', but %lld in input '%.60s'",
+             sbit_graph_symbol_name(session->graph, seen->symbol), (long long)seen->value,
+             sbit_graph_value(session->graph, first)->name, (long long)value, info->name);
+    if (!loose) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, info->name, "%s", text);
+    }
+    if (!session->told_symbols) {
+        sbit__log(session->ctx, SBIT_LOG_WARNING, "%s: the name says nothing", text);
+    }
+    session->told_symbols = true;
+    return SBIT_OK;
+}
+
 /* A symbolic dimension stands for one number wherever it stands in the inputs. */
 static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *error)
 {
+    bool *loose = NULL;
+    SBIT__TRY(sbit__loose_symbols(session->graph, &session->plan_arena, &loose, error));
     sbit__plan_symbol *seen = (sbit__plan_symbol *)sbit__arena_array(
         &session->plan_arena, session->input_count * SBIT_MAX_RANK + 1, sizeof *seen);
     size_t count = 0;
@@ -67,14 +91,8 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
                 seen[count].input = idx;
                 seen[count++].value = actual->dims[d].value;
             } else if (seen[k].value != actual->dims[d].value) {
-                sbit_value_id first;
-                first.idx = seen[k].input;
-                return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
-                                  "dimension '%s' is %lld in input '%s', but %lld in input '%s'",
-                                  sbit_graph_symbol_name(session->graph, dim.symbol),
-                                  (long long)seen[k].value,
-                                  sbit_graph_value(session->graph, first)->name,
-                                  (long long)actual->dims[d].value, info->name);
+                SBIT__TRY(sbit__plan_tell_symbol(session, &seen[k], info, actual->dims[d].value,
+                                                 loose[dim.symbol], error));
             }
         }
     }

@@ -8,6 +8,26 @@
 #include "graph_private.h"
 
 /* >>from TypeProto */
+
+/* What converters write where they have no name: "?", "-1", "*", "None", "unknown". */
+static bool sbit__type_is_no_name(const char *name)
+{
+    static const char *const words[] = {"none", "unknown", "unk", "null", "dynamic"};
+    char lower[16] = "";
+    bool letters = false;
+    for (size_t i = 0; name[i] != '\0'; i++) {
+        const char c = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+        letters = letters || (c >= 'a' && c <= 'z') || (unsigned char)c >= 128;
+        lower[i < sizeof lower - 1 ? i : sizeof lower - 2] = c;
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(words); i++) {
+        if (sbit__streq(lower, words[i])) {
+            return true;
+        }
+    }
+    return !letters;
+}
+
 static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *maker,
                                        const sbit_onnx_dimension *source, sbit_dim *out,
                                        sbit_error *error)
@@ -21,7 +41,7 @@ static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *make
         }
         return SBIT_OK;
     }
-    if (source->dim_param.size == 0) {
+    if (source->dim_param.size == 0 || sbit__type_is_no_name(source->dim_param.data)) {
         return SBIT_OK;
     }
     if (maker != NULL) {

@@ -4,6 +4,47 @@
  */
 #include "infer_private.h"
 
+/* A name that stands twice in one input is one that a converter gives to every open dim: that these
+ * dims are equal is nothing to build on, wherever it stands. */
+SBIT__FN sbit_status sbit__loose_symbols(const sbit_graph *root, sbit__arena *arena, bool **out,
+                                         sbit_error *error)
+{
+    const size_t count = root->family->symbol_count;
+    bool *loose = (bool *)sbit__arena_array(arena, count + 1, sizeof *loose);
+    if (loose == NULL) {
+        return sbit__fail_oom(error, count);
+    }
+    for (size_t i = 0; i < sbit_graph_input_count(root); i++) {
+        const sbit_type *type = &sbit_graph_value(root, sbit_graph_input(root, i))->type;
+        for (int32_t d = 0; d < type->rank; d++) {
+            for (int32_t e = 0; e < d; e++) {
+                const uint32_t symbol = type->dims[d].symbol;
+                if (symbol < count && symbol != 0 && symbol == type->dims[e].symbol) {
+                    loose[symbol] = true;
+                }
+            }
+        }
+    }
+    *out = loose;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__facts_forget_loose(sbit__infer *state, sbit_error *error)
+{
+    const size_t count = state->graph->family->symbol_count;
+    bool *loose = NULL;
+    SBIT__TRY(sbit__loose_symbols(state->graph, state->arena, &loose, error));
+    for (size_t i = 0; i < sbit_graph_input_count(state->graph); i++) {
+        sbit_type *type = &state->types[sbit_graph_input(state->graph, i).idx];
+        for (int32_t d = 0; d < type->rank; d++) {
+            if (type->dims[d].symbol < count && loose[type->dims[d].symbol]) {
+                type->dims[d] = sbit__dim_any();
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
                                    sbit_error *error)
 {
@@ -16,6 +57,9 @@ static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, 
         return sbit__fail_oom(error, sizeof *state);
     }
     SBIT__TRY(sbit__infer_init(state, graph, outer, &facts->arena, error));
+    if (outer == NULL) {
+        SBIT__TRY(sbit__facts_forget_loose(state, error));
+    }
     SBIT__TRY(sbit__infer_run(state, error));
     *out = state;
     return SBIT_OK;

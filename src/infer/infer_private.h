@@ -53,6 +53,9 @@ SBIT__FN sbit_status sbit__infer_run(sbit__infer *state, sbit_error *error);
 /* Data of a value if it is known, from `known` or from elems that are all numbers; NULL if not.
  * *ok false: out of memory. */
 SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id id, bool *ok);
+/* Which of the graph's named dims stand for different sizes, by symbol; in `arena`. */
+SBIT__FN sbit_status sbit__loose_symbols(const sbit_graph *root, sbit__arena *arena, bool **out,
+                                         sbit_error *error);
 /* True if the executor has no way to run the node; why is written to `reason`. */
 SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
                                      size_t size);
