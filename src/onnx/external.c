@@ -82,6 +82,19 @@ SBIT__FN sbit_status sbit__onnx_external_info(const sbit_onnx_tensor *tensor,
     return SBIT_OK;
 }
 
+/* Whether the file is what git-LFS leaves in the place of one: a page of text at most. */
+static bool sbit__external_is_pointer(const sbit_allocator *allocator, const char *path)
+{
+    static const char head[] = "version https://git-lfs";
+    sbit__file file;
+    if (sbit__file_open_range(allocator, path, 0, sizeof head - 1, &file, NULL) != SBIT_OK) {
+        return false;
+    }
+    const bool is = memcmp(file.data, head, sizeof head - 1) == 0;
+    sbit__file_close(&file);
+    return is;
+}
+
 static sbit_status sbit__external_open_in(const sbit_onnx_doc *doc, const sbit__onnx_external *info,
                                           size_t bytes, sbit__file *out, sbit_error *error)
 {
@@ -92,8 +105,17 @@ static sbit_status sbit__external_open_in(const sbit_onnx_doc *doc, const sbit__
         return sbit__fail_oom(error, size);
     }
     snprintf(path, size, "%s/%s", doc->folder, info->location);
-    const sbit_status status =
-        sbit__file_open_range(allocator, path, info->offset, bytes, out, error);
+    sbit_status status = sbit__file_open_range(allocator, path, info->offset, bytes, out, error);
+    if ((status != SBIT_OK || info->offset + bytes <= 1024) &&
+        sbit__external_is_pointer(allocator, path)) {
+        if (status == SBIT_OK) {
+            sbit__file_close(out);
+        }
+        status = sbit__fail(error, SBIT_ERR_PARSE, info->location,
+                            "'%s' is a git-LFS pointer, which stands for the real file: fetch that "
+                            "(git lfs pull)",
+                            info->location);
+    }
     sbit__free(allocator, path, size);
     return status;
 }

@@ -532,7 +532,14 @@ static sbit_status sbit__onnx_doc_read(sbit_onnx_doc *doc, const void *bytes, si
     scope.end = state.base + size;
     scope.frame = NULL;
     scope.depth = (depth < SBIT__READ_DEPTH_MAX ? depth : SBIT__READ_DEPTH_MAX) - 1;
-    SBIT__TRY(sbit__read_message(&state, scope));
+    const sbit_status status = sbit__read_message(&state, scope);
+    const bool empty = doc->kind == SBIT_ONNX_MODEL && sbit_onnx_doc_model(doc)->graph == NULL;
+    const char *other = status != SBIT_OK || empty ? sbit__onnx_magic(state.base, size) : NULL;
+    if (other != NULL && (status == SBIT_OK || status == SBIT_ERR_PARSE)) {
+        return sbit__fail(error, SBIT_ERR_PARSE, "0", "the file is no ONNX %s, but %s",
+                          doc->kind == SBIT_ONNX_MODEL ? "model" : "file", other);
+    }
+    SBIT__TRY(status);
     doc->arena.limit_bytes = 0; /* it bounds what input makes us allocate, not the document's use */
     return SBIT_OK;
 }
