@@ -493,9 +493,11 @@ typedef struct sbit_value_info {
     sbit_node_id producer; /* none: input, constant or captured */
     uint32_t producer_output;
     uint32_t use_count; /* node inputs + graph outputs + captures by bodies */
-    bool is_input;      /* with is_constant: an input with a default value (IR < 4 style) */
+    bool is_input;
     bool is_output;
-    bool is_constant;    /* `constant` holds the data, aligned for its type */
+    bool is_constant; /* `constant` holds the data, aligned for its type */
+    bool has_default; /* an input: `constant` is what it is when nobody feeds it (from IR 4 on;
+                         before, each initializer had to be an input, which says nothing) */
     sbit_value_id outer; /* captured from the parent graph */
     sbit_tensor constant;
     const sbit_onnx_value_info *source; /* doc string, metadata, denotation; may be NULL */
@@ -1260,6 +1262,9 @@ typedef struct sbit_simplify_desc {
     size_t max_fold_bytes;     /* 0: 1 MiB; larger constants are not created by folding unless they
                                   are no larger than what they replace */
     bool keep_batch_norm;      /* do not fold BatchNormalization into its neighbour */
+    bool fix_defaults;         /* inputs that have a default (IR >= 4), are declared with its shape
+                                  and only serve as weights become constants; else they stay inputs
+                                  and nothing is folded from them */
     const char *const *skip;   /* pass names not to run */
     size_t skip_count;
     const char *const *only;   /* NULL: all default passes */
@@ -4990,7 +4995,7 @@ SBIT__FN void sbit__graph_drop_constant(sbit_graph *graph, sbit_value_id id)
     }
     memset(&value->info.constant, 0, sizeof(value->info.constant));
     value->owns_constant = false;
-    value->info.is_constant = false;
+    value->info.is_constant = value->info.has_default = false;
     value->tensor = NULL;
 }
 
@@ -5001,12 +5006,15 @@ SBIT__FN void sbit__graph_put_constant(sbit_graph *graph, sbit_value_id id,
     sbit__graph_value *value = graph->values[id.idx];
     sbit__graph_drop_constant(graph, id);
     value->info.constant = *tensor;
-    value->info.is_constant = true;
+    value->info.has_default = value->info.is_input && graph->family->ir_version >= 4;
+    value->info.is_constant = !value->info.has_default;
     value->owns_constant = owned;
     value->tensor = source;
     sbit_type type;
     sbit__graph_type_of_tensor(tensor, &type);
-    sbit_graph_set_type(graph, id, &type);
+    if (value->info.is_constant || value->info.type.dtype == SBIT_UNDEFINED) {
+        sbit_graph_set_type(graph, id, &type); /* else it may be fed with other sizes */
+    }
 }
 
 SBIT__FN sbit_status sbit__graph_append_id(sbit_graph *graph, sbit_value_id **ids, size_t *count,
@@ -5371,8 +5379,6 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
              name);
 }
 
-/* Before IR 4 every initializer had to be an input too, so there that says nothing; since IR 4 such
- * a value is a default that the caller may replace. */
 SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_value_id id)
 {
     const sbit_value_info *value = sbit_graph_value(graph, id);
@@ -5380,10 +5386,7 @@ SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_v
         graph = graph->parent;
         value = sbit_graph_value(graph, value->outer);
     }
-    if (value == NULL || !value->is_constant) {
-        return NULL;
-    }
-    return !value->is_input || graph->family->ir_version < 4 ? &value->constant : NULL;
+    return value != NULL && value->is_constant ? &value->constant : NULL;
 }
 
 #undef SBIT__GRAPH_ORDER_GAP
@@ -5399,6 +5402,26 @@ SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_v
  */
 
 /* >>from TypeProto */
+
+/* What converters write where they have no name: "?", "-1", "*", "None", "unknown". */
+static bool sbit__type_is_no_name(const char *name)
+{
+    static const char *const words[] = {"none", "unknown", "unk", "null", "dynamic"};
+    char lower[16] = "";
+    bool letters = false;
+    for (size_t i = 0; name[i] != '\0'; i++) {
+        const char c = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+        letters = letters || (c >= 'a' && c <= 'z') || (unsigned char)c >= 128;
+        lower[i < sizeof lower - 1 ? i : sizeof lower - 2] = c;
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(words); i++) {
+        if (sbit__streq(lower, words[i])) {
+            return true;
+        }
+    }
+    return !letters;
+}
+
 static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *maker,
                                        const sbit_onnx_dimension *source, sbit_dim *out,
                                        sbit_error *error)
@@ -5412,7 +5435,7 @@ static sbit_status sbit__type_read_dim(const sbit_graph *graph, sbit_graph *make
         }
         return SBIT_OK;
     }
-    if (source->dim_param.size == 0) {
+    if (source->dim_param.size == 0 || sbit__type_is_no_name(source->dim_param.data)) {
         return SBIT_OK;
     }
     if (maker != NULL) {
@@ -5881,6 +5904,13 @@ SPARSEBIT_API sbit_status sbit_graph_set_input(sbit_graph *graph, sbit_value_id 
         }
         graph->input_count = kept;
         value->info.is_input = false;
+        if (value->info.has_default) { /* which nobody can replace any more */
+            sbit_type type;
+            sbit__graph_type_of_tensor(&value->info.constant, &type);
+            value->info.has_default = false;
+            value->info.is_constant = true;
+            sbit_graph_set_type(graph, id, &type);
+        }
         return SBIT_OK;
     }
     if (value->info.producer.idx != 0 || value->info.outer.idx != 0) {
@@ -5892,6 +5922,8 @@ SPARSEBIT_API sbit_status sbit_graph_set_input(sbit_graph *graph, sbit_value_id 
     SBIT__TRY(sbit__graph_append_id(graph, &graph->inputs, &graph->input_count,
                                     &graph->input_capacity, id, error));
     value->info.is_input = true;
+    value->info.has_default = value->info.is_constant && graph->family->ir_version >= 4;
+    value->info.is_constant = value->info.is_constant && !value->info.has_default;
     return SBIT_OK;
 }
 
@@ -7095,6 +7127,12 @@ static sbit_status sbit__import_tensor_constant(sbit__importer *importer, sbit_g
     return SBIT_OK;
 }
 
+static bool sbit__import_has_data(const sbit__import_scope *scope, sbit_value_id id)
+{
+    const sbit_value_info *info = &scope->graph->values[id.idx]->info;
+    return info->is_constant || info->has_default;
+}
+
 static sbit_status sbit__import_initializers(sbit__importer *importer, sbit__import_scope *scope,
                                              const sbit_onnx_graph *source, sbit_error *error)
 {
@@ -7103,7 +7141,7 @@ static sbit_status sbit__import_initializers(sbit__importer *importer, sbit__imp
         const char *name = sbit__import_text(tensor->name);
         sbit_value_id id = {0};
         const bool known = name[0] != '\0' && sbit__map_find(&scope->names, name, &id.idx);
-        if (!known || scope->graph->values[id.idx]->info.is_constant) {
+        if (!known || sbit__import_has_data(scope, id)) {
             SBIT__TRY(sbit__import_define(scope, name, "an initializer", &id, error));
         }
         SBIT__TRY(sbit__import_tensor_constant(importer, scope->graph, id, tensor, error));
@@ -7114,7 +7152,7 @@ static sbit_status sbit__import_initializers(sbit__importer *importer, sbit__imp
         sbit_value_id id = {0};
         sbit_tensor tensor;
         const bool known = name[0] != '\0' && sbit__map_find(&scope->names, name, &id.idx);
-        if (!known || scope->graph->values[id.idx]->info.is_constant) {
+        if (!known || sbit__import_has_data(scope, id)) {
             SBIT__TRY(sbit__import_define(scope, name, "a sparse initializer", &id, error));
         }
         SBIT__TRY(sbit__import_sparse(importer, name, sparse, &tensor, error));
@@ -8318,7 +8356,8 @@ static sbit_status sbit__export_nodes(sbit__exporter *exporter, const sbit_graph
 
 static bool sbit__export_is_initializer(const sbit__graph_value *value)
 {
-    return value->alive && value->info.is_constant && value->info.producer.idx == 0;
+    return value->alive && (value->info.is_constant || value->info.has_default) &&
+           value->info.producer.idx == 0;
 }
 
 static sbit_status sbit__export_initializers(sbit__exporter *exporter, const sbit_graph *graph,
@@ -9016,7 +9055,10 @@ static sbit_status sbit__validate_value(const sbit_graph *graph, const sbit__gra
     } else if (!info->is_input && !info->is_constant && info->use_count != 0) {
         return sbit__validate_fail(error, info->name, "is used, but nothing produces it");
     }
-    if (info->is_constant && info->constant.data == NULL &&
+    if (info->has_default && (!info->is_input || info->is_constant)) {
+        return sbit__validate_fail(error, info->name, "has a default and is no input");
+    }
+    if ((info->is_constant || info->has_default) && info->constant.data == NULL &&
         sbit_tensor_count(&info->constant) != 0) {
         return sbit__validate_fail(error, info->name, "is a constant without data");
     }
@@ -38477,6 +38519,15 @@ static sbit_status sbit__loop_infer_types(const sbit_op_call *call, const sbit_g
     return SBIT_OK;
 }
 
+/* No round is made, whatever comes: the body need not fit. */
+static bool sbit__loop_is_idle(const sbit_op_call *call)
+{
+    const sbit_tensor *most = sbit__in(call, 0), *condition = sbit__in(call, 1);
+    return (most != NULL && sbit_tensor_count(most) == 1 && sbit__tensor_i64_at(most, 0) <= 0) ||
+           (condition != NULL && sbit_tensor_count(condition) == 1 &&
+            sbit__tensor_i64_at(condition, 0) == 0);
+}
+
 static sbit_status sbit__loop_infer(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_graph *body = NULL;
@@ -38487,6 +38538,15 @@ static sbit_status sbit__loop_infer(const sbit_op_call *call, sbit_error *error)
     SBIT__TRY(sbit__loop_body(call, &body, error));
     status = sbit__loop_infer_types(call, body, &types, error);
     sbit__control_types_free(call, &types);
+    if (status == SBIT_ERR_SHAPE && sbit__loop_is_idle(call)) {
+        for (int32_t i = 0; i < call->output_count; i++) {
+            if (call->out_type[i] != NULL) { /* states as they came; nothing stacked: as declared */
+                *call->out_type[i] = i < sbit__loop_states(call) ? *call->in_type[2 + i]
+                                                                 : sbit__type_unknown();
+            }
+        }
+        return SBIT_OK;
+    }
     return status;
 }
 
@@ -46270,6 +46330,9 @@ SBIT__FN sbit_status sbit__infer_run(sbit__infer *state, sbit_error *error);
 /* Data of a value if it is known, from `known` or from elems that are all numbers; NULL if not.
  * *ok false: out of memory. */
 SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id id, bool *ok);
+/* Which of the graph's named dims stand for different sizes, by symbol; in `arena`. */
+SBIT__FN sbit_status sbit__loose_symbols(const sbit_graph *root, sbit__arena *arena, bool **out,
+                                         sbit_error *error);
 /* True if the executor has no way to run the node; why is written to `reason`. */
 SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
                                      size_t size);
@@ -46847,6 +46910,47 @@ SPARSEBIT_API sbit_status sbit_infer(sbit_graph *graph, sbit_error *error)
  * Called by: passes, exec (lowering). Calls: infer.
  */
 
+/* A name that stands twice in one input is one that a converter gives to every open dim: that these
+ * dims are equal is nothing to build on, wherever it stands. */
+SBIT__FN sbit_status sbit__loose_symbols(const sbit_graph *root, sbit__arena *arena, bool **out,
+                                         sbit_error *error)
+{
+    const size_t count = root->family->symbol_count;
+    bool *loose = (bool *)sbit__arena_array(arena, count + 1, sizeof *loose);
+    if (loose == NULL) {
+        return sbit__fail_oom(error, count);
+    }
+    for (size_t i = 0; i < sbit_graph_input_count(root); i++) {
+        const sbit_type *type = &sbit_graph_value(root, sbit_graph_input(root, i))->type;
+        for (int32_t d = 0; d < type->rank; d++) {
+            for (int32_t e = 0; e < d; e++) {
+                const uint32_t symbol = type->dims[d].symbol;
+                if (symbol < count && symbol != 0 && symbol == type->dims[e].symbol) {
+                    loose[symbol] = true;
+                }
+            }
+        }
+    }
+    *out = loose;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__facts_forget_loose(sbit__infer *state, sbit_error *error)
+{
+    const size_t count = state->graph->family->symbol_count;
+    bool *loose = NULL;
+    SBIT__TRY(sbit__loose_symbols(state->graph, state->arena, &loose, error));
+    for (size_t i = 0; i < sbit_graph_input_count(state->graph); i++) {
+        sbit_type *type = &state->types[sbit_graph_input(state->graph, i).idx];
+        for (int32_t d = 0; d < type->rank; d++) {
+            if (type->dims[d].symbol < count && loose[type->dims[d].symbol]) {
+                type->dims[d] = sbit__dim_any();
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, sbit__infer **out,
                                    sbit_error *error)
 {
@@ -46859,6 +46963,9 @@ static sbit_status sbit__facts_run(sbit__facts *facts, const sbit_graph *graph, 
         return sbit__fail_oom(error, sizeof *state);
     }
     SBIT__TRY(sbit__infer_init(state, graph, outer, &facts->arena, error));
+    if (outer == NULL) {
+        SBIT__TRY(sbit__facts_forget_loose(state, error));
+    }
     SBIT__TRY(sbit__infer_run(state, error));
     *out = state;
     return SBIT_OK;
@@ -47024,7 +47131,7 @@ static sbit_status sbit__cost_add(const sbit_graph *graph, void *user)
         const sbit_value_info *info = NULL;
         id.idx = i;
         info = sbit_graph_value_alive(graph, id) ? sbit_graph_value(graph, id) : NULL;
-        if (info != NULL && info->is_constant && info->use_count > 0) {
+        if (info != NULL && (info->is_constant || info->has_default) && info->use_count > 0) {
             sum->cost.params += sbit_tensor_count(&info->constant);
             sum->cost.weight_bytes += sbit_tensor_bytes(&info->constant);
         }
@@ -47457,6 +47564,7 @@ struct sbit_session {
     sbit__arena plan_arena;
     bool planned, ran;
     bool stale; /* inputs were set that the plan does not hold for */
+    bool told_symbols; /* that a name contradicts itself */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
     sbit__exec_value *plan; /* by value */
@@ -51113,9 +51221,33 @@ typedef struct sbit__plan_symbol {
     int64_t value;
 } sbit__plan_symbol;
 
+/* The two numbers of a name: an error, or a warning if nobody builds on that name. */
+static sbit_status sbit__plan_tell_symbol(sbit_session *session, const sbit__plan_symbol *seen,
+                                          const sbit_value_info *info, int64_t value, bool loose,
+                                          sbit_error *error)
+{
+    char text[300];
+    sbit_value_id first;
+    first.idx = seen->input;
+    snprintf(text, sizeof text,
+             "dimension '%.60s' is %lld in input '%.60s', but %lld in input '%.60s'",
+             sbit_graph_symbol_name(session->graph, seen->symbol), (long long)seen->value,
+             sbit_graph_value(session->graph, first)->name, (long long)value, info->name);
+    if (!loose) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, info->name, "%s", text);
+    }
+    if (!session->told_symbols) {
+        sbit__log(session->ctx, SBIT_LOG_WARNING, "%s: the name says nothing", text);
+    }
+    session->told_symbols = true;
+    return SBIT_OK;
+}
+
 /* A symbolic dimension stands for one number wherever it stands in the inputs. */
 static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *error)
 {
+    bool *loose = NULL;
+    SBIT__TRY(sbit__loose_symbols(session->graph, &session->plan_arena, &loose, error));
     sbit__plan_symbol *seen = (sbit__plan_symbol *)sbit__arena_array(
         &session->plan_arena, session->input_count * SBIT_MAX_RANK + 1, sizeof *seen);
     size_t count = 0;
@@ -51141,14 +51273,8 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
                 seen[count].input = idx;
                 seen[count++].value = actual->dims[d].value;
             } else if (seen[k].value != actual->dims[d].value) {
-                sbit_value_id first;
-                first.idx = seen[k].input;
-                return sbit__fail(error, SBIT_ERR_SHAPE, info->name,
-                                  "dimension '%s' is %lld in input '%s', but %lld in input '%s'",
-                                  sbit_graph_symbol_name(session->graph, dim.symbol),
-                                  (long long)seen[k].value,
-                                  sbit_graph_value(session->graph, first)->name,
-                                  (long long)actual->dims[d].value, info->name);
+                SBIT__TRY(sbit__plan_tell_symbol(session, &seen[k], info, actual->dims[d].value,
+                                                 loose[dim.symbol], error));
             }
         }
     }
@@ -51759,7 +51885,7 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
             return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, info->name,
                               "'%s' is carried into twice, or also fed", info->name);
         }
-        if (!info->is_constant) {
+        if (!info->is_constant && !info->has_default) {
             if (info->producer.idx != 0 || !sbit__type_static(&info->type)) {
                 continue; /* to be set */
             }
@@ -52334,7 +52460,7 @@ static sbit_status sbit__program_check_desc(const sbit_graph *graph, const sbit_
 static sbit_status sbit__program_cut(sbit_graph *graph, sbit_value_id id, sbit_error *error)
 {
     const sbit_value_info *info = sbit_graph_value(graph, id);
-    if (info->is_constant) {
+    if (info->is_constant || info->has_default) {
         sbit__graph_drop_constant(graph, id);
     }
     if (info->producer.idx != 0) {
@@ -52624,7 +52750,7 @@ SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
     while (sbit_graph_value_alive(graph, id)) {
         const sbit_value_info *info = sbit_graph_value(graph, id);
         const sbit__made *made = sbit__program_made(program, graph);
-        if (info->is_constant) {
+        if (info->is_constant || info->has_default) { /* a default: until something else is fed */
             return &info->constant;
         }
         if (info->outer.idx == 0) {
@@ -52786,7 +52912,8 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
     }
     for (size_t i = 0; i < sbit_graph_input_count(s->graph); i++) {
         const sbit_value_id id = sbit_graph_input(s->graph, i);
-        if (!sbit_graph_value(s->graph, id)->is_constant && (all_inputs || needed[id.idx]) &&
+        const sbit_value_info *info = sbit_graph_value(s->graph, id);
+        if (!info->is_constant && !info->has_default && (all_inputs || needed[id.idx]) &&
             sbit__state_find(s, id) == NULL && !sbit__session_has_input(s, id)) {
             s->inputs[s->input_count++] = id;
         }
@@ -55891,11 +56018,11 @@ SBIT__FN const sbit_pass_row *sbit__pass_dead_code(void)
     return &row;
 }
 
-/* >>weights_as_constants. Exporters used to list every initializer among the inputs. Since IR 4
- * that makes it a default that the caller may replace, which nobody means for a weight; as long as
- * it is one, nothing can be computed from it. An input with a default that only serves as weight,
- * bias or normalization parameter (or nothing) is taken for a plain constant; any other stays an
- * input. */
+/* >>weights_as_constants. Exporters used to list every initializer among the inputs. Before IR 4
+ * they had to, so there it says nothing; since then it makes a default that the caller may replace,
+ * and nothing can be computed from it ahead of time. With fix_defaults those that only serve as
+ * weight, bias or normalization parameter (or nothing), and are declared with the default's own
+ * shape, become constants; any other stays an input. */
 
 static bool sbit__weight_place(const sbit_graph *graph, const sbit_node *node, uint32_t index)
 {
@@ -55929,21 +56056,33 @@ static bool sbit__weight_only(const sbit_graph *graph, sbit_value_id id, sbit__a
     return true;
 }
 
-static sbit_status sbit__weights_demote(sbit_graph *graph, sbit__arena *arena, int64_t *changes,
-                                        sbit_error *error)
+/* The declared shape leaves the default no choice. */
+static bool sbit__weight_shape(const sbit_value_info *info)
+{
+    bool same = info->type.rank == info->constant.rank && info->type.dtype == info->constant.dtype;
+    for (int32_t i = 0; same && i < info->type.rank; i++) {
+        const sbit_dim dim = info->type.dims[i];
+        same = sbit__dim_known(dim) && dim.value == info->constant.dims[i];
+    }
+    return same;
+}
+
+static sbit_status sbit__weights_demote(sbit_graph *graph, bool fix_defaults, sbit__arena *arena,
+                                        int64_t *changes, sbit_error *error)
 {
     for (size_t i = sbit_graph_input_count(graph); i-- > 0;) {
         const sbit_value_id id = sbit_graph_input(graph, i);
+        const sbit_value_info *info = sbit_graph_value(graph, id);
         bool ok = true;
-        if (!sbit_graph_value(graph, id)->is_constant) {
-            continue;
-        }
-        if (sbit_graph_ir_version(graph) < 4 || sbit__weight_only(graph, id, arena, &ok)) {
-            SBIT__TRY(sbit_graph_set_input(graph, id, false, error));
-            ++*changes;
-        }
+        const bool takes =
+            info->is_constant || (fix_defaults && info->has_default && sbit__weight_shape(info) &&
+                                  sbit__weight_only(graph, id, arena, &ok));
         if (!ok) {
             return sbit__fail_oom(error, sizeof(sbit_use));
+        }
+        if (takes) {
+            SBIT__TRY(sbit_graph_set_input(graph, id, false, error));
+            ++*changes;
         }
     }
     return SBIT_OK;
@@ -55953,13 +56092,12 @@ static sbit_status sbit__weights_run(sbit_graph *graph, const sbit_simplify_desc
                                      int64_t *changes, sbit_error *error)
 {
     sbit__arena arena;
-    sbit_status status = SBIT_OK;
-    (void)desc;
     if (sbit_graph_parent(graph) != NULL) {
         return SBIT_OK;
     }
     sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    status = sbit__weights_demote(graph, &arena, changes, error);
+    const sbit_status status =
+        sbit__weights_demote(graph, desc->fix_defaults, &arena, changes, error);
     sbit__arena_deinit(&arena);
     return status;
 }
@@ -55968,7 +56106,8 @@ SBIT__FN const sbit_pass_row *sbit__pass_weights_as_constants(void)
 {
     static const sbit_pass_row row = {
         {"weights_as_constants",
-         "inputs with a default that only serve as weights become constants", 0, NULL, 0},
+         "initializers that are inputs become constants: all before IR 4, weights if asked", 0,
+         NULL, 0},
         false,
         sbit__weights_run};
     return &row;
@@ -59187,7 +59326,11 @@ static sbit_status sbit__simplify_levels(sbit_graph *graph, const sbit_pass_row 
                                          const sbit_simplify_desc *desc, int64_t *changes,
                                          sbit_error *error)
 {
-    SBIT__TRY(row->run(graph, desc, changes, error));
+    const sbit_status status = row->run(graph, desc, changes, error);
+    if (status == SBIT_ERR_SHAPE && sbit_graph_parent(graph) != NULL) {
+        return SBIT_OK; /* as inference sees it: a body that is never run, and stays as it is */
+    }
+    SBIT__TRY(status);
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         sbit_graph *body = NULL;
         for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
@@ -59216,6 +59359,21 @@ static sbit_status sbit__simplify_round(sbit_graph *graph, const sbit_simplify_d
         *changes += changed;
     }
     return SBIT_OK;
+}
+
+/* Weights that are inputs with a default stay what they are, and unfused. */
+static void sbit__simplify_tell_defaults(const sbit_graph *graph)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
+        count += sbit_graph_value(graph, sbit_graph_input(graph, i))->has_default ? 1 : 0;
+    }
+    if (count > 0) {
+        sbit__log(sbit_graph_ctx(graph), SBIT_LOG_INFO,
+                  "%lld inputs have default values: they stay inputs, and nothing is computed from "
+                  "them ahead of time (fix_defaults makes constants of those that are weights)",
+                  (long long)count);
+    }
 }
 
 SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_desc *desc,
@@ -59247,6 +59405,7 @@ SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_d
         done.rounds++;
         done.changes += changed;
     }
+    sbit__simplify_tell_defaults(graph);
     done.nodes_after = sbit__simplify_count(graph);
     if (stats != NULL) {
         *stats = done;
@@ -59444,7 +59603,8 @@ static sbit_status sbit__lift_batch_norm(sbit__lift *lift, const sbit_node *node
     if (sbit__lift_over(lift, 9) && sbit_node_int(node, "spatial", 1) == 0) {
         return sbit__lift_problem(lift, node, "spatial=0 has no later equivalent");
     }
-    if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0) {
+    if (sbit__lift_over(lift, 7) && sbit_node_int(node, "is_test", 0) == 0 &&
+        !sbit__single_output(lift->graph, node)) { /* one output means test mode in any version */
         return sbit__lift_problem(lift, node, "it is in training mode (is_test=0)");
     }
     if (sbit__lift_over(lift, 14) && !sbit__single_output(lift->graph, node)) {
@@ -59657,31 +59817,86 @@ static sbit_status sbit__lift_scatter(sbit__lift *lift, const sbit_node *node, s
 
 /* >>Upsample, Resize */
 
-/* Up to opset 10 source positions were x / scale, rounded down for the nearest one. */
-static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
-                                        sbit_value_id scales, sbit_error *error)
+/* Up to opset 10 source positions were x / scale. The nearest one was rounded down, but up on axes
+ * that shrink: two rules that are two nodes now, if both kinds of axes are there. */
+
+/* The scales of the axes that shrink (or of the others), 1 for the rest; false: there are none. */
+static bool sbit__lift_scales_of(const sbit_tensor *scales, bool shrinks, float *out)
+{
+    bool any = false;
+    for (int64_t i = 0; i < scales->dims[0]; i++) {
+        const float scale = ((const float *)scales->data)[i];
+        out[i] = (scale < 1.0f) == shrinks ? scale : 1.0f;
+        any = any || out[i] != 1.0f;
+    }
+    return any;
+}
+
+/* The inputs and attributes of Resize-11 in the place of an older node. */
+static sbit_status sbit__lift_resize_form(sbit__lift *lift, const sbit_node *node,
+                                          sbit_value_id scales, const char *nearest,
+                                          sbit_value_id inputs[3], sbit_attr attrs[3],
+                                          size_t *attr_count, sbit_error *error)
 {
     const char *mode = sbit_node_string(node, "mode", "nearest");
-    sbit_value_id inputs[3];
-    sbit_attr attrs[3];
-    size_t count = 1;
-    attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
-    inputs[0] = node->inputs[0];
-    inputs[1] = scales;
-    if (lift->to < 11) {
-        return sbit__replace_node(lift->graph, node, "Resize", inputs, 2, attrs, 1, 1, error);
-    }
     inputs[1].idx = 0;
     inputs[2] = scales;
     if (lift->to < 13) { /* roi was not optional */
         SBIT__TRY(sbit__lift_floats(lift, "roi", NULL, 0, &inputs[1], error));
     }
-    attrs[count++] = sbit__attr_string("coordinate_transformation_mode", "asymmetric");
-    if (strcmp(mode, "nearest") == 0) {
-        attrs[count++] = sbit__attr_string("nearest_mode", "floor");
+    attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
+    attrs[1] = sbit__attr_string("coordinate_transformation_mode", "asymmetric");
+    attrs[2] = sbit__attr_string("nearest_mode", nearest);
+    *attr_count = strcmp(mode, "nearest") == 0 ? 3 : 2;
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lift_resize_to(sbit__lift *lift, const sbit_node *node,
+                                        sbit_value_id scales, sbit_error *error)
+{
+    const char *mode = sbit_node_string(node, "mode", "nearest");
+    const sbit_tensor *known = sbit__graph_constant(lift->graph, scales);
+    const char *name = sbit__lift_name(lift, node);
+    float shrinking[SBIT_MAX_RANK], growing[SBIT_MAX_RANK];
+    sbit_value_id inputs[3];
+    sbit_attr attrs[3];
+    size_t count = 1;
+    inputs[0] = node->inputs[0];
+    if (lift->to < 11) {
+        attrs[0] = sbit__attr_string("mode", strcmp(mode, "bilinear") == 0 ? "linear" : mode);
+        inputs[1] = scales;
+        return sbit__replace_node(lift->graph, node, "Resize", inputs, 2, attrs, 1, 1, error);
+    }
+    const bool shrinks = strcmp(mode, "nearest") == 0 && known != NULL &&
+                         sbit__lift_scales_of(known, true, shrinking);
+    if (shrinks && sbit__lift_scales_of(known, false, growing)) {
+        sbit_value_id part;
+        SBIT__TRY(sbit__lift_floats(lift, "scales", shrinking, known->dims[0], &part, error));
+        SBIT__TRY(sbit__lift_floats(lift, "scales", growing, known->dims[0], &scales, error));
+        SBIT__TRY(sbit__lift_resize_form(lift, node, part, "ceil", inputs, attrs, &count, error));
+        SBIT__TRY(sbit__emit(lift->graph, node->id, "Resize", name, inputs, 3, attrs, count,
+                             &inputs[0], error));
+        SBIT__TRY(
+            sbit__lift_resize_form(lift, node, scales, "floor", inputs, attrs, &count, error));
+    } else {
+        SBIT__TRY(sbit__lift_resize_form(lift, node, scales, shrinks ? "ceil" : "floor", inputs,
+                                         attrs, &count, error));
     }
     return sbit__replace_node(lift->graph, node, "Resize", inputs, 3, attrs, count, 1, error);
 }
+
+/* Whether the nearest rule is known: the scales (input `index`) are constants. */
+static bool sbit__lift_resize_known(const sbit__lift *lift, const sbit_node *node, size_t index)
+{
+    const sbit_tensor *scales = sbit__const_in(lift->graph, node, index);
+    return !sbit__lift_over(lift, 11) ||
+           strcmp(sbit_node_string(node, "mode", "nearest"), "nearest") != 0 ||
+           (scales != NULL && scales->dtype == SBIT_F32 && scales->rank == 1 &&
+            scales->dims[0] <= SBIT_MAX_RANK);
+}
+
+static const char sbit__lift_scales_unknown[] =
+    "its scales are not constant: whether its nearest pixels are rounded up depends on them";
 
 static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, sbit_error *error)
 {
@@ -59702,6 +59917,9 @@ static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, 
             return sbit__lift_problem(lift, node, "it has no scales");
         }
     }
+    if (id.idx != 0 && !sbit__lift_resize_known(lift, node, 1)) {
+        return sbit__lift_problem(lift, node, sbit__lift_scales_unknown);
+    }
     if (lift->to < 9) {
         return sbit__lift_over(lift, 7)
                    ? sbit__lift_problem(lift, node, "raise the opset to 9 or more")
@@ -59716,6 +59934,10 @@ static sbit_status sbit__lift_upsample(sbit__lift *lift, const sbit_node *node, 
     if (lift->to >= 10) {
         return sbit__lift_resize_to(lift, node, id, error);
     }
+    if (strcmp(sbit_node_string(node, "mode", "nearest"), "bilinear") == 0) { /* of opset 1 */
+        const sbit_attr mode = sbit__attr_string("mode", "linear");
+        SBIT__TRY(sbit_graph_set_attr(lift->graph, node->id, &mode, error));
+    }
     sbit_graph_remove_attr(lift->graph, node->id, "scales");
     sbit_graph_remove_attr(lift->graph, node->id, "height_scale");
     sbit_graph_remove_attr(lift->graph, node->id, "width_scale");
@@ -59726,6 +59948,9 @@ static sbit_status sbit__lift_resize(sbit__lift *lift, const sbit_node *node, sb
 {
     const char *mode = sbit_node_string(node, "coordinate_transformation_mode", "half_pixel");
     const sbit_value_id none = {0};
+    if (lift->from == 10 && lift->to >= 11 && !sbit__lift_resize_known(lift, node, 1)) {
+        return sbit__lift_problem(lift, node, sbit__lift_scales_unknown);
+    }
     if (lift->from == 10 && lift->to >= 11) {
         return lift->change ? sbit__lift_resize_to(lift, node, sbit__node_in(node, 1), error)
                             : SBIT_OK;
@@ -63356,13 +63581,14 @@ static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
     return value;
 }
 
-/* True for an input that carries data of the network: float, present, not a constant. */
+/* True for an input that carries data of the network: float, present, not a constant, nor a default
+ * that the caller may replace by data of another range. */
 static bool sbit__place_is_activation(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
     return sbit__place_float(value) && !sbit__place_origin(p, value)->is_constant &&
-           sbit__place_turned(p, value) == NULL;
+           !sbit__place_origin(p, value)->has_default && sbit__place_turned(p, value) == NULL;
 }
 
 static bool sbit__place_is_constant(const sbit__placement *p, const sbit_node *node, int32_t input)
@@ -65874,6 +66100,28 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
     return SBIT_OK;
 }
 
+/* Inputs with a default that serve as weights are inputs no more. */
+static void sbit__quant_tell_fixed(const sbit_quant *quant, const sbit_graph *graph)
+{
+    char names[200] = "";
+    int64_t count = 0;
+    for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
+        const sbit_value_info *info = sbit_graph_value(graph, sbit_graph_input(graph, i));
+        const sbit_value_id now = sbit_graph_find_value(quant->graph, info->name);
+        if (info->has_default && now.idx != 0 && !sbit_graph_value(quant->graph, now)->is_input) {
+            const size_t used = strlen(names);
+            snprintf(names + used, sizeof names - used, "%s'%s'", count++ > 0 ? ", " : "",
+                     info->name);
+        }
+    }
+    if (count > 0) {
+        sbit__log(sbit_graph_ctx(graph), SBIT_LOG_WARNING,
+                  "%lld inputs with default values serve as weights and become constants, which "
+                  "cannot be fed any more: %s%s",
+                  (long long)count, names, strlen(names) + 1 == sizeof names ? " ..." : "");
+    }
+}
+
 static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                                     const sbit_qconfig *config, sbit_error *error)
 {
@@ -65884,7 +66132,9 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     quant->profile = sbit_qconfig_profile(quant->config);
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
+    simplify.fix_defaults = true; /* weights have to stay what they are */
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    sbit__quant_tell_fixed(quant, graph);
     if (!sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) {
         SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_FLOAT_GRAPH, NULL, error));
         quant->float_done = true;

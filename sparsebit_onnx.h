@@ -3052,6 +3052,9 @@ SBIT__FN sbit_status sbit__onnx_plan_build(sbit__onnx_plan *plan, sbit_onnx_doc 
                                            sbit_error *error);
 SBIT__FN sbit_status sbit__onnx_plan_write(const sbit__onnx_plan *plan, const sbit_onnx_doc *doc,
                                            sbit__writer *writer, sbit_error *error);
+/* What bytes that are no ONNX model are ("compressed with gzip: unpack it first"), static text;
+ * NULL: nothing known. */
+SBIT__FN const char *sbit__onnx_magic(const void *bytes, size_t size);
 /* True if `name` may stand in `location`: relative, inside the folder. */
 SBIT__FN bool sbit__onnx_location_is_safe(const char *name, size_t size);
 
@@ -3243,6 +3246,165 @@ SBIT__FN void sbit__wire_put_tag(sbit__wire_out *out, uint32_t number, uint32_t 
     sbit__wire_put_varint(out, (uint64_t)number << 3 | wire);
 }
 /* ---- end src/onnx/wire.c ---- */
+
+/* ---- begin src/onnx/magic.c ---- */
+/* magic.c: what a file that is no ONNX model is, by its first bytes. >>magic
+ *
+ * Called by: read, external. Calls: nothing.
+ * None of these beginnings is one that a writer of ONNX files makes. Text is looked at behind
+ * spaces and a byte order mark.
+ */
+
+typedef struct sbit__magic {
+    const char *bytes;
+    uint8_t size, at; /* at: where they stand */
+    const char *text;
+} sbit__magic;
+
+#define SBIT__MAGIC_TORCH "a PyTorch file: export it with torch.onnx.export"
+
+static const sbit__magic sbit__magics[] = {
+    {"\x1f\x8b", 2, 0, "compressed with gzip: unpack it first (gunzip)"},
+    {"\xfd"
+     "7zXZ",
+     5, 0, "compressed with xz: unpack it first (unxz)"},
+    {"BZh", 3, 0, "compressed with bzip2: unpack it first (bunzip2)"},
+    {"\x28\xb5\x2f\xfd", 4, 0, "compressed with zstd: unpack it first (unzstd)"},
+    {"7z\xbc\xaf\x27\x1c", 6, 0, "a 7z archive: unpack it first"},
+    {"ustar", 5, 255, "a tar archive: unpack it first (tar -xf)"}, /* at 257 */
+    {"TFL3", 4, 4, "a TensorFlow Lite model: convert it with tf2onnx --tflite"},
+    {"ORTM", 4, 4, "in ONNX Runtime's ORT format: use the .onnx file that it was made from"},
+    {"ptrt", 4, 0, "a TensorRT engine: use the .onnx file that it was built from"},
+    {"ftrt", 4, 0, "a TensorRT engine: use the .onnx file that it was built from"},
+    {"\x89HDF\r\n\x1a\n", 8, 0, "HDF5 (Keras, MATLAB): convert it with tf2onnx"},
+    {"GGUF", 4, 0, "a GGUF file of weights without a graph"},
+    {"\x93NUMPY", 6, 0, "a NumPy array, not a model"},
+    {"\x80\x02\x8a\x0al\xfc\x9c", 7, 0, SBIT__MAGIC_TORCH},
+    {"\x80\x02", 2, 0, "a Python pickle; if PyTorch wrote it: export it with torch.onnx.export"},
+    {"\x89PNG", 4, 0, "a picture (PNG)"},
+    {"\xff\xd8\xff", 3, 0, "a picture (JPEG)"},
+    {"%PDF", 4, 0, "a PDF document"},
+    {"MZ", 2, 0, "a Windows program"},
+    {"\x7f"
+     "ELF",
+     4, 0, "a program or library (ELF)"},
+};
+
+static const sbit__magic sbit__magic_texts[] = {
+    {"version https://git-lfs", 23, 0,
+     "a git-LFS pointer, which stands for the real file: fetch that (git lfs pull)"},
+    {"<!doctype html", 14, 0, "an HTML page: the download gave a page instead of the file"},
+    {"<html", 5, 0, "an HTML page: the download gave a page instead of the file"},
+    {"<?xml", 5, 0, "XML; if it is an OpenVINO model: use the ONNX file it was made from"},
+    {"<net ", 5, 0, "an OpenVINO model: use the ONNX file it was made from"},
+    {"{", 1, 0, "JSON text"},
+    {"[", 1, 0, "JSON text"},
+    {"ir_version", 10, 0,
+     "ONNX in text form: make a binary file of it (onnx.save of onnx.load(..., "
+     "format=\"textproto\"))"},
+    {"7767517", 7, 0, "an ncnn parameter file"},
+};
+
+static bool sbit__magic_at(const sbit__magic *magic, const unsigned char *p, size_t size,
+                           bool any_case)
+{
+    const size_t at = magic->at == 255 ? 257 : magic->at;
+    if (size < at + magic->size) {
+        return false;
+    }
+    for (size_t i = 0; i < magic->size; i++) {
+        unsigned char c = p[at + i];
+        c = any_case && c >= 'A' && c <= 'Z' ? (unsigned char)(c - 'A' + 'a') : c;
+        if (c != (unsigned char)magic->bytes[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool sbit__magic_has(const unsigned char *p, size_t size, const char *text)
+{
+    const size_t length = strlen(text);
+    for (size_t i = 0; i + length <= size; i++) {
+        if (memcmp(p + i, text, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Archives that frameworks call models; their directories are at the end. */
+static const char *sbit__magic_zip(const unsigned char *p, size_t size)
+{
+    const size_t head = size < 4096 ? size : 4096;
+    const size_t tail = size < 65536 ? size : 65536;
+    if (sbit__magic_has(p, head, "data.pkl") ||
+        sbit__magic_has(p + (size - tail), tail, "data.pkl")) {
+        return SBIT__MAGIC_TORCH;
+    }
+    if (sbit__magic_has(p, head, "[Content_Types].xml")) {
+        return "an Office document";
+    }
+    if (sbit__magic_has(p + (size - tail), tail, "model.weights.h5")) {
+        return "a Keras model: convert it with tf2onnx";
+    }
+    return "a zip archive: unpack it first (unzip)";
+}
+
+/* A safetensors file: 8 bytes with the length of the JSON text behind them. */
+static bool sbit__magic_is_safetensors(const unsigned char *p, size_t size)
+{
+    uint64_t length = 0;
+    for (size_t i = 0; i < 8 && i < size; i++) {
+        length |= (uint64_t)p[i] << (8 * i);
+    }
+    return size > 10 && p[8] == '{' && p[9] == '"' && length <= size - 8;
+}
+
+/* "<" and then "ir_version": the syntax of onnx.printer. */
+static bool sbit__magic_is_onnx_text(const unsigned char *p, size_t size)
+{
+    size_t i = 1;
+    while (i < size && (p[i] == ' ' || p[i] == '\n' || p[i] == '\r' || p[i] == '\t')) {
+        i++;
+    }
+    return size > 0 && p[0] == '<' && size - i > 10 && memcmp(p + i, "ir_version", 10) == 0;
+}
+
+SBIT__FN const char *sbit__onnx_magic(const void *bytes, size_t size)
+{
+    const unsigned char *p = (const unsigned char *)bytes;
+    if (size >= 4 && memcmp(p, "PK\x03\x04", 4) == 0) {
+        return sbit__magic_zip(p, size);
+    }
+    if (sbit__magic_is_safetensors(p, size)) {
+        return "a safetensors file: weights without a graph";
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__magics); i++) {
+        if (sbit__magic_at(&sbit__magics[i], p, size, false)) {
+            return sbit__magics[i].text;
+        }
+    }
+    if (size >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0) {
+        p += 3;
+        size -= 3;
+    }
+    while (size > 0 && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) {
+        p++;
+        size--;
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__magic_texts); i++) {
+        if (sbit__magic_at(&sbit__magic_texts[i], p, size, true)) {
+            return sbit__magic_texts[i].text;
+        }
+    }
+    return sbit__magic_is_onnx_text(p, size) ? "ONNX in text form: make a binary file of it "
+                                               "(onnx.save of onnx.parser.parse_model)"
+                                             : NULL;
+}
+
+#undef SBIT__MAGIC_TORCH
+/* ---- end src/onnx/magic.c ---- */
 
 /* ---- begin src/onnx/schema.c ---- */
 /* schema.c: the table of messages and fields, and what follows from it: copy, equality, visits.
@@ -4331,7 +4493,14 @@ static sbit_status sbit__onnx_doc_read(sbit_onnx_doc *doc, const void *bytes, si
     scope.end = state.base + size;
     scope.frame = NULL;
     scope.depth = (depth < SBIT__READ_DEPTH_MAX ? depth : SBIT__READ_DEPTH_MAX) - 1;
-    SBIT__TRY(sbit__read_message(&state, scope));
+    const sbit_status status = sbit__read_message(&state, scope);
+    const bool empty = doc->kind == SBIT_ONNX_MODEL && sbit_onnx_doc_model(doc)->graph == NULL;
+    const char *other = status != SBIT_OK || empty ? sbit__onnx_magic(state.base, size) : NULL;
+    if (other != NULL && (status == SBIT_OK || status == SBIT_ERR_PARSE)) {
+        return sbit__fail(error, SBIT_ERR_PARSE, "0", "the file is no ONNX %s, but %s",
+                          doc->kind == SBIT_ONNX_MODEL ? "model" : "file", other);
+    }
+    SBIT__TRY(status);
     doc->arena.limit_bytes = 0; /* it bounds what input makes us allocate, not the document's use */
     return SBIT_OK;
 }
@@ -4823,6 +4992,19 @@ SBIT__FN sbit_status sbit__onnx_external_info(const sbit_onnx_tensor *tensor,
     return SBIT_OK;
 }
 
+/* Whether the file is what git-LFS leaves in the place of one: a page of text at most. */
+static bool sbit__external_is_pointer(const sbit_allocator *allocator, const char *path)
+{
+    static const char head[] = "version https://git-lfs";
+    sbit__file file;
+    if (sbit__file_open_range(allocator, path, 0, sizeof head - 1, &file, NULL) != SBIT_OK) {
+        return false;
+    }
+    const bool is = memcmp(file.data, head, sizeof head - 1) == 0;
+    sbit__file_close(&file);
+    return is;
+}
+
 static sbit_status sbit__external_open_in(const sbit_onnx_doc *doc, const sbit__onnx_external *info,
                                           size_t bytes, sbit__file *out, sbit_error *error)
 {
@@ -4833,8 +5015,17 @@ static sbit_status sbit__external_open_in(const sbit_onnx_doc *doc, const sbit__
         return sbit__fail_oom(error, size);
     }
     snprintf(path, size, "%s/%s", doc->folder, info->location);
-    const sbit_status status =
-        sbit__file_open_range(allocator, path, info->offset, bytes, out, error);
+    sbit_status status = sbit__file_open_range(allocator, path, info->offset, bytes, out, error);
+    if ((status != SBIT_OK || info->offset + bytes <= 1024) &&
+        sbit__external_is_pointer(allocator, path)) {
+        if (status == SBIT_OK) {
+            sbit__file_close(out);
+        }
+        status = sbit__fail(error, SBIT_ERR_PARSE, info->location,
+                            "'%s' is a git-LFS pointer, which stands for the real file: fetch that "
+                            "(git lfs pull)",
+                            info->location);
+    }
     sbit__free(allocator, path, size);
     return status;
 }

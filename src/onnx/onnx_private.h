@@ -208,8 +208,8 @@ SBIT__FN sbit_status sbit__onnx_plan_build(sbit__onnx_plan *plan, sbit_onnx_doc 
                                            sbit_error *error);
 SBIT__FN sbit_status sbit__onnx_plan_write(const sbit__onnx_plan *plan, const sbit_onnx_doc *doc,
                                            sbit__writer *writer, sbit_error *error);
-/* What bytes that are no ONNX model are ("compressed with gzip: unpack it first"), static text; NULL:
- * nothing known. */
+/* What bytes that are no ONNX model are ("compressed with gzip: unpack it first"), static text;
+ * NULL: nothing known. */
 SBIT__FN const char *sbit__onnx_magic(const void *bytes, size_t size);
 /* True if `name` may stand in `location`: relative, inside the folder. */
 SBIT__FN bool sbit__onnx_location_is_safe(const char *name, size_t size);
