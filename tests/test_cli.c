@@ -1098,6 +1098,9 @@ TEST(cli_info_simplify_bench_graph)
     CHECK_CONTAINS(cli.out, "\"op_type\": \"Conv\"");
     CHECK_EQ_I64(RUN("bench %s --iters 3 --profile", NET), 0);
     CHECK_CONTAINS(cli.out, "GFLOP/s");
+    CHECK_EQ_I64(RUN("bench %s --iters 3 --explain", NET), 0);
+    CHECK_CONTAINS(cli.out, "part of");
+    CHECK_CONTAINS(cli.out, "0 integer (0 % of the time)");
 
     CHECK_EQ_I64(RUN("graph %s", NET), 0);
     CHECK(strncmp(cli.out, "flowchart TD\n", 13) == 0);

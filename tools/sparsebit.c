@@ -72,12 +72,14 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
-    {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --isa --as-is --json",
+    {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --explain --isa --as-is --json",
      "",
      "Simplifies the model, runs it on the given inputs (random numbers for the others) and shows\n"
-     "the median, smallest and mean time.",
+     "the median, smallest and mean time. --explain shows what became of each node: whether it\n"
+     "runs on integers or in float, as a part of which other node, and why.",
      "sparsebit bench model.onnx --shape input=1x3x224x224\n"
-     "sparsebit bench model.onnx --profile --threads 2",
+     "sparsebit bench model.onnx --profile --threads 2\n"
+     "sparsebit bench int8.onnx --explain",
      cli_bench},
     {"graph", "MODEL", "draw the graph as text", "--format", "",
      "Prints the graph in the language of Mermaid or Graphviz.",

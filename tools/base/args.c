@@ -70,7 +70,7 @@ static const cli_option cli_options[] = {
     {"--mask-only", NULL, NULL, CLI_FLAG, CLI_AT(mask_only), 0, 0, NULL,
      "set to zero what is pruned and keep all shapes"},
     {"--explain", NULL, NULL, CLI_FLAG, CLI_AT(explain), 0, 0, NULL,
-     "every group of channels, and why some are kept"},
+     "why: of every group of channels that is kept, of every node that runs in float"},
     {"--eval", NULL, "SPEC", CLI_TEXT, CLI_AT(eval), 0, 0, NULL,
      "measure accuracy before and after on this data"},
     {"--out", "-o", "OUT", CLI_TEXT, CLI_AT(out), 0, 0, NULL, "where the result is written"},

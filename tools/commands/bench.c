@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/table.h"
 #include "model/inputs.h"
+#include "report/explain.h"
 
 #include <stdlib.h> /* qsort, free */
 
@@ -65,7 +66,8 @@ static int cli_bench_measure(const cli_args *args, cli_inputs *inputs, sbit_sess
 typedef struct cli_profile {
     sbit_node_profile *nodes;
     size_t count;
-    double total; /* nanoseconds per run */
+    double total;          /* nanoseconds per run */
+    sbit_session *session; /* that `nodes` speak of */
 } cli_profile;
 
 static int cli_profile_order(const void *a, const void *b)
@@ -84,30 +86,30 @@ static double cli_profile_ns(const sbit_node_profile *node)
 static int cli_profile_take(cli_inputs *inputs, const cli_args *args, cli_profile *out)
 {
     sbit_session_desc desc;
-    sbit_session *session = NULL;
     double seconds = 0.0;
     const int64_t runs = args->iters > 0 ? args->iters : 20;
     memset(&desc, 0, sizeof desc);
     desc.profile = true;
-    CLI_TRY(cli_session_create(inputs->model.graph, &desc, inputs->model.path, &session));
+    CLI_TRY(cli_session_create(inputs->model.graph, &desc, inputs->model.path, &out->session));
     int code = CLI_OK;
     for (int64_t i = 0; i < runs && code == CLI_OK; i++) {
         cli_progress("profile", i, runs);
-        code = cli_inputs_run(inputs, session, &seconds);
+        code = cli_inputs_run(inputs, out->session, &seconds);
     }
     cli_progress("profile", runs, runs);
-    const size_t count = sbit_session_profile(session, NULL, 0);
+    const size_t count = sbit_session_profile(out->session, NULL, 0);
     out->nodes = (sbit_node_profile *)malloc((count + 1) * sizeof *out->nodes);
     if (out->nodes == NULL) {
         code = cli_fail_memory(count * sizeof *out->nodes);
     } else {
-        out->count = sbit_session_profile(session, out->nodes, count);
-        qsort(out->nodes, out->count, sizeof *out->nodes, cli_profile_order);
+        out->count = sbit_session_profile(out->session, out->nodes, count);
+        if (args->profile) { /* else in the order of the graph */
+            qsort(out->nodes, out->count, sizeof *out->nodes, cli_profile_order);
+        }
     }
     for (size_t i = 0; i < out->count; i++) {
         out->total += cli_profile_ns(&out->nodes[i]);
     }
-    sbit_session_destroy(session);
     return code;
 }
 
@@ -169,6 +171,7 @@ static void cli_profile_json(sbit_json *json, const cli_inputs *inputs, const cl
                        at->fused_into.idx != 0
                            ? cli_node_name(graph, sbit_graph_node(graph, at->fused_into))
                            : "");
+        cli_explain_json(json, at);
         sbit_json_close(json, '}');
     }
     sbit_json_close(json, ']');
@@ -190,7 +193,7 @@ static int cli_bench_json(const cli_args *args, const cli_inputs *inputs, const 
     sbit_json_int(&json.to, "macs", r->macs);
     sbit_json_number(&json.to, "gflops", 2e-9 * (double)r->macs / r->median);
     sbit_json_int(&json.to, "memory_bytes", (int64_t)r->memory_bytes);
-    if (args->profile) {
+    if (args->profile || args->explain) {
         cli_profile_json(&json.to, inputs, profile);
     }
     sbit_json_close(&json.to, '}');
@@ -206,6 +209,9 @@ static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const 
     }
     if (args->profile) {
         CLI_TRY(cli_profile_table(inputs, profile));
+    }
+    if (args->explain) {
+        CLI_TRY(cli_explain_table(inputs->model.graph, profile->nodes, profile->count));
     }
     printf("%-10s %.3f ms median, %.3f ms min, %.3f ms mean of %lld runs\n", "time",
            1000.0 * r->median, 1000.0 * r->times[0], 1000.0 * r->mean, (long long)r->count);
@@ -239,12 +245,13 @@ static int cli_bench_session(const cli_args *args, cli_inputs *inputs)
     sbit_session_memory_of(session, &memory);
     result.memory_bytes = memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
     sbit_session_destroy(session);
-    if (code == CLI_OK && args->profile) {
+    if (code == CLI_OK && (args->profile || args->explain)) {
         code = cli_profile_take(inputs, args, &profile);
     }
     code = code == CLI_OK ? cli_bench_show(args, inputs, &result, &profile) : code;
     free(result.times);
     free(profile.nodes);
+    sbit_session_destroy(profile.session);
     return code;
 }
 
