@@ -1048,10 +1048,9 @@ SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session
                                                               size_t index);
 
 /* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
- * runs after that, which read it again. By name also inputs with a default value can be set, and
- * inputs of states, which are copied.
- * Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
- * differs from the declaration; says both). */
+ * runs after that, which read it again. name NULL: the only input. By name also inputs with a
+ * default value can be set, and inputs of states, which are copied. Errors: NOT_FOUND (lists the
+ * names), SHAPE (element type, rank or a fixed dim differs from the declaration; says both). */
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
                                                  const sbit_tensor *tensor, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
@@ -53105,8 +53104,14 @@ static sbit_status sbit__session_no_input(const sbit_session *s, const char *nam
             snprintf(text + used, sizeof text - used, "%s'%s'", i > 0 ? ", " : "", info->name);
         used += n > 0 ? (size_t)n : 0;
     }
+    const char *inputs = text[0] != '\0' ? text : "none";
+    if (name == NULL) {
+        return sbit__fail(
+            error, SBIT_ERR_NOT_FOUND, name,
+            "which input is meant? without a name there must be one; the graph has %s", inputs);
+    }
     return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "there is no input '%s'; the graph has %s",
-                      name, text[0] != '\0' ? text : "none");
+                      name, inputs);
 }
 
 static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_value_info *info,
@@ -53168,7 +53173,11 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
 SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
                                                  const sbit_value *value, sbit_error *error)
 {
-    const sbit_value_id id = sbit_graph_find_value(session->graph, name);
+    const bool only = name == NULL && session->input_count == 1;
+    const sbit_value_id none = {0};
+    const sbit_value_id id = only           ? session->inputs[0]
+                             : name != NULL ? sbit_graph_find_value(session->graph, name)
+                                            : none;
     const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(session->graph, id) : NULL;
     return info == NULL || !info->is_input ? sbit__session_no_input(session, name, error)
                                            : sbit__session_set(session, info, value, error);

@@ -451,8 +451,9 @@ TEST(cli_help_and_version)
     CHECK_CONTAINS(cli.out, "Examples");
     CHECK_EQ_I64(RUN("%s", ""), 2);
     CHECK_CONTAINS(cli.err, "Commands");
-    static const char *const commands[] = {"info",    "simplify", "run",   "eval", "quantize",
-                                           "prune",   "compare", "bench",    "graph", "help"};
+    static const char *const commands[] = {"info",     "simplify",  "run",     "eval",
+                                           "quantize", "prune",     "compare", "bench",
+                                           "graph",    "operators", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
         CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
@@ -1277,4 +1278,15 @@ TEST(cli_quantize_says_what_to_do)
     CHECK_CONTAINS(cli.err, "the quantized file is larger than the float one");
     CHECK_CONTAINS(cli.err, "30 weights are so small");
     CHECK_CONTAINS(cli.err, "SKIP_TRACE_MODULES=[\"");
+}
+
+TEST(cli_operators)
+{
+    CHECK_EQ_I64(RUN("operators --json"), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out,
+                   "{\"domain\": \"\", \"op_type\": \"Relu\", \"versions\": [1, 6, 13, 14]");
+    CHECK_EQ_I64(RUN("operators"), 0);
+    CHECK_CONTAINS(cli.out, "\nConv ");
+    CHECK_FAILS(2, "one argument too many", "operators x");
 }

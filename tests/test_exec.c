@@ -2014,3 +2014,31 @@ TEST(results_do_not_depend_on_the_number_of_threads)
     CHECK_MEM(results[0], results[1], sizeof results[0]);
     CHECK_MEM(results[0], results[2], sizeof results[0]);
 }
+
+/* Without a name the only input is meant; of two, none. */
+TEST(the_only_input_needs_no_name)
+{
+    const float data[] = {-1.0f, 2.0f};
+    const sbit_tensor x = build_tensor(SBIT_F32, "2", data);
+    for (int inputs = 1; inputs <= 2; inputs++) {
+        build b;
+        sbit_session *session = NULL;
+        build_begin(&b, 13);
+        const sbit_value_id a = build_input(&b, "a", SBIT_F32, "2");
+        const sbit_value_id other = inputs == 2 ? build_input(&b, "b", SBIT_F32, "2") : a;
+        build_output(&b, build_binary(&b, "Add", "sum", a, other));
+        CHECK_OK(sbit_session_create(b.graph, NULL, &session, &b.error), b.error);
+        if (inputs == 1) {
+            const float want[] = {-2.0f, 4.0f};
+            CHECK_OK(sbit_session_set_input(session, NULL, &x, &b.error), b.error);
+            CHECK_OK(sbit_session_run(session, &b.error), b.error);
+            check_floats(floats_of(session, 0), want, 2, 0.0);
+        } else {
+            CHECK_STATUS(sbit_session_set_input(session, NULL, &x, &b.error), SBIT_ERR_NOT_FOUND,
+                         b.error);
+            CHECK_CONTAINS(b.error.message, "the graph has 'a', 'b'");
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+}

@@ -86,6 +86,10 @@ static const cli_command cli_commands[] = {
      "sparsebit graph model.onnx >model.mmd\n"
      "sparsebit graph model.onnx --format dot | dot -Tsvg -o model.svg",
      cli_graph},
+    {"operators", "", "what this build can run", "--json", "",
+     "Lists every operator with the opset versions at which its definition changed; whether its\n"
+     "inputs and outputs can have quantizers, and whether it can be trained through.",
+     "sparsebit operators\nsparsebit operators --json", cli_operators},
     {"help", "COMMAND", "explain a command", "", "", "Shows the options and examples of a command.",
      "sparsebit help quantize", cli_help},
 };

@@ -86,10 +86,9 @@ SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session
                                                               size_t index);
 
 /* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
- * runs after that, which read it again. By name also inputs with a default value can be set, and
- * inputs of states, which are copied.
- * Errors: NOT_FOUND (lists the names), SHAPE (element type, rank or a fixed dim
- * differs from the declaration; says both). */
+ * runs after that, which read it again. name NULL: the only input. By name also inputs with a
+ * default value can be set, and inputs of states, which are copied. Errors: NOT_FOUND (lists the
+ * names), SHAPE (element type, rank or a fixed dim differs from the declaration; says both). */
 SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
                                                  const sbit_tensor *tensor, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,

@@ -16,5 +16,6 @@ int cli_prune(const cli_args *args);
 int cli_compare(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);
+int cli_operators(const cli_args *args);
 
 #endif /* SBIT_CLI_COMMANDS_H */
