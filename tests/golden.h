@@ -33,7 +33,7 @@ typedef struct golden {
 } golden;
 
 typedef struct golden_array_view {
-    int64_t dims[4], count;
+    int64_t dims[6], count;
     int rank;
     const float *f; /* float32, or NULL */
     const unsigned char *u8;

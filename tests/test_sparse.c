@@ -293,6 +293,7 @@ TEST(a_users_sparser_is_found_by_name)
     static const sbit_sparser_row row = {{"backwards", "the last rows first", 0, NULL, 0},
                                          0,
                                          SBIT_GRANULARITY_ROW,
+                                         0,
                                          NULL,
                                          NULL,
                                          backwards_score,

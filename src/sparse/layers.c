@@ -161,6 +161,9 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
         }
         SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
     }
+    if (feed != NULL) {
+        SBIT__TRY(sbit__layers_observe(sparse, feed, error));
+    }
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit_status status =

@@ -2,8 +2,7 @@
  */
 #include "sparse_private.h"
 
-#include <math.h>   /* floor */
-#include <stdlib.h> /* qsort */
+#include <math.h> /* floor */
 
 SBIT__FN void sbit__masks_clear(sbit_sparse *sparse)
 {
@@ -73,20 +72,6 @@ static sbit_status sbit__mask_index(sbit_sparse *sparse, const sbit__member *mem
 
 /* >>of single layers */
 
-typedef struct sbit__rank {
-    double score;
-    int64_t index;
-} sbit__rank;
-
-static int sbit__rank_order(const void *a, const void *b)
-{
-    const sbit__rank *x = (const sbit__rank *)a, *y = (const sbit__rank *)b;
-    return x->score < y->score   ? -1
-           : x->score > y->score ? 1
-           : x->index < y->index ? -1
-                                 : x->index > y->index;
-}
-
 /* Row `row` of a layer, its bias, and the BatchNormalization that alone reads the layer. */
 static sbit_status sbit__mask_row(sbit_sparse *sparse, const sbit__sparse_layer *layer, int64_t row,
                                   sbit_error *error)
@@ -121,33 +106,28 @@ static sbit_status sbit__mask_row(sbit_sparse *sparse, const sbit__sparse_layer 
     return SBIT_OK;
 }
 
+static sbit_status sbit__mask_rows(sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                   sbit__arena *scratch, sbit_error *error)
+{
+    const int64_t n = layer->units.count;
+    const int64_t count = (int64_t)floor(layer->settings.ratio * (double)n + 1e-9);
+    sbit__rank *ranks = NULL;
+    SBIT__TRY(sbit__ranks_of(layer->scores, n, scratch, &ranks, error));
+    for (int64_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit__mask_row(sparse, layer, ranks[i].index, error));
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_layer *layer,
                                     sbit__arena *scratch, sbit_error *error)
 {
-    const int64_t n = layer->units.count;
-    sbit__rank *ranks = (sbit__rank *)sbit__arena_array(scratch, (size_t)n + 1, sizeof *ranks);
-    int64_t count = (int64_t)floor(layer->settings.ratio * (double)n);
     uint8_t *keep = NULL;
-    if (ranks == NULL) {
-        return sbit__fail_oom(error, (size_t)n * sizeof *ranks);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        ranks[i].score = layer->scores[i];
-        ranks[i].index = i;
-    }
-    qsort(ranks, (size_t)n, sizeof *ranks, sbit__rank_order);
     if (layer->settings.structured) {
-        for (int64_t i = 0; i < count; i++) {
-            SBIT__TRY(sbit__mask_row(sparse, layer, ranks[i].index, error));
-        }
-        return SBIT_OK;
+        return sbit__mask_rows(sparse, layer, scratch, error);
     }
-    count += count < n ? 1 : 0; /* Sparsebit: one more than the ratio says */
     SBIT__TRY(sbit__mask_of(sparse, sparse->labeler.members[layer->member].value, &keep, error));
-    for (int64_t i = 0; i < count; i++) {
-        keep[ranks[i].index] = 0;
-    }
-    return SBIT_OK;
+    return sbit__mask_elements(layer, keep, scratch, error);
 }
 
 SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error)
@@ -157,7 +137,8 @@ SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sb
     sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
     for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
-        if (layer->settings.ratio > 0.0 && (channels || !layer->settings.structured)) {
+        const bool pattern = !layer->settings.structured && layer->settings.n_of_m[1] > 0;
+        if ((layer->settings.ratio > 0.0 || pattern) && (channels || !layer->settings.structured)) {
             status = sbit__mask_layer(sparse, layer, &scratch, error);
         }
     }

@@ -2,7 +2,8 @@
  *
  * The tree (algorithms section 2.1): DEVICE and SPARSER.TYPE, STRATEGY, RATIO. Added here:
  * keys of the rows of sparsers, PRUNE_BIAS, MIN_KEPT, ALIGN,
- * SPARSER.SPECIFIC, the spelling "structured", and TYPE and STRATEGY in either order.
+ * SPARSER.SPECIFIC, the spellings "structured" and "unstructured", and TYPE and STRATEGY in either
+ * order.
  */
 #include "sparse_private.h"
 
@@ -10,7 +11,7 @@ struct sbit_sconfig {
     sbit__tree tree; /* one section: SPARSER */
 };
 
-#define SBIT__SCONFIG_TYPES "structured|unstructured|structed"
+#define SBIT__SCONFIG_TYPES "structured|unstructured|structed|unstructed"
 
 static const sbit_key sbit__sconfig_top_keys[] = {
     {"DEVICE", SBIT_KEY_STRING, "cpu", 0, 0, NULL, "accepted for compatibility; always the CPU"},
@@ -26,15 +27,37 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "pruned channels are 0; false: what their biases make of them goes into the next layers"},
     {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
     {"ALIGN", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
+    {"BLOCK", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
+    {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
+
+/* "1x4" or "2:4" as two numbers; "" leaves them 0. */
+static bool sbit__sconfig_pair(const char *text, char between, int64_t *pair)
+{
+    char first[24];
+    const char *cut = strchr(text, between);
+    pair[0] = pair[1] = 0;
+    if (text[0] == '\0') {
+        return true;
+    }
+    if (cut == NULL || cut == text || (size_t)(cut - text) >= sizeof first) {
+        return false;
+    }
+    memcpy(first, text, (size_t)(cut - text));
+    first[cut - text] = '\0';
+    return sbit__parse_i64(first, &pair[0]) && sbit__parse_i64(cut + 1, &pair[1]);
+}
 
 /* The strategy named by a key, or NULL: then it says what is pruned. */
 static const char *sbit__sconfig_strategy(const sbit_options *options, const char *key)
 {
     const char *word = sbit_options_string(options, key);
     return word[0] == '\0' || sbit__streq(word, "structured") ||
-                   sbit__streq(word, "unstructured") || sbit__streq(word, "structed")
+                   sbit__streq(word, "unstructured") || sbit__streq(word, "structed") ||
+                   sbit__streq(word, "unstructed")
                ? NULL
                : word;
 }
@@ -51,6 +74,17 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     if (!type && !strategy) {
         return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
                                  "must be a strategy, such as l1norm", error);
+    }
+    int64_t pair[2];
+    if (!sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', pair) ||
+        (pair[0] != 0) != (pair[1] != 0) || pair[0] < -1 || pair[1] < -1) {
+        return sbit__option_fail(sbit_options_find(options, "BLOCK"), section,
+                                 "must be ROWSxCOLUMNS, such as 1x4 or -1x8", error);
+    }
+    if (!sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', pair) || pair[0] < 0 ||
+        pair[0] > pair[1]) {
+        return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
+                                 "must be N:M, such as 2:4", error);
     }
     return SBIT_OK;
 }
@@ -178,12 +212,14 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     const char *strategy = sbit__sconfig_strategy(options, "TYPE");
     const char *type = sbit_options_string(options, strategy != NULL ? "STRATEGY" : "TYPE");
     strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(options, "STRATEGY");
-    out->structured = !sbit__streq(type, "unstructured");
+    out->structured = !sbit__streq(type, "unstructured") && !sbit__streq(type, "unstructed");
     out->strategy = sbit_sparser_find(config->tree.ctx, strategy)->head.name;
     out->ratio = sbit_options_float(options, "RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
+    sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
+    sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', out->n_of_m);
     return SBIT_OK;
 }
 

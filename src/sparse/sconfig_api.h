@@ -3,7 +3,7 @@
  * Called by: users, sparse, tools. Calls: config (YAML, key tables).
  *
  *     SPARSER:
- *       TYPE: unstructured      # elements; structured (Sparsebit writes "structed"): channels
+ *       TYPE: unstructured      # elements; structured: channels (Sparsebit writes "unstructed", "structed")
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
@@ -44,6 +44,8 @@ typedef struct sbit_sparse_settings {
     double ratio;         /* part to prune, 0 to 1 */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
     int64_t min_kept, align;
+    int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
+    int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
 } sbit_sparse_settings;
 /* Not thread-safe: notes which globs matched. */
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,

@@ -11,7 +11,9 @@
  *   groups.c     classes of labels: which constants they cut, what keeps them, who makes them
  * and from there to a smaller graph:
  *   layers.c     weights, their settings and scores
+ *   observe.c    data for sparsers
  *   select.c     which classes go: exact counts, balanced
+ *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
@@ -229,6 +231,21 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
 /* Scores of all layers with a ratio; the model runs on the feed where a sparser asks for data. */
 SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
                                         sbit_error *error);
+
+/* observe.c: runs the model for the sparsers that look at data */
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_error *error);
+
+/* elements_mask.c */
+typedef struct sbit__rank {
+    double score;
+    int64_t index;
+} sbit__rank;
+/* Ascending, equal scores by index; in scratch. */
+SBIT__FN sbit_status sbit__ranks_of(const double *scores, int64_t n, sbit__arena *scratch,
+                                    sbit__rank **out, sbit_error *error);
+SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_t *keep,
+                                         sbit__arena *scratch, sbit_error *error);
 
 /* mask.c */
 SBIT__FN void sbit__masks_clear(sbit_sparse *sparse);

@@ -2,6 +2,7 @@
  *
  *     l1norm  sum |w|          l0norm  how many are not zero
  *     l2norm  sqrt(sum w^2)    random  a number drawn for each unit
+ *     level   |w| of elements  slim    |gamma| of the BatchNormalization behind the layer
  *     fpgm    sum over the other rows of the distance (L2, or L1) to them: what lies near the
  *             middle of all rows can be replaced by them (He et al. 2019)
  */
@@ -116,6 +117,19 @@ static sbit_status sbit__fpgm_score(const void *state, const sbit_sparser_call *
     return SBIT_OK;
 }
 
+/* Network slimming (Liu et al. 2017). A layer without BatchNormalization: its L1 norm. */
+static sbit_status sbit__slim_score(const void *state, const sbit_sparser_call *call, double *score,
+                                    sbit_error *error)
+{
+    if (call->gamma == NULL) {
+        return sbit__l1norm_score(state, call, score, error);
+    }
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = fabs((double)call->gamma[i]);
+    }
+    return SBIT_OK;
+}
+
 static const sbit_key sbit__fpgm_keys[] = {
     {"FPGM.P", SBIT_KEY_INT, "2", 1, 2, NULL, "distance of two rows: 2 Euclid's, 1 of absolutes"},
 };
@@ -125,22 +139,25 @@ static const sbit_key sbit__random_keys[] = {
 };
 
 #define SBIT__ANY_UNIT (SBIT_GRANULARITY_ELEMENT | SBIT_GRANULARITY_ROW)
-#define SBIT__NORM_ROW(name, doc, keys, key_count, granularities)                                  \
+#define SBIT__NORM_ROW(name, doc, keys, key_count, granularities, traits, fn)                      \
     SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
     {                                                                                              \
-        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
-                                             0,                                                    \
-                                             granularities,                                        \
-                                             NULL,                                                 \
-                                             NULL,                                                 \
-                                             sbit__##name##_score,                                 \
-                                             NULL};                                                \
+        static const sbit_sparser_row row = {                                                      \
+            {#name, doc, 0, keys, key_count}, 0, granularities, traits, NULL, NULL, fn, NULL};     \
         return &row;                                                                               \
     }
-SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT)
-SBIT__NORM_ROW(l2norm, "root of the sum of squares", NULL, 0, SBIT__ANY_UNIT)
-SBIT__NORM_ROW(l0norm, "number of values that are not zero", NULL, 0, SBIT_GRANULARITY_ROW)
-SBIT__NORM_ROW(fpgm, "sum of distances to all other rows", sbit__fpgm_keys, 1, SBIT_GRANULARITY_ROW)
-SBIT__NORM_ROW(random, "a random order", sbit__random_keys, 1, SBIT__ANY_UNIT)
+SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT, SBIT_SPARSER_ONE_MORE,
+               sbit__l1norm_score)
+SBIT__NORM_ROW(level, "absolute value (NNI's level)", NULL, 0, SBIT_GRANULARITY_ELEMENT, 0,
+               sbit__l1norm_score)
+SBIT__NORM_ROW(l2norm, "root of the sum of squares", NULL, 0, SBIT__ANY_UNIT, 0, sbit__l2norm_score)
+SBIT__NORM_ROW(l0norm, "number of values that are not zero", NULL, 0, SBIT_GRANULARITY_ROW, 0,
+               sbit__l0norm_score)
+SBIT__NORM_ROW(fpgm, "sum of distances to all other rows", sbit__fpgm_keys, 1, SBIT_GRANULARITY_ROW,
+               0, sbit__fpgm_score)
+SBIT__NORM_ROW(random, "a random order", sbit__random_keys, 1, SBIT__ANY_UNIT, 0,
+               sbit__random_score)
+SBIT__NORM_ROW(slim, "scale of the BatchNormalization behind the layer", NULL, 0,
+               SBIT_GRANULARITY_ROW, 0, sbit__slim_score)
 #undef SBIT__NORM_ROW
 #undef SBIT__ANY_UNIT

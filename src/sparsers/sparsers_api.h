@@ -29,6 +29,12 @@ enum {
     SBIT_GRANULARITY_ROW = 2 /* an output channel */
 };
 
+/* How elements are compared. */
+enum {
+    SBIT_SPARSER_BY_ROW = 1,  /* within each row of the weight, not all of the layer */
+    SBIT_SPARSER_ONE_MORE = 2 /* floor(ratio * n) + 1 of them go, as Sparsebit does it */
+};
+
 /* The layer: fixed while its state lives. */
 typedef struct sbit_sparser_call {
     sbit_ctx *ctx;
@@ -41,18 +47,19 @@ typedef struct sbit_sparser_call {
     int64_t seed;                /* different for each layer */
 } sbit_sparser_call;
 
-/* One batch of the layer's data, float32; what was not asked for is NULL. */
+/* One tensor of the layer for one batch. */
 typedef struct sbit_sparser_sample {
-    const sbit_tensor *input, *output, *activated;
-    int32_t input_axis, output_axis; /* of the channels */
-    int64_t samples;                 /* rows of axis 0 beyond them are padding */
+    uint32_t what;      /* one of SBIT_NEEDS_* */
+    sbit_tensor tensor; /* float32 */
+    int32_t axis;       /* of its channels */
+    int64_t samples;    /* rows of axis 0 beyond them are padding; -1: axis 0 is no batch */
 } sbit_sparser_sample;
 
 typedef struct sbit_sparser_row {
     sbit_head head; /* "l1norm" */
-    uint32_t needs, granularities;
+    uint32_t needs, granularities, traits;
     size_t (*state_bytes)(const sbit_sparser_call *call); /* optional; zeroed */
-    /* optional, but for rows that need data: called for each batch */
+    /* optional, but for rows that need data: called for each tensor of each batch */
     sbit_status (*observe)(void *state, const sbit_sparser_call *call,
                            const sbit_sparser_sample *sample, sbit_error *error);
     /* score[units->count]: the smallest are pruned first */

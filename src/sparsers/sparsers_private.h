@@ -17,10 +17,16 @@ extern "C" {
 
 #define SBIT__SPARSERS(X)                                                                          \
     X(l1norm)                                                                                      \
+    X(level)                                                                                       \
     X(l2norm)                                                                                      \
     X(l0norm)                                                                                      \
     X(fpgm)                                                                                        \
-    X(random)
+    X(random)                                                                                      \
+    X(slim)                                                                                        \
+    X(apoz)                                                                                        \
+    X(mean_activation)                                                                             \
+    X(hrank)                                                                                       \
+    X(wanda)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)

@@ -1,0 +1,153 @@
+/* observe.c: the model runs on data, and sparsers see what goes into and comes out of their layers.
+ * >>sparse-observe
+ */
+#include "../exec/exec_api.h"
+#include "sparse_private.h"
+
+typedef struct sbit__observe {
+    sbit_sparse *sparse;
+    int64_t samples;
+} sbit__observe;
+
+/* What is activated: the output, behind a BatchNormalization and one operator on single elements
+ * that alone read it. */
+static sbit_value_id sbit__observe_activated(const sbit_graph *graph, sbit_value_id id)
+{
+    for (int step = 0; step < 2; step++) {
+        sbit_use use;
+        if (sbit_graph_value(graph, id)->use_count != 1 ||
+            sbit_graph_uses(graph, id, &use, 1) != 1 || use.node.idx == 0 || use.body != NULL) {
+            return id;
+        }
+        const sbit_node *node = sbit_graph_node(graph, use.node);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
+        const bool norm = sbit__streq(node->op_type, "BatchNormalization");
+        const bool single = row != NULL && row->channel != NULL &&
+                            row->channel->kind == SBIT_CHANNEL_ELEMENTWISE &&
+                            (row->channel->inputs == 1 || sbit__streq(node->op_type, "PRelu"));
+        if (!norm && !single) {
+            return id;
+        }
+        id = node->outputs[0];
+        if (single) {
+            return id;
+        }
+    }
+    return id;
+}
+
+/* The value that a layer's sparser wants to see as `what`. */
+static sbit_value_id sbit__observe_value(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                         uint32_t what)
+{
+    const sbit_node *node =
+        sbit_graph_node(sparse->graph, sparse->labeler.members[layer->member].node);
+    return what == SBIT_NEEDS_INPUT    ? node->inputs[0]
+           : what == SBIT_NEEDS_OUTPUT ? node->outputs[0]
+                                       : sbit__observe_activated(sparse->graph, node->outputs[0]);
+}
+
+/* Channels of a Conv and its like are axis 1, of a matrix product the last. */
+static int32_t sbit__observe_axis(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                  int32_t rank)
+{
+    const sbit_node *node =
+        sbit_graph_node(sparse->graph, sparse->labeler.members[layer->member].node);
+    return sbit__streq(node->op_type, "Conv") || sbit__streq(node->op_type, "ConvTranspose")
+               ? 1
+               : rank - 1;
+}
+
+static sbit_status sbit__observe_layer(sbit__observe *observe, sbit__sparse_layer *layer,
+                                       uint32_t what, const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_sparser_sample sample;
+    if (tensor->dtype != SBIT_F32 || tensor->rank == 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, layer->name,
+                          "sparser %s looks at float32, which '%s' does not compute with",
+                          layer->row->head.name, layer->name);
+    }
+    memset(&sample, 0, sizeof sample);
+    sample.what = what;
+    sample.tensor = *tensor;
+    sample.axis = sbit__observe_axis(observe->sparse, layer, tensor->rank);
+    sample.samples = observe->samples;
+    return layer->row->observe(layer->state, &layer->call, &sample, error);
+}
+
+static sbit_status sbit__observe_tap(const sbit_graph *graph, sbit_value_id id,
+                                     const sbit_value *value, void *user, sbit_error *error)
+{
+    sbit__observe *observe = (sbit__observe *)user;
+    sbit_sparse *sparse = observe->sparse;
+    const sbit_value_id same =
+        sbit_graph_find_value(sparse->graph, sbit_graph_value(graph, id)->name);
+    for (size_t i = 0; same.idx != 0 && i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
+            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0 &&
+                sbit__observe_value(sparse, layer, what).idx == same.idx) {
+                SBIT__TRY(sbit__observe_layer(observe, layer, what, &value->tensor, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__observe_feed(sbit__observe *observe, sbit_session *session,
+                                      const sbit_feed *feed, sbit_error *error)
+{
+    sbit_batch batch;
+    for (int64_t at = 0; at < feed->count; at += batch.samples) {
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        if (batch.samples <= 0) {
+            break;
+        }
+        observe->samples = batch.samples;
+        for (size_t i = 0; i < batch.input_count; i++) {
+            const char *name =
+                batch.names != NULL ? batch.names[i] : sbit_session_input_info(session, 0)->name;
+            SBIT__TRY(sbit_session_set_input(session, name, &batch.inputs[i], error));
+        }
+        SBIT__TRY(sbit_session_run(session, error));
+        SBIT__TRY(sbit__progress(observe->sparse->ctx, "observe", at + batch.samples, feed->count,
+                                 error));
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_error *error)
+{
+    sbit__observe observe;
+    sbit_session_desc desc;
+    sbit_session *session = NULL;
+    sbit__arena arena;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    sbit_value_id *taps =
+        (sbit_value_id *)sbit__arena_array(&arena, 3 * sparse->layer_count + 1, sizeof *taps);
+    memset(&observe, 0, sizeof observe);
+    memset(&desc, 0, sizeof desc);
+    observe.sparse = sparse;
+    for (size_t i = 0; taps != NULL && i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
+            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0) {
+                taps[desc.tap_count++] = sbit__observe_value(sparse, layer, what);
+            }
+        }
+    }
+    desc.tap_fn = sbit__observe_tap;
+    desc.tap_user = &observe;
+    desc.taps = taps;
+    sbit_status status =
+        taps != NULL ? SBIT_OK : sbit__fail_oom(error, sparse->layer_count * sizeof *taps);
+    if (status == SBIT_OK && desc.tap_count > 0) {
+        status = sbit_session_create(sparse->graph, &desc, &session, error);
+        status = status == SBIT_OK ? sbit__observe_feed(&observe, session, feed, error) : status;
+        sbit_session_destroy(session);
+    }
+    sbit__arena_deinit(&arena);
+    return status;
+}
