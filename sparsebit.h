@@ -1797,6 +1797,12 @@ enum {
     SBIT_GRANULARITY_ROW = 2 /* an output channel */
 };
 
+/* How elements are compared. */
+enum {
+    SBIT_SPARSER_BY_ROW = 1,  /* within each row of the weight, not all of the layer */
+    SBIT_SPARSER_ONE_MORE = 2 /* floor(ratio * n) + 1 of them go, as Sparsebit does it */
+};
+
 /* The layer: fixed while its state lives. */
 typedef struct sbit_sparser_call {
     sbit_ctx *ctx;
@@ -1809,18 +1815,19 @@ typedef struct sbit_sparser_call {
     int64_t seed;                /* different for each layer */
 } sbit_sparser_call;
 
-/* One batch of the layer's data, float32; what was not asked for is NULL. */
+/* One tensor of the layer for one batch. */
 typedef struct sbit_sparser_sample {
-    const sbit_tensor *input, *output, *activated;
-    int32_t input_axis, output_axis; /* of the channels */
-    int64_t samples;                 /* rows of axis 0 beyond them are padding */
+    uint32_t what;      /* one of SBIT_NEEDS_* */
+    sbit_tensor tensor; /* float32 */
+    int32_t axis;       /* of its channels */
+    int64_t samples;    /* rows of axis 0 beyond them are padding; -1: axis 0 is no batch */
 } sbit_sparser_sample;
 
 typedef struct sbit_sparser_row {
     sbit_head head; /* "l1norm" */
-    uint32_t needs, granularities;
+    uint32_t needs, granularities, traits;
     size_t (*state_bytes)(const sbit_sparser_call *call); /* optional; zeroed */
-    /* optional, but for rows that need data: called for each batch */
+    /* optional, but for rows that need data: called for each tensor of each batch */
     sbit_status (*observe)(void *state, const sbit_sparser_call *call,
                            const sbit_sparser_sample *sample, sbit_error *error);
     /* score[units->count]: the smallest are pruned first */
@@ -1843,7 +1850,7 @@ SPARSEBIT_API const sbit_sparser_row *sbit_sparser_at(size_t index); /* NULL pas
  * Called by: users, sparse, tools. Calls: config (YAML, key tables).
  *
  *     SPARSER:
- *       TYPE: unstructured      # elements; structured (Sparsebit writes "structed"): channels
+ *       TYPE: unstructured      # elements; structured: channels ("unstructed", "structed" too)
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
@@ -1876,6 +1883,8 @@ typedef struct sbit_sparse_settings {
     double ratio;         /* part to prune, 0 to 1 */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
     int64_t min_kept, align;
+    int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
+    int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
 } sbit_sparse_settings;
 /* Not thread-safe: notes which globs matched. */
 SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
@@ -68142,10 +68151,16 @@ extern "C" {
 
 #define SBIT__SPARSERS(X)                                                                          \
     X(l1norm)                                                                                      \
+    X(level)                                                                                       \
     X(l2norm)                                                                                      \
     X(l0norm)                                                                                      \
     X(fpgm)                                                                                        \
-    X(random)
+    X(random)                                                                                      \
+    X(slim)                                                                                        \
+    X(apoz)                                                                                        \
+    X(mean_activation)                                                                             \
+    X(hrank)                                                                                       \
+    X(wanda)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
@@ -68165,6 +68180,7 @@ SBIT__FN const sbit__kind *sbit__kind_sparser(void);
  *
  *     l1norm  sum |w|          l0norm  how many are not zero
  *     l2norm  sqrt(sum w^2)    random  a number drawn for each unit
+ *     level   |w| of elements  slim    |gamma| of the BatchNormalization behind the layer
  *     fpgm    sum over the other rows of the distance (L2, or L1) to them: what lies near the
  *             middle of all rows can be replaced by them (He et al. 2019)
  */
@@ -68278,6 +68294,19 @@ static sbit_status sbit__fpgm_score(const void *state, const sbit_sparser_call *
     return SBIT_OK;
 }
 
+/* Network slimming (Liu et al. 2017). A layer without BatchNormalization: its L1 norm. */
+static sbit_status sbit__slim_score(const void *state, const sbit_sparser_call *call, double *score,
+                                    sbit_error *error)
+{
+    if (call->gamma == NULL) {
+        return sbit__l1norm_score(state, call, score, error);
+    }
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = fabs((double)call->gamma[i]);
+    }
+    return SBIT_OK;
+}
+
 static const sbit_key sbit__fpgm_keys[] = {
     {"FPGM.P", SBIT_KEY_INT, "2", 1, 2, NULL, "distance of two rows: 2 Euclid's, 1 of absolutes"},
 };
@@ -68287,26 +68316,310 @@ static const sbit_key sbit__random_keys[] = {
 };
 
 #define SBIT__ANY_UNIT (SBIT_GRANULARITY_ELEMENT | SBIT_GRANULARITY_ROW)
-#define SBIT__NORM_ROW(name, doc, keys, key_count, granularities)                                  \
+#define SBIT__NORM_ROW(name, doc, keys, key_count, granularities, traits, fn)                      \
     SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
     {                                                                                              \
-        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
-                                             0,                                                    \
-                                             granularities,                                        \
-                                             NULL,                                                 \
-                                             NULL,                                                 \
-                                             sbit__##name##_score,                                 \
-                                             NULL};                                                \
+        static const sbit_sparser_row row = {                                                      \
+            {#name, doc, 0, keys, key_count}, 0, granularities, traits, NULL, NULL, fn, NULL};     \
         return &row;                                                                               \
     }
-SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT)
-SBIT__NORM_ROW(l2norm, "root of the sum of squares", NULL, 0, SBIT__ANY_UNIT)
-SBIT__NORM_ROW(l0norm, "number of values that are not zero", NULL, 0, SBIT_GRANULARITY_ROW)
-SBIT__NORM_ROW(fpgm, "sum of distances to all other rows", sbit__fpgm_keys, 1, SBIT_GRANULARITY_ROW)
-SBIT__NORM_ROW(random, "a random order", sbit__random_keys, 1, SBIT__ANY_UNIT)
+SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT, SBIT_SPARSER_ONE_MORE,
+               sbit__l1norm_score)
+SBIT__NORM_ROW(level, "absolute value (NNI's level)", NULL, 0, SBIT_GRANULARITY_ELEMENT, 0,
+               sbit__l1norm_score)
+SBIT__NORM_ROW(l2norm, "root of the sum of squares", NULL, 0, SBIT__ANY_UNIT, 0, sbit__l2norm_score)
+SBIT__NORM_ROW(l0norm, "number of values that are not zero", NULL, 0, SBIT_GRANULARITY_ROW, 0,
+               sbit__l0norm_score)
+SBIT__NORM_ROW(fpgm, "sum of distances to all other rows", sbit__fpgm_keys, 1, SBIT_GRANULARITY_ROW,
+               0, sbit__fpgm_score)
+SBIT__NORM_ROW(random, "a random order", sbit__random_keys, 1, SBIT__ANY_UNIT, 0,
+               sbit__random_score)
+SBIT__NORM_ROW(slim, "scale of the BatchNormalization behind the layer", NULL, 0,
+               SBIT_GRANULARITY_ROW, 0, sbit__slim_score)
 #undef SBIT__NORM_ROW
 #undef SBIT__ANY_UNIT
 /* ---- end src/sparsers/norm.c ---- */
+
+/* ---- begin src/sparsers/activation.c ---- */
+/* activation.c: sparsers that look at what layers compute. >>sparser-activation
+ *
+ *     apoz             part of the activations that are not zero (Hu et al. 2016)
+ *     mean_activation  mean of the activations
+ *     hrank            mean rank of a channel's feature maps (Lin et al. 2020)
+ *     wanda            |w| * sqrt(sum of squares of the input feature), within each row (Sun et al.
+ *                      2023); WANDA.SQUARED without the root, as torch.ao had it
+ */
+
+/* A sum for each channel, and how many numbers went into it. */
+typedef struct sbit__channel_sums {
+    double *sum; /* behind this struct */
+    int64_t count;
+} sbit__channel_sums;
+
+static double *sbit__sums_of(const void *state)
+{
+    return (double *)(uintptr_t)((const char *)state + sizeof(sbit__channel_sums));
+}
+
+static size_t sbit__row_sums_bytes(const sbit_sparser_call *call)
+{
+    return sizeof(sbit__channel_sums) + (size_t)call->weight.dims[call->out_axis] * sizeof(double);
+}
+
+static size_t sbit__column_sums_bytes(const sbit_sparser_call *call)
+{
+    const int32_t axis = call->in_axis >= 0 ? call->in_axis : call->out_axis;
+    return sizeof(sbit__channel_sums) + (size_t)call->weight.dims[axis] * sizeof(double);
+}
+
+/* Calls add(x, channel) for every number of the samples. */
+typedef void (*sbit__sum_fn)(double *sum, float x);
+
+static int64_t sbit__sum_channels(const sbit_sparser_sample *sample, double *sum, int64_t channels,
+                                  sbit__sum_fn add)
+{
+    const sbit_tensor *t = &sample->tensor;
+    const int64_t n = t->dims[sample->axis];
+    int64_t inner = 1, count = sbit_tensor_count(t);
+    for (int32_t i = sample->axis + 1; i < t->rank; i++) {
+        inner *= t->dims[i];
+    }
+    if (sample->samples >= 0 && t->dims[0] > 0 && sample->axis > 0) {
+        count = count / t->dims[0] * sample->samples;
+    }
+    for (int64_t p = 0; p < count; p++) {
+        const int64_t c = p / inner % n;
+        if (c < channels) {
+            add(&sum[c], ((const float *)t->data)[p]);
+        }
+    }
+    return n > 0 ? count / n : 0;
+}
+
+static void sbit__sum_active(double *sum, float x)
+{
+    *sum += x != 0.0f ? 1.0 : 0.0;
+}
+
+static void sbit__sum_plain(double *sum, float x)
+{
+    *sum += (double)x;
+}
+
+static void sbit__sum_square(double *sum, float x)
+{
+    *sum += (double)x * (double)x;
+}
+
+static sbit_status sbit__sum_observe(void *state, const sbit_sparser_call *call,
+                                     const sbit_sparser_sample *sample, int32_t axis,
+                                     sbit__sum_fn add)
+{
+    sbit__channel_sums *sums = (sbit__channel_sums *)state;
+    sums->count += sbit__sum_channels(sample, sbit__sums_of(state), call->weight.dims[axis], add);
+    return SBIT_OK;
+}
+
+/* >>apoz, mean_activation: of what the model computes behind the layer, or, as NNI does it, of a
+ * function of the layer's own output. */
+
+static float sbit__relu(float x)
+{
+    return x > 0.0f ? x : 0.0f;
+}
+
+static float sbit__activate(const char *function, float x)
+{
+    if (sbit__streq(function, "relu6")) {
+        return x > 6.0f ? 6.0f : sbit__relu(x);
+    }
+    return sbit__streq(function, "gelu")
+               ? (float)(0.5 * (double)x * (1.0 + erf((double)x / sqrt(2.0))))
+               : sbit__relu(x);
+}
+
+static sbit_status sbit__activated_observe(void *state, const sbit_sparser_call *call,
+                                           const sbit_sparser_sample *sample, sbit__sum_fn add,
+                                           sbit_error *error)
+{
+    const char *function = sbit_options_string(call->options, "ACTIVATION");
+    const bool own = !sbit__streq(function, "model");
+    sbit_sparser_sample changed = *sample;
+    if ((sample->what == SBIT_NEEDS_OUTPUT) != own) {
+        return SBIT_OK;
+    }
+    if (!own) {
+        return sbit__sum_observe(state, call, sample, call->out_axis, add);
+    }
+    SBIT__TRY(sbit__tensor_copy(call->ctx, &sample->tensor, &changed.tensor, error));
+    float *x = (float *)changed.tensor.data;
+    for (int64_t i = 0; i < sbit_tensor_count(&changed.tensor); i++) {
+        x[i] = sbit__activate(function, x[i]);
+    }
+    const sbit_status status = sbit__sum_observe(state, call, &changed, call->out_axis, add);
+    sbit_tensor_free(call->ctx, &changed.tensor);
+    return status;
+}
+
+static const sbit_key sbit__activation_keys[] = {
+    {"ACTIVATION", SBIT_KEY_CHOICE, "model", 0, 0, "model|relu|relu6|gelu",
+     "of apoz and mean_activation: what the model has behind the layer, or of its output"},
+};
+
+static sbit_status sbit__apoz_observe(void *state, const sbit_sparser_call *call,
+                                      const sbit_sparser_sample *sample, sbit_error *error)
+{
+    return sbit__activated_observe(state, call, sample, sbit__sum_active, error);
+}
+
+static sbit_status sbit__mean_activation_observe(void *state, const sbit_sparser_call *call,
+                                                 const sbit_sparser_sample *sample,
+                                                 sbit_error *error)
+{
+    return sbit__activated_observe(state, call, sample, sbit__sum_plain, error);
+}
+
+static sbit_status sbit__sums_score(const void *state, const sbit_sparser_call *call, double *score,
+                                    sbit_error *error)
+{
+    const sbit__channel_sums *sums = (const sbit__channel_sums *)state;
+    (void)error;
+    for (int64_t i = 0; i < call->units->count; i++) {
+        score[i] = sums->count > 0 ? sbit__sums_of(state)[i] / (double)sums->count : 0.0;
+    }
+    return SBIT_OK;
+}
+
+/* >>hrank: Gaussian elimination with pivots; what is below 1e-5 of the largest counts as zero. */
+
+static int64_t sbit__hrank_of(double *m, int64_t rows, int64_t columns)
+{
+    double largest = 0.0;
+    int64_t rank = 0;
+    for (int64_t i = 0; i < rows * columns; i++) {
+        largest = fabs(m[i]) > largest ? fabs(m[i]) : largest;
+    }
+    for (int64_t c = 0; c < columns && rank < rows; c++) {
+        int64_t pivot = rank;
+        for (int64_t r = rank + 1; r < rows; r++) {
+            pivot = fabs(m[r * columns + c]) > fabs(m[pivot * columns + c]) ? r : pivot;
+        }
+        if (!(fabs(m[pivot * columns + c]) > 1e-5 * largest)) {
+            continue;
+        }
+        for (int64_t k = 0; k < columns; k++) {
+            const double t = m[pivot * columns + k];
+            m[pivot * columns + k] = m[rank * columns + k];
+            m[rank * columns + k] = t;
+        }
+        for (int64_t r = rank + 1; r < rows; r++) {
+            const double f = m[r * columns + c] / m[rank * columns + c];
+            for (int64_t k = c; k < columns; k++) {
+                m[r * columns + k] -= f * m[rank * columns + k];
+            }
+        }
+        rank++;
+    }
+    return rank;
+}
+
+static sbit_status sbit__hrank_observe(void *state, const sbit_sparser_call *call,
+                                       const sbit_sparser_sample *sample, sbit_error *error)
+{
+    const sbit_tensor *t = &sample->tensor;
+    const sbit_allocator *a = sbit_ctx_allocator(call->ctx);
+    if (t->rank != 4 || sample->axis != 1) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, call->name,
+                          "hrank looks at feature maps [N, C, H, W]; '%s' gives none", call->name);
+    }
+    const int64_t size = t->dims[2] * t->dims[3], channels = call->weight.dims[call->out_axis];
+    double *map = (double *)sbit__alloc(a, (size_t)size * sizeof *map);
+    if (map == NULL) {
+        return sbit__fail_oom(error, (size_t)size * sizeof *map);
+    }
+    for (int64_t n = 0; n < t->dims[0] && n < sample->samples; n++) {
+        for (int64_t c = 0; c < t->dims[1] && c < channels; c++) {
+            const float *from = (const float *)t->data + (n * t->dims[1] + c) * size;
+            for (int64_t i = 0; i < size; i++) {
+                map[i] = (double)from[i];
+            }
+            sbit__sums_of(state)[c] += (double)sbit__hrank_of(map, t->dims[2], t->dims[3]);
+        }
+        ((sbit__channel_sums *)state)->count++;
+    }
+    sbit__free(a, map, (size_t)size * sizeof *map);
+    return SBIT_OK;
+}
+
+/* >>wanda */
+
+static sbit_status sbit__wanda_observe(void *state, const sbit_sparser_call *call,
+                                       const sbit_sparser_sample *sample, sbit_error *error)
+{
+    const int32_t axis = call->in_axis >= 0 ? call->in_axis : call->out_axis;
+    (void)error;
+    return sbit__sum_observe(state, call, sample, axis, sbit__sum_square);
+}
+
+static sbit_status sbit__wanda_score(const void *state, const sbit_sparser_call *call,
+                                     double *score, sbit_error *error)
+{
+    const int32_t axis = call->in_axis >= 0 ? call->in_axis : call->out_axis;
+    const bool squared = sbit_options_bool(call->options, "WANDA.SQUARED");
+    const double *norm = sbit__sums_of(state);
+    const float *w = (const float *)call->weight.data;
+    sbit_runs runs = sbit_runs_of(call->units);
+    int64_t inner = 1;
+    (void)error;
+    for (int32_t i = axis + 1; i < call->weight.rank; i++) {
+        inner *= call->weight.dims[i];
+    }
+    memset(score, 0, (size_t)call->units->count * sizeof *score);
+    while (sbit_runs_next(&runs)) {
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double x = norm[i / inner % call->weight.dims[axis]];
+            score[runs.part] += fabs((double)w[i]) * (squared ? x : sqrt(x));
+        }
+    }
+    return SBIT_OK;
+}
+
+static const sbit_key sbit__wanda_keys[] = {
+    {"WANDA.SQUARED", SBIT_KEY_BOOL, "false", 0, 0, NULL,
+     "without the square root, as torch.ao.pruning had it"},
+};
+
+/* >>rows */
+
+#define SBIT__ACTIVATION_ROW(name, doc, keys, key_count, needs, granularities, traits, bytes,      \
+                             observe, score)                                                       \
+    SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
+    {                                                                                              \
+        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
+                                             needs,                                                \
+                                             granularities,                                        \
+                                             traits,                                               \
+                                             bytes,                                                \
+                                             observe,                                              \
+                                             score,                                                \
+                                             NULL};                                                \
+        return &row;                                                                               \
+    }
+SBIT__ACTIVATION_ROW(apoz, "part of the activations that are not zero", sbit__activation_keys, 1,
+                     SBIT_NEEDS_OUTPUT | SBIT_NEEDS_ACTIVATED, SBIT_GRANULARITY_ROW, 0,
+                     sbit__row_sums_bytes, sbit__apoz_observe, sbit__sums_score)
+SBIT__ACTIVATION_ROW(mean_activation, "mean of the activations", NULL, 0,
+                     SBIT_NEEDS_OUTPUT | SBIT_NEEDS_ACTIVATED, SBIT_GRANULARITY_ROW, 0,
+                     sbit__row_sums_bytes, sbit__mean_activation_observe, sbit__sums_score)
+SBIT__ACTIVATION_ROW(hrank, "mean rank of the feature maps", NULL, 0, SBIT_NEEDS_ACTIVATED,
+                     SBIT_GRANULARITY_ROW, 0, sbit__row_sums_bytes, sbit__hrank_observe,
+                     sbit__sums_score)
+SBIT__ACTIVATION_ROW(wanda, "|w| times the norm of what it is multiplied with", sbit__wanda_keys, 1,
+                     SBIT_NEEDS_INPUT, SBIT_GRANULARITY_ELEMENT | SBIT_GRANULARITY_ROW,
+                     SBIT_SPARSER_BY_ROW, sbit__column_sums_bytes, sbit__wanda_observe,
+                     sbit__wanda_score)
+#undef SBIT__ACTIVATION_ROW
+/* ---- end src/sparsers/activation.c ---- */
 
 /* ---- begin src/sparsers/table.c ---- */
 /* table.c: the built-in sparsers and those of the user. >>sparser-table
@@ -68365,7 +68678,9 @@ SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparse
  *   groups.c     classes of labels: which constants they cut, what keeps them, who makes them
  * and from there to a smaller graph:
  *   layers.c     weights, their settings and scores
+ *   observe.c    data for sparsers
  *   select.c     which classes go: exact counts, balanced
+ *   elements_mask.c  masks of single elements, blocks, N of M
  *   mask.c       masks of constants, from layers or from classes
  *   folded.c     what a removed channel is: a constant that the layers behind it take up
  *   cut.c        constants lose indices; follow.c: attributes and shapes follow
@@ -68578,6 +68893,21 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
                                         sbit_error *error);
 
+/* observe.c: runs the model for the sparsers that look at data */
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_error *error);
+
+/* elements_mask.c */
+typedef struct sbit__rank {
+    double score;
+    int64_t index;
+} sbit__rank;
+/* Ascending, equal scores by index; in scratch. */
+SBIT__FN sbit_status sbit__ranks_of(const double *scores, int64_t n, sbit__arena *scratch,
+                                    sbit__rank **out, sbit_error *error);
+SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_t *keep,
+                                         sbit__arena *scratch, sbit_error *error);
+
 /* mask.c */
 SBIT__FN void sbit__masks_clear(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__mask_of(sbit_sparse *sparse, sbit_value_id value, uint8_t **keep,
@@ -68652,14 +68982,15 @@ SBIT__FN void sbit__sconfig_warn_unmatched(const sbit_sconfig *config, const sbi
  *
  * The tree (algorithms section 2.1): DEVICE and SPARSER.TYPE, STRATEGY, RATIO. Added here:
  * keys of the rows of sparsers, PRUNE_BIAS, MIN_KEPT, ALIGN,
- * SPARSER.SPECIFIC, the spelling "structured", and TYPE and STRATEGY in either order.
+ * SPARSER.SPECIFIC, the spellings "structured" and "unstructured", and TYPE and STRATEGY in either
+ * order.
  */
 
 struct sbit_sconfig {
     sbit__tree tree; /* one section: SPARSER */
 };
 
-#define SBIT__SCONFIG_TYPES "structured|unstructured|structed"
+#define SBIT__SCONFIG_TYPES "structured|unstructured|structed|unstructed"
 
 static const sbit_key sbit__sconfig_top_keys[] = {
     {"DEVICE", SBIT_KEY_STRING, "cpu", 0, 0, NULL, "accepted for compatibility; always the CPU"},
@@ -68675,15 +69006,37 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "pruned channels are 0; false: what their biases make of them goes into the next layers"},
     {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
     {"ALIGN", SBIT_KEY_INT, "1", 1, 1e6, NULL, "channels kept are a multiple of it"},
+    {"BLOCK", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
+    {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
+     "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
+
+/* "1x4" or "2:4" as two numbers; "" leaves them 0. */
+static bool sbit__sconfig_pair(const char *text, char between, int64_t *pair)
+{
+    char first[24];
+    const char *cut = strchr(text, between);
+    pair[0] = pair[1] = 0;
+    if (text[0] == '\0') {
+        return true;
+    }
+    if (cut == NULL || cut == text || (size_t)(cut - text) >= sizeof first) {
+        return false;
+    }
+    memcpy(first, text, (size_t)(cut - text));
+    first[cut - text] = '\0';
+    return sbit__parse_i64(first, &pair[0]) && sbit__parse_i64(cut + 1, &pair[1]);
+}
 
 /* The strategy named by a key, or NULL: then it says what is pruned. */
 static const char *sbit__sconfig_strategy(const sbit_options *options, const char *key)
 {
     const char *word = sbit_options_string(options, key);
     return word[0] == '\0' || sbit__streq(word, "structured") ||
-                   sbit__streq(word, "unstructured") || sbit__streq(word, "structed")
+                   sbit__streq(word, "unstructured") || sbit__streq(word, "structed") ||
+                   sbit__streq(word, "unstructed")
                ? NULL
                : word;
 }
@@ -68700,6 +69053,17 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     if (!type && !strategy) {
         return sbit__option_fail(sbit_options_find(options, "STRATEGY"), section,
                                  "must be a strategy, such as l1norm", error);
+    }
+    int64_t pair[2];
+    if (!sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', pair) ||
+        (pair[0] != 0) != (pair[1] != 0) || pair[0] < -1 || pair[1] < -1) {
+        return sbit__option_fail(sbit_options_find(options, "BLOCK"), section,
+                                 "must be ROWSxCOLUMNS, such as 1x4 or -1x8", error);
+    }
+    if (!sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', pair) || pair[0] < 0 ||
+        pair[0] > pair[1]) {
+        return sbit__option_fail(sbit_options_find(options, "N_OF_M"), section,
+                                 "must be N:M, such as 2:4", error);
     }
     return SBIT_OK;
 }
@@ -68827,12 +69191,14 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     const char *strategy = sbit__sconfig_strategy(options, "TYPE");
     const char *type = sbit_options_string(options, strategy != NULL ? "STRATEGY" : "TYPE");
     strategy = strategy != NULL ? strategy : sbit__sconfig_strategy(options, "STRATEGY");
-    out->structured = !sbit__streq(type, "unstructured");
+    out->structured = !sbit__streq(type, "unstructured") && !sbit__streq(type, "unstructed");
     out->strategy = sbit_sparser_find(config->tree.ctx, strategy)->head.name;
     out->ratio = sbit_options_float(options, "RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
+    sbit__sconfig_pair(sbit_options_string(options, "BLOCK"), 'x', out->block);
+    sbit__sconfig_pair(sbit_options_string(options, "N_OF_M"), ':', out->n_of_m);
     return SBIT_OK;
 }
 
@@ -71069,6 +71435,160 @@ SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out
 }
 /* ---- end src/sparse/groups.c ---- */
 
+/* ---- begin src/sparse/observe.c ---- */
+/* observe.c: the model runs on data, and sparsers see what goes into and comes out of their layers.
+ * >>sparse-observe
+ */
+
+typedef struct sbit__observe {
+    sbit_sparse *sparse;
+    int64_t samples;
+} sbit__observe;
+
+/* What is activated: the output, behind a BatchNormalization and one operator on single elements
+ * that alone read it. */
+static sbit_value_id sbit__observe_activated(const sbit_graph *graph, sbit_value_id id)
+{
+    for (int step = 0; step < 2; step++) {
+        sbit_use use;
+        if (sbit_graph_value(graph, id)->use_count != 1 ||
+            sbit_graph_uses(graph, id, &use, 1) != 1 || use.node.idx == 0 || use.body != NULL) {
+            return id;
+        }
+        const sbit_node *node = sbit_graph_node(graph, use.node);
+        int32_t opset = 0;
+        const sbit_op_row *row = sbit__op_row(graph, node, &opset);
+        const bool norm = sbit__streq(node->op_type, "BatchNormalization");
+        const bool single = row != NULL && row->channel != NULL &&
+                            row->channel->kind == SBIT_CHANNEL_ELEMENTWISE &&
+                            (row->channel->inputs == 1 || sbit__streq(node->op_type, "PRelu"));
+        if (!norm && !single) {
+            return id;
+        }
+        id = node->outputs[0];
+        if (single) {
+            return id;
+        }
+    }
+    return id;
+}
+
+/* The value that a layer's sparser wants to see as `what`. */
+static sbit_value_id sbit__observe_value(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                         uint32_t what)
+{
+    const sbit_node *node =
+        sbit_graph_node(sparse->graph, sparse->labeler.members[layer->member].node);
+    return what == SBIT_NEEDS_INPUT    ? node->inputs[0]
+           : what == SBIT_NEEDS_OUTPUT ? node->outputs[0]
+                                       : sbit__observe_activated(sparse->graph, node->outputs[0]);
+}
+
+/* Channels of a Conv and its like are axis 1, of a matrix product the last. */
+static int32_t sbit__observe_axis(const sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                  int32_t rank)
+{
+    const sbit_node *node =
+        sbit_graph_node(sparse->graph, sparse->labeler.members[layer->member].node);
+    return sbit__streq(node->op_type, "Conv") || sbit__streq(node->op_type, "ConvTranspose")
+               ? 1
+               : rank - 1;
+}
+
+static sbit_status sbit__observe_layer(sbit__observe *observe, sbit__sparse_layer *layer,
+                                       uint32_t what, const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit_sparser_sample sample;
+    if (tensor->dtype != SBIT_F32 || tensor->rank == 0) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, layer->name,
+                          "sparser %s looks at float32, which '%s' does not compute with",
+                          layer->row->head.name, layer->name);
+    }
+    memset(&sample, 0, sizeof sample);
+    sample.what = what;
+    sample.tensor = *tensor;
+    sample.axis = sbit__observe_axis(observe->sparse, layer, tensor->rank);
+    sample.samples = observe->samples;
+    return layer->row->observe(layer->state, &layer->call, &sample, error);
+}
+
+static sbit_status sbit__observe_tap(const sbit_graph *graph, sbit_value_id id,
+                                     const sbit_value *value, void *user, sbit_error *error)
+{
+    sbit__observe *observe = (sbit__observe *)user;
+    sbit_sparse *sparse = observe->sparse;
+    const sbit_value_id same =
+        sbit_graph_find_value(sparse->graph, sbit_graph_value(graph, id)->name);
+    for (size_t i = 0; same.idx != 0 && i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
+            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0 &&
+                sbit__observe_value(sparse, layer, what).idx == same.idx) {
+                SBIT__TRY(sbit__observe_layer(observe, layer, what, &value->tensor, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__observe_feed(sbit__observe *observe, sbit_session *session,
+                                      const sbit_feed *feed, sbit_error *error)
+{
+    sbit_batch batch;
+    for (int64_t at = 0; at < feed->count; at += batch.samples) {
+        SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+        if (batch.samples <= 0) {
+            break;
+        }
+        observe->samples = batch.samples;
+        for (size_t i = 0; i < batch.input_count; i++) {
+            const char *name =
+                batch.names != NULL ? batch.names[i] : sbit_session_input_info(session, 0)->name;
+            SBIT__TRY(sbit_session_set_input(session, name, &batch.inputs[i], error));
+        }
+        SBIT__TRY(sbit_session_run(session, error));
+        SBIT__TRY(sbit__progress(observe->sparse->ctx, "observe", at + batch.samples, feed->count,
+                                 error));
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
+                                          sbit_error *error)
+{
+    sbit__observe observe;
+    sbit_session_desc desc;
+    sbit_session *session = NULL;
+    sbit__arena arena;
+    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
+    sbit_value_id *taps =
+        (sbit_value_id *)sbit__arena_array(&arena, 3 * sparse->layer_count + 1, sizeof *taps);
+    memset(&observe, 0, sizeof observe);
+    memset(&desc, 0, sizeof desc);
+    observe.sparse = sparse;
+    for (size_t i = 0; taps != NULL && i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
+            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0) {
+                taps[desc.tap_count++] = sbit__observe_value(sparse, layer, what);
+            }
+        }
+    }
+    desc.tap_fn = sbit__observe_tap;
+    desc.tap_user = &observe;
+    desc.taps = taps;
+    sbit_status status =
+        taps != NULL ? SBIT_OK : sbit__fail_oom(error, sparse->layer_count * sizeof *taps);
+    if (status == SBIT_OK && desc.tap_count > 0) {
+        status = sbit_session_create(sparse->graph, &desc, &session, error);
+        status = status == SBIT_OK ? sbit__observe_feed(&observe, session, feed, error) : status;
+        sbit_session_destroy(session);
+    }
+    sbit__arena_deinit(&arena);
+    return status;
+}
+/* ---- end src/sparse/observe.c ---- */
+
 /* ---- begin src/sparse/layers.c ---- */
 /* layers.c: the weights that are pruned: settings, scores. >>sparse-layers
  */
@@ -71230,6 +71750,9 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
         }
         SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
     }
+    if (feed != NULL) {
+        SBIT__TRY(sbit__layers_observe(sparse, feed, error));
+    }
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit_status status =
@@ -71240,6 +71763,212 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
     return SBIT_OK;
 }
 /* ---- end src/sparse/layers.c ---- */
+
+/* ---- begin src/sparse/elements_mask.c ---- */
+/* elements_mask.c: masks of single elements: whole layers, rows, blocks, N of M. >>sparse-elements
+ */
+
+/* >>ranking */
+
+static int sbit__rank_order(const void *a, const void *b)
+{
+    const sbit__rank *x = (const sbit__rank *)a, *y = (const sbit__rank *)b;
+    return x->score < y->score   ? -1
+           : x->score > y->score ? 1
+           : x->index < y->index ? -1
+                                 : x->index > y->index;
+}
+
+SBIT__FN sbit_status sbit__ranks_of(const double *scores, int64_t n, sbit__arena *scratch,
+                                    sbit__rank **out, sbit_error *error)
+{
+    sbit__rank *ranks = (sbit__rank *)sbit__arena_array(scratch, (size_t)n + 1, sizeof *ranks);
+    if (ranks == NULL) {
+        return sbit__fail_oom(error, (size_t)n * sizeof *ranks);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        ranks[i].score = scores[i];
+        ranks[i].index = i;
+    }
+    qsort(ranks, (size_t)n, sizeof *ranks, sbit__rank_order);
+    *out = ranks;
+    return SBIT_OK;
+}
+
+/* >>a weight as rows, columns and the rest: element (r, c, k) */
+
+typedef struct sbit__grid3 {
+    int64_t rows, columns, rest;
+    int64_t row_stride, column_stride;
+    int64_t dims[SBIT_MAX_RANK], strides[SBIT_MAX_RANK]; /* of the rest */
+    int32_t rank;
+} sbit__grid3;
+
+static sbit__grid3 sbit__grid3_of(const sbit__sparse_layer *layer)
+{
+    const sbit_tensor *w = &layer->weight;
+    const int32_t row = layer->call.out_axis, column = layer->call.in_axis;
+    sbit__grid3 g;
+    int64_t stride = 1;
+    memset(&g, 0, sizeof g);
+    g.rows = g.columns = g.rest = 1;
+    for (int32_t i = w->rank; i-- > 0;) {
+        if (i == row) {
+            g.rows = w->dims[i];
+            g.row_stride = stride;
+        } else if (i == column) {
+            g.columns = w->dims[i];
+            g.column_stride = stride;
+        } else {
+            g.dims[g.rank] = w->dims[i];
+            g.strides[g.rank++] = stride;
+            g.rest *= w->dims[i];
+        }
+        stride *= w->dims[i];
+    }
+    return g;
+}
+
+static int64_t sbit__grid3_at(const sbit__grid3 *g, int64_t r, int64_t c, int64_t k)
+{
+    int64_t at = r * g->row_stride + c * g->column_stride;
+    for (int32_t i = 0; i < g->rank; i++) {
+        at += k % g->dims[i] * g->strides[i];
+        k /= g->dims[i];
+    }
+    return at;
+}
+
+/* >>patterns */
+
+/* The `gone` smallest of the elements at[0..n-1]. */
+static sbit_status sbit__mask_smallest(const double *scores, const int64_t *at, int64_t n,
+                                       int64_t gone, uint8_t *keep, sbit__arena *scratch,
+                                       sbit_error *error)
+{
+    double *values = (double *)sbit__arena_array(scratch, (size_t)n + 1, sizeof *values);
+    sbit__rank *ranks = NULL;
+    if (values == NULL) {
+        return sbit__fail_oom(error, (size_t)n * sizeof *values);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        values[i] = scores[at != NULL ? at[i] : i];
+    }
+    SBIT__TRY(sbit__ranks_of(values, n, scratch, &ranks, error));
+    for (int64_t i = 0; i < gone && i < n; i++) {
+        keep[at != NULL ? at[ranks[i].index] : ranks[i].index] = 0;
+    }
+    return SBIT_OK;
+}
+
+/* Of every `m` neighbours along the columns `n` go; fewer of a shorter run at the end. */
+static void sbit__mask_n_of_m(const sbit__sparse_layer *layer, const sbit__grid3 *g, uint8_t *keep)
+{
+    const int64_t n = layer->settings.n_of_m[0], m = layer->settings.n_of_m[1];
+    for (int64_t line = 0; line < g->rows * g->rest; line++) {
+        const int64_t r = line / g->rest, k = line % g->rest;
+        for (int64_t first = 0; first < g->columns; first += m) {
+            const int64_t end = first + m < g->columns ? first + m : g->columns;
+            int64_t gone = n - (m - (end - first));
+            for (; gone > 0; gone--) {
+                int64_t least = -1;
+                for (int64_t c = first; c < end; c++) {
+                    const int64_t at = sbit__grid3_at(g, r, c, k);
+                    if (keep[at] != 0 && (least < 0 || layer->scores[at] < layer->scores[least])) {
+                        least = at;
+                    }
+                }
+                keep[least] = 0;
+            }
+        }
+    }
+}
+
+static sbit_status sbit__mask_rows_apart(const sbit__sparse_layer *layer, const sbit__grid3 *g,
+                                         uint8_t *keep, sbit__arena *scratch, sbit_error *error)
+{
+    const int64_t n = g->columns * g->rest;
+    const int64_t gone = (int64_t)floor(layer->settings.ratio * (double)n + 1e-9);
+    int64_t *at = (int64_t *)sbit__arena_array(scratch, (size_t)n + 1, sizeof *at);
+    if (at == NULL) {
+        return sbit__fail_oom(error, (size_t)n * sizeof *at);
+    }
+    for (int64_t r = 0; r < g->rows; r++) {
+        for (int64_t i = 0; i < n; i++) {
+            at[i] = sbit__grid3_at(g, r, i / g->rest, i % g->rest);
+        }
+        sbit__arena row;
+        sbit__arena_init(&row, &scratch->allocator);
+        const sbit_status status =
+            sbit__mask_smallest(layer->scores, at, n, gone, keep, &row, error);
+        sbit__arena_deinit(&row);
+        SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+
+/* Blocks of h rows and w columns, those at the borders shorter; the smallest means go. */
+static sbit_status sbit__mask_blocks(const sbit__sparse_layer *layer, const sbit__grid3 *g,
+                                     uint8_t *keep, sbit__arena *scratch, sbit_error *error)
+{
+    const int64_t h = layer->settings.block[0] > 0 ? layer->settings.block[0] : g->rows;
+    const int64_t w = layer->settings.block[1] > 0 ? layer->settings.block[1] : g->columns;
+    const int64_t down = (g->rows + h - 1) / h, across = (g->columns + w - 1) / w;
+    const int64_t count = down * across * g->rest;
+    double *means = (double *)sbit__arena_array(scratch, 2 * (size_t)count + 2, sizeof *means);
+    sbit__rank *ranks = NULL;
+    if (means == NULL) {
+        return sbit__fail_oom(error, 2 * (size_t)count * sizeof *means);
+    }
+    double *sizes = means + count;
+    for (int pass = 0; pass < 2; pass++) {
+        const int64_t gone = (int64_t)floor(layer->settings.ratio * (double)count + 1e-9);
+        for (int64_t i = 0; i < gone && pass == 1; i++) {
+            sizes[ranks[i].index] = -1.0; /* goes */
+        }
+        for (int64_t i = 0; i < g->rows * g->columns * g->rest; i++) {
+            const int64_t k = i % g->rest, c = i / g->rest % g->columns;
+            const int64_t r = i / g->rest / g->columns;
+            const int64_t b = (r / h * across + c / w) * g->rest + k;
+            const int64_t at = sbit__grid3_at(g, r, c, k);
+            if (pass == 0) {
+                means[b] += layer->scores[at];
+                sizes[b] += 1.0;
+            } else if (sizes[b] < 0.0) {
+                keep[at] = 0;
+            }
+        }
+        for (int64_t b = 0; b < count && pass == 0; b++) {
+            means[b] /= sizes[b];
+        }
+        if (pass == 0) {
+            SBIT__TRY(sbit__ranks_of(means, count, scratch, &ranks, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__mask_elements(const sbit__sparse_layer *layer, uint8_t *keep,
+                                         sbit__arena *scratch, sbit_error *error)
+{
+    const sbit_sparse_settings *settings = &layer->settings;
+    const sbit__grid3 g = sbit__grid3_of(layer);
+    const int64_t n = layer->units.count;
+    if (settings->n_of_m[1] > 0) {
+        sbit__mask_n_of_m(layer, &g, keep);
+        return SBIT_OK;
+    }
+    if (settings->block[0] != 0) {
+        return sbit__mask_blocks(layer, &g, keep, scratch, error);
+    }
+    if ((layer->row->traits & SBIT_SPARSER_BY_ROW) != 0) {
+        return sbit__mask_rows_apart(layer, &g, keep, scratch, error);
+    }
+    int64_t gone = (int64_t)floor(settings->ratio * (double)n + 1e-9);
+    gone += (layer->row->traits & SBIT_SPARSER_ONE_MORE) != 0 && gone < n ? 1 : 0;
+    return sbit__mask_smallest(layer->scores, NULL, n, gone, keep, scratch, error);
+}
+/* ---- end src/sparse/elements_mask.c ---- */
 
 /* ---- begin src/sparse/mask.c ---- */
 /* mask.c: masks of constants: from scores of single layers, or from the classes that go. >>masks
@@ -71313,20 +72042,6 @@ static sbit_status sbit__mask_index(sbit_sparse *sparse, const sbit__member *mem
 
 /* >>of single layers */
 
-typedef struct sbit__rank {
-    double score;
-    int64_t index;
-} sbit__rank;
-
-static int sbit__rank_order(const void *a, const void *b)
-{
-    const sbit__rank *x = (const sbit__rank *)a, *y = (const sbit__rank *)b;
-    return x->score < y->score   ? -1
-           : x->score > y->score ? 1
-           : x->index < y->index ? -1
-                                 : x->index > y->index;
-}
-
 /* Row `row` of a layer, its bias, and the BatchNormalization that alone reads the layer. */
 static sbit_status sbit__mask_row(sbit_sparse *sparse, const sbit__sparse_layer *layer, int64_t row,
                                   sbit_error *error)
@@ -71361,33 +72076,28 @@ static sbit_status sbit__mask_row(sbit_sparse *sparse, const sbit__sparse_layer 
     return SBIT_OK;
 }
 
+static sbit_status sbit__mask_rows(sbit_sparse *sparse, const sbit__sparse_layer *layer,
+                                   sbit__arena *scratch, sbit_error *error)
+{
+    const int64_t n = layer->units.count;
+    const int64_t count = (int64_t)floor(layer->settings.ratio * (double)n + 1e-9);
+    sbit__rank *ranks = NULL;
+    SBIT__TRY(sbit__ranks_of(layer->scores, n, scratch, &ranks, error));
+    for (int64_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit__mask_row(sparse, layer, ranks[i].index, error));
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_layer *layer,
                                     sbit__arena *scratch, sbit_error *error)
 {
-    const int64_t n = layer->units.count;
-    sbit__rank *ranks = (sbit__rank *)sbit__arena_array(scratch, (size_t)n + 1, sizeof *ranks);
-    int64_t count = (int64_t)floor(layer->settings.ratio * (double)n);
     uint8_t *keep = NULL;
-    if (ranks == NULL) {
-        return sbit__fail_oom(error, (size_t)n * sizeof *ranks);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        ranks[i].score = layer->scores[i];
-        ranks[i].index = i;
-    }
-    qsort(ranks, (size_t)n, sizeof *ranks, sbit__rank_order);
     if (layer->settings.structured) {
-        for (int64_t i = 0; i < count; i++) {
-            SBIT__TRY(sbit__mask_row(sparse, layer, ranks[i].index, error));
-        }
-        return SBIT_OK;
+        return sbit__mask_rows(sparse, layer, scratch, error);
     }
-    count += count < n ? 1 : 0; /* Sparsebit: one more than the ratio says */
     SBIT__TRY(sbit__mask_of(sparse, sparse->labeler.members[layer->member].value, &keep, error));
-    for (int64_t i = 0; i < count; i++) {
-        keep[ranks[i].index] = 0;
-    }
-    return SBIT_OK;
+    return sbit__mask_elements(layer, keep, scratch, error);
 }
 
 SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error)
@@ -71397,7 +72107,8 @@ SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sb
     sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
     for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
-        if (layer->settings.ratio > 0.0 && (channels || !layer->settings.structured)) {
+        const bool pattern = !layer->settings.structured && layer->settings.n_of_m[1] > 0;
+        if ((layer->settings.ratio > 0.0 || pattern) && (channels || !layer->settings.structured)) {
             status = sbit__mask_layer(sparse, layer, &scratch, error);
         }
     }

@@ -176,11 +176,11 @@ static bool nni_feed(golden *g, sbit_ctx *ctx, const char *net, int64_t steps, s
 static void compare_nni(const char *group, const char *const *prefixes, int least)
 {
     masks m;
-    golden g;
+    golden g, nets;
     const sbit_yaml *e;
     memset(&m, 0, sizeof m);
     CHECK_OK(sbit_ctx_create(NULL, &m.ctx, &m.error), m.error);
-    if (!golden_open(&g, m.ctx, group)) {
+    if (!golden_open(&g, m.ctx, group) || !golden_open(&nets, m.ctx, "D_nni_2.10_pruners")) {
         sbit_ctx_destroy(m.ctx);
         SBIT_TEST_SKIP("no shared golden data");
     }
@@ -197,26 +197,37 @@ static void compare_nni(const char *group, const char *const *prefixes, int leas
             continue;
         }
         first = &list->items[0];
-        if (golden_text(first, "sparsity")[0] == '\0') {
+        const char *ratio = golden_text(first, "sparsity");
+        ratio = ratio[0] != '\0' ? ratio : golden_text(first, "sparse_ratio");
+        if (ratio[0] == '\0') {
             continue;
         }
         const bool elements = strcmp(strategy, "level") == 0;
-        snprintf(config, sizeof config, "SPARSER: {TYPE: %s, STRATEGY: %s, RATIO: %s%s}\n",
-                 elements ? "unstructured" : "structured", strategy, golden_text(first, "sparsity"),
+        const char *block = strstr(golden_text(e, "id"), "granularity_1x4") != NULL ? ", BLOCK: 1x4"
+                            : strstr(golden_text(e, "id"), "in_channel") != NULL ? ", BLOCK: -1x1"
+                                                                                 : "";
+        if (strstr(golden_text(e, "id"), "global") != NULL) {
+            continue;
+        }
+        snprintf(config, sizeof config, "SPARSER: {TYPE: %s, STRATEGY: %s, RATIO: %s%s%s}\n",
+                 elements ? "unstructured" : "structured", strategy, ratio,
                  strcmp(strategy, "apoz") == 0 || strcmp(strategy, "mean_activation") == 0
                      ? strstr(golden_text(e, "id"), "gelu") != NULL    ? ", ACTIVATION: gelu"
                        : strstr(golden_text(e, "id"), "relu6") != NULL ? ", ACTIVATION: relu6"
                                                                        : ", ACTIVATION: relu"
-                     : "");
+                     : "",
+                 block);
         if (masks_open(&m, e, config)) {
             const sbit_yaml *types = golden_get(first, "op_types");
-            const sbit_yaml *names =
-                list->count > 1 ? golden_get(&list->items[1], "op_names") : NULL;
+            const sbit_yaml *names = list->count > 1 ? golden_get(&list->items[1], "op_names")
+                                                     : golden_get(first, "exclude_op_names");
             sbit_feed feed;
             const bool fed =
-                nni_feed(&g, m.ctx, golden_text(arguments, "net"),
-                         (int64_t)golden_value(arguments, "training_steps"), &feed, &m.error);
-            if (types != NULL && types->count == 1) { /* Conv2d only */
+                nni_feed(&nets, m.ctx, golden_text(arguments, "net"),
+                         (int64_t)golden_value(arguments, "training_steps") +
+                             4 * (int64_t)golden_value(arguments, "statistics_batch_num"),
+                         &feed, &m.error);
+            if (types != NULL && types->count == 1 && strcmp(types->items[0].text, "Conv2d") == 0) {
                 sbit_sparse_set_ratio(m.sparse, "fc*", 0.0, &m.error);
             }
             for (size_t i = 0; names != NULL && i < names->count; i++) { /* excluded */
@@ -232,6 +243,7 @@ static void compare_nni(const char *group, const char *const *prefixes, int leas
         masks_close(&m);
     }
     CHECK_MSG(m.compared > least, "only %d masks", m.compared);
+    golden_close(&nets);
     golden_close(&g);
     sbit_ctx_destroy(m.ctx);
 }
@@ -254,4 +266,172 @@ TEST(nni_2_10_masks)
                                            "mean_activation",
                                            NULL};
     compare_nni("D_nni_2.10_pruners", prefixes, 100);
+}
+
+TEST(nni_1_9_masks)
+{
+    static const char *const prefixes[] = {"level/rescnn",
+                                           "level",
+                                           "level/mlp",
+                                           "level",
+                                           "l1/normal",
+                                           "l1norm",
+                                           "l2/normal",
+                                           "l2norm",
+                                           "fpgm/normal",
+                                           "fpgm",
+                                           "apoz/steps",
+                                           "apoz",
+                                           "mean_activation/steps",
+                                           "mean_activation",
+                                           NULL};
+    compare_nni("D_nni_1.9_pruners", prefixes, 60);
+}
+
+TEST(nni_3_0_masks)
+{
+    static const char *const prefixes[] = {"level/rescnn",
+                                           "level",
+                                           "level/mlp",
+                                           "level",
+                                           "l1norm/ratio",
+                                           "l1norm",
+                                           "l2norm/ratio",
+                                           "l2norm",
+                                           "fpgm/ratio",
+                                           "fpgm",
+                                           NULL};
+    compare_nni("D_nni_3.0_pruners", prefixes, 10);
+}
+
+/* ---- torch.ao.pruning: its row masks on the network before, cut by us, against its pruned network
+ */
+
+static bool torch_set_rows(masks *m, golden *g, const sbit_yaml *outputs, bool prune_bias)
+{
+    for (size_t i = 0; i < outputs->count; i++) {
+        const char *key = outputs->items[i].key;
+        golden_array_view v;
+        char name[200];
+        if (strncmp(key, "mask/", 5) != 0 || !golden_array(g, outputs->items[i].text, &v)) {
+            continue;
+        }
+        for (int bias = 0; bias < (prune_bias ? 2 : 1); bias++) {
+            snprintf(name, sizeof name, "%s.%s", key + 5, bias ? "bias" : "weight");
+            const sbit_graph *graph = sbit_sparse_graph(m->sparse);
+            const sbit_value_id id = sbit_graph_find_value(graph, name);
+            if (id.idx == 0) {
+                if (bias) {
+                    continue; /* has none */
+                }
+                return false;
+            }
+            const int64_t count = sbit_tensor_count(&sbit_graph_value(graph, id)->constant);
+            uint8_t *keep = (uint8_t *)malloc((size_t)count);
+            for (int64_t k = 0; k < count; k++) {
+                keep[k] = v.u8[k / (count / v.count)];
+            }
+            CHECK_OK(sbit_sparse_set_mask(m->sparse, name, keep, count, &m->error), m->error);
+            free(keep);
+        }
+    }
+    return true;
+}
+
+static void torch_compare(masks *m, golden *g, const sbit_yaml *e, const sbit_graph *shrunk)
+{
+    golden_array_view x, y;
+    sbit_session *session = NULL;
+    sbit_graph *run = NULL;
+    sbit_tensor in;
+    const sbit_yaml *shapes = golden_get(golden_get(e, "values"), "shapes");
+    if (!golden_array(g, golden_text(golden_get(e, "inputs"), "x"), &x) ||
+        !golden_array(g, golden_text(golden_get(e, "outputs"), "y_pruned"), &y) || x.f == NULL ||
+        y.f == NULL) {
+        return;
+    }
+    memset(&in, 0, sizeof in);
+    in.dtype = SBIT_F32;
+    in.rank = x.rank;
+    memcpy(in.dims, x.dims, (size_t)x.rank * sizeof *x.dims);
+    memcpy(&in.data, &x.f, sizeof x.f);
+    if (CHECK_OK(sbit_graph_clone(shrunk, &run, &m->error), m->error) &&
+        CHECK_OK(sbit_session_create(run, NULL, &session, &m->error), m->error) &&
+        CHECK_OK(sbit_session_set_input(session, sbit_session_input_info(session, 0)->name, &in,
+                                        &m->error),
+                 m->error) &&
+        CHECK_OK(sbit_session_run(session, &m->error), m->error)) {
+        const sbit_tensor *out = &sbit_session_output(session, 0)->tensor;
+        double worst = 0.0, largest = 1e-6;
+        if (CHECK_MSG(sbit_tensor_count(out) == y.count, "%s: another shape",
+                      golden_text(e, "id"))) {
+            for (int64_t i = 0; i < y.count; i++) {
+                const double d = fabs((double)((const float *)out->data)[i] - (double)y.f[i]);
+                worst = d > worst ? d : worst;
+                largest = fabs((double)y.f[i]) > largest ? fabs((double)y.f[i]) : largest;
+            }
+            CHECK_MSG(worst <= 1e-5 * largest, "%s: off by %.3g of %.3g", golden_text(e, "id"),
+                      worst, largest);
+        }
+    }
+    for (size_t i = 0; shapes != NULL && i < shapes->count; i++) { /* never larger than torch's */
+        const sbit_value_id id = sbit_graph_find_value(shrunk, shapes->items[i].key);
+        const sbit_tensor *tensor = id.idx != 0 ? &sbit_graph_value(shrunk, id)->constant : NULL;
+        for (int32_t d = 0;
+             tensor != NULL && d < tensor->rank && (size_t)tensor->rank == shapes->items[i].count;
+             d++) {
+            CHECK_MSG(tensor->dims[d] <= atoi(shapes->items[i].items[d].text),
+                      "%s: %s keeps %d of axis %d, torch %s", golden_text(e, "id"),
+                      shapes->items[i].key, (int)tensor->dims[d], (int)d,
+                      shapes->items[i].items[d].text);
+        }
+    }
+    sbit_session_destroy(session);
+    sbit_graph_destroy(run);
+    m->compared++;
+}
+
+TEST(torchs_pruned_networks_are_reproduced)
+{
+    masks m;
+    golden g;
+    const sbit_yaml *e;
+    memset(&m, 0, sizeof m);
+    CHECK_OK(sbit_ctx_create(NULL, &m.ctx, &m.error), m.error);
+    if (!golden_open(&g, m.ctx, "E_torch_ao_pruning")) {
+        sbit_ctx_destroy(m.ctx);
+        SBIT_TEST_SKIP("no shared golden data");
+    }
+    while ((e = golden_next(&g)) != NULL) {
+        char config[200], path[1024], name[300];
+        const sbit_yaml *inputs = golden_get(e, "inputs"), *outputs = golden_get(e, "outputs");
+        const bool prune_bias =
+            strcmp(golden_text(golden_get(e, "arguments"), "prune_bias"), "false") != 0;
+        sbit_graph *shrunk = NULL;
+        if ((!begins(e, "models/") && !begins(e, "activations/")) ||
+            golden_get(e, "known_bug") != NULL || golden_get(e, "error") != NULL ||
+            golden_text(inputs, "onnx_before")[0] == '\0' ||
+            strstr(golden_text(e, "id"), "with_output_layer") != NULL) { /* outputs stay whole */
+            continue;
+        }
+        snprintf(config, sizeof config,
+                 "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, PRUNE_BIAS: %s}\n",
+                 prune_bias ? "true" : "false");
+        snprintf(name, sizeof name, "golden/%s", golden_text(inputs, "onnx_before"));
+        if (CHECK(test_shared(name, path, sizeof path)) &&
+            CHECK_OK(sbit_graph_load(m.ctx, path, &m.graph, &m.error), m.error) &&
+            CHECK_OK(sbit_sconfig_read(m.ctx, config, strlen(config), &m.config, &m.error),
+                     m.error) &&
+            CHECK_OK(sbit_sparse_create(m.graph, m.config, &m.sparse, &m.error), m.error) &&
+            torch_set_rows(&m, &g, outputs, prune_bias)) {
+            if (CHECK_OK(sbit_sparse_shrink(m.sparse, NULL, &shrunk, &m.error), m.error)) {
+                torch_compare(&m, &g, e, shrunk);
+            }
+            sbit_graph_destroy(shrunk);
+        }
+        masks_close(&m);
+    }
+    CHECK_MSG(m.compared > 30, "only %d networks", m.compared);
+    golden_close(&g);
+    sbit_ctx_destroy(m.ctx);
 }

@@ -3,7 +3,7 @@
  * Called by: users, sparse, tools. Calls: config (YAML, key tables).
  *
  *     SPARSER:
- *       TYPE: unstructured      # elements; structured: channels (Sparsebit writes "unstructed", "structed")
+ *       TYPE: unstructured      # elements; structured: channels ("unstructed", "structed" too)
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
