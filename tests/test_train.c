@@ -604,7 +604,8 @@ TEST(lsq_trains_scales_and_weights)
                 moved += parameter_sum(t, p) != before[p] ? 1 : 0;
             }
         }
-        CHECK_MSG(scales > 60 && moved + 2 > scales, "%d scales, %d changed", (int)scales, (int)moved);
+        CHECK_MSG(scales > 60 && moved + 2 > scales, "%d scales, %d changed", (int)scales,
+                  (int)moved);
         CHECK_MSG(seen.last < 0.9 * seen.first, "loss %g, then %g", seen.first, seen.last);
     }
     if (ok && CHECK_MSG(sbit_trainer_finish_qat(t, &error) == SBIT_OK &&
@@ -823,4 +824,213 @@ TEST(quantized_gradients_resnet20)
     sbit_graph_destroy(graph);
     cifar_free(&c);
     golden_h_close(&h);
+}
+
+/* ---- a small network of its own: builder, checkpoints, augmentation, teacher, losses */
+
+enum {
+    SMALL = 12,
+    SMALL_COUNT = 70
+};
+
+/* [count, channels, side, side], as far as the rank goes */
+static sbit_tensor build_like(sbit_dtype dtype, int32_t rank, int64_t count, int64_t channels,
+                              int64_t side, void *data)
+{
+    sbit_tensor t;
+    memset(&t, 0, sizeof t);
+    t.dtype = dtype;
+    t.rank = rank;
+    t.dims[0] = count;
+    t.dims[1] = channels;
+    t.dims[2] = t.dims[3] = side;
+    t.data = data;
+    return t;
+}
+
+static sbit_graph *small_network(sbit_ctx *ctx, uint64_t seed)
+{
+    static const int64_t dims[3] = {2, SMALL, SMALL};
+    const sbit_value_id none = {0};
+    sbit_conv_desc conv;
+    sbit_graph *graph = NULL;
+    sbit_error error;
+    memset(&conv, 0, sizeof conv);
+    conv.channels = 4;
+    CHECK(sbit_graph_create(ctx, 17, &graph, &error) == SBIT_OK);
+    sbit_builder b = sbit_builder_init(graph, seed, &error);
+    sbit_value_id x = sbit_builder_input(&b, "input", 3, dims);
+    x = sbit_builder_batch_norm(&b, "n1", sbit_builder_conv(&b, "c1", x, &conv));
+    x = sbit_builder_op(&b, "Relu", x, none);
+    conv.groups = 4;
+    conv.bias = true;
+    x = sbit_builder_op(&b, "Add", x, sbit_builder_conv(&b, "c2", x, &conv));
+    x = sbit_builder_pool(&b, "MaxPool", x, 2);
+    x = sbit_builder_pool(&b, "GlobalAveragePool", x, 0);
+    x = sbit_builder_linear(&b, "fc", sbit_builder_op(&b, "Flatten", x, none), 3);
+    CHECK_MSG(sbit_builder_output(&b, "logits", x) == SBIT_OK, "%s", error.message);
+    conv.groups = 3; /* does not divide: an error that names the layer, and nothing after it */
+    x = sbit_builder_conv(&b, "bad", x, &conv);
+    CHECK(b.status != SBIT_OK && x.idx == 0);
+    return graph;
+}
+
+typedef struct small_data {
+    float x[SMALL_COUNT * 2 * SMALL * SMALL];
+    int64_t y[SMALL_COUNT];
+    sbit_tensor inputs, targets;
+    sbit_feed feed;
+} small_data;
+
+static void small_data_make(sbit_ctx *ctx, small_data *d)
+{
+    sbit_rng rng = sbit_rng_seed(5);
+    sbit_feed_desc desc;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    for (int i = 0; i < SMALL_COUNT; i++) {
+        d->y[i] = i % 3;
+        for (int k = 0; k < 2 * SMALL * SMALL; k++) {
+            d->x[i * 2 * SMALL * SMALL + k] =
+                sbit_rng_normal(&rng) * (k % SMALL < 4 * (i % 3 + 1) ? 1.0f : 0.2f);
+        }
+    }
+    d->inputs = build_like(SBIT_F32, 4, SMALL_COUNT, 2, SMALL, d->x);
+    d->targets = build_like(SBIT_I64, 1, SMALL_COUNT, 0, 0, d->y);
+    desc.inputs = &d->inputs;
+    desc.targets = &d->targets;
+    desc.input_count = desc.target_count = 1;
+    CHECK(sbit_feed_of_tensors(ctx, &desc, &d->feed, &error) == SBIT_OK);
+}
+
+static sbit_status stop_after(sbit_trainer *t, const sbit_train_report *r, void *user,
+                              sbit_error *error)
+{
+    (void)t;
+    (void)error;
+    return r->step == *(const int64_t *)user ? SBIT_ERR_CANCELLED : SBIT_OK;
+}
+
+/* Stopped in the middle of an epoch, saved, loaded into a new trainer and gone on: the same bits as
+ * without the break, with momentum, running statistics, augmentation, and a teacher. */
+TEST(resuming_gives_the_same_bits)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3), *teacher = small_network(ctx, 4);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_fit_desc fit;
+    sbit_error error;
+    sbit_trainer *t[2] = {NULL, NULL};
+    const char *path = SBIT_TEST_TMP "/train.checkpoint";
+    int64_t stop = 4;
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    memset(&fit, 0, sizeof fit);
+    desc.learning_rate = 0.02f;
+    desc.optimizer = "adamw";
+    desc.weight_decay = 0.01f;
+    desc.teacher = teacher;
+    desc.distill = 0.3f;
+    fit.epochs = 2;
+    fit.batch = 16;
+    fit.seed = 9;
+    fit.rate = "one_cycle";
+    fit.flip = true;
+    fit.shift = 2;
+    fit.cutout = 3;
+    for (int run = 0; run < 2; run++) {
+        CHECK_MSG(sbit_trainer_create(graph, &desc, &t[run], &error) == SBIT_OK, "%s",
+                  error.message);
+    }
+    CHECK_MSG(sbit_trainer_fit(t[0], &d->feed, &fit, NULL, &error) == SBIT_OK, "%s", error.message);
+    fit.after_step = stop_after;
+    fit.user = &stop;
+    CHECK(sbit_trainer_fit(t[1], &d->feed, &fit, NULL, &error) == SBIT_ERR_CANCELLED);
+    CHECK_MSG(sbit_trainer_save(t[1], path, &error) == SBIT_OK, "%s", error.message);
+    sbit_trainer_destroy(t[1]);
+    fit.after_step = NULL;
+    fit.resume = true;
+    if (CHECK(sbit_trainer_create(graph, &desc, &t[1], &error) == SBIT_OK) &&
+        CHECK_MSG(sbit_trainer_load(t[1], path, &error) == SBIT_OK, "%s", error.message) &&
+        CHECK_MSG(sbit_trainer_fit(t[1], &d->feed, &fit, NULL, &error) == SBIT_OK, "%s",
+                  error.message)) {
+        for (size_t i = 0; i < sbit_trainer_parameter_count(t[0]); i++) {
+            const sbit_train_parameter a = sbit_trainer_parameter(t[0], i);
+            const sbit_train_parameter b = sbit_trainer_parameter(t[1], i);
+            CHECK_MSG(memcmp(a.data.data, b.data.data, sbit_tensor_bytes(&a.data)) == 0,
+                      "%s differs", a.name);
+        }
+    }
+    sbit_trainer_destroy(t[1]);
+    desc.optimizer = "sgd"; /* another optimizer: refused, and nothing changes */
+    if (CHECK(sbit_trainer_create(graph, &desc, &t[1], &error) == SBIT_OK)) {
+        const float before = ((const float *)sbit_trainer_parameter(t[1], 0).data.data)[0];
+        CHECK(sbit_trainer_load(t[1], path, &error) == SBIT_ERR_PARSE);
+        CHECK_CONTAINS(error.message, "optimizer");
+        CHECK(((const float *)sbit_trainer_parameter(t[1], 0).data.data)[0] == before);
+    }
+    sbit_trainer_destroy(t[0]);
+    sbit_trainer_destroy(t[1]);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_graph_destroy(teacher);
+    sbit_ctx_destroy(ctx);
+}
+
+/* Every loss falls in a few steps on one batch; wrong names are told. */
+TEST(losses_and_settings)
+{
+    static const char *const names[] = {"cross_entropy", "mse", "l1", "huber", "bce", "kl"};
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_error error;
+    sbit_trainer *t = NULL;
+    float like[SMALL_COUNT * 3];
+    small_data_make(ctx, d);
+    for (int i = 0; i < SMALL_COUNT * 3; i++) {
+        like[i] = i % 3 == (i / 3) % 3 ? 1.0f : 0.0f;
+    }
+    const sbit_tensor wanted = build_like(SBIT_F32, 2, SMALL_COUNT, 3, 0, like);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        sbit_batch batch;
+        sbit_train_report report;
+        double first = 0;
+        memset(&batch, 0, sizeof batch);
+        memset(&desc, 0, sizeof desc);
+        desc.loss = names[i];
+        desc.learning_rate = 0.05f;
+        desc.clip_value = 1.0f;
+        batch.samples = SMALL_COUNT;
+        batch.inputs = &d->inputs;
+        batch.targets = i == 0 ? &d->targets : &wanted;
+        batch.input_count = batch.target_count = 1;
+        if (!CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s: %s", names[i],
+                       error.message)) {
+            continue;
+        }
+        for (int step = 0; step < 12; step++) {
+            CHECK_MSG(sbit_trainer_step(t, &batch, &report, &error) == SBIT_OK, "%s: %s", names[i],
+                      error.message);
+            first = step == 0 ? report.loss : first;
+        }
+        CHECK_MSG(report.loss < first, "%s: %g, then %g", names[i], first, report.loss);
+        CHECK(sbit_trainer_update(t, NULL, &error) == SBIT_ERR_STATE); /* no gradients wait */
+        sbit_trainer_destroy(t);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.optimizer = "sdg";
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_ERR_NOT_FOUND);
+    CHECK_CONTAINS(error.message, "sgd, adam, adamw");
+    desc.optimizer = "sgd";
+    desc.optimizer_options = "MOMENTOM: 0.9";
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) != SBIT_OK);
+    CHECK_CONTAINS(error.message, "MOMENTUM");
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
 }

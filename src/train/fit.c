@@ -115,6 +115,7 @@ typedef struct sbit__epochs {
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
     double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
+    sbit_tensor room;                             /* of changed pictures */
 } sbit__epochs;
 
 /* A new order for each epoch, the same for the same seed. */
@@ -194,6 +195,7 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     }
     SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first,
                               rest < fit->batch ? rest : fit->batch, &batch, error));
+    SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
     SBIT__TRY(sbit_trainer_step(t, &batch, &report, error));
     return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
 }
@@ -202,11 +204,13 @@ static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, 
 {
     sbit_trainer *t = fit->trainer;
     SBIT__TRY(sbit__epochs_init(fit, error));
-    for (int64_t epoch = 0; epoch < fit->epochs; epoch++) {
+    const int64_t begin = fit->desc->resume ? t->report.step : 0;
+    for (int64_t epoch = begin / fit->steps; epoch < fit->epochs; epoch++) {
         double loss = 0.0;
         int64_t samples = 0;
         sbit__epochs_shuffle(fit, epoch);
-        for (int64_t i = 0; i < fit->steps; i++) {
+        const int64_t first = epoch == begin / fit->steps ? begin % fit->steps : 0;
+        for (int64_t i = first; i < fit->steps; i++) {
             SBIT__TRY(sbit__progress(t->ctx, "train", epoch * fit->samples + i * fit->batch,
                                      fit->epochs * fit->samples, error));
             SBIT__TRY(sbit__epochs_step(fit, epoch, i, error));
@@ -241,6 +245,7 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
     const sbit_status status = sbit__epochs_run(&fit, &last, error);
     sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
     sbit__arena_deinit(&fit.arena);
+    sbit_tensor_free(trainer->ctx, &fit.room);
     if (status == SBIT_OK && report != NULL) {
         *report = last;
     }

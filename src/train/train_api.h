@@ -45,6 +45,10 @@ typedef struct sbit_train_desc {
     const char *const *train; /* names of the parameters; NULL: all weights */
     size_t train_count;
     size_t output;         /* which output of the model the loss looks at */
+    /* distillation: the output also learns from this model's output of the same number, which gets
+     * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
+    sbit_graph *teacher;   /* NULL: none; must outlive the trainer */
+    float distill, temperature; /* 0: 0.5 and 4 */
     bool fixed_statistics; /* BatchNormalization as in inference */
 } sbit_train_desc;
 
@@ -94,6 +98,14 @@ SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *tr
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
                                                 const uint8_t *keep, sbit_error *error);
 
+/* All that training changes - parameters, the optimizer's state, running statistics, the step - to
+ * and from a file of this machine: a trainer made in the same way goes on where the other stopped,
+ * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
+SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
+                                            sbit_error *error);
+
 /* Copies parameters and running statistics into the constants of `graph`, which must be the graph
  * that the trainer was made from or a clone of it. */
 SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
@@ -131,6 +143,11 @@ typedef struct sbit_fit_desc {
     int64_t most;             /* samples of an epoch; 0: all */
     uint64_t seed;            /* of the order of samples */
     bool in_order;            /* do not shuffle */
+    bool resume;              /* go on at the trainer's step (sbit_trainer_load), not at 0 */
+    /* pictures [N,C,H,W] are changed at random: mirrored left to right, moved by up to `shift`
+     * pixels with zeros behind, a square of `cutout` pixels set to zero */
+    bool flip;
+    int64_t shift, cutout;
     const char *rate;         /* name of a schedule; NULL: constant */
     const char *rate_options; /* YAML of its keys */
     int64_t warmup;           /* steps over which the rate grows from 0 */

@@ -43,7 +43,10 @@ struct sbit_trainer {
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
-    bool ready;         /* gradients wait for an update */
+    bool ready;            /* gradients wait for an update */
+    sbit_session *teacher; /* NULL: none */
+    sbit_value_id teacher_target;
+    size_t teacher_output;
     sbit_quant *quant;  /* that is trained; NULL: none */
     void **quant_sites; /* see qat.c */
     size_t quant_site_count;
@@ -56,6 +59,9 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
                                         sbit_error *error);
 /* Puts the sites of a quant into the trainer's graph. */
 SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error);
+/* The batch's pictures changed as desc says, in `room`, which the caller frees. */
+SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
+                                         sbit_batch *batch, sbit_tensor *room, sbit_error *error);
 /* Before a run: scales and zero points as they are now. */
 SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
 /* The memory of a quantizer's parameter; NULL: the value is none. */

@@ -215,6 +215,45 @@ static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
     return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
 }
 
+/* part * value */
+static sbit_status sbit__train_part(sbit_trainer *t, sbit_value_id value, double part,
+                                    sbit_value_id *out, sbit_error *error)
+{
+    const sbit_node_id end = {0};
+    sbit_value_id both[2];
+    both[0] = value;
+    SBIT__TRY(sbit__add_scalar(t->graph, "loss_part", SBIT_F32, 0, part, &both[1], error));
+    return sbit__emit(t->graph, end, "Mul", "loss", both, 2, NULL, 0, out, error);
+}
+
+/* The loss becomes a mix with the distance to the teacher's output, which is an input too. */
+static sbit_status sbit__train_teacher(sbit_trainer *t, const sbit_train_desc *desc,
+                                       sbit_value_id output, sbit_error *error)
+{
+    const double mix = desc->distill > 0.0f ? (double)desc->distill : 0.5;
+    const sbit_loss_row *row = sbit_loss_find(t->ctx, "kl");
+    const sbit_type type = sbit_graph_value(t->graph, output)->type;
+    const sbit_node_id end = {0};
+    char text[64];
+    sbit_options options;
+    sbit_value_id parts[2], distance = {0};
+    snprintf(text, sizeof text, "TEMPERATURE: %g",
+             desc->temperature > 0.0f ? (double)desc->temperature : 4.0);
+    if (desc->output >= sbit_graph_output_count(desc->teacher)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "the teacher has no output %lu",
+                          (unsigned long)desc->output);
+    }
+    SBIT__TRY(sbit__train_options(t->ctx, &t->arena, &row->head, text, &options, error));
+    SBIT__TRY(sbit_graph_add_value(t->graph, "teacher_output", &type, &t->teacher_target, error));
+    SBIT__TRY(sbit_graph_set_input(t->graph, t->teacher_target, true, error));
+    SBIT__TRY(row->build(t->graph, &options, output, t->teacher_target, &distance, error));
+    SBIT__TRY(sbit__train_part(t, t->loss, 1.0 - mix, &parts[0], error));
+    SBIT__TRY(sbit__train_part(t, distance, mix, &parts[1], error));
+    SBIT__TRY(sbit__emit(t->graph, end, "Add", "loss", parts, 2, NULL, 0, &t->loss, error));
+    t->teacher_output = desc->output;
+    return sbit_session_create(desc->teacher, NULL, &t->teacher, error);
+}
+
 static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
 {
     sbit_type type = sbit__type_unknown();
@@ -230,7 +269,8 @@ static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc
     }
     SBIT__TRY(sbit_graph_add_value(t->graph, "target", &type, &t->target, error));
     SBIT__TRY(sbit_graph_set_input(t->graph, t->target, true, error));
-    return t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error);
+    SBIT__TRY(t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error));
+    return desc->teacher != NULL ? sbit__train_teacher(t, desc, output, error) : SBIT_OK;
 }
 
 static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
@@ -350,6 +390,7 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
     const sbit_allocator *a = &trainer->ctx->allocator;
     sbit_ctx *ctx = trainer->ctx;
     sbit_session_destroy(trainer->session);
+    sbit_session_destroy(trainer->teacher);
     for (size_t i = 0; i < trainer->param_count; i++) {
         sbit__train_param *p = &trainer->params[i];
         sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
@@ -373,7 +414,10 @@ static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sb
     const char *only = NULL;
     for (size_t i = first; i < count; i++) {
         const char *name = sbit_session_input_info(t->session, i)->name;
-        only = sbit__streq(name, target) || only != NULL ? only : name;
+        const bool other = sbit__streq(name, target) ||
+                           (t->teacher != NULL &&
+                            sbit__streq(name, sbit_graph_value(t->graph, t->teacher_target)->name));
+        only = other || only != NULL ? only : name;
     }
     if (batch->target_count == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
@@ -387,8 +431,17 @@ static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sb
             tensor.dims[0] = batch->samples;
         }
         SBIT__TRY(sbit_session_set_input(t->session, name != NULL ? name : "", &tensor, error));
+        if (t->teacher != NULL && !is_target) {
+            SBIT__TRY(sbit_session_set_input(t->teacher, name, &tensor, error));
+        }
     }
-    return SBIT_OK;
+    if (t->teacher == NULL) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_session_run(t->teacher, error));
+    return sbit_session_set_input(t->session, sbit_graph_value(t->graph, t->teacher_target)->name,
+                                  &sbit_session_output(t->teacher, t->teacher_output)->tensor,
+                                  error);
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
