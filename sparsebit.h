@@ -2029,6 +2029,10 @@ typedef struct sbit_train_desc {
     const char *const *train; /* names of the parameters; NULL: all weights */
     size_t train_count;
     size_t output;         /* which output of the model the loss looks at */
+    /* distillation: the output also learns from this model's output of the same number, which gets
+     * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
+    sbit_graph *teacher;   /* NULL: none; must outlive the trainer */
+    float distill, temperature; /* 0: 0.5 and 4 */
     bool fixed_statistics; /* BatchNormalization as in inference */
 } sbit_train_desc;
 
@@ -2078,6 +2082,14 @@ SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *tr
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
                                                 const uint8_t *keep, sbit_error *error);
 
+/* All that training changes - parameters, the optimizer's state, running statistics, the step - to
+ * and from a file of this machine: a trainer made in the same way goes on where the other stopped,
+ * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
+SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
+                                            sbit_error *error);
+
 /* Copies parameters and running statistics into the constants of `graph`, which must be the graph
  * that the trainer was made from or a clone of it. */
 SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
@@ -2115,6 +2127,11 @@ typedef struct sbit_fit_desc {
     int64_t most;             /* samples of an epoch; 0: all */
     uint64_t seed;            /* of the order of samples */
     bool in_order;            /* do not shuffle */
+    bool resume;              /* go on at the trainer's step (sbit_trainer_load), not at 0 */
+    /* pictures [N,C,H,W] are changed at random: mirrored left to right, moved by up to `shift`
+     * pixels with zeros behind, a square of `cutout` pixels set to zero */
+    bool flip;
+    int64_t shift, cutout;
     const char *rate;         /* name of a schedule; NULL: constant */
     const char *rate_options; /* YAML of its keys */
     int64_t warmup;           /* steps over which the rate grows from 0 */
@@ -74180,7 +74197,10 @@ struct sbit_trainer {
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
-    bool ready;         /* gradients wait for an update */
+    bool ready;            /* gradients wait for an update */
+    sbit_session *teacher; /* NULL: none */
+    sbit_value_id teacher_target;
+    size_t teacher_output;
     sbit_quant *quant;  /* that is trained; NULL: none */
     void **quant_sites; /* see qat.c */
     size_t quant_site_count;
@@ -74193,6 +74213,9 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
                                         sbit_error *error);
 /* Puts the sites of a quant into the trainer's graph. */
 SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_error *error);
+/* The batch's pictures changed as desc says, in `room`, which the caller frees. */
+SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
+                                         sbit_batch *batch, sbit_tensor *room, sbit_error *error);
 /* Before a run: scales and zero points as they are now. */
 SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error);
 /* The memory of a quantizer's parameter; NULL: the value is none. */
@@ -74428,6 +74451,45 @@ static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
     return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
 }
 
+/* part * value */
+static sbit_status sbit__train_part(sbit_trainer *t, sbit_value_id value, double part,
+                                    sbit_value_id *out, sbit_error *error)
+{
+    const sbit_node_id end = {0};
+    sbit_value_id both[2];
+    both[0] = value;
+    SBIT__TRY(sbit__add_scalar(t->graph, "loss_part", SBIT_F32, 0, part, &both[1], error));
+    return sbit__emit(t->graph, end, "Mul", "loss", both, 2, NULL, 0, out, error);
+}
+
+/* The loss becomes a mix with the distance to the teacher's output, which is an input too. */
+static sbit_status sbit__train_teacher(sbit_trainer *t, const sbit_train_desc *desc,
+                                       sbit_value_id output, sbit_error *error)
+{
+    const double mix = desc->distill > 0.0f ? (double)desc->distill : 0.5;
+    const sbit_loss_row *row = sbit_loss_find(t->ctx, "kl");
+    const sbit_type type = sbit_graph_value(t->graph, output)->type;
+    const sbit_node_id end = {0};
+    char text[64];
+    sbit_options options;
+    sbit_value_id parts[2], distance = {0};
+    snprintf(text, sizeof text, "TEMPERATURE: %g",
+             desc->temperature > 0.0f ? (double)desc->temperature : 4.0);
+    if (desc->output >= sbit_graph_output_count(desc->teacher)) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "the teacher has no output %lu",
+                          (unsigned long)desc->output);
+    }
+    SBIT__TRY(sbit__train_options(t->ctx, &t->arena, &row->head, text, &options, error));
+    SBIT__TRY(sbit_graph_add_value(t->graph, "teacher_output", &type, &t->teacher_target, error));
+    SBIT__TRY(sbit_graph_set_input(t->graph, t->teacher_target, true, error));
+    SBIT__TRY(row->build(t->graph, &options, output, t->teacher_target, &distance, error));
+    SBIT__TRY(sbit__train_part(t, t->loss, 1.0 - mix, &parts[0], error));
+    SBIT__TRY(sbit__train_part(t, distance, mix, &parts[1], error));
+    SBIT__TRY(sbit__emit(t->graph, end, "Add", "loss", parts, 2, NULL, 0, &t->loss, error));
+    t->teacher_output = desc->output;
+    return sbit_session_create(desc->teacher, NULL, &t->teacher, error);
+}
+
 static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
 {
     sbit_type type = sbit__type_unknown();
@@ -74443,7 +74505,8 @@ static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc
     }
     SBIT__TRY(sbit_graph_add_value(t->graph, "target", &type, &t->target, error));
     SBIT__TRY(sbit_graph_set_input(t->graph, t->target, true, error));
-    return t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error);
+    SBIT__TRY(t->loss_row->build(t->graph, &t->loss_options, output, t->target, &t->loss, error));
+    return desc->teacher != NULL ? sbit__train_teacher(t, desc, output, error) : SBIT_OK;
 }
 
 static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
@@ -74563,6 +74626,7 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
     const sbit_allocator *a = &trainer->ctx->allocator;
     sbit_ctx *ctx = trainer->ctx;
     sbit_session_destroy(trainer->session);
+    sbit_session_destroy(trainer->teacher);
     for (size_t i = 0; i < trainer->param_count; i++) {
         sbit__train_param *p = &trainer->params[i];
         sbit__free(a, p->mask, (size_t)sbit_tensor_count(&p->data));
@@ -74586,7 +74650,10 @@ static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sb
     const char *only = NULL;
     for (size_t i = first; i < count; i++) {
         const char *name = sbit_session_input_info(t->session, i)->name;
-        only = sbit__streq(name, target) || only != NULL ? only : name;
+        const bool other = sbit__streq(name, target) ||
+                           (t->teacher != NULL &&
+                            sbit__streq(name, sbit_graph_value(t->graph, t->teacher_target)->name));
+        only = other || only != NULL ? only : name;
     }
     if (batch->target_count == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
@@ -74600,8 +74667,17 @@ static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sb
             tensor.dims[0] = batch->samples;
         }
         SBIT__TRY(sbit_session_set_input(t->session, name != NULL ? name : "", &tensor, error));
+        if (t->teacher != NULL && !is_target) {
+            SBIT__TRY(sbit_session_set_input(t->teacher, name, &tensor, error));
+        }
     }
-    return SBIT_OK;
+    if (t->teacher == NULL) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_session_run(t->teacher, error));
+    return sbit_session_set_input(t->session, sbit_graph_value(t->graph, t->teacher_target)->name,
+                                  &sbit_session_output(t->teacher, t->teacher_output)->tensor,
+                                  error);
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
@@ -75227,6 +75303,272 @@ SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_er
 }
 /* ---- end src/train/qat.c ---- */
 
+/* ---- begin src/train/checkpoint.c ---- */
+/* checkpoint.c: a trainer's state in a file, for going on exactly where it stopped. >>checkpoint
+ *
+ * Called by: users. Calls: trainer, base (files).
+ * Layout, in the byte order of this machine: "SBTRAIN1", step, epoch (int64), count of parameters
+ * and of statistics (uint64); then for each parameter: name length, name, element count, optimizer
+ * state bytes (uint64), elements (float32), state; for each statistic: name length, name, element
+ * count, elements. Parameters are matched by name, in order.
+ */
+
+static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '1'};
+
+/* >>writing */
+
+static sbit_status sbit__checkpoint_put_u64(sbit__writer *w, uint64_t value, sbit_error *error)
+{
+    return sbit__writer_put(w, &value, sizeof value, error);
+}
+
+static sbit_status sbit__checkpoint_put_name(sbit__writer *w, const char *name, sbit_error *error)
+{
+    const size_t size = strlen(name);
+    SBIT__TRY(sbit__checkpoint_put_u64(w, size, error));
+    return sbit__writer_put(w, name, size, error);
+}
+
+static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w, sbit_error *error)
+{
+    SBIT__TRY(sbit__writer_put(w, sbit__checkpoint_magic, sizeof sbit__checkpoint_magic, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.step, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.epoch, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, t->param_count, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, t->statistic_count, error));
+    for (size_t i = 0; i < t->param_count; i++) {
+        const sbit__train_param *p = &t->params[i];
+        SBIT__TRY(sbit__checkpoint_put_name(w, p->name, error));
+        SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(&p->data), error));
+        SBIT__TRY(sbit__checkpoint_put_u64(w, p->state_bytes, error));
+        SBIT__TRY(sbit__writer_put(w, p->data.data, sbit_tensor_bytes(&p->data), error));
+        SBIT__TRY(sbit__writer_put(w, p->state, p->state_bytes, error));
+    }
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        const sbit_value *state = sbit_session_state_at(t->session, i);
+        const sbit_value_info *info = sbit_graph_value(t->graph, t->statistics[i].value);
+        const sbit_tensor *tensor = state != NULL ? &state->tensor : &info->constant;
+        SBIT__TRY(sbit__checkpoint_put_name(w, info->name, error));
+        SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(tensor), error));
+        SBIT__TRY(sbit__writer_put(w, tensor->data, sbit_tensor_bytes(tensor), error));
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
+                                            sbit_error *error)
+{
+    sbit__writer w;
+    SBIT__TRY(sbit__writer_open(&trainer->ctx->allocator, path, &w, error));
+    const sbit_status status = sbit__checkpoint_write(trainer, &w, error);
+    if (status != SBIT_OK) {
+        sbit__writer_abort(&w);
+        return status;
+    }
+    return sbit__writer_commit(&w, error);
+}
+
+/* >>reading */
+
+typedef struct sbit__checkpoint {
+    const unsigned char *at, *end;
+    bool short_file;
+} sbit__checkpoint;
+
+static const void *sbit__checkpoint_take(sbit__checkpoint *c, uint64_t size)
+{
+    const unsigned char *at = c->at;
+    if (size > (uint64_t)(c->end - c->at)) {
+        c->short_file = true;
+        return NULL;
+    }
+    c->at += size;
+    return at;
+}
+
+static uint64_t sbit__checkpoint_u64(sbit__checkpoint *c)
+{
+    uint64_t value = 0;
+    const void *at = sbit__checkpoint_take(c, sizeof value);
+    if (at != NULL) {
+        memcpy(&value, at, sizeof value);
+    }
+    return value;
+}
+
+/* Fails unless the next name and element count are these. */
+static sbit_status sbit__checkpoint_expect(sbit__checkpoint *c, const char *name, int64_t count,
+                                           sbit_error *error)
+{
+    const uint64_t size = sbit__checkpoint_u64(c);
+    const char *text = (const char *)sbit__checkpoint_take(c, size);
+    if (text == NULL || size != strlen(name) || memcmp(text, name, (size_t)size) != 0 ||
+        sbit__checkpoint_u64(c) != (uint64_t)count) {
+        return sbit__fail(error, SBIT_ERR_PARSE, name,
+                          "the checkpoint is of another model or other settings: it has no '%s' "
+                          "with %lld elements at this place",
+                          name, (long long)count);
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, bool apply,
+                                         sbit_error *error)
+{
+    const void *magic = sbit__checkpoint_take(c, sizeof sbit__checkpoint_magic);
+    if (magic == NULL ||
+        memcmp(magic, sbit__checkpoint_magic, sizeof sbit__checkpoint_magic) != 0) {
+        return sbit__fail(error, SBIT_ERR_PARSE, NULL, "this is no checkpoint of a training");
+    }
+    const int64_t step = (int64_t)sbit__checkpoint_u64(c);
+    const int64_t epoch = (int64_t)sbit__checkpoint_u64(c);
+    if (sbit__checkpoint_u64(c) != t->param_count ||
+        sbit__checkpoint_u64(c) != t->statistic_count) {
+        return sbit__fail(error, SBIT_ERR_PARSE, NULL,
+                          "the checkpoint has another number of parameters");
+    }
+    for (size_t i = 0; i < t->param_count; i++) {
+        sbit__train_param *p = &t->params[i];
+        SBIT__TRY(sbit__checkpoint_expect(c, p->name, sbit_tensor_count(&p->data), error));
+        const uint64_t state_bytes = sbit__checkpoint_u64(c);
+        const void *data = sbit__checkpoint_take(c, sbit_tensor_bytes(&p->data));
+        const void *state = sbit__checkpoint_take(c, state_bytes);
+        if (state_bytes != p->state_bytes) {
+            return sbit__fail(error, SBIT_ERR_PARSE, p->name,
+                              "the checkpoint was made with another optimizer");
+        }
+        if (apply && data != NULL && state != NULL) {
+            memcpy(p->data.data, data, sbit_tensor_bytes(&p->data));
+            if (state_bytes > 0) {
+                memcpy(p->state, state, (size_t)state_bytes);
+            }
+        }
+    }
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        const sbit_value_info *info = sbit_graph_value(t->graph, t->statistics[i].value);
+        sbit_tensor tensor = info->constant;
+        SBIT__TRY(sbit__checkpoint_expect(c, info->name, sbit_tensor_count(&tensor), error));
+        const void *data = sbit__checkpoint_take(c, sbit_tensor_bytes(&tensor));
+        if (apply && data != NULL) {
+            sbit_tensor copy;
+            SBIT__TRY(
+                sbit_tensor_alloc(t->ctx, tensor.dtype, tensor.rank, tensor.dims, &copy, error));
+            memcpy(copy.data, data, sbit_tensor_bytes(&copy));
+            const sbit_status status =
+                sbit_session_set_input(t->session, info->name, &copy, error); /* copies */
+            sbit_tensor_free(t->ctx, &copy);
+            SBIT__TRY(status);
+        }
+    }
+    if (c->short_file || c->at != c->end) {
+        return sbit__fail(error, SBIT_ERR_PARSE, NULL, "the checkpoint is cut or damaged");
+    }
+    if (apply) {
+        t->report.step = step;
+        t->report.epoch = epoch;
+        t->ready = false;
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
+                                            sbit_error *error)
+{
+    sbit__file file;
+    sbit_status status = SBIT_OK;
+    SBIT__TRY(sbit__file_open(&trainer->ctx->allocator, path, &file, error));
+    for (int pass = 0; pass < 2 && status == SBIT_OK; pass++) { /* first look, then take */
+        sbit__checkpoint c;
+        c.at = file.data;
+        c.end = file.data + file.size;
+        c.short_file = false;
+        status = sbit__checkpoint_read(trainer, &c, pass == 1, error);
+    }
+    sbit__file_close(&file);
+    return status;
+}
+/* ---- end src/train/checkpoint.c ---- */
+
+/* ---- begin src/train/augment.c ---- */
+/* augment.c: pictures changed at random, differently in each epoch. >>augment
+ *
+ * Called by: fit. Works on float32 [N,C,H,W]. What happens to a sample depends on the seed, the
+ * epoch and the sample's number only: not on threads, batches or interruptions.
+ */
+
+typedef struct sbit__augment {
+    const sbit_fit_desc *desc;
+    const sbit_batch *batch;
+    int64_t epoch;
+    const sbit_tensor *from;
+    float *to;
+} sbit__augment;
+
+/* One plane moved by (dy, dx), mirrored, with a square of zeros. */
+static void sbit__augment_plane(const float *from, float *to, int64_t height, int64_t width,
+                                int64_t dy, int64_t dx, bool flip, const int64_t hole[3])
+{
+    for (int64_t y = 0; y < height; y++) {
+        for (int64_t x = 0; x < width; x++) {
+            const int64_t sy = y + dy, sx = (flip ? width - 1 - x : x) + dx;
+            const bool cut =
+                y >= hole[0] && y < hole[0] + hole[2] && x >= hole[1] && x < hole[1] + hole[2];
+            const bool inside = sy >= 0 && sy < height && sx >= 0 && sx < width && !cut;
+            to[y * width + x] = inside ? from[sy * width + sx] : 0.0f;
+        }
+    }
+}
+
+static void sbit__augment_sample(void *user, int64_t n, int32_t worker)
+{
+    const sbit__augment *a = (const sbit__augment *)user;
+    const int64_t *dims = a->from->dims, plane = dims[2] * dims[3];
+    const uint64_t number = (uint64_t)(a->batch->index != NULL ? a->batch->index[n] : n);
+    sbit_rng rng = sbit_rng_seed((a->desc->seed * 1000003u + (uint64_t)a->epoch) * 1000033u +
+                                 number * 2654435761u + 1u);
+    const uint32_t range = (uint32_t)(2 * a->desc->shift + 1);
+    const int64_t dy = (int64_t)sbit_rng_below(&rng, range) - a->desc->shift;
+    const int64_t dx = (int64_t)sbit_rng_below(&rng, range) - a->desc->shift;
+    const bool flip = a->desc->flip && sbit_rng_below(&rng, 2) == 1;
+    int64_t hole[3] = {0, 0, a->desc->cutout};
+    (void)worker;
+    hole[0] = (int64_t)sbit_rng_below(&rng, (uint32_t)dims[2]) - hole[2] / 2;
+    hole[1] = (int64_t)sbit_rng_below(&rng, (uint32_t)dims[3]) - hole[2] / 2;
+    for (int64_t c = 0; c < dims[1]; c++) {
+        const int64_t at = (n * dims[1] + c) * plane;
+        sbit__augment_plane((const float *)a->from->data + at, a->to + at, dims[2], dims[3], dy, dx,
+                            flip, hole);
+    }
+}
+
+SBIT__FN sbit_status sbit__augment_batch(sbit_trainer *t, const sbit_fit_desc *desc, int64_t epoch,
+                                         sbit_batch *batch, sbit_tensor *room, sbit_error *error)
+{
+    sbit__augment a;
+    if (!desc->flip && desc->shift <= 0 && desc->cutout <= 0) {
+        return SBIT_OK;
+    }
+    if (batch->input_count != 1 || batch->inputs[0].rank != 4 ||
+        batch->inputs[0].dtype != SBIT_F32 || batch->inputs[0].dims[2] < 1 ||
+        batch->inputs[0].dims[3] < 1) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
+                          "flip, shift and cutout are for one input of float32 pictures [N,C,H,W]");
+    }
+    if (!sbit_tensor_same_shape(room, &batch->inputs[0])) {
+        sbit_tensor_free(t->ctx, room);
+        SBIT__TRY(sbit_tensor_alloc(t->ctx, SBIT_F32, 4, batch->inputs[0].dims, room, error));
+    }
+    a.desc = desc;
+    a.batch = batch;
+    a.epoch = epoch;
+    a.from = &batch->inputs[0];
+    a.to = (float *)room->data;
+    sbit_ctx_parallel(t->ctx, batch->samples, sbit__augment_sample, &a);
+    batch->inputs = room;
+    return SBIT_OK;
+}
+/* ---- end src/train/augment.c ---- */
+
 /* ---- begin src/train/fit.c ---- */
 /* fit.c: the loop of training, and schedules of the learning rate. >>fit
  *
@@ -75342,6 +75684,7 @@ typedef struct sbit__epochs {
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
     double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
+    sbit_tensor room;                             /* of changed pictures */
 } sbit__epochs;
 
 /* A new order for each epoch, the same for the same seed. */
@@ -75421,6 +75764,7 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     }
     SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first,
                               rest < fit->batch ? rest : fit->batch, &batch, error));
+    SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
     SBIT__TRY(sbit_trainer_step(t, &batch, &report, error));
     return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
 }
@@ -75429,11 +75773,13 @@ static sbit_status sbit__epochs_run(sbit__epochs *fit, sbit_train_report *last, 
 {
     sbit_trainer *t = fit->trainer;
     SBIT__TRY(sbit__epochs_init(fit, error));
-    for (int64_t epoch = 0; epoch < fit->epochs; epoch++) {
+    const int64_t begin = fit->desc->resume ? t->report.step : 0;
+    for (int64_t epoch = begin / fit->steps; epoch < fit->epochs; epoch++) {
         double loss = 0.0;
         int64_t samples = 0;
         sbit__epochs_shuffle(fit, epoch);
-        for (int64_t i = 0; i < fit->steps; i++) {
+        const int64_t first = epoch == begin / fit->steps ? begin % fit->steps : 0;
+        for (int64_t i = first; i < fit->steps; i++) {
             SBIT__TRY(sbit__progress(t->ctx, "train", epoch * fit->samples + i * fit->batch,
                                      fit->epochs * fit->samples, error));
             SBIT__TRY(sbit__epochs_step(fit, epoch, i, error));
@@ -75468,6 +75814,7 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
     const sbit_status status = sbit__epochs_run(&fit, &last, error);
     sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
     sbit__arena_deinit(&fit.arena);
+    sbit_tensor_free(trainer->ctx, &fit.room);
     if (status == SBIT_OK && report != NULL) {
         *report = last;
     }

@@ -451,9 +451,9 @@ TEST(cli_help_and_version)
     CHECK_CONTAINS(cli.out, "Examples");
     CHECK_EQ_I64(RUN("%s", ""), 2);
     CHECK_CONTAINS(cli.err, "Commands");
-    static const char *const commands[] = {"info",     "simplify",  "run",     "eval",
-                                           "quantize", "prune",     "compare", "bench",
-                                           "graph",    "operators", "help"};
+    static const char *const commands[] = {"info",     "simplify", "run",       "eval",
+                                           "quantize", "prune",    "train",     "compare",
+                                           "bench",    "graph",    "operators", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
         CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
@@ -1034,6 +1034,80 @@ TEST(cli_preprocessing_mismatch)
 }
 
 /* Conv [4,3,3,3] loses two rows, what reads them two columns. */
+/* A network of its own learns which half of a picture is brighter; then with 4-bit quantizers. */
+TEST(cli_train)
+{
+    enum {
+        COUNT = 96,
+        SIDE = 6
+    };
+    static float x[COUNT * SIDE * SIDE];
+    static int64_t y[COUNT];
+    static const int64_t dims[3] = {1, SIDE, SIDE};
+    const sbit_value_id none = {0};
+    sbit_conv_desc conv;
+    sbit_ctx *ctx = NULL;
+    sbit_graph *graph = NULL;
+    sbit_error error;
+    sbit_rng rng = sbit_rng_seed(3);
+    memset(&conv, 0, sizeof conv);
+    conv.channels = 6;
+    for (int i = 0; i < COUNT; i++) {
+        y[i] = i % 2;
+        for (int k = 0; k < SIDE * SIDE; k++) {
+            const bool bright = (k % SIDE < SIDE / 2) == (y[i] == 0);
+            x[i * SIDE * SIDE + k] = (bright ? 1.0f : 0.0f) + 0.2f * sbit_rng_normal(&rng);
+        }
+    }
+    put_npy(TMP "tx.npy", "<f4", "(96, 1, 6, 6)", x, sizeof x);
+    put_npy(TMP "ty.npy", "<i8", "(96,)", y, sizeof y);
+    CHECK(sbit_ctx_create(NULL, &ctx, &error) == SBIT_OK);
+    CHECK(sbit_graph_create(ctx, 17, &graph, &error) == SBIT_OK);
+    sbit_builder b = sbit_builder_init(graph, 1, &error);
+    sbit_value_id v = sbit_builder_conv(&b, "c", sbit_builder_input(&b, "x", 3, dims), &conv);
+    v = sbit_builder_op(&b, "Relu", sbit_builder_batch_norm(&b, "n", v), none);
+    v = sbit_builder_op(&b, "Flatten", sbit_builder_pool(&b, "MaxPool", v, 3), none);
+    CHECK(sbit_builder_output(&b, "logits", sbit_builder_linear(&b, "fc", v, 2)) == SBIT_OK);
+    CHECK(sbit_graph_save(graph, TMP "t.onnx", NULL, &error) == SBIT_OK);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+    const char *data = "npy:" TMP "tx.npy,labels=" TMP "ty.npy";
+    CHECK_EQ_I64(RUN("train %st.onnx --data %s --val %s --epochs 6 --batch 16 --lr 0.05 --log "
+                     "%st.csv -o %st1.onnx --json",
+                     TMP, data, data, TMP, TMP),
+                 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"steps\": 36");
+    CHECK_EQ_I64(RUN("eval %st1.onnx --data %s --json", TMP, data), 0);
+    CHECK_CONTAINS(cli.out, "\"top1\": 1");
+    cli_slurp(TMP "t.csv", cli.out, sizeof cli.out);
+    CHECK_CONTAINS(cli.out, "epoch,step,loss,rate,top1,seconds\n1,6,");
+    CHECK_EQ_I64(RUN("train %st1.onnx --set W.QUANTIZER.TYPE=lsq --set W.QUANTIZER.BIT=4 --set "
+                     "A.QUANTIZER.TYPE=lsq --set A.QUANTIZER.BIT=4 --data %s --val %s --calib 32 "
+                     "--epochs 2 --lr 0.001 --teacher %st1.onnx -o %st4.onnx",
+                     TMP, data, data, TMP, TMP),
+                 0);
+    CHECK_CONTAINS(cli.out, "epoch 2/2");
+    CHECK_EQ_I64(RUN("eval %st4.onnx --data %s --json", TMP, data), 0);
+    CHECK_CONTAINS(cli.out, "\"top1\": 1");
+    /* five epochs at once, or two, and on from the checkpoint: the same file */
+    const char *how = "--optimizer adam --schedule constant --shift 1 --flip";
+    CHECK_EQ_I64(RUN("train %st.onnx --data %s %s --epochs 5 -o %st5.onnx", TMP, data, how, TMP),
+                 0);
+    CHECK_EQ_I64(RUN("train %st.onnx --data %s %s --epochs 2 -o %st2.onnx", TMP, data, how, TMP),
+                 0);
+    CHECK_EQ_I64(RUN("train %st.onnx --data %s %s --epochs 5 --resume %st2.onnx.checkpoint -o "
+                     "%st6.onnx",
+                     TMP, data, how, TMP, TMP),
+                 0);
+    CHECK_EQ_I64(system("cmp -s " TMP "t5.onnx " TMP "t6.onnx"), 0);
+    CHECK_FAILS(1, "has no labels", "train %st.onnx --data npy:%stx.npy -o %sz.onnx", TMP, TMP,
+                TMP);
+    CHECK_FAILS(1, "known: sgd, adam, adamw", "train %st.onnx --data %s --optimizer x -o %sz.onnx",
+                TMP, data, TMP);
+    CHECK_FAILS(2, "-o OUT is missing", "train %st.onnx --data %s", TMP, data);
+}
+
 TEST(cli_prune)
 {
     make_net_files();

@@ -63,6 +63,22 @@ static const cli_command cli_commands[] = {
      "sparsebit prune model.onnx --ratio 0.5 --explain -o small.onnx\n"
      "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o sparse.onnx",
      cli_prune},
+    {"train", "MODEL", "train, finetune, train quantized",
+     "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule --warmup "
+     "--flip --shift --cutout --keep-zeros --teacher --distill --resume --log --config --target "
+     "--set --calib --shuffle --seed --output --as-is --out --force --threads --json" CLI_PREP,
+     "--data --out",
+     "Trains the weights on labelled data by the cross entropy; running statistics of\n"
+     "BatchNormalization follow. With -c, --target or --set the model is quantized first (--calib\n"
+     "samples calibrate) and trained with its quantizers in it: lsq and lsq+ learn their scales.\n"
+     "The best model on --val is kept; OUT.checkpoint is what --resume goes on from.",
+     "sparsebit train model.onnx --data cifar10:train.bin --val cifar10:test.bin --epochs 5 -o "
+     "better.onnx\n"
+     "sparsebit train model.onnx -c lsq_w4a4.yaml --data cifar10:train.bin --epochs 8 --lr 0.01 -o "
+     "w4a4.onnx\n"
+     "sparsebit train pruned.onnx --teacher model.onnx --data cifar10:train.bin --flip --shift 4 -o "
+     "finetuned.onnx",
+     cli_train},
     {"compare", "A B", "how much model B differs from model A",
      "--data --limit --threads --json" CLI_PREP, "--data",
      "Runs both models on the same data. For each output, and for each inner tensor that has the\n"
@@ -123,7 +139,8 @@ static int cli_unknown_command(const char *name)
 
 static void cli_help_all(FILE *to)
 {
-    fputs("sparsebit " SPARSEBIT_VERSION ": quantizes, prunes, simplifies, runs and checks ONNX models\n\n"
+    fputs("sparsebit " SPARSEBIT_VERSION ": quantizes, prunes, trains, simplifies, runs and checks ONNX\n"
+          "models\n\n"
           "sparsebit COMMAND ...\n\nCommands\n",
           to);
     for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {

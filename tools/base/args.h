@@ -7,7 +7,7 @@
 
 #define CLI_MAX_LIST 64
 #define CLI_MAX_CHANNELS 64
-#define CLI_MAX_OPTIONS 64
+#define CLI_MAX_OPTIONS 96
 
 typedef struct cli_list {
     const char *items[CLI_MAX_LIST];
@@ -24,12 +24,14 @@ typedef struct cli_args {
     const char *command;
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
+    bool flip, keep_zeros;
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
-    int64_t limit, batch, threads, calib, seed, iters;
+    const char *val, *optimizer, *schedule, *teacher, *resume, *log;
+    int64_t limit, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
     cli_list set, skip, only, input, shape;
     /* preprocessing: x = (byte * scale - mean) / std */
-    cli_numbers scale, mean, std;
+    cli_numbers scale, mean, std, lr, decay, momentum, distill;
     const char *layout;
     int64_t size[2];             /* height, width */
     bool given[CLI_MAX_OPTIONS]; /* by the index of the option in base/args.c */

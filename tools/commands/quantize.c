@@ -90,7 +90,7 @@ static int cli_fail_config(const cli_args *args, sbit_ctx *ctx, const sbit_error
     return cli_fail_library(error, "configuration '%s'", args->config);
 }
 
-static int cli_config_make(cli_job *job)
+int cli_config_make(cli_job *job)
 {
     const cli_args *args = job->args;
     sbit_ctx *ctx = job->model.ctx;
@@ -140,7 +140,7 @@ static void cli_calibrate_seen(cli_source_feed *feed, const cli_batch *batch, vo
     }
 }
 
-static int cli_calibrate(cli_job *job)
+int cli_calibrate(cli_job *job)
 {
     sbit_error error;
     cli_source_feed source;
@@ -288,7 +288,7 @@ static void cli_warn_quantized(const cli_job *job)
     }
 }
 
-static int cli_calibration_open(cli_job *job)
+int cli_calibration_open(cli_job *job)
 {
     const cli_args *args = job->args;
     sbit_error error;

@@ -25,6 +25,12 @@ typedef struct cli_job {
     double calibrate_seconds, seconds;
 } cli_job;
 
+/* Of the job of `quantize`, for `train`: the configuration of -c, --target and --set; the quantizers
+ * and the calibration set; calibrating. */
+int cli_config_make(cli_job *job);
+int cli_calibration_open(cli_job *job);
+int cli_calibrate(cli_job *job);
+
 bool cli_is_quantize(const sbit_node *node); /* QuantizeLinear */
 /* Prints what was done, as text or JSON. */
 int cli_report_show(const cli_job *job);

@@ -1,0 +1,342 @@
+/* commands/train.c: `sparsebit train`: trains, finetunes, and trains quantized (-c), with labels
+ * and perhaps a teacher.
+ *
+ * After each epoch the model is measured on --val and, if it is the best so far (or there is no
+ * --val), written to -o; a checkpoint goes beside it, from which --resume goes on exactly.
+ */
+#include "commands/commands.h"
+#include "base/json.h"
+#include "report/quantize.h"
+#include "report/unsupported.h"
+
+#include <stdlib.h> /* malloc */
+
+typedef struct cli_training {
+    cli_job job; /* the model; with -c: configuration, calibration set and quantizers */
+    cli_data train, val;
+    bool has_val;
+    cli_model teacher;
+    cli_source_feed source;
+    sbit_trainer *trainer;
+    FILE *log;
+    double begin, before, best, last, loss; /* accuracies as fractions; -1: not known */
+    int64_t best_epoch, epochs, steps;
+    int code; /* of a failure in a hook */
+} cli_training;
+
+static double cli_one(const cli_numbers *numbers, double otherwise)
+{
+    return numbers->count > 0 ? numbers->items[0] : otherwise;
+}
+
+/* ---- opening */
+
+static int cli_train_model(cli_training *t)
+{
+    const cli_args *args = t->job.args;
+    cli_model *model = &t->job.model;
+    sbit_simplify_desc desc;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
+    if (args->config != NULL || args->target != NULL || args->set.count > 0) {
+        CLI_TRY(cli_config_make(&t->job));
+        CLI_TRY(cli_model_check_runs(model));
+        CLI_TRY(cli_calibration_open(&t->job));
+        return cli_calibrate(&t->job);
+    }
+    desc.keep_batch_norm = true;
+    if (!args->as_is && sbit_simplify(model->graph, &desc, NULL, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s'", model->path);
+    }
+    return cli_model_check_runs(model);
+}
+
+static int cli_train_data(cli_training *t)
+{
+    const cli_args *args = t->job.args;
+    CLI_TRY(cli_data_open(args, &t->job.model, "training set", args->data, args->limit, false,
+                          &t->train));
+    if (!t->train.has_labels) {
+        return cli_fail("'%s' has no labels to learn: add ,labels=FILE to the data", args->data);
+    }
+    if (args->val == NULL) {
+        return CLI_OK;
+    }
+    CLI_TRY(cli_data_open(args, &t->job.model, "validation set", args->val, 0, false, &t->val));
+    t->has_val = true;
+    return t->val.has_labels ? CLI_OK
+                             : cli_fail("--val '%s' has no labels: add ,labels=FILE", args->val);
+}
+
+/* Weights that are zero are masked. */
+static sbit_status cli_train_mask(cli_training *t, sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    for (size_t i = 0; status == SBIT_OK && i < sbit_trainer_parameter_count(t->trainer); i++) {
+        const sbit_train_parameter p = sbit_trainer_parameter(t->trainer, i);
+        const int64_t count = sbit_tensor_count(&p.data);
+        if (p.data.rank < 2) {
+            continue;
+        }
+        uint8_t *keep = (uint8_t *)malloc((size_t)count + 1);
+        if (keep == NULL) {
+            return SBIT_ERR_OUT_OF_MEMORY;
+        }
+        for (int64_t k = 0; k < count; k++) {
+            keep[k] = ((const float *)p.data.data)[k] != 0.0f;
+        }
+        status = sbit_trainer_set_mask(t->trainer, p.name, keep, error);
+        free(keep);
+    }
+    return status;
+}
+
+static int cli_train_trainer(cli_training *t)
+{
+    static const sbit_train_group no_decay[] = {{"*.bias", false, 0.0f, true}};
+    const cli_args *args = t->job.args;
+    char options[64];
+    sbit_train_desc desc;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
+    desc.optimizer = args->optimizer != NULL ? args->optimizer : "sgd";
+    snprintf(options, sizeof options, "{MOMENTUM: %g, NESTEROV: true}",
+             cli_one(&args->momentum, 0.9));
+    desc.optimizer_options = strcmp(desc.optimizer, "sgd") == 0 ? options : NULL;
+    desc.learning_rate =
+        (float)cli_one(&args->lr, strcmp(desc.optimizer, "sgd") == 0 ? 0.01 : 0.001);
+    desc.weight_decay = (float)cli_one(&args->decay, 1e-4);
+    desc.groups = no_decay;
+    desc.group_count = 1;
+    CLI_TRY(cli_find_output(args, t->job.model.graph, &desc.output));
+    if (args->teacher != NULL) {
+        CLI_TRY(cli_model_load(t->job.model.ctx, args->teacher, &t->teacher));
+        CLI_TRY(cli_model_prepare(args, &t->teacher));
+        desc.teacher = t->teacher.graph;
+        desc.distill = (float)cli_one(&args->distill, 0.5);
+    }
+    error.status = t->job.quant != NULL
+                       ? sbit_trainer_create_qat(t->job.quant, &desc, &t->trainer, &error)
+                       : sbit_trainer_create(t->job.model.graph, &desc, &t->trainer, &error);
+    if (error.status == SBIT_OK && args->keep_zeros) {
+        error.status = cli_train_mask(t, &error);
+    }
+    if (error.status == SBIT_OK && args->resume != NULL) {
+        error.status = sbit_trainer_load(t->trainer, args->resume, &error);
+    }
+    return error.status == SBIT_OK
+               ? CLI_OK
+               : cli_fail_library(&error, "cannot train '%s'", t->job.model.path);
+}
+
+/* ---- after each epoch */
+
+/* The model as trained so far, to be destroyed. */
+static int cli_train_built(cli_training *t, sbit_graph **out)
+{
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (t->job.quant != NULL) {
+        error.status = sbit_trainer_finish_qat(t->trainer, &error);
+        error.status = error.status == SBIT_OK ? sbit_quant_build(t->job.quant, NULL, out, &error)
+                                               : error.status;
+    } else {
+        error.status = sbit_graph_clone(t->job.model.graph, out, &error);
+        error.status =
+            error.status == SBIT_OK ? sbit_trainer_store(t->trainer, *out, &error) : error.status;
+    }
+    return error.status == SBIT_OK ? CLI_OK : cli_fail_library(&error, "cannot store the weights");
+}
+
+static int cli_train_measure(cli_training *t, sbit_graph *graph, double *top1)
+{
+    cli_score score;
+    *top1 = -1.0;
+    if (t->has_val) {
+        CLI_TRY(cli_evaluate(&t->val, graph, t->job.args->out, NULL, &score));
+        *top1 = (double)score.top1 / (double)score.samples;
+    }
+    return CLI_OK;
+}
+
+static int cli_train_write(cli_training *t, sbit_graph *graph)
+{
+    char path[4096];
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    snprintf(path, sizeof path, "%s.checkpoint", t->job.args->out);
+    if (sbit_graph_save(graph, t->job.args->out, NULL, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot write '%s'", t->job.args->out);
+    }
+    if (sbit_trainer_save(t->trainer, path, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "cannot write '%s'", path);
+    }
+    return CLI_OK;
+}
+
+static void cli_train_say(const cli_training *t, const sbit_train_report *report)
+{
+    const double seconds = cli_seconds() - t->begin;
+    cli_progress_clear();
+    if (t->log != NULL) {
+        fprintf(t->log, "%lld,%lld,%.6g,%.6g,%.6g,%.1f\n", (long long)report->epoch + 1,
+                (long long)report->step, report->loss, report->learning_rate, t->last, seconds);
+        fflush(t->log);
+    }
+    if (t->job.args->json) {
+        return;
+    }
+    printf("epoch %lld/%lld  loss %.4f  rate %.3g", (long long)report->epoch + 1,
+           (long long)t->epochs, report->loss, report->learning_rate);
+    if (t->has_val) {
+        printf("  top-1 %.2f %%%s", 100.0 * t->last, t->best == t->last ? "" : "  (not the best)");
+    }
+    printf("  %.0f s\n", seconds);
+    fflush(stdout);
+}
+
+static sbit_status cli_train_epoch(sbit_trainer *trainer, const sbit_train_report *report,
+                                   void *user, sbit_error *error)
+{
+    cli_training *t = (cli_training *)user;
+    sbit_graph *graph = NULL;
+    (void)trainer;
+    (void)error;
+    t->loss = report->loss;
+    t->steps = report->step;
+    t->code = cli_train_built(t, &graph);
+    if (t->code == CLI_OK) {
+        t->code = cli_train_measure(t, graph, &t->last);
+    }
+    if (t->code == CLI_OK && (!t->has_val || t->last > t->best)) {
+        t->best = t->last;
+        t->best_epoch = report->epoch + 1;
+        t->code = cli_train_write(t, graph);
+    }
+    sbit_graph_destroy(graph);
+    if (t->code == CLI_OK) {
+        cli_train_say(t, report);
+    }
+    return t->code == CLI_OK ? SBIT_OK : SBIT_ERR_CANCELLED;
+}
+
+/* ---- the command */
+
+static int cli_train_fit(cli_training *t)
+{
+    const cli_args *args = t->job.args;
+    sbit_fit_desc desc;
+    sbit_error error;
+    memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
+    desc.epochs = t->epochs;
+    desc.batch = t->train.batch;
+    desc.seed = (uint64_t)args->seed;
+    desc.rate = args->schedule != NULL ? args->schedule : "cosine";
+    desc.warmup = args->warmup;
+    desc.resume = args->resume != NULL;
+    desc.flip = args->flip;
+    desc.shift = args->shift;
+    desc.cutout = args->cutout;
+    desc.after_epoch = cli_train_epoch;
+    desc.user = t;
+    sbit_feed feed = cli_feed_of(&t->train, &t->source);
+    const sbit_status status = sbit_trainer_fit(t->trainer, &feed, &desc, NULL, &error);
+    sbit_feed_close(&feed);
+    if (t->code != CLI_OK || t->source.failed) {
+        return CLI_BAD;
+    }
+    return status == SBIT_OK ? CLI_OK
+                             : cli_fail_library(&error, "cannot train '%s'", t->job.model.path);
+}
+
+static int cli_train_show(const cli_training *t)
+{
+    const cli_args *args = t->job.args;
+    const double seconds = cli_seconds() - t->begin;
+    if (args->json) {
+        cli_json json;
+        cli_json_begin(&json);
+        sbit_json_open(&json.to, NULL, '{');
+        sbit_json_text(&json.to, "model", args->operands[0]);
+        sbit_json_text(&json.to, "out", args->out);
+        sbit_json_int(&json.to, "samples", t->train.count);
+        sbit_json_int(&json.to, "epochs", t->epochs);
+        sbit_json_int(&json.to, "steps", t->steps);
+        sbit_json_number(&json.to, "loss", t->loss);
+        if (t->has_val) {
+            sbit_json_number(&json.to, "before", t->before);
+            sbit_json_number(&json.to, "top1", t->best);
+            sbit_json_int(&json.to, "best_epoch", t->best_epoch);
+        }
+        sbit_json_number(&json.to, "seconds", seconds);
+        sbit_json_close(&json.to, '}');
+        return cli_json_print(&json);
+    }
+    if (t->has_val) {
+        printf("%-10s %.2f %% before, %.2f %% after epoch %lld\n", "top-1", 100.0 * t->before,
+               100.0 * t->best, (long long)t->best_epoch);
+    }
+    printf("%-10s %s\n", "written", args->out);
+    return CLI_OK;
+}
+
+static int cli_train_run(cli_training *t)
+{
+    const cli_args *args = t->job.args;
+    sbit_graph *graph = NULL;
+    CLI_TRY(cli_train_model(t));
+    CLI_TRY(cli_train_data(t));
+    CLI_TRY(cli_train_trainer(t));
+    if (args->log != NULL) {
+        t->log = fopen(args->log, args->resume != NULL ? "a" : "w");
+        if (t->log == NULL) {
+            return cli_fail("--log '%s' cannot be written", args->log);
+        }
+        fputs(args->resume != NULL ? "" : "epoch,step,loss,rate,top1,seconds\n", t->log);
+    }
+    t->epochs = args->epochs > 0 ? args->epochs : 1;
+    t->best = t->last = -1.0;
+    t->begin = cli_seconds();
+    if (t->has_val) {
+        int code = cli_train_built(t, &graph);
+        code = code == CLI_OK ? cli_train_measure(t, graph, &t->before) : code;
+        sbit_graph_destroy(graph);
+        CLI_TRY(code);
+    }
+    CLI_TRY(cli_train_fit(t));
+    return cli_train_show(t);
+}
+
+int cli_train(const cli_args *args)
+{
+    sbit_ctx *ctx = NULL;
+    cli_training t;
+    cli_args own = *args;
+    memset(&t, 0, sizeof t);
+    own.batch = args->batch > 0 ? args->batch : 64;
+    t.job.args = &own;
+    CLI_TRY(cli_check_out(args));
+    CLI_TRY(cli_context_create(args, cli_processor_count(), &ctx));
+    int code = cli_model_load(ctx, args->operands[0], &t.job.model);
+    if (code == CLI_OK) {
+        code = cli_train_run(&t);
+        sbit_trainer_destroy(t.trainer);
+        sbit_quant_destroy(t.job.quant);
+        sbit_qconfig_destroy(t.job.config);
+        cli_data_close(&t.job.calib);
+        cli_data_close(&t.train);
+        cli_data_close(&t.val);
+        if (t.teacher.graph != NULL) {
+            cli_model_free(&t.teacher);
+        }
+        cli_model_free(&t.job.model);
+    }
+    if (t.log != NULL) {
+        fclose(t.log);
+    }
+    sbit_ctx_destroy(ctx);
+    return code;
+}
