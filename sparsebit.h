@@ -695,8 +695,6 @@ enum {
     SBIT_QUANT_SHARE_SCALE = 8,   /* all inputs and the output share one scale: Concat */
     SBIT_QUANT_FIXED_RANGE = 16,  /* output lies in range_min..range_max whatever the data */
     SBIT_QUANT_TENSOR_ONLY = 32,  /* only if no input is a constant: Add, Mul ... of tensors */
-    SBIT_QUANT_CLASSIC = 64,      /* Sparsebit quantizes the input (its operator list) */
-    SBIT_QUANT_CLASSIC_ADD = 128, /* Sparsebit quantizes both inputs under QADD */
     SBIT_QUANT_RECURRENT = 256,   /* weights per gate row through DequantizeLinear */
     SBIT_QUANT_KEEP_FLOAT = 512,  /* never between quantizers: LayerNormalization ... */
     SBIT_QUANT_PASS_NEAREST = 1024 /* only passes values through if attribute mode is nearest (the
@@ -1534,10 +1532,25 @@ enum {
     SBIT_PROFILE_SCALE_FLOOR = 256       /* Sparsebit's smallest scale, 1e-6; else no floor */
 };
 
+/* Runtimes compute any of `behind` in the epilogue of `before`: the tensor between does not exist.
+ */
+typedef struct sbit_profile_chain {
+    const char *before;
+    const char *const *behind; /* ends with NULL */
+} sbit_profile_chain;
+
+/* What a kind of runtime wants quantized. Lists of operators end with NULL. */
 typedef struct sbit_profile_row {
     sbit_head head;
     uint32_t flags;                                /* SBIT_PROFILE_* */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
+    int32_t max_bits;                              /* of activations and weights; 0: 16 */
+    const char *const *inputs; /* whose activation inputs are quantized; NULL: as the facts of the
+                                  operators' rows say (SBIT_QUANT_INPUTS) */
+    const char *const *sums;   /* elementwise sums: QADD, residual branches, EXPORT.SHARE_SCALE */
+    const char *const *clamps; /* fold into the output range of the operator before */
+    const sbit_profile_chain *chains; /* see SCHEDULE.DISABLE_UNNECESSARY_QUANT */
+    size_t chain_count;
 } sbit_profile_row;
 SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error);
@@ -22899,9 +22912,9 @@ static sbit_status sbit__convt_label(const sbit_channel_call *call, sbit_error *
 /* ---- rows */
 
 static const sbit_op_quant sbit__conv_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 0, 1, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, 1, -1, 2, 0, 1, NULL, 0, 0};
 static const sbit_op_quant sbit__convt_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__conv_label};
 static const sbit_op_channel sbit__convt_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
                                                     sbit__convt_label};
@@ -24053,9 +24066,9 @@ static sbit_status sbit__gemm_label(const sbit_channel_call *call, sbit_error *e
 /* ---- rows */
 
 static const sbit_op_quant sbit__gemm_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, "transB", 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, 1, -1, 2, 1, 0, "transB", 0, 0};
 static const sbit_op_quant sbit__matmul_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 3, 1, -1, -1, -1, -2, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 3, 1, -1, -1, -1, -2, NULL, 0, 0};
 static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_OWN,  3, 0, 0, 0,
                                                      sbit__matmul_label};
 static const sbit_op_channel sbit__gemm_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__gemm_label};
@@ -25189,7 +25202,7 @@ static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *erro
 static const sbit_op_quant sbit__pooling_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__pooling_quant_average = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__pooling_quant_lp = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_KEEPS, 1, 0, 0, 0, NULL};
@@ -26282,7 +26295,7 @@ static sbit_status sbit__norm_label(const sbit_channel_call *call, sbit_error *e
 static const sbit_op_quant sbit__norm_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__norm_quant_layer = {
-    SBIT_QUANT_KEEP_FLOAT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+    SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__norm_channel_batch = {
     SBIT_CHANNEL_PER_CHANNEL, 1, 0x1e, 0x02, 0x04, NULL};
 static const sbit_op_channel sbit__norm_channel_instance = {
@@ -26616,7 +26629,7 @@ static sbit_status sbit__softmax_label(const sbit_channel_call *call, sbit_error
 /* ---- rows */
 
 static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                      SBIT_QUANT_FIXED_RANGE | SBIT_QUANT_CLASSIC,
+                                                      SBIT_QUANT_FIXED_RANGE,
                                                   1,
                                                   -1,
                                                   -1,
@@ -30604,7 +30617,7 @@ static sbit_status sbit__resize_label(const sbit_channel_call *call, sbit_error 
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
 static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_PASS_NEAREST | SBIT_QUANT_CLASSIC,
+                                                     SBIT_QUANT_PASS_NEAREST,
                                                  1,
                                                  -1,
                                                  -1,
@@ -31663,9 +31676,9 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
 static const sbit_op_quant sbit__unary_quant_classic = {
-    SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_both = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
     1,
     -1,
     -1,
@@ -31677,7 +31690,7 @@ static const sbit_op_quant sbit__unary_quant_both = {
     0.0f};
 static const sbit_op_quant sbit__unary_quant_generic = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS |
+static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_INPUTS |
                                                          SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
                                                      1,
                                                      -1,
@@ -31689,7 +31702,7 @@ static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_CLASSIC | SBIT_Q
                                                      0.0f,
                                                      1.0f};
 static const sbit_op_quant sbit__unary_quant_tanh = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
+    SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
 
 static const sbit_op_row sbit__unary_rows[] = {
     SBIT__UNARY_ROW("Relu", 1, SBIT__UNARY_FLOATS1, sbit__unary_relu_run, sbit__grad_from_output,
@@ -32713,7 +32726,7 @@ static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_
                                                  0.0f,
                                                  0.0f};
 static const sbit_op_quant sbit__binary_quant_add = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY | SBIT_QUANT_CLASSIC_ADD,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY,
     3,
     -1,
     -1,
@@ -32727,7 +32740,7 @@ static const sbit_op_quant sbit__binary_quant_prelu = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Clip(0, 6) is Sparsebit's QReLU6; generic profiles fold it into the operator before it. */
 static const sbit_op_quant sbit__binary_quant_clip = {
-    SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__BINARY_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
@@ -33841,7 +33854,7 @@ static sbit_status sbit__topk_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_quant sbit__reduce_quant_mean = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
     1,
     -1,
     -1,
@@ -34635,7 +34648,7 @@ static const sbit_op_quant sbit__shape_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Sparsebit's QIdentity */
 static const sbit_op_quant sbit__shape_quant_identity = {
-    SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__SHAPE_ROW(name, version, types, flags, fn, gradient, quant, channel)                 \
     {                                                                                              \
@@ -36727,7 +36740,7 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
 /* Of a constant table (an embedding) Sparsebit quantizes the weight only, row by row; of an
  * activation the scale is passed on. */
 static const sbit_op_quant sbit__gather_quant = {
-    SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 0, 0, -1, -1, 0, 1, NULL, 0.0f, 0.0f};
+    SBIT_QUANT_PASS_SCALE, 0, 0, -1, -1, 0, 1, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__gather_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
@@ -62374,6 +62387,7 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *
  *   qconfig.c    the configuration tree, settings of one layer
  *   site.c       tensors with a quantizer: look-ups, weights, biases
+ *   flow.c       which values depend on data, which must stay exact
  *   place.c      which tensors get one: fills quant->sites
  *   calibrate.c  what they observe
  *   scales.c     scale and zero point of all of them
@@ -62423,6 +62437,7 @@ SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, c
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 
+SBIT__FN bool sbit__word_listed(const char *const *list, const char *word); /* ends with NULL */
 SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag);
 /* "sparsebit, generic, ...": all profiles, for messages; returns text. */
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
@@ -62453,7 +62468,9 @@ typedef struct sbit__site {
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool fixed_range;
     float fixed_min, fixed_max;
-    const char *tensor;      /* the value's name, the quant's own copy */
+    const char *tensor;         /* the value's name, the quant's own copy */
+    bool softmax, softmax_rest; /* Softmax alone reads it; over all dims from its axis on */
+    int32_t softmax_axis;
     uint32_t plan_group;     /* sites with one number pass one scale on */
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
     /* statistics */
@@ -62476,6 +62493,9 @@ typedef struct sbit__site {
 /* One graph of the model, and the sites on its values. */
 typedef struct sbit__site_graph {
     const sbit_graph *graph;
+    bool *data;      /* by value: it depends on data, not on shapes and constants alone */
+    bool *layered;   /* by value: a layer with weights, or a product, has had part in it */
+    bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask */
     uint32_t *first; /* by value: number + 1 of its first site; 0: none */
 } sbit__site_graph;
 
@@ -62510,6 +62530,12 @@ SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
 /* Empty tables for the graphs of quant->graph; then each new site is put into its chain. */
 SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error);
 SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index);
+/* The tables of a graph; NULL: it is none of the model's. */
+SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
+                                                     const sbit_graph *graph);
+/* Fills in data, layered and exact of all graphs. */
+SBIT__FN void sbit__flow_find(sbit_quant *quant);
+SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node);
 /* The first site of a target on a value, and the one after it; NULL: none (more). */
 SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
                                    uint32_t target);
@@ -62669,34 +62695,71 @@ SBIT__FN sbit_status sbit__round_run(sbit__round_units *units, const sbit_feed *
  * One row each; place.c reads the members, nothing else asks for a profile's name.
  */
 
+static const char *const sbit__sums[] = {"Add", "Sum", NULL};
+static const char *const sbit__clamps[] = {"Relu", "Clip", NULL};
+
+/* Sparsebit's operators (algorithms section 1.9), by their ONNX names. */
+static const char *const sbit__classic_inputs[] = {"Conv",        "ConvTranspose",
+                                                   "Gemm",        "MatMul",
+                                                   "Gather",      "Relu",
+                                                   "Clip",        "LeakyRelu",
+                                                   "Sigmoid",     "Swish",
+                                                   "Gelu",        "Mish",
+                                                   "HardSigmoid", "Tanh",
+                                                   "ReduceMean",  "LayerNormalization",
+                                                   "AveragePool", "GlobalAveragePool",
+                                                   "Upsample",    "Resize",
+                                                   "Identity",    "Softmax",
+                                                   NULL};
+static const char *const sbit__behind_conv[] = {
+    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish", "HardSigmoid", NULL};
+static const char *const sbit__behind_linear[] = {
+    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish",
+    "HardSigmoid",        "Gelu", NULL};
+static const char *const sbit__behind_norm[] = {"Relu", "Clip",        "Sigmoid", "LeakyRelu",
+                                                "Mish", "HardSigmoid", NULL};
+static const sbit_profile_chain sbit__classic_chains[] = {
+    {"Conv", sbit__behind_conv},     {"Gemm", sbit__behind_linear},
+    {"MatMul", sbit__behind_linear}, {"BatchNormalization", sbit__behind_norm},
+    {"Add", sbit__clamps},
+};
+
+#define SBIT__PROFILE(name, doc, flags, activations, max_bits)                                     \
+    {                                                                                              \
+        {name, doc, 0, NULL, 0}, flags, activations, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC, max_bits, \
+            NULL, sbit__sums, sbit__clamps, NULL, 0                                                \
+    }
+
 static const sbit_profile_row sbit__profiles[] = {
     {{"sparsebit", "inputs of Sparsebit's operators, float bias", 0, NULL, 0},
      SBIT_PROFILE_CLASSIC | SBIT_PROFILE_WEIGHT_AFFINE | SBIT_PROFILE_SCALE_FLOOR,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"generic", "inputs and outputs, int32 bias: integers from the first layer to the last", 0,
-      NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
-         SBIT_PROFILE_WEIGHT_AFFINE,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"onnxruntime", "generic with uint8 activations and int8 weights", 0, NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"openvino", "generic with symmetric weights and float bias", 0, NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"tensorrt", "inputs and residual branches, symmetric, float bias", 0, NULL, 0},
-     SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS | SBIT_PROFILE_SYMMETRIC_ONLY,
-     SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"mcu", "generic with int8 activations", 0, NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
-         SBIT_PROFILE_SIGNED_AFFINE,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC,
+     0,
+     sbit__classic_inputs,
+     sbit__sums,
+     sbit__clamps,
+     sbit__classic_chains,
+     SBIT__COUNT_OF(sbit__classic_chains)},
+    SBIT__PROFILE("generic",
+                  "inputs and outputs, int32 bias: integers from the first layer to the last",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+                      SBIT_PROFILE_WEIGHT_AFFINE,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    SBIT__PROFILE("onnxruntime", "generic with uint8 activations and int8 weights",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    SBIT__PROFILE("openvino", "generic with symmetric weights and float bias",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    SBIT__PROFILE("tensorrt", "inputs and residual branches, symmetric, float bias",
+                  SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+                      SBIT_PROFILE_SYMMETRIC_ONLY,
+                  SBIT_QSCHEME_PER_TENSOR_SYMMETRIC, 8),
+    SBIT__PROFILE("mcu", "generic with int8 activations",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+                      SBIT_PROFILE_SIGNED_AFFINE,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
 };
 
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index)
@@ -62740,6 +62803,16 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
 SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag)
 {
     return (profile->flags & flag) != 0;
+}
+
+SBIT__FN bool sbit__word_listed(const char *const *list, const char *word)
+{
+    for (; list != NULL && *list != NULL; list++) {
+        if (sbit__streq(*list, word)) {
+            return true;
+        }
+    }
+    return false;
 }
 /* ---- end src/quant/profiles.c ---- */
 
@@ -63216,6 +63289,14 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
         s.observer = s.quantizer->statistics(target);
     }
+    const sbit_profile_row *profile = sbit_qconfig_profile(config);
+    if (profile->max_bits > 0 && s.grid.bits > profile->max_bits) {
+        char name[200];
+        sbit_layer_name(graph, node, name, sizeof name);
+        return sbit__fail(error, SBIT_ERR_CONFIG, name,
+                          "layer '%s': %s.QUANTIZER.BIT is %d, PLACEMENT %s takes at most %d", name,
+                          side->name, (int)s.grid.bits, profile->head.name, (int)profile->max_bits);
+    }
     sbit__settings_bits(config, target, s.grid.bits, &s);
     *out = s;
     return SBIT_OK;
@@ -63315,6 +63396,14 @@ static size_t sbit__site_graph_number(const sbit_quant *quant, const sbit_graph 
     return i;
 }
 
+SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
+                                                     const sbit_graph *graph)
+{
+    const size_t number =
+        graph != NULL ? sbit__site_graph_number(quant, graph) : quant->graph_count;
+    return number < quant->graph_count ? &quant->graphs[number] : NULL;
+}
+
 SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
 {
     size_t count = 0;
@@ -63331,10 +63420,15 @@ SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
         const sbit_graph *graph = sbit__quant_body(quant->graph, (uint32_t)i);
         const size_t values = sbit_graph_value_limit(graph);
         uint32_t *first = (uint32_t *)sbit__arena_array(&quant->arena, values + 1, sizeof *first);
-        if (first == NULL) {
+        bool *flags = (bool *)sbit__arena_array(&quant->arena, 3 * values, sizeof *flags);
+        if (first == NULL || flags == NULL) {
             return sbit__fail_oom(error, values * sizeof *first);
         }
         memset(first, 0, (values + 1) * sizeof *first);
+        memset(flags, 0, 3 * values * sizeof *flags);
+        quant->graphs[i].data = flags;
+        quant->graphs[i].layered = flags + values;
+        quant->graphs[i].exact = flags + 2 * values;
         quant->graphs[i].graph = graph;
         quant->graphs[i].first = first;
         quant->graph_count = i + 1;
@@ -63516,11 +63610,210 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
 }
 /* ---- end src/quant/site.c ---- */
 
+/* ---- begin src/quant/flow.c ---- */
+/* flow.c: what values are made of: data, shapes, layers, masks. >>flow
+ *
+ * data      what depends on the model's inputs; the rest follows from shapes and constants, other
+ * at every size: it is never calibrated. layered   a layer with weights, or a product of
+ * activations, has had part in it. exact     attention scores with a mask in them, and the mask. In
+ * front of a Softmax an Add (Sub, Sum) of something that is not layered - a mask is made of inputs,
+ * shapes and constants - or of a constant that reaches below -20, or a Where that chooses such a
+ * thing, can make sentinels: -1e4, -inf. No range serves them and the scores, so that their sum
+ * stays float, whether calibration saw a mask or not.
+ */
+
+/* exp(-20) is 2e-9: nothing of such a score is left behind Softmax. */
+#define SBIT__FLOW_FAR 20.0
+
+typedef struct sbit__flow {
+    sbit_quant *quant;
+    const sbit__site_graph *facts;
+    const sbit_graph *graph;
+} sbit__flow;
+
+static const sbit_op_row *sbit__flow_row(const sbit__flow *f, const sbit_node *node)
+{
+    return sbit_operator_find(f->quant->ctx, node->domain, node->op_type,
+                              sbit_graph_opset(f->quant->graph, node->domain));
+}
+
+/* >>flow forwards */
+static void sbit__flow_take(const sbit__flow *f, sbit_value_id id, bool *data, bool *layered)
+{
+    *data = *data || (id.idx != 0 && f->facts->data[id.idx]);
+    *layered = *layered || (id.idx != 0 && f->facts->layered[id.idx]);
+}
+
+static void sbit__flow_node(const sbit__flow *f, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit__flow_row(f, node);
+    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
+    const uint32_t flags = row != NULL ? row->flags : 0;
+    bool data = (flags & SBIT_OP_RANDOM) != 0, layered = q != NULL && q->weight >= 0;
+    for (size_t i = 0; i < node->input_count && (flags & SBIT_OP_SHAPE_ONLY) == 0; i++) {
+        sbit__flow_take(f, node->inputs[i], &data, &layered);
+    }
+    if ((flags & SBIT_OP_BODY) != 0) {
+        sbit_value_id captured[64];
+        const size_t count =
+            sbit_graph_captures(f->graph, node->id, captured, SBIT__COUNT_OF(captured));
+        for (size_t i = 0; i < count && i < SBIT__COUNT_OF(captured); i++) {
+            sbit__flow_take(f, captured[i], &data, &layered);
+        }
+        data = data || count > SBIT__COUNT_OF(captured);
+        layered = true; /* what is in the body may be */
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        f->facts->data[node->outputs[i].idx] = data;
+        f->facts->layered[node->outputs[i].idx] = layered;
+    }
+    f->facts->data[0] = f->facts->layered[0] = false; /* omitted outputs */
+}
+
+/* Inputs, and what a body captures. */
+static void sbit__flow_start(const sbit__flow *f)
+{
+    const sbit__site_graph *parent = sbit__site_graph_of(f->quant, sbit_graph_parent(f->graph));
+    for (uint32_t i = 1; i < sbit_graph_value_limit(f->graph); i++) {
+        const sbit_value_id id = {i};
+        if (!sbit_graph_value_alive(f->graph, id)) {
+            continue;
+        }
+        const sbit_value_info *value = sbit_graph_value(f->graph, id);
+        f->facts->data[i] = value->is_input && !value->is_constant;
+        if (value->outer.idx != 0 && parent != NULL) {
+            f->facts->data[i] = parent->data[value->outer.idx];
+            f->facts->layered[i] = parent->layered[value->outer.idx];
+        }
+    }
+}
+
+/* >>flow masks */
+static const sbit_value_info *sbit__flow_origin(const sbit__flow *f, sbit_value_id id)
+{
+    const sbit_graph *graph = f->graph;
+    const sbit_value_info *value = sbit_graph_value(graph, id);
+    while (value->outer.idx != 0) {
+        graph = sbit_graph_parent(graph);
+        value = sbit_graph_value(graph, value->outer);
+    }
+    return value;
+}
+
+/* True for what may hold sentinels when it is added (sign 1) or subtracted (-1). */
+static bool sbit__flow_is_mask(const sbit__flow *f, sbit_value_id id, double sign)
+{
+    if (id.idx == 0 || f->facts->layered[id.idx]) {
+        return false;
+    }
+    const sbit_value_info *value = sbit__flow_origin(f, id);
+    if (!value->is_constant) {
+        return true;
+    }
+    const int64_t count = sbit_tensor_count(&value->constant);
+    for (int64_t i = 0; i < count; i++) {
+        if (!(sign * sbit__tensor_f64_at(&value->constant, i) > -SBIT__FLOW_FAR)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A mask stays as it is, and what it alone is made of. */
+static void sbit__flow_keep(const sbit__flow *f, sbit_value_id id)
+{
+    while (id.idx != 0) {
+        const sbit_value_info *value = sbit_graph_value(f->graph, id);
+        if (value->is_constant || value->is_input || f->facts->layered[id.idx] ||
+            value->use_count != 1 || value->producer.idx == 0) {
+            return;
+        }
+        f->facts->exact[id.idx] = true;
+        const sbit_node *node = sbit_graph_node(f->graph, value->producer);
+        id.idx = 0;
+        for (size_t i = 0; i < node->input_count && id.idx == 0; i++) {
+            const bool constant =
+                node->inputs[i].idx == 0 || sbit__flow_origin(f, node->inputs[i])->is_constant;
+            id = constant ? id : node->inputs[i];
+        }
+    }
+}
+
+/* Which inputs of a node go on towards its output as they are, or as a sum: 0 none. */
+static size_t sbit__flow_scores(const sbit__flow *f, const sbit_node *node, size_t *first,
+                                bool *masked)
+{
+    const sbit_op_row *row = sbit__flow_row(f, node);
+    const bool where = sbit__streq(node->op_type, "Where");
+    const bool sub = sbit__streq(node->op_type, "Sub");
+    const bool add = sub || sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum");
+    *first = where ? 1 : 0;
+    *masked = false;
+    if (where || add) {
+        for (size_t i = *first; i < node->input_count; i++) {
+            if (sbit__flow_is_mask(f, node->inputs[i], sub && i == 1 ? -1.0 : 1.0)) {
+                *masked = true;
+                sbit__flow_keep(f, node->inputs[i]);
+            }
+        }
+        return node->input_count;
+    }
+    const bool scaled = sbit__streq(node->op_type, "Mul") || sbit__streq(node->op_type, "Div");
+    const bool passes =
+        row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_PASS_SCALE) != 0;
+    return scaled ? node->input_count : passes && node->input_count > 0 ? 1 : 0;
+}
+
+/* Looks from a Softmax's input backwards for masks; values from the mask to the Softmax are exact.
+ * Returns true if one was found behind `id`. */
+static bool sbit__flow_back(const sbit__flow *f, sbit_value_id id, int32_t depth)
+{
+    const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(f->graph, id) : NULL;
+    if (value == NULL || value->producer.idx == 0 || depth == 0 || !f->facts->layered[id.idx]) {
+        return false;
+    }
+    const sbit_node *node = sbit_graph_node(f->graph, value->producer);
+    size_t first;
+    bool masked, found = false;
+    const size_t count = sbit__flow_scores(f, node, &first, &masked);
+    for (size_t i = first; i < count; i++) {
+        found = sbit__flow_back(f, node->inputs[i], depth - 1) || found;
+    }
+    found = found || masked;
+    f->facts->exact[id.idx] = f->facts->exact[id.idx] || found;
+    return found;
+}
+
+SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node)
+{
+    return node->domain[0] == '\0' &&
+           (sbit__streq(node->op_type, "Softmax") || sbit__streq(node->op_type, "LogSoftmax"));
+}
+
+SBIT__FN void sbit__flow_find(sbit_quant *quant)
+{
+    for (size_t g = 0; g < quant->graph_count; g++) { /* the graph around a body comes before it */
+        sbit__flow f;
+        f.quant = quant;
+        f.facts = &quant->graphs[g];
+        f.graph = f.facts->graph;
+        sbit__flow_start(&f);
+        for (sbit_node_id id = sbit_graph_first(f.graph); id.idx != 0;
+             id = sbit_graph_next(f.graph, id)) {
+            const sbit_node *node = sbit_graph_node(f.graph, id);
+            sbit__flow_node(&f, node);
+            if (sbit__flow_is_softmax(node)) {
+                sbit__flow_back(&f, node->inputs[0], 32);
+            }
+        }
+    }
+}
+/* ---- end src/quant/flow.c ---- */
+
 /* ---- begin src/quant/place.c ---- */
 /* place.c: which tensors get a quantizer. >>place
  *
- * Reads the operator rows (row->quant) and the profile; knows no operator by name except the two
- * short tables below, which come from Sparsebit (algorithms section 1.9).
+ * Reads the operator rows (row->quant) and the profile's lists.
  *
  * classic   the activation inputs and weights of Sparsebit's operators, each with the settings of
  *           the consuming layer; equal settings on one tensor share a site.
@@ -63532,22 +63825,6 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
  * a site in it. A weight that several graphs read lies in the root, once.
  */
 
-/* Sparsebit's "disable unnecessary quantization": runtimes compute B in A's epilogue, so that the
- * tensor between them does not exist. */
-static const struct {
-    const char *a;
-    const char *b; /* a space on both sides of each */
-} sbit__place_chains[] = {
-    {"Conv", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid "},
-    {"Gemm", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid Gelu "},
-    {"MatMul", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid Gelu "},
-    {"BatchNormalization", " Relu Clip Sigmoid LeakyRelu Mish HardSigmoid "},
-    {"Add", " Relu Clip "},
-};
-
-/* Operators that only clamp: a runtime folds them into the output range of the node before. */
-static const char sbit__place_clamps[] = " Relu Clip ";
-
 /* One graph of the model: the root or a body. */
 typedef struct sbit__placement {
     sbit_quant *quant;
@@ -63555,15 +63832,9 @@ typedef struct sbit__placement {
     uint32_t body;             /* its number: see sbit__quant_body */
     const sbit_node_id *order; /* nodes in execution order */
     size_t count;
-    bool *wanted; /* by value: something quantized reads it */
+    bool *wanted;                  /* by value: something quantized reads it */
+    const sbit__site_graph *facts; /* what flow.c found out about the values */
 } sbit__placement;
-
-static bool sbit__place_in_list(const char *list, const char *word)
-{
-    char padded[64];
-    snprintf(padded, sizeof padded, " %.60s ", word);
-    return strstr(list, padded) != NULL;
-}
 
 static const sbit_op_row *sbit__place_row(const sbit__placement *p, const sbit_node *node)
 {
@@ -63616,14 +63887,15 @@ static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
     return value;
 }
 
-/* True for an input that carries data of the network: float, present, not a constant, nor a default
- * that the caller may replace by data of another range. */
+/* True for an input that carries data of the network: float, present, neither a constant nor made
+ * of constants and shapes, nor a default that the caller may replace by data of another range. */
 static bool sbit__place_is_activation(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
     return sbit__place_float(value) && !sbit__place_origin(p, value)->is_constant &&
-           !sbit__place_origin(p, value)->has_default && sbit__place_turned(p, value) == NULL;
+           !sbit__place_origin(p, value)->has_default && p->facts->data[value->id.idx] &&
+           sbit__place_turned(p, value) == NULL;
 }
 
 static bool sbit__place_is_constant(const sbit__placement *p, const sbit_node *node, int32_t input)
@@ -63690,9 +63962,10 @@ static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, siz
 /* True for an operator that only clamps its input 0; Min and Max do, against a constant. */
 static bool sbit__place_is_clamp(const sbit__placement *p, const sbit_node *node)
 {
-    return sbit__place_in_list(sbit__place_clamps, node->op_type) ||
-           (sbit__place_in_list(" Min Max ", node->op_type) && node->input_count == 2 &&
-            sbit__place_is_activation(p, node, 0) && sbit__place_is_constant(p, node, 1));
+    return sbit__word_listed(p->quant->profile->clamps, node->op_type) ||
+           ((sbit__streq(node->op_type, "Min") || sbit__streq(node->op_type, "Max")) &&
+            node->input_count == 2 && sbit__place_is_activation(p, node, 0) &&
+            sbit__place_is_constant(p, node, 1));
 }
 
 /* No quantizer takes what the node makes, not even behind a clamp. ONNX Runtime then fuses a stack
@@ -63791,6 +64064,22 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     site->fixed_max = row->quant->range_max;
 }
 
+/* What Softmax alone reads is measured by what Softmax makes of it. */
+static void sbit__place_softmax(const sbit__placement *p, sbit__site *site)
+{
+    const sbit_value_info *value = sbit_graph_value(p->graph, site->value);
+    sbit_use use;
+    if (value->use_count != 1 || sbit_graph_uses(p->graph, value->id, &use, 1) != 1 ||
+        use.node.idx == 0 || use.body != NULL) {
+        return;
+    }
+    const sbit_node *node = sbit_graph_node(p->graph, use.node);
+    const bool whole = sbit_graph_opset(p->quant->graph, "") < 13;
+    site->softmax = sbit__flow_is_softmax(node);
+    site->softmax_axis = (int32_t)sbit_node_int(node, "axis", whole ? 1 : -1);
+    site->softmax_rest = whole; /* all dims from the axis on are one row */
+}
+
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_id value,
                                           sbit_node_id layer, bool one_per_value, uint32_t *index,
@@ -63816,6 +64105,7 @@ static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_i
     }
     sbit__place_parts(site);
     sbit__place_fix_range(p, site);
+    sbit__place_softmax(p, site);
     return SBIT_OK;
 }
 
@@ -63852,6 +64142,7 @@ static bool sbit__place_is_weight(const sbit__placement *p, const sbit_graph *gr
 {
     sbit__placement there = *p;
     there.graph = graph;
+    there.facts = sbit__site_graph_of(p->quant, graph);
     if (use->node.idx == 0 || use->body != NULL) {
         return false;
     }
@@ -63973,21 +64264,22 @@ static sbit_status sbit__place_weights(const sbit__placement *p, const sbit_node
 }
 
 /* >>place classic */
-static const char *sbit__place_fused(const sbit__placement *p, const sbit_node *node)
+static bool sbit__place_fused(const sbit__placement *p, const sbit_node *node)
 {
+    const sbit_profile_row *profile = p->quant->profile;
     const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
     if (!sbit_options_bool(&p->quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
         input == NULL || input->producer.idx == 0) {
-        return NULL;
+        return false;
     }
     const sbit_node *producer = sbit_graph_node(p->graph, input->producer);
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__place_chains); i++) {
-        if (sbit__streq(sbit__place_chains[i].a, producer->op_type) &&
-            sbit__place_in_list(sbit__place_chains[i].b, node->op_type)) {
-            return "runtimes fuse it into the operator before";
+    for (size_t i = 0; i < profile->chain_count; i++) {
+        if (sbit__streq(profile->chains[i].before, producer->op_type) &&
+            sbit__word_listed(profile->chains[i].behind, node->op_type)) {
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit_node *node,
@@ -63997,22 +64289,24 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
     if (row == NULL || row->quant == NULL || sbit__place_skipped(p, node->id)) {
         return SBIT_OK;
     }
-    const uint32_t flags = sbit__place_flags(node, row->quant);
+    const sbit_profile_row *profile = p->quant->profile;
+    const bool passes = (sbit__place_flags(node, row->quant) & SBIT_QUANT_PASS_SCALE) != 0 &&
+                        (row->quant->flags & SBIT_QUANT_PASS_NEAREST) != 0; /* copies values */
     const bool add = sbit_options_bool(&p->quant->config->tree.sections[SBIT__QCONFIG_A].options,
                                        "QADD.ENABLE_QUANT") &&
-                     (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
-    if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
+                     sbit__word_listed(profile->sums, node->op_type);
+    if (!(sbit__word_listed(profile->inputs, node->op_type) && !passes) && !add) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__place_weights(p, node, row->quant, error));
-    const char *fused = sbit__place_fused(p, node);
+    if (sbit__place_fused(p, node)) {
+        return SBIT_OK; /* the tensor does not exist in the deployed network */
+    }
     for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
         uint32_t index = 0;
-        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_activation(p, node, i)) {
+        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_activation(p, node, i) ||
+            p->facts->exact[node->inputs[i].idx]) {
             continue;
-        }
-        if (fused != NULL) {
-            continue; /* the tensor does not exist in the deployed network */
         }
         SBIT__TRY(sbit__place_activation(p, node->inputs[i], node->id, false, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
@@ -64073,24 +64367,30 @@ static sbit_node_id sbit__place_layer_of(const sbit__placement *p, const sbit_va
                                                                                   : reader;
 }
 
-/* TensorRT: of an elementwise sum only the branch that does not come straight from a layer. */
-static bool sbit__place_residual(const sbit__placement *p, const sbit_node *node, size_t input)
+/* A layer whose output this sum alone reads: TensorRT adds in its epilogue. */
+static bool sbit__place_sums_itself(const sbit__placement *p, sbit_value_id id)
 {
-    size_t chosen = 1;
-    if (!sbit__streq(node->op_type, "Add") || node->input_count != 2) {
+    const sbit_value_info *value = sbit_graph_value(p->graph, id);
+    if (value->producer.idx == 0 || value->use_count != 1 || value->is_output) {
         return false;
     }
-    for (size_t i = 0; i < 2; i++) {
-        const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
-        const sbit_node *producer =
-            value->producer.idx != 0 ? sbit_graph_node(p->graph, value->producer) : NULL;
-        const sbit_op_row *row = producer != NULL ? sbit__place_row(p, producer) : NULL;
-        if (row == NULL || row->quant == NULL || row->quant->weight < 0) {
-            chosen = i;
-            break;
-        }
+    const sbit_node *producer = sbit_graph_node(p->graph, value->producer);
+    const sbit_op_row *row = sbit__place_row(p, producer);
+    return row != NULL && row->quant != NULL &&
+           sbit__place_is_constant(p, producer, row->quant->weight);
+}
+
+/* TensorRT: of a sum every input but that of one layer, which adds the others to its output. */
+static bool sbit__place_residual(const sbit__placement *p, const sbit_node *node, size_t input)
+{
+    size_t fuses = node->input_count;
+    if (!sbit__word_listed(p->quant->profile->sums, node->op_type)) {
+        return false;
     }
-    return input == chosen;
+    for (size_t i = 0; i < node->input_count && fuses == node->input_count; i++) {
+        fuses = sbit__place_sums_itself(p, node->inputs[i]) ? i : fuses;
+    }
+    return input != fuses;
 }
 
 static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node *node,
@@ -64099,7 +64399,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i) ||
+            p->facts->exact[node->inputs[i].idx]) {
             continue;
         }
         if (sbit__profile_is(p->quant->profile, SBIT_PROFILE_RESIDUAL_INPUTS) && elementwise &&
@@ -64141,7 +64442,8 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
     if (!sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS) || !sbit__place_float(value) ||
-        value->is_output || value->is_constant) {
+        value->is_output || value->is_constant || !p->facts->data[value->id.idx] ||
+        p->facts->exact[value->id.idx]) {
         return false;
     }
     const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
@@ -64210,7 +64512,8 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
     for (size_t i = 0; i < node->output_count; i++) {
         const sbit_value_info *value = sbit__place_value(p, node->outputs[i]);
         uint32_t index = 0;
-        if (!sbit__place_float(value) || !p->wanted[value->id.idx] || value->is_output) {
+        if (!sbit__place_float(value) || !p->wanted[value->id.idx] || value->is_output ||
+            p->facts->exact[value->id.idx]) {
             continue;
         }
         const sbit_node_id layer = sbit__place_site_of(p, node->inputs[0])->layer;
@@ -64270,6 +64573,7 @@ static sbit_status sbit__place_graph(sbit_quant *quant, uint32_t body, const sbi
     p.body = body;
     p.order = order;
     p.wanted = wanted;
+    p.facts = &quant->graphs[body];
     for (sbit_node_id id = sbit_graph_first(graph); status == SBIT_OK && id.idx != 0;
          id = sbit_graph_next(graph, id)) {
         order[p.count++] = id;
@@ -64307,6 +64611,7 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
     SBIT__TRY(sbit__sites_begin(quant, error));
+    sbit__flow_find(quant);
     for (uint32_t body = 0; body < quant->graph_count; body++) {
         SBIT__TRY(sbit__place_graph(quant, body, quant->graphs[body].graph, error));
     }
@@ -64458,6 +64763,38 @@ static sbit_status sbit__site_domain(sbit_quant *quant, sbit__site *site, const 
     return sbit__site_measure(quant, site, tensor, x, error);
 }
 
+/* Scores more than 20 below the largest of their Softmax row are nothing behind it: they widen no
+ * range. y gets x with such values raised; returns false, y untouched, if there are none. */
+static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape, const float *x,
+                               float *y)
+{
+    const int32_t axis =
+        site->softmax_axis < 0 ? site->softmax_axis + shape->rank : site->softmax_axis;
+    int64_t outer = 1, row = 1, inner = 1;
+    bool far = false;
+    for (int32_t i = 0; i < shape->rank; i++) {
+        int64_t *part = i < axis ? &outer : i == axis || site->softmax_rest ? &row : &inner;
+        *part *= shape->dims[i];
+    }
+    for (int pass = 0; pass < 2; pass++) { /* look, then write */
+        for (int64_t r = 0; r < outer * inner && (pass == 0 || far); r++) {
+            const int64_t at = r / inner * row * inner + r % inner;
+            float most = x[at];
+            for (int64_t i = 1; i < row; i++) {
+                most = x[at + i * inner] > most ? x[at + i * inner] : most;
+            }
+            for (int64_t i = 0; i < row; i++) {
+                const float value = x[at + i * inner];
+                far = far || value < most - 20.0f;
+                if (pass == 1) {
+                    y[at + i * inner] = value < most - 20.0f ? most - 20.0f : value;
+                }
+            }
+        }
+    }
+    return far;
+}
+
 /* Feeds float32 data laid out as `tensor`. */
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
@@ -64479,10 +64816,17 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     sbit_observation x = sbit__site_observation(site, tensor, data);
     SBIT__TRY(sbit__site_measure(quant, site, tensor, &x, error));
     sbit_status status = SBIT_OK;
-    if (site->settings.quantizer->domain != NULL) {
+    const bool domain = site->settings.quantizer->domain != NULL;
+    if (site->softmax || domain) {
         seen = (float *)sbit__alloc(a, bytes);
-        status = seen != NULL ? sbit__site_domain(quant, site, tensor, &x, seen, error)
-                              : sbit__fail_oom(error, bytes);
+        status = seen != NULL ? SBIT_OK : sbit__fail_oom(error, bytes);
+    }
+    if (status == SBIT_OK && site->softmax && sbit__softmax_view(site, tensor, data, seen)) {
+        x.data = seen;
+        status = sbit__site_measure(quant, site, tensor, &x, error);
+    }
+    if (status == SBIT_OK && domain) {
+        status = sbit__site_domain(quant, site, tensor, &x, seen, error);
     }
     if (status == SBIT_OK) {
         status = site->settings.observer->observe(site->observer_state, &observer, &x, error);
@@ -65003,7 +65347,8 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     }
 }
 
-static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add)
+static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add,
+                                   bool asked)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
@@ -65013,25 +65358,31 @@ static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, b
             continue;
         }
         if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
-            sbit__calc_share_node(quant, graph, node, node->input_count + 1);
-        } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
+            const bool out = sbit__calc_shared_site(
+                                 quant, graph, sbit__calc_joined(node, node->input_count)) != NULL;
+            if (out || asked) { /* a float output gains nothing by it */
+                sbit__calc_share_node(quant, graph, node, node->input_count + (out ? 1 : 0));
+            }
+        } else if (add && sbit__word_listed(quant->profile->sums, node->op_type)) {
             sbit__calc_share_node(quant, graph, node, node->input_count);
         }
     }
 }
 
-/* Concat: inputs and output; Add: inputs, for runtimes that add the integers as they are. Only
- * where outputs are quantized too: Sparsebit gives every input a scale of its own. */
+/* Concat: inputs and output; Add: inputs, for runtimes that add the integers as they are. Where
+ * inputs alone are quantized, only if that is asked for: Sparsebit gives each a scale of its own.
+ */
 static void sbit__calc_share(sbit_quant *quant)
 {
-    const char *which = sbit_options_string(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
+    const sbit_option *option = sbit_options_find(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
     const bool concat =
-        sbit__profile_is(quant->profile, SBIT_PROFILE_OUTPUTS) && !sbit__streq(which, "none");
-    const bool add = concat && sbit__streq(which, "concat_add");
+        (sbit__profile_is(quant->profile, SBIT_PROFILE_OUTPUTS) || option->is_set) &&
+        !sbit__streq(option->s, "none");
+    const bool add = concat && sbit__streq(option->s, "concat_add");
     const sbit_graph *graph;
     for (uint32_t body = 0; concat && (graph = sbit__quant_body(quant->graph, body)) != NULL;
          body++) {
-        sbit__calc_share_graph(quant, graph, add);
+        sbit__calc_share_graph(quant, graph, add, option->is_set);
     }
 }
 

@@ -155,7 +155,8 @@ static bool quant_feed(build *b, sbit_quant *quant, int batches)
         const sbit_tensor x = build_tensor(SBIT_F32, "4,3,8,8", data);
         build_do(b, sbit_quant_forward(quant, NULL, &x, 1, &b->error), "forward");
     }
-    return !b->failed && build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
+    return !b->failed &&
+           build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
 }
 
 static bool quant_site(sbit_quant *quant, const char *tensor, sbit_site *out)
@@ -363,7 +364,9 @@ TEST(concat_and_add_share_only_alike_ranges)
         {"generic", "concat", "Concat", 2.0f, true},
         {"generic", "concat", "Concat", 640.0f, false},
         {"generic", "none", "Concat", 2.0f, false},
-        {"sparsebit", "concat", "Concat", 2.0f, false},
+        {"sparsebit", "concat", "Concat", 2.0f, true}, /* asked for */
+        {"sparsebit", NULL, "Concat", 2.0f, false},
+        {"tensorrt", "concat", "Concat", 2.0f, true},
         {"generic", "concat", "Add", 2.0f, false},
         {"generic", "concat_add", "Add", 2.0f, true},
         {"generic", "concat_add", "Add", 640.0f, false},
@@ -387,14 +390,15 @@ TEST(concat_and_add_share_only_alike_ranges)
         build_output(&b, quant_conv(&b, "side", in[0], 4, 2, false)); /* sites in any placement */
         build_output(&b, quant_conv(&b, "other", in[1], 4, 2, false));
         const char *set[2][2] = {{"EXPORT.SHARE_SCALE", cases[i].share}, {NULL, NULL}};
+        set[0][0] = cases[i].share != NULL ? set[0][0] : NULL;
         sbit_quant *quant = quant_make(&b, cases[i].profile, set);
         sbit_site sa, sb;
         if (quant_feed(&b, quant, 2) && CHECK(quant_site(quant, "a", &sa)) &&
             CHECK(quant_site(quant, "b", &sb))) {
             const bool same = fabsf(sa.qparams.scale[0] - sb.qparams.scale[0]) <= 0.0f;
             CHECK_MSG(same == cases[i].shared, "%s, %s, %s: %g and %g", cases[i].profile,
-                      cases[i].share, cases[i].op, (double)sa.qparams.scale[0],
-                      (double)sb.qparams.scale[0]);
+                      cases[i].share != NULL ? cases[i].share : "default", cases[i].op,
+                      (double)sa.qparams.scale[0], (double)sb.qparams.scale[0]);
         }
         sbit_quant_destroy(quant);
         build_end(&b);
@@ -542,11 +546,13 @@ TEST(steps_in_the_wrong_order_are_refused)
     sbit_quant *quant = quant_make(&b, "generic", NULL);
     sbit_graph *q = NULL;
     if (quant != NULL) {
-        CHECK_STATUS(sbit_quant_calc_qparams(quant, false, false, false, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK_STATUS(sbit_quant_calc_qparams(quant, false, false, false, &b.error), SBIT_ERR_STATE,
+                     b.error);
         CHECK_STATUS(sbit_quant_set_quant(quant, true, true, &b.error), SBIT_ERR_STATE, b.error);
         CHECK_STATUS(sbit_quant_build(quant, NULL, &q, &b.error), SBIT_ERR_STATE, b.error);
         CHECK_OK(sbit_quant_prepare_calibration(quant, &b.error), b.error);
-        CHECK_STATUS(sbit_quant_calc_qparams(quant, false, false, false, &b.error), SBIT_ERR_STATE, b.error);
+        CHECK_STATUS(sbit_quant_calc_qparams(quant, false, false, false, &b.error), SBIT_ERR_STATE,
+                     b.error);
         CHECK_CONTAINS(b.error.message, "calibration set is empty");
         data[5] = (float)NAN;
         sbit_tensor t = build_tensor(SBIT_F32, "1,4,6,8", data);

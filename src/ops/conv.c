@@ -772,9 +772,9 @@ static sbit_status sbit__convt_label(const sbit_channel_call *call, sbit_error *
 /* ---- rows */
 
 static const sbit_op_quant sbit__conv_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 0, 1, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, 1, -1, 2, 0, 1, NULL, 0, 0};
 static const sbit_op_quant sbit__convt_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, 1, -1, 2, 1, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__conv_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__conv_label};
 static const sbit_op_channel sbit__convt_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0,
                                                     sbit__convt_label};

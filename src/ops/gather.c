@@ -619,7 +619,7 @@ static sbit_status sbit__compress_run(const sbit_op_call *call, sbit_error *erro
 /* Of a constant table (an embedding) Sparsebit quantizes the weight only, row by row; of an
  * activation the scale is passed on. */
 static const sbit_op_quant sbit__gather_quant = {
-    SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 0, 0, -1, -1, 0, 1, NULL, 0.0f, 0.0f};
+    SBIT_QUANT_PASS_SCALE, 0, 0, -1, -1, 0, 1, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__gather_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,

@@ -755,9 +755,9 @@ static sbit_status sbit__gemm_label(const sbit_channel_call *call, sbit_error *e
 /* ---- rows */
 
 static const sbit_op_quant sbit__gemm_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, 1, -1, 2, 1, 0, "transB", 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, 1, -1, 2, 1, 0, "transB", 0, 0};
 static const sbit_op_quant sbit__matmul_quant = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 3, 1, -1, -1, -1, -2, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 3, 1, -1, -1, -1, -2, NULL, 0, 0};
 static const sbit_op_channel sbit__matmul_channel = {SBIT_CHANNEL_OWN,  3, 0, 0, 0,
                                                      sbit__matmul_label};
 static const sbit_op_channel sbit__gemm_channel = {SBIT_CHANNEL_OWN, 1, 0, 0, 0, sbit__gemm_label};

@@ -1001,7 +1001,7 @@ static sbit_status sbit__norm_label(const sbit_channel_call *call, sbit_error *e
 static const sbit_op_quant sbit__norm_quant = {
     SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__norm_quant_layer = {
-    SBIT_QUANT_KEEP_FLOAT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+    SBIT_QUANT_KEEP_FLOAT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__norm_channel_batch = {
     SBIT_CHANNEL_PER_CHANNEL, 1, 0x1e, 0x02, 0x04, NULL};
 static const sbit_op_channel sbit__norm_channel_instance = {

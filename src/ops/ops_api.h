@@ -39,8 +39,6 @@ enum {
     SBIT_QUANT_SHARE_SCALE = 8,   /* all inputs and the output share one scale: Concat */
     SBIT_QUANT_FIXED_RANGE = 16,  /* output lies in range_min..range_max whatever the data */
     SBIT_QUANT_TENSOR_ONLY = 32,  /* only if no input is a constant: Add, Mul ... of tensors */
-    SBIT_QUANT_CLASSIC = 64,      /* Sparsebit quantizes the input (its operator list) */
-    SBIT_QUANT_CLASSIC_ADD = 128, /* Sparsebit quantizes both inputs under QADD */
     SBIT_QUANT_RECURRENT = 256,   /* weights per gate row through DequantizeLinear */
     SBIT_QUANT_KEEP_FLOAT = 512,  /* never between quantizers: LayerNormalization ... */
     SBIT_QUANT_PASS_NEAREST = 1024 /* only passes values through if attribute mode is nearest (the

@@ -1092,7 +1092,7 @@ static sbit_status sbit__roialign_run(const sbit_op_call *call, sbit_error *erro
 static const sbit_op_quant sbit__pooling_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__pooling_quant_average = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_quant sbit__pooling_quant_lp = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0, 0};
 static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_KEEPS, 1, 0, 0, 0, NULL};

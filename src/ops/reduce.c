@@ -985,7 +985,7 @@ static sbit_status sbit__topk_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_quant sbit__reduce_quant_mean = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_CLASSIC,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
     1,
     -1,
     -1,

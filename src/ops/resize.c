@@ -903,7 +903,7 @@ static sbit_status sbit__resize_label(const sbit_channel_call *call, sbit_error 
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
 static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_PASS_NEAREST | SBIT_QUANT_CLASSIC,
+                                                     SBIT_QUANT_PASS_NEAREST,
                                                  1,
                                                  -1,
                                                  -1,

@@ -703,7 +703,7 @@ static const sbit_op_quant sbit__shape_quant_pass = {
     SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Sparsebit's QIdentity */
 static const sbit_op_quant sbit__shape_quant_identity = {
-    SBIT_QUANT_PASS_SCALE | SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    SBIT_QUANT_PASS_SCALE, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__SHAPE_ROW(name, version, types, flags, fn, gradient, quant, channel)                 \
     {                                                                                              \

@@ -270,7 +270,7 @@ static sbit_status sbit__softmax_label(const sbit_channel_call *call, sbit_error
 /* ---- rows */
 
 static const sbit_op_quant sbit__softmax_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                      SBIT_QUANT_FIXED_RANGE | SBIT_QUANT_CLASSIC,
+                                                      SBIT_QUANT_FIXED_RANGE,
                                                   1,
                                                   -1,
                                                   -1,

@@ -437,9 +437,9 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
 static const sbit_op_quant sbit__unary_quant_classic = {
-    SBIT_QUANT_CLASSIC, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_both = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
     1,
     -1,
     -1,
@@ -451,7 +451,7 @@ static const sbit_op_quant sbit__unary_quant_both = {
     0.0f};
 static const sbit_op_quant sbit__unary_quant_generic = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_CLASSIC | SBIT_QUANT_INPUTS |
+static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_INPUTS |
                                                          SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
                                                      1,
                                                      -1,
@@ -463,7 +463,7 @@ static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_CLASSIC | SBIT_Q
                                                      0.0f,
                                                      1.0f};
 static const sbit_op_quant sbit__unary_quant_tanh = {
-    SBIT_QUANT_CLASSIC | SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
+    SBIT_QUANT_FIXED_RANGE, 1, -1, -1, -1, 0, 0, NULL, -1.0f, 1.0f};
 
 static const sbit_op_row sbit__unary_rows[] = {
     SBIT__UNARY_ROW("Relu", 1, SBIT__UNARY_FLOATS1, sbit__unary_relu_run, sbit__grad_from_output,

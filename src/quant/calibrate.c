@@ -137,6 +137,38 @@ static sbit_status sbit__site_domain(sbit_quant *quant, sbit__site *site, const 
     return sbit__site_measure(quant, site, tensor, x, error);
 }
 
+/* Scores more than 20 below the largest of their Softmax row are nothing behind it: they widen no
+ * range. y gets x with such values raised; returns false, y untouched, if there are none. */
+static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape, const float *x,
+                               float *y)
+{
+    const int32_t axis =
+        site->softmax_axis < 0 ? site->softmax_axis + shape->rank : site->softmax_axis;
+    int64_t outer = 1, row = 1, inner = 1;
+    bool far = false;
+    for (int32_t i = 0; i < shape->rank; i++) {
+        int64_t *part = i < axis ? &outer : i == axis || site->softmax_rest ? &row : &inner;
+        *part *= shape->dims[i];
+    }
+    for (int pass = 0; pass < 2; pass++) { /* look, then write */
+        for (int64_t r = 0; r < outer * inner && (pass == 0 || far); r++) {
+            const int64_t at = r / inner * row * inner + r % inner;
+            float most = x[at];
+            for (int64_t i = 1; i < row; i++) {
+                most = x[at + i * inner] > most ? x[at + i * inner] : most;
+            }
+            for (int64_t i = 0; i < row; i++) {
+                const float value = x[at + i * inner];
+                far = far || value < most - 20.0f;
+                if (pass == 1) {
+                    y[at + i * inner] = value < most - 20.0f ? most - 20.0f : value;
+                }
+            }
+        }
+    }
+    return far;
+}
+
 /* Feeds float32 data laid out as `tensor`. */
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
@@ -158,10 +190,17 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     sbit_observation x = sbit__site_observation(site, tensor, data);
     SBIT__TRY(sbit__site_measure(quant, site, tensor, &x, error));
     sbit_status status = SBIT_OK;
-    if (site->settings.quantizer->domain != NULL) {
+    const bool domain = site->settings.quantizer->domain != NULL;
+    if (site->softmax || domain) {
         seen = (float *)sbit__alloc(a, bytes);
-        status = seen != NULL ? sbit__site_domain(quant, site, tensor, &x, seen, error)
-                              : sbit__fail_oom(error, bytes);
+        status = seen != NULL ? SBIT_OK : sbit__fail_oom(error, bytes);
+    }
+    if (status == SBIT_OK && site->softmax && sbit__softmax_view(site, tensor, data, seen)) {
+        x.data = seen;
+        status = sbit__site_measure(quant, site, tensor, &x, error);
+    }
+    if (status == SBIT_OK && domain) {
+        status = sbit__site_domain(quant, site, tensor, &x, seen, error);
     }
     if (status == SBIT_OK) {
         status = site->settings.observer->observe(site->observer_state, &observer, &x, error);

@@ -1,7 +1,6 @@
 /* place.c: which tensors get a quantizer. >>place
  *
- * Reads the operator rows (row->quant) and the profile; knows no operator by name except the two
- * short tables below, which come from Sparsebit (algorithms section 1.9).
+ * Reads the operator rows (row->quant) and the profile's lists.
  *
  * classic   the activation inputs and weights of Sparsebit's operators, each with the settings of
  *           the consuming layer; equal settings on one tensor share a site.
@@ -14,22 +13,6 @@
  */
 #include "quant_private.h"
 
-/* Sparsebit's "disable unnecessary quantization": runtimes compute B in A's epilogue, so that the
- * tensor between them does not exist. */
-static const struct {
-    const char *a;
-    const char *b; /* a space on both sides of each */
-} sbit__place_chains[] = {
-    {"Conv", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid "},
-    {"Gemm", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid Gelu "},
-    {"MatMul", " BatchNormalization Relu Clip Sigmoid LeakyRelu Mish HardSigmoid Gelu "},
-    {"BatchNormalization", " Relu Clip Sigmoid LeakyRelu Mish HardSigmoid "},
-    {"Add", " Relu Clip "},
-};
-
-/* Operators that only clamp: a runtime folds them into the output range of the node before. */
-static const char sbit__place_clamps[] = " Relu Clip ";
-
 /* One graph of the model: the root or a body. */
 typedef struct sbit__placement {
     sbit_quant *quant;
@@ -37,15 +20,9 @@ typedef struct sbit__placement {
     uint32_t body;             /* its number: see sbit__quant_body */
     const sbit_node_id *order; /* nodes in execution order */
     size_t count;
-    bool *wanted; /* by value: something quantized reads it */
+    bool *wanted;                  /* by value: something quantized reads it */
+    const sbit__site_graph *facts; /* what flow.c found out about the values */
 } sbit__placement;
-
-static bool sbit__place_in_list(const char *list, const char *word)
-{
-    char padded[64];
-    snprintf(padded, sizeof padded, " %.60s ", word);
-    return strstr(list, padded) != NULL;
-}
 
 static const sbit_op_row *sbit__place_row(const sbit__placement *p, const sbit_node *node)
 {
@@ -98,14 +75,15 @@ static const sbit_value_info *sbit__place_origin(const sbit__placement *p,
     return value;
 }
 
-/* True for an input that carries data of the network: float, present, not a constant, nor a default
- * that the caller may replace by data of another range. */
+/* True for an input that carries data of the network: float, present, neither a constant nor made
+ * of constants and shapes, nor a default that the caller may replace by data of another range. */
 static bool sbit__place_is_activation(const sbit__placement *p, const sbit_node *node, size_t input)
 {
     const sbit_value_info *value =
         input < node->input_count ? sbit__place_value(p, node->inputs[input]) : NULL;
     return sbit__place_float(value) && !sbit__place_origin(p, value)->is_constant &&
-           !sbit__place_origin(p, value)->has_default && sbit__place_turned(p, value) == NULL;
+           !sbit__place_origin(p, value)->has_default && p->facts->data[value->id.idx] &&
+           sbit__place_turned(p, value) == NULL;
 }
 
 static bool sbit__place_is_constant(const sbit__placement *p, const sbit_node *node, int32_t input)
@@ -172,9 +150,10 @@ static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, siz
 /* True for an operator that only clamps its input 0; Min and Max do, against a constant. */
 static bool sbit__place_is_clamp(const sbit__placement *p, const sbit_node *node)
 {
-    return sbit__place_in_list(sbit__place_clamps, node->op_type) ||
-           (sbit__place_in_list(" Min Max ", node->op_type) && node->input_count == 2 &&
-            sbit__place_is_activation(p, node, 0) && sbit__place_is_constant(p, node, 1));
+    return sbit__word_listed(p->quant->profile->clamps, node->op_type) ||
+           ((sbit__streq(node->op_type, "Min") || sbit__streq(node->op_type, "Max")) &&
+            node->input_count == 2 && sbit__place_is_activation(p, node, 0) &&
+            sbit__place_is_constant(p, node, 1));
 }
 
 /* No quantizer takes what the node makes, not even behind a clamp. ONNX Runtime then fuses a stack
@@ -273,6 +252,22 @@ static void sbit__place_fix_range(const sbit__placement *p, sbit__site *site)
     site->fixed_max = row->quant->range_max;
 }
 
+/* What Softmax alone reads is measured by what Softmax makes of it. */
+static void sbit__place_softmax(const sbit__placement *p, sbit__site *site)
+{
+    const sbit_value_info *value = sbit_graph_value(p->graph, site->value);
+    sbit_use use;
+    if (value->use_count != 1 || sbit_graph_uses(p->graph, value->id, &use, 1) != 1 ||
+        use.node.idx == 0 || use.body != NULL) {
+        return;
+    }
+    const sbit_node *node = sbit_graph_node(p->graph, use.node);
+    const bool whole = sbit_graph_opset(p->quant->graph, "") < 13;
+    site->softmax = sbit__flow_is_softmax(node);
+    site->softmax_axis = (int32_t)sbit_node_int(node, "axis", whole ? 1 : -1);
+    site->softmax_rest = whole; /* all dims from the axis on are one row */
+}
+
 /* The site of a value with the given settings (one_per_value: with any); makes it if needed. */
 static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_id value,
                                           sbit_node_id layer, bool one_per_value, uint32_t *index,
@@ -298,6 +293,7 @@ static sbit_status sbit__place_activation(const sbit__placement *p, sbit_value_i
     }
     sbit__place_parts(site);
     sbit__place_fix_range(p, site);
+    sbit__place_softmax(p, site);
     return SBIT_OK;
 }
 
@@ -334,6 +330,7 @@ static bool sbit__place_is_weight(const sbit__placement *p, const sbit_graph *gr
 {
     sbit__placement there = *p;
     there.graph = graph;
+    there.facts = sbit__site_graph_of(p->quant, graph);
     if (use->node.idx == 0 || use->body != NULL) {
         return false;
     }
@@ -455,21 +452,22 @@ static sbit_status sbit__place_weights(const sbit__placement *p, const sbit_node
 }
 
 /* >>place classic */
-static const char *sbit__place_fused(const sbit__placement *p, const sbit_node *node)
+static bool sbit__place_fused(const sbit__placement *p, const sbit_node *node)
 {
+    const sbit_profile_row *profile = p->quant->profile;
     const sbit_value_info *input = sbit__place_value(p, node->inputs[0]);
     if (!sbit_options_bool(&p->quant->config->tree.top, "SCHEDULE.DISABLE_UNNECESSARY_QUANT") ||
         input == NULL || input->producer.idx == 0) {
-        return NULL;
+        return false;
     }
     const sbit_node *producer = sbit_graph_node(p->graph, input->producer);
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__place_chains); i++) {
-        if (sbit__streq(sbit__place_chains[i].a, producer->op_type) &&
-            sbit__place_in_list(sbit__place_chains[i].b, node->op_type)) {
-            return "runtimes fuse it into the operator before";
+    for (size_t i = 0; i < profile->chain_count; i++) {
+        if (sbit__streq(profile->chains[i].before, producer->op_type) &&
+            sbit__word_listed(profile->chains[i].behind, node->op_type)) {
+            return true;
         }
     }
-    return NULL;
+    return false;
 }
 
 static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit_node *node,
@@ -479,22 +477,24 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
     if (row == NULL || row->quant == NULL || sbit__place_skipped(p, node->id)) {
         return SBIT_OK;
     }
-    const uint32_t flags = sbit__place_flags(node, row->quant);
+    const sbit_profile_row *profile = p->quant->profile;
+    const bool passes = (sbit__place_flags(node, row->quant) & SBIT_QUANT_PASS_SCALE) != 0 &&
+                        (row->quant->flags & SBIT_QUANT_PASS_NEAREST) != 0; /* copies values */
     const bool add = sbit_options_bool(&p->quant->config->tree.sections[SBIT__QCONFIG_A].options,
                                        "QADD.ENABLE_QUANT") &&
-                     (flags & SBIT_QUANT_CLASSIC_ADD) != 0;
-    if ((flags & SBIT_QUANT_CLASSIC) == 0 && !add) {
+                     sbit__word_listed(profile->sums, node->op_type);
+    if (!(sbit__word_listed(profile->inputs, node->op_type) && !passes) && !add) {
         return SBIT_OK;
     }
     SBIT__TRY(sbit__place_weights(p, node, row->quant, error));
-    const char *fused = sbit__place_fused(p, node);
+    if (sbit__place_fused(p, node)) {
+        return SBIT_OK; /* the tensor does not exist in the deployed network */
+    }
     for (uint32_t i = 0; i < (uint32_t)node->input_count && i < 32; i++) {
         uint32_t index = 0;
-        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_activation(p, node, i)) {
+        if ((row->quant->activations & (1u << i)) == 0 || !sbit__place_is_activation(p, node, i) ||
+            p->facts->exact[node->inputs[i].idx]) {
             continue;
-        }
-        if (fused != NULL) {
-            continue; /* the tensor does not exist in the deployed network */
         }
         SBIT__TRY(sbit__place_activation(p, node->inputs[i], node->id, false, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
@@ -555,24 +555,30 @@ static sbit_node_id sbit__place_layer_of(const sbit__placement *p, const sbit_va
                                                                                   : reader;
 }
 
-/* TensorRT: of an elementwise sum only the branch that does not come straight from a layer. */
-static bool sbit__place_residual(const sbit__placement *p, const sbit_node *node, size_t input)
+/* A layer whose output this sum alone reads: TensorRT adds in its epilogue. */
+static bool sbit__place_sums_itself(const sbit__placement *p, sbit_value_id id)
 {
-    size_t chosen = 1;
-    if (!sbit__streq(node->op_type, "Add") || node->input_count != 2) {
+    const sbit_value_info *value = sbit_graph_value(p->graph, id);
+    if (value->producer.idx == 0 || value->use_count != 1 || value->is_output) {
         return false;
     }
-    for (size_t i = 0; i < 2; i++) {
-        const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
-        const sbit_node *producer =
-            value->producer.idx != 0 ? sbit_graph_node(p->graph, value->producer) : NULL;
-        const sbit_op_row *row = producer != NULL ? sbit__place_row(p, producer) : NULL;
-        if (row == NULL || row->quant == NULL || row->quant->weight < 0) {
-            chosen = i;
-            break;
-        }
+    const sbit_node *producer = sbit_graph_node(p->graph, value->producer);
+    const sbit_op_row *row = sbit__place_row(p, producer);
+    return row != NULL && row->quant != NULL &&
+           sbit__place_is_constant(p, producer, row->quant->weight);
+}
+
+/* TensorRT: of a sum every input but that of one layer, which adds the others to its output. */
+static bool sbit__place_residual(const sbit__placement *p, const sbit_node *node, size_t input)
+{
+    size_t fuses = node->input_count;
+    if (!sbit__word_listed(p->quant->profile->sums, node->op_type)) {
+        return false;
     }
-    return input == chosen;
+    for (size_t i = 0; i < node->input_count && fuses == node->input_count; i++) {
+        fuses = sbit__place_sums_itself(p, node->inputs[i]) ? i : fuses;
+    }
+    return input != fuses;
 }
 
 static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node *node,
@@ -581,7 +587,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i)) {
+        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i) ||
+            p->facts->exact[node->inputs[i].idx]) {
             continue;
         }
         if (sbit__profile_is(p->quant->profile, SBIT_PROFILE_RESIDUAL_INPUTS) && elementwise &&
@@ -623,7 +630,8 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
     if (!sbit__profile_is(p->quant->profile, SBIT_PROFILE_OUTPUTS) || !sbit__place_float(value) ||
-        value->is_output || value->is_constant) {
+        value->is_output || value->is_constant || !p->facts->data[value->id.idx] ||
+        p->facts->exact[value->id.idx]) {
         return false;
     }
     const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
@@ -692,7 +700,8 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
     for (size_t i = 0; i < node->output_count; i++) {
         const sbit_value_info *value = sbit__place_value(p, node->outputs[i]);
         uint32_t index = 0;
-        if (!sbit__place_float(value) || !p->wanted[value->id.idx] || value->is_output) {
+        if (!sbit__place_float(value) || !p->wanted[value->id.idx] || value->is_output ||
+            p->facts->exact[value->id.idx]) {
             continue;
         }
         const sbit_node_id layer = sbit__place_site_of(p, node->inputs[0])->layer;
@@ -752,6 +761,7 @@ static sbit_status sbit__place_graph(sbit_quant *quant, uint32_t body, const sbi
     p.body = body;
     p.order = order;
     p.wanted = wanted;
+    p.facts = &quant->graphs[body];
     for (sbit_node_id id = sbit_graph_first(graph); status == SBIT_OK && id.idx != 0;
          id = sbit_graph_next(graph, id)) {
         order[p.count++] = id;
@@ -789,6 +799,7 @@ static void sbit__place_warn_skipped(const sbit_quant *quant)
 SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
     SBIT__TRY(sbit__sites_begin(quant, error));
+    sbit__flow_find(quant);
     for (uint32_t body = 0; body < quant->graph_count; body++) {
         SBIT__TRY(sbit__place_graph(quant, body, quant->graphs[body].graph, error));
     }

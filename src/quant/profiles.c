@@ -4,34 +4,71 @@
  */
 #include "quant_private.h"
 
+static const char *const sbit__sums[] = {"Add", "Sum", NULL};
+static const char *const sbit__clamps[] = {"Relu", "Clip", NULL};
+
+/* Sparsebit's operators (algorithms section 1.9), by their ONNX names. */
+static const char *const sbit__classic_inputs[] = {"Conv",        "ConvTranspose",
+                                                   "Gemm",        "MatMul",
+                                                   "Gather",      "Relu",
+                                                   "Clip",        "LeakyRelu",
+                                                   "Sigmoid",     "Swish",
+                                                   "Gelu",        "Mish",
+                                                   "HardSigmoid", "Tanh",
+                                                   "ReduceMean",  "LayerNormalization",
+                                                   "AveragePool", "GlobalAveragePool",
+                                                   "Upsample",    "Resize",
+                                                   "Identity",    "Softmax",
+                                                   NULL};
+static const char *const sbit__behind_conv[] = {
+    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish", "HardSigmoid", NULL};
+static const char *const sbit__behind_linear[] = {
+    "BatchNormalization", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Mish",
+    "HardSigmoid",        "Gelu", NULL};
+static const char *const sbit__behind_norm[] = {"Relu", "Clip",        "Sigmoid", "LeakyRelu",
+                                                "Mish", "HardSigmoid", NULL};
+static const sbit_profile_chain sbit__classic_chains[] = {
+    {"Conv", sbit__behind_conv},     {"Gemm", sbit__behind_linear},
+    {"MatMul", sbit__behind_linear}, {"BatchNormalization", sbit__behind_norm},
+    {"Add", sbit__clamps},
+};
+
+#define SBIT__PROFILE(name, doc, flags, activations, max_bits)                                     \
+    {                                                                                              \
+        {name, doc, 0, NULL, 0}, flags, activations, SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC, max_bits, \
+            NULL, sbit__sums, sbit__clamps, NULL, 0                                                \
+    }
+
 static const sbit_profile_row sbit__profiles[] = {
     {{"sparsebit", "inputs of Sparsebit's operators, float bias", 0, NULL, 0},
      SBIT_PROFILE_CLASSIC | SBIT_PROFILE_WEIGHT_AFFINE | SBIT_PROFILE_SCALE_FLOOR,
      SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"generic", "inputs and outputs, int32 bias: integers from the first layer to the last", 0,
-      NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
-         SBIT_PROFILE_WEIGHT_AFFINE,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"onnxruntime", "generic with uint8 activations and int8 weights", 0, NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"openvino", "generic with symmetric weights and float bias", 0, NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"tensorrt", "inputs and residual branches, symmetric, float bias", 0, NULL, 0},
-     SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS | SBIT_PROFILE_SYMMETRIC_ONLY,
-     SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
-    {{"mcu", "generic with int8 activations", 0, NULL, 0},
-     SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
-         SBIT_PROFILE_SIGNED_AFFINE,
-     SBIT_QSCHEME_PER_TENSOR_AFFINE,
-     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC},
+     SBIT_QSCHEME_PER_CHANNEL_SYMMETRIC,
+     0,
+     sbit__classic_inputs,
+     sbit__sums,
+     sbit__clamps,
+     sbit__classic_chains,
+     SBIT__COUNT_OF(sbit__classic_chains)},
+    SBIT__PROFILE("generic",
+                  "inputs and outputs, int32 bias: integers from the first layer to the last",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+                      SBIT_PROFILE_WEIGHT_AFFINE,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    SBIT__PROFILE("onnxruntime", "generic with uint8 activations and int8 weights",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    SBIT__PROFILE("openvino", "generic with symmetric weights and float bias",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
+    SBIT__PROFILE("tensorrt", "inputs and residual branches, symmetric, float bias",
+                  SBIT_PROFILE_RESIDUAL_INPUTS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+                      SBIT_PROFILE_SYMMETRIC_ONLY,
+                  SBIT_QSCHEME_PER_TENSOR_SYMMETRIC, 8),
+    SBIT__PROFILE("mcu", "generic with int8 activations",
+                  SBIT_PROFILE_OUTPUTS | SBIT_PROFILE_INT32_BIAS | SBIT_PROFILE_RECURRENT_WEIGHTS |
+                      SBIT_PROFILE_SIGNED_AFFINE,
+                  SBIT_QSCHEME_PER_TENSOR_AFFINE, 0),
 };
 
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index)
@@ -75,4 +112,14 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
 SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag)
 {
     return (profile->flags & flag) != 0;
+}
+
+SBIT__FN bool sbit__word_listed(const char *const *list, const char *word)
+{
+    for (; list != NULL && *list != NULL; list++) {
+        if (sbit__streq(*list, word)) {
+            return true;
+        }
+    }
+    return false;
 }

@@ -471,6 +471,14 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     if (s.quantizer->statistics != NULL && s.quantizer->statistics(target) != NULL) {
         s.observer = s.quantizer->statistics(target);
     }
+    const sbit_profile_row *profile = sbit_qconfig_profile(config);
+    if (profile->max_bits > 0 && s.grid.bits > profile->max_bits) {
+        char name[200];
+        sbit_layer_name(graph, node, name, sizeof name);
+        return sbit__fail(error, SBIT_ERR_CONFIG, name,
+                          "layer '%s': %s.QUANTIZER.BIT is %d, PLACEMENT %s takes at most %d", name,
+                          side->name, (int)s.grid.bits, profile->head.name, (int)profile->max_bits);
+    }
     sbit__settings_bits(config, target, s.grid.bits, &s);
     *out = s;
     return SBIT_OK;

@@ -35,10 +35,25 @@ enum {
     SBIT_PROFILE_SCALE_FLOOR = 256       /* Sparsebit's smallest scale, 1e-6; else no floor */
 };
 
+/* Runtimes compute any of `behind` in the epilogue of `before`: the tensor between does not exist.
+ */
+typedef struct sbit_profile_chain {
+    const char *before;
+    const char *const *behind; /* ends with NULL */
+} sbit_profile_chain;
+
+/* What a kind of runtime wants quantized. Lists of operators end with NULL. */
 typedef struct sbit_profile_row {
     sbit_head head;
     uint32_t flags;                                /* SBIT_PROFILE_* */
     sbit_qscheme activation_scheme, weight_scheme; /* without YAML */
+    int32_t max_bits;                              /* of activations and weights; 0: 16 */
+    const char *const *inputs; /* whose activation inputs are quantized; NULL: as the facts of the
+                                  operators' rows say (SBIT_QUANT_INPUTS) */
+    const char *const *sums;   /* elementwise sums: QADD, residual branches, EXPORT.SHARE_SCALE */
+    const char *const *clamps; /* fold into the output range of the operator before */
+    const sbit_profile_chain *chains; /* see SCHEDULE.DISABLE_UNNECESSARY_QUANT */
+    size_t chain_count;
 } sbit_profile_row;
 SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error);

@@ -4,6 +4,7 @@
  *
  *   qconfig.c    the configuration tree, settings of one layer
  *   site.c       tensors with a quantizer: look-ups, weights, biases
+ *   flow.c       which values depend on data, which must stay exact
  *   place.c      which tensors get one: fills quant->sites
  *   calibrate.c  what they observe
  *   scales.c     scale and zero point of all of them
@@ -60,6 +61,7 @@ SBIT__FN bool sbit__same_options(const sbit_options *a, const sbit_options *b, c
 SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfig **out,
                                          sbit_error *error);
 
+SBIT__FN bool sbit__word_listed(const char *const *list, const char *word); /* ends with NULL */
 SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag);
 /* "sparsebit, generic, ...": all profiles, for messages; returns text. */
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
@@ -90,7 +92,9 @@ typedef struct sbit__site {
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool fixed_range;
     float fixed_min, fixed_max;
-    const char *tensor;      /* the value's name, the quant's own copy */
+    const char *tensor;         /* the value's name, the quant's own copy */
+    bool softmax, softmax_rest; /* Softmax alone reads it; over all dims from its axis on */
+    int32_t softmax_axis;
     uint32_t plan_group;     /* sites with one number pass one scale on */
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
     /* statistics */
@@ -113,6 +117,9 @@ typedef struct sbit__site {
 /* One graph of the model, and the sites on its values. */
 typedef struct sbit__site_graph {
     const sbit_graph *graph;
+    bool *data;      /* by value: it depends on data, not on shapes and constants alone */
+    bool *layered;   /* by value: a layer with weights, or a product, has had part in it */
+    bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask */
     uint32_t *first; /* by value: number + 1 of its first site; 0: none */
 } sbit__site_graph;
 
@@ -147,6 +154,12 @@ SBIT__FN sbit_graph *sbit__quant_body(sbit_graph *root, uint32_t index);
 /* Empty tables for the graphs of quant->graph; then each new site is put into its chain. */
 SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error);
 SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index);
+/* The tables of a graph; NULL: it is none of the model's. */
+SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
+                                                     const sbit_graph *graph);
+/* Fills in data, layered and exact of all graphs. */
+SBIT__FN void sbit__flow_find(sbit_quant *quant);
+SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node);
 /* The first site of a target on a value, and the one after it; NULL: none (more). */
 SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
                                    uint32_t target);

@@ -163,7 +163,8 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     }
 }
 
-static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add)
+static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add,
+                                   bool asked)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
@@ -173,25 +174,31 @@ static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, b
             continue;
         }
         if ((row->quant->flags & SBIT_QUANT_SHARE_SCALE) != 0) {
-            sbit__calc_share_node(quant, graph, node, node->input_count + 1);
-        } else if (add && (row->quant->flags & SBIT_QUANT_CLASSIC_ADD) != 0) {
+            const bool out = sbit__calc_shared_site(
+                                 quant, graph, sbit__calc_joined(node, node->input_count)) != NULL;
+            if (out || asked) { /* a float output gains nothing by it */
+                sbit__calc_share_node(quant, graph, node, node->input_count + (out ? 1 : 0));
+            }
+        } else if (add && sbit__word_listed(quant->profile->sums, node->op_type)) {
             sbit__calc_share_node(quant, graph, node, node->input_count);
         }
     }
 }
 
-/* Concat: inputs and output; Add: inputs, for runtimes that add the integers as they are. Only
- * where outputs are quantized too: Sparsebit gives every input a scale of its own. */
+/* Concat: inputs and output; Add: inputs, for runtimes that add the integers as they are. Where
+ * inputs alone are quantized, only if that is asked for: Sparsebit gives each a scale of its own.
+ */
 static void sbit__calc_share(sbit_quant *quant)
 {
-    const char *which = sbit_options_string(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
+    const sbit_option *option = sbit_options_find(&quant->config->tree.top, "EXPORT.SHARE_SCALE");
     const bool concat =
-        sbit__profile_is(quant->profile, SBIT_PROFILE_OUTPUTS) && !sbit__streq(which, "none");
-    const bool add = concat && sbit__streq(which, "concat_add");
+        (sbit__profile_is(quant->profile, SBIT_PROFILE_OUTPUTS) || option->is_set) &&
+        !sbit__streq(option->s, "none");
+    const bool add = concat && sbit__streq(option->s, "concat_add");
     const sbit_graph *graph;
     for (uint32_t body = 0; concat && (graph = sbit__quant_body(quant->graph, body)) != NULL;
          body++) {
-        sbit__calc_share_graph(quant, graph, add);
+        sbit__calc_share_graph(quant, graph, add, option->is_set);
     }
 }
 

@@ -38,6 +38,14 @@ static size_t sbit__site_graph_number(const sbit_quant *quant, const sbit_graph 
     return i;
 }
 
+SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
+                                                     const sbit_graph *graph)
+{
+    const size_t number =
+        graph != NULL ? sbit__site_graph_number(quant, graph) : quant->graph_count;
+    return number < quant->graph_count ? &quant->graphs[number] : NULL;
+}
+
 SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
 {
     size_t count = 0;
@@ -54,10 +62,15 @@ SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
         const sbit_graph *graph = sbit__quant_body(quant->graph, (uint32_t)i);
         const size_t values = sbit_graph_value_limit(graph);
         uint32_t *first = (uint32_t *)sbit__arena_array(&quant->arena, values + 1, sizeof *first);
-        if (first == NULL) {
+        bool *flags = (bool *)sbit__arena_array(&quant->arena, 3 * values, sizeof *flags);
+        if (first == NULL || flags == NULL) {
             return sbit__fail_oom(error, values * sizeof *first);
         }
         memset(first, 0, (values + 1) * sizeof *first);
+        memset(flags, 0, 3 * values * sizeof *flags);
+        quant->graphs[i].data = flags;
+        quant->graphs[i].layered = flags + values;
+        quant->graphs[i].exact = flags + 2 * values;
         quant->graphs[i].graph = graph;
         quant->graphs[i].first = first;
         quant->graph_count = i + 1;

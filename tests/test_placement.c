@@ -1,0 +1,383 @@
+/* test_placement.c: which tensors get a quantizer where that is delicate: attention masks, what
+ * follows from shapes alone, sums for TensorRT, profiles as rows. Inputs like those of
+ * ../shared/field-cases, rebuilt. */
+#include "../sparsebit.h"
+#include "test.h"
+#include "build_graph.h"
+
+static sbit_quant *placement_quant(build *b, const char *profile, const char *key,
+                                   const char *value)
+{
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    build_do(b, sbit_qconfig_create(b->ctx, profile, &config, &b->error), "config");
+    if (!b->failed && key != NULL) {
+        build_do(b, sbit_qconfig_set(config, key, value, &b->error), key);
+    }
+    if (!b->failed) {
+        build_do(b, sbit_quant_create(b->graph, config, &quant, &b->error), profile);
+    }
+    sbit_qconfig_destroy(config);
+    return quant;
+}
+
+static bool placement_site(const sbit_quant *quant, const char *tensor)
+{
+    sbit_site site;
+    for (size_t i = 0; quant != NULL && i < sbit_quant_site_count(quant); i++) {
+        if (sbit_quant_site(quant, i, &site) == SBIT_OK && strcmp(site.tensor, tensor) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* dB of the quantized model on `seen`, calibrated on `calib`. names NULL: one input. */
+static double placement_db(build *b, sbit_quant *quant, const char *const *names,
+                           const sbit_tensor *calib, const sbit_tensor *seen, size_t count)
+{
+    double signal = 0.0, noise = 0.0;
+    float *kept = NULL;
+    if (quant == NULL || b->failed) {
+        return 0.0;
+    }
+    build_do(b, sbit_quant_prepare_calibration(quant, &b->error), "prepare");
+    build_do(b, sbit_quant_forward(quant, names, calib, count, &b->error), "calibrate");
+    build_do(b, sbit_quant_calc_qparams(quant, false, false, false, &b->error), "calc");
+    for (int run = 0; run < 2 && !b->failed; run++) {
+        build_do(b, sbit_quant_set_quant(quant, run > 0, run > 0, &b->error), "mode");
+        if (!build_do(b, sbit_quant_forward(quant, names, seen, count, &b->error), "forward")) {
+            break;
+        }
+        const sbit_tensor *y = &sbit_quant_output(quant, 0)->tensor;
+        const int64_t n = sbit_tensor_count(y);
+        const float *values = (const float *)y->data;
+        for (int64_t i = 0; run > 0 && i < n; i++) {
+            signal += (double)kept[i] * (double)kept[i];
+            noise += ((double)values[i] - (double)kept[i]) * ((double)values[i] - (double)kept[i]);
+        }
+        if (run == 0) {
+            kept = (float *)malloc((size_t)n * sizeof *kept);
+            memcpy(kept, values, (size_t)n * sizeof *kept);
+        }
+    }
+    free(kept);
+    return 10.0 * log10((signal + 1e-300) / (noise + 1e-300));
+}
+
+/* ---- attention masks */
+
+#define TOKENS 6
+#define WIDTH 8
+
+typedef enum mask_kind {
+    MASK_ADD,
+    MASK_SUB,
+    MASK_WHERE,
+    MASK_MUL_ADD,
+    MASK_CAUSAL,
+    MASK_NONE
+} mask_kind;
+
+/* Softmax(q k^T (+ mask)) v with x [N,6,8] and am [N,6]: 1 where a token is there. */
+static void mask_graph(build *b, mask_kind kind, float far)
+{
+    static float causal[TOKENS * TOKENS];
+    const float one = 1.0f, minus = -far;
+    const int64_t axis = 1;
+    sbit_value_id in[3];
+    for (int i = 0; i < TOKENS * TOKENS; i++) {
+        causal[i] = i % TOKENS > i / TOKENS ? far : 0.0f;
+    }
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,6,8");
+    const sbit_value_id am = build_input(b, "am", SBIT_F32, "N,6");
+    const int64_t perm[3] = {0, 2, 1};
+    const sbit_attr turn = build_ints("perm", perm, 3);
+    const sbit_value_id q = build_binary(b, "MatMul", "q", x, build_weights(b, "wq", "8,8", 1));
+    sbit_value_id k = build_binary(b, "MatMul", "k", x, build_weights(b, "wk", "8,8", 2));
+    k = build_node(b, "Transpose", "kt", &k, 1, &turn, 1);
+    sbit_value_id s = build_binary(b, "MatMul", "s", q, k);
+    in[0] = am;
+    in[1] = build_constant(b, "ax", SBIT_I64, "1", &axis);
+    sbit_value_id mask = build_node(b, "Unsqueeze", "am3", in, 2, NULL, 0);
+    if (kind == MASK_ADD || kind == MASK_SUB) { /* + (1 - am) far */
+        mask = build_binary(b, "Sub", "inv", build_constant(b, "one", SBIT_F32, "", &one), mask);
+        mask =
+            build_binary(b, "Mul", "ext", mask,
+                         build_constant(b, "far", SBIT_F32, "", kind == MASK_ADD ? &far : &minus));
+        s = build_binary(b, kind == MASK_ADD ? "Add" : "Sub", "sm", s, mask);
+    } else if (kind == MASK_WHERE) {
+        const int32_t to = SBIT_BOOL;
+        const sbit_attr cast = build_int("to", to);
+        in[0] = build_node(b, "Cast", "cond", &mask, 1, &cast, 1);
+        in[1] = s;
+        in[2] = build_constant(b, "far", SBIT_F32, "", &far);
+        s = build_node(b, "Where", "sm", in, 3, NULL, 0);
+    } else if (kind == MASK_MUL_ADD) { /* s am - (1 - am) 1e4, then scaled */
+        const float scale = 0.5f;
+        sbit_value_id inv =
+            build_binary(b, "Sub", "inv", build_constant(b, "one", SBIT_F32, "", &one), mask);
+        inv = build_binary(b, "Mul", "ext", inv, build_constant(b, "far", SBIT_F32, "", &minus));
+        s = build_binary(b, "Sub", "sm0", build_binary(b, "Mul", "sa", s, mask), inv);
+        s = build_binary(b, "Mul", "sm", s, build_constant(b, "scale", SBIT_F32, "", &scale));
+    } else if (kind == MASK_CAUSAL) {
+        s = build_binary(b, "Add", "sm", s, build_constant(b, "causal", SBIT_F32, "6,6", causal));
+    }
+    const sbit_attr last = build_int("axis", -1);
+    const sbit_value_id p = build_node(b, "Softmax", "p", &s, 1, &last, 1);
+    const sbit_value_id v = build_binary(b, "MatMul", "v", x, build_weights(b, "wv", "8,8", 3));
+    build_output(b, build_binary(b, "MatMul", "y", p, v));
+}
+
+/* About as good as without a mask, whatever the sentinel, whether calibration saw padding or not.
+ */
+TEST(attention_masks_stay_exact)
+{
+    static const char *const names[2] = {"x", "am"};
+    static const char *const profiles[] = {"generic",  "sparsebit", "onnxruntime",
+                                           "openvino", "tensorrt",  "mcu"};
+    static const float fars[] = {-1e4f, -1e9f, -3.4e38f, -(float)INFINITY};
+    static float x[2][4 * TOKENS * WIDTH], am[2][4 * TOKENS];
+    sbit_rng rng = sbit_rng_seed(8);
+    for (int i = 0; i < 2 * 4 * TOKENS * WIDTH; i++) {
+        x[i / (4 * TOKENS * WIDTH)][i % (4 * TOKENS * WIDTH)] = sbit_rng_normal(&rng);
+    }
+    for (int i = 0; i < 4 * TOKENS; i++) {
+        am[0][i] = 1.0f;
+        am[1][i] = i % TOKENS < 3 + i / TOKENS ? 1.0f : 0.0f;
+    }
+    for (size_t p = 0; p < 6; p++) {
+        for (int kind = MASK_ADD; kind <= MASK_NONE; kind++) {
+            for (size_t f = 0; f < 4; f++) {
+                const bool finite_only =
+                    kind == MASK_ADD || kind == MASK_SUB || kind == MASK_MUL_ADD;
+                for (int seen = 0; seen < 2 && !(finite_only && f > 1); seen++) {
+                    build b;
+                    build_begin(&b, 17);
+                    mask_graph(&b, (mask_kind)kind, fars[f]);
+                    sbit_quant *quant = placement_quant(&b, profiles[p], NULL, NULL);
+                    sbit_tensor calib[2], test[2];
+                    calib[0] = build_tensor(SBIT_F32, "4,6,8", x[0]);
+                    calib[1] = build_tensor(SBIT_F32, "4,6", am[seen]);
+                    test[0] = build_tensor(SBIT_F32, "4,6,8", x[1]);
+                    test[1] = build_tensor(SBIT_F32, "4,6", am[1]);
+                    const double db = placement_db(&b, quant, names, calib, test, 2);
+                    CHECK_MSG(db > 24.0, "%s, mask %d, %g, seen %d: %.1f dB", profiles[p], kind,
+                              (double)fars[f], seen, db);
+                    CHECK(kind == MASK_NONE || !placement_site(quant, "sm"));
+                    sbit_quant_destroy(quant);
+                    build_end(&b);
+                }
+            }
+        }
+    }
+}
+
+/* A learned position bias is no mask: what it makes is quantized as before. */
+TEST(position_biases_are_no_masks)
+{
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,6,8");
+    const sbit_value_id q = build_binary(&b, "MatMul", "q", x, build_weights(&b, "w", "8,6", 1));
+    const sbit_value_id s =
+        build_binary(&b, "Add", "s", q, build_weights(&b, "position", "6,6", 5));
+    build_output(&b, build_unary(&b, "Softmax", "p", s));
+    sbit_quant *quant = placement_quant(&b, "generic", NULL, NULL);
+    CHECK(placement_site(quant, "s"));
+    sbit_quant_destroy(quant);
+    build_end(&b);
+}
+
+/* Scores far below the row's largest widen no range: 8 classes, one of them at -300. */
+TEST(far_scores_widen_no_range)
+{
+    static float x[8 * 4];
+    build b;
+    sbit_site site;
+    build_begin(&b, 13);
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,4");
+    const sbit_value_id y = build_binary(&b, "MatMul", "s", in, build_weights(&b, "w", "4,4", 6));
+    build_output(&b, build_unary(&b, "Softmax", "p", y));
+    for (int i = 0; i < 32; i++) {
+        x[i] = i % 4 == 0 ? 300.0f : 0.1f * (float)(i % 7);
+    }
+    sbit_quant *quant = placement_quant(&b, "generic", NULL, NULL);
+    const sbit_tensor t = build_tensor(SBIT_F32, "8,4", x);
+    placement_db(&b, quant, NULL, &t, &t, 1);
+    for (size_t i = 0; quant != NULL && i < sbit_quant_site_count(quant); i++) {
+        CHECK(sbit_quant_site(quant, i, &site) == SBIT_OK);
+        if (strcmp(site.tensor, "s") == 0) {
+            CHECK_MSG(site.max - site.min < 21.0f || site.min > -21.0f, "%g to %g",
+                      (double)site.min, (double)site.max);
+        }
+    }
+    sbit_quant_destroy(quant);
+    build_end(&b);
+}
+
+/* ---- shapes as data */
+
+typedef enum shape_kind {
+    SHAPE_DIV,
+    SHAPE_SQRT,
+    SHAPE_GRID,
+    SHAPE_COUNT
+} shape_kind;
+
+/* c = Conv(x), then / its height, / sqrt(height), or + position numbers. */
+static void shape_graph(build *b, shape_kind kind)
+{
+    const int64_t two = 2, zero = 0, one = 1;
+    const sbit_attr to = build_int("to", SBIT_F32);
+    sbit_value_id in[3];
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,3,H,W");
+    const sbit_value_id c = build_binary(b, "Conv", "c", x, build_weights(b, "w", "4,3,3,3", 1));
+    in[0] = build_unary(b, "Shape", "shape", c);
+    in[1] = build_constant(b, "two", SBIT_I64, "", &two);
+    sbit_value_id h = build_node(b, "Gather", "h", in, 2, NULL, 0);
+    if (kind == SHAPE_GRID) {
+        in[0] = build_constant(b, "zero", SBIT_I64, "", &zero);
+        in[1] = h;
+        in[2] = build_constant(b, "one", SBIT_I64, "", &one);
+        h = build_node(b, "Range", "range", in, 3, NULL, 0);
+    }
+    sbit_value_id f = build_node(b, "Cast", "f", &h, 1, &to, 1);
+    f = kind == SHAPE_SQRT ? build_unary(b, "Sqrt", "root", f) : f;
+    const char *op = kind == SHAPE_GRID ? "Add" : "Div";
+    const sbit_value_id y = build_binary(b, op, "y", c, f);
+    build_output(b, build_binary(b, "Conv", "z", y, build_weights(b, "w2", "2,4,1,1", 2)));
+}
+
+TEST(what_shapes_make_is_never_calibrated)
+{
+    static float small[2 * 3 * 9 * 9], large[2 * 3 * 30 * 30];
+    static const char *const profiles[] = {"generic", "sparsebit", "tensorrt", "mcu"};
+    sbit_rng rng = sbit_rng_seed(12);
+    for (int i = 0; i < 2 * 3 * 9 * 9; i++) {
+        small[i] = sbit_rng_normal(&rng);
+    }
+    for (int i = 0; i < 2 * 3 * 30 * 30; i++) {
+        large[i] = sbit_rng_normal(&rng);
+    }
+    for (size_t p = 0; p < 4; p++) {
+        for (int kind = 0; kind < SHAPE_COUNT; kind++) {
+            build b;
+            build_begin(&b, 13);
+            shape_graph(&b, (shape_kind)kind);
+            sbit_quant *quant = placement_quant(&b, profiles[p], NULL, NULL);
+            const sbit_tensor calib = build_tensor(SBIT_F32, "2,3,9,9", small);
+            const sbit_tensor test = build_tensor(SBIT_F32, "2,3,30,30", large);
+            CHECK(!placement_site(quant, "f") && !placement_site(quant, "root"));
+            const double db = placement_db(&b, quant, NULL, &calib, &test, 1);
+            /* a sum with positions 0..29 leaves the range that 0..8 gave: not the fault here */
+            CHECK_MSG(db > (kind == SHAPE_GRID ? -1.0 : 20.0), "%s, %d: %.1f dB", profiles[p], kind,
+                      db);
+            sbit_quant_destroy(quant);
+            build_end(&b);
+        }
+    }
+}
+
+/* ---- TensorRT: sums */
+
+static sbit_value_id sum_conv(build *b, const char *name, sbit_value_id x)
+{
+    const int64_t pads[4] = {1, 1, 1, 1};
+    const sbit_attr attr = build_ints("pads", pads, 4);
+    char text[64];
+    sbit_value_id in[2];
+    snprintf(text, sizeof text, "%s.weight", name);
+    in[0] = x;
+    in[1] = build_weights(b, text, "3,3,3,3", (uint64_t)name[0]);
+    return build_node(b, "Conv", name, in, 2, &attr, 1);
+}
+
+/* An input of a sum gets Q and DQ unless it comes from a layer that this sum alone reads; of two
+ * such layers one. */
+TEST(tensorrt_sums_leave_one_layer_alone)
+{
+    for (int sum = 0; sum < 2; sum++) {
+        const char *op = sum ? "Sum" : "Add";
+        build b;
+        sbit_graph *q = NULL;
+        static float x[3 * 64];
+        build_begin(&b, 13);
+        const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,3,8,8");
+        const sbit_value_id c = sum_conv(&b, "c", in), d = sum_conv(&b, "d", in);
+        const sbit_value_id r = build_unary(&b, "Relu", "r", c),
+                            s = build_unary(&b, "Relu", "s", d);
+        const sbit_value_id one = build_binary(&b, op, "one", r, s); /* both */
+        const sbit_value_id e = sum_conv(&b, "e", one);
+        const sbit_value_id two = build_binary(&b, op, "two", one, e); /* one alone */
+        const sbit_value_id f = sum_conv(&b, "f", two), g = sum_conv(&b, "g", two);
+        const sbit_value_id three = build_binary(&b, op, "three", f, g); /* g */
+        const sbit_value_id t = build_unary(&b, "Relu", "t", three);
+        const sbit_value_id four = build_binary(&b, op, "four", t, t); /* twice the same: both */
+        build_output(&b, sum_conv(&b, "y", four));
+        sbit_quant *quant = placement_quant(&b, "tensorrt", NULL, NULL);
+        CHECK(placement_site(quant, "r") && placement_site(quant, "s"));
+        CHECK(placement_site(quant, "one") && !placement_site(quant, "e"));
+        CHECK(!placement_site(quant, "f") && placement_site(quant, "g"));
+        CHECK(placement_site(quant, "t"));
+        const sbit_tensor data = build_tensor(SBIT_F32, "1,3,8,8", x);
+        for (int i = 0; i < 3 * 64; i++) {
+            x[i] = (float)(i % 11) - 5.0f;
+        }
+        CHECK(placement_db(&b, quant, NULL, &data, &data, 1) > 20.0);
+        if (!b.failed && build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build")) {
+            const sbit_node *node = sbit_graph_node(q, sbit_graph_find_node(q, "four"));
+            CHECK(node->inputs[0].idx == node->inputs[1].idx);
+            CHECK_CONTAINS(sbit_graph_value(q, node->inputs[0])->name, "dequantized");
+        }
+        sbit_graph_destroy(q);
+        sbit_quant_destroy(quant);
+        build_end(&b);
+    }
+}
+
+TEST(tensorrt_refuses_widths_that_it_does_not_know)
+{
+    build b;
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    build_begin(&b, 13);
+    build_output(&b, sum_conv(&b, "conv", build_input(&b, "x", SBIT_F32, "N,3,8,8")));
+    build_do(&b, sbit_qconfig_create(b.ctx, "tensorrt", &config, &b.error), "config");
+    build_do(&b, sbit_qconfig_set(config, "A.QUANTIZER.BIT", "16", &b.error), "bit");
+    CHECK_STATUS(sbit_quant_create(b.graph, config, &quant, &b.error), SBIT_ERR_CONFIG, b.error);
+    CHECK_CONTAINS(b.error.message, "at most 8");
+    sbit_qconfig_destroy(config);
+    build_end(&b);
+}
+
+/* ---- a target of the user's, by a row alone */
+
+static const char *const target_inputs[] = {"Conv", "HardSwish", NULL};
+static const sbit_profile_row target_row = {
+    {"npu7", "convolutions and HardSwish, inputs only", 0, NULL, 0},
+    SBIT_PROFILE_CLASSIC | SBIT_PROFILE_INT32_BIAS,
+    SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
+    SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
+    8,
+    target_inputs,
+    NULL,
+    NULL,
+    NULL,
+    0,
+};
+
+TEST(profile_registered_from_outside)
+{
+    build b;
+    build_begin(&b, 14);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3,8,8");
+    const sbit_value_id h = build_unary(&b, "HardSwish", "h", sum_conv(&b, "c", x));
+    build_output(&b, build_unary(&b, "Relu", "r", build_unary(&b, "Sigmoid", "s", h)));
+    CHECK_OK(sbit_profile_register(b.ctx, &target_row, &b.error), b.error);
+    sbit_quant *quant = placement_quant(&b, "npu7", NULL, NULL);
+    CHECK(placement_site(quant, "x") && placement_site(quant, "c"));
+    CHECK(!placement_site(quant, "h") && !placement_site(quant, "s"));
+    sbit_quant_destroy(quant);
+    build_end(&b);
+}
