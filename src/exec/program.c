@@ -8,40 +8,6 @@
 
 #include <stdio.h> /* snprintf */
 
-/* >>what is not supported */
-
-typedef struct sbit__program_problems {
-    char text[400];
-    size_t used, count;
-} sbit__program_problems;
-
-static void sbit__program_problem(const sbit_unsupported *item, void *user)
-{
-    sbit__program_problems *problems = (sbit__program_problems *)user;
-    char node[128];
-    int n = 0;
-    problems->count++;
-    if (problems->used + 1 >= sizeof problems->text) {
-        return;
-    }
-    sbit_graph_describe(item->graph, item->node, node, sizeof node);
-    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
-                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
-    problems->used += n > 0 ? (size_t)n : 0;
-}
-
-static sbit_status sbit__program_check_supported(const sbit_graph *graph, sbit_error *error)
-{
-    sbit__program_problems problems;
-    memset(&problems, 0, sizeof problems);
-    (void)sbit_graph_unsupported(graph, sbit__program_problem, &problems);
-    return problems.count == 0
-               ? SBIT_OK
-               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
-                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
-                            problems.text);
-}
-
 /* >>cutting */
 
 static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
@@ -235,7 +201,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
                 sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
         }
     }
-    SBIT__TRY(sbit__program_check_supported(program->graph, error));
+    SBIT__TRY(sbit__unsupported_fail(program->graph, error));
     return sbit__program_lower(program, desc, error);
 }
 

@@ -56,6 +56,8 @@ SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id 
 /* Which of the graph's named dims stand for different sizes, by symbol; in `arena`. */
 SBIT__FN sbit_status sbit__loose_symbols(const sbit_graph *root, sbit__arena *arena, bool **out,
                                          sbit_error *error);
+/* An error that lists by operator all that the executor has no way to run; OK if there is none. */
+SBIT__FN sbit_status sbit__unsupported_fail(const sbit_graph *graph, sbit_error *error);
 /* True if the executor has no way to run the node; why is written to `reason`. */
 SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
                                      size_t size);

@@ -72,3 +72,83 @@ SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
     sbit_graph_each(graph, sbit__unsupported_in, &search);
     return search.count;
 }
+
+/* >>in one message: by operator and reason, with the first nodes */
+
+enum {
+    SBIT__UNSUPPORTED_OPS = 6,
+    SBIT__UNSUPPORTED_NODES = 3
+};
+
+typedef struct sbit__unsupported_op {
+    const sbit_node *first;
+    char reason[64];
+    char names[100];
+    size_t count;
+} sbit__unsupported_op;
+
+typedef struct sbit__unsupported_ops {
+    sbit__unsupported_op items[SBIT__UNSUPPORTED_OPS];
+    size_t count, others; /* operators; nodes of operators that found no room */
+} sbit__unsupported_ops;
+
+static void sbit__unsupported_add(const sbit_unsupported *item, void *user)
+{
+    sbit__unsupported_ops *ops = (sbit__unsupported_ops *)user;
+    const sbit_node *node = sbit_graph_node(item->graph, item->node);
+    size_t i = 0;
+    while (i < ops->count && (!sbit__streq(ops->items[i].first->op_type, node->op_type) ||
+                              !sbit__streq(ops->items[i].first->domain, node->domain) ||
+                              !sbit__streq(ops->items[i].reason, item->reason))) {
+        i++;
+    }
+    if (i == SBIT__UNSUPPORTED_OPS) {
+        ops->others++;
+        return;
+    }
+    sbit__unsupported_op *op = &ops->items[i];
+    if (i == ops->count) {
+        ops->count++;
+        memset(op, 0, sizeof *op);
+        op->first = node;
+        snprintf(op->reason, sizeof op->reason, "%s", item->reason);
+    }
+    if (op->count++ < SBIT__UNSUPPORTED_NODES) {
+        const char *name = node->name[0] != '\0' || node->output_count == 0
+                               ? node->name
+                               : sbit_graph_value(item->graph, node->outputs[0])->name;
+        const size_t used = strlen(op->names);
+        snprintf(op->names + used, sizeof op->names - used, "%s'%.24s'", used > 0 ? ", " : "",
+                 name);
+    }
+}
+
+SBIT__FN sbit_status sbit__unsupported_fail(const sbit_graph *graph, sbit_error *error)
+{
+    sbit__unsupported_ops ops;
+    char text[400] = "";
+    size_t used = 0, shown = 0;
+    ops.count = ops.others = 0;
+    const size_t nodes = sbit_graph_unsupported(graph, sbit__unsupported_add, &ops);
+    if (nodes == 0) {
+        return SBIT_OK;
+    }
+    for (; shown < ops.count; shown++) {
+        const sbit__unsupported_op *op = &ops.items[shown];
+        const bool ai_onnx = op->first->domain[0] == '\0';
+        const int n = snprintf(
+            text + used, sizeof text - used, "%s%s%s%s-%lld: %s (%lu: %s%s)", shown > 0 ? "; " : "",
+            op->first->domain, ai_onnx ? "" : ".", op->first->op_type,
+            (long long)sbit_graph_opset(graph, op->first->domain), op->reason,
+            (unsigned long)op->count, op->names, op->count > SBIT__UNSUPPORTED_NODES ? " ..." : "");
+        if (n < 0 || used + (size_t)n >= sizeof text) {
+            text[used] = '\0';
+            break;
+        }
+        used += (size_t)n;
+    }
+    const bool more = shown < ops.count || ops.others > 0;
+    return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s%s",
+                      (unsigned long)nodes, nodes == 1 ? "node" : "nodes", text,
+                      more ? "; and more (sbit_graph_unsupported lists them all)" : "");
+}

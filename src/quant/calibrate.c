@@ -333,7 +333,7 @@ static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_sessi
     desc.tap_fn = sbit__quant_tap;
     desc.tap_user = quant;
     desc.taps = taps;
-    const sbit_status status = sbit_session_create(quant->graph, &desc, out, error);
+    const sbit_status status = sbit__quant_session(quant, quant->graph, &desc, out, error);
     sbit__free(a, taps, quant->site_count * sizeof *taps);
     return status;
 }
@@ -368,7 +368,9 @@ static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
                                    sbit_error *error)
 {
     if (quant->session == NULL) {
-        return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "the last change of mode failed, or the model has operators that this "
+                          "build cannot run (sbit_graph_unsupported lists them)");
     }
     if (names == NULL && (input_count != 1 || sbit_session_input_count(quant->session) != 1)) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,

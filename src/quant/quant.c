@@ -72,6 +72,22 @@ static void sbit__quant_tell_fixed(const sbit_quant *quant, const sbit_graph *gr
     }
 }
 
+SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
+                                         const sbit_session_desc *desc, sbit_session **out,
+                                         sbit_error *error)
+{
+    sbit_error problem;
+    const sbit_status status = sbit_session_create(graph, desc, out, &problem);
+    if (status == SBIT_ERR_UNSUPPORTED && !sbit_quant_needs_data(quant)) {
+        *out = NULL; /* weights alone: nothing has to run */
+        return SBIT_OK;
+    }
+    if (status != SBIT_OK && error != NULL) {
+        *error = problem;
+    }
+    return status;
+}
+
 static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                                     const sbit_qconfig *config, sbit_error *error)
 {
@@ -90,7 +106,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         quant->float_done = true;
     }
     SBIT__TRY(sbit__quant_sites(quant, error));
-    return sbit_session_create(quant->graph, NULL, &quant->session, error);
+    return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }
 
 SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_qconfig *config,
@@ -205,8 +221,8 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
         desc.float_activations = !activations;
         SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
     }
-    const sbit_status status =
-        sbit_session_create(graph != NULL ? graph : quant->graph, &simulate, &session, error);
+    const sbit_status status = sbit__quant_session(quant, graph != NULL ? graph : quant->graph,
+                                                   &simulate, &session, error);
     if (status != SBIT_OK) {
         sbit_graph_destroy(graph);
         return status;
@@ -409,5 +425,5 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
     status = sbit__quant_renew(quant, error);
     sbit_qconfig_destroy(before); /* the old sites' options pointed to its keys */
     SBIT__TRY(status);
-    return sbit_session_create(quant->graph, NULL, &quant->session, error);
+    return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }

@@ -203,6 +203,11 @@ SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_e
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
 SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
+/* A session of one of the quant's graphs; NULL if this build lacks an operator and nothing has to
+ * run, because only weights are quantized. */
+SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
+                                         const sbit_session_desc *desc, sbit_session **out,
+                                         sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
 /* Runs the steps of the float graph once, then finds the sites anew. */
 SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
