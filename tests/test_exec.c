@@ -1875,8 +1875,8 @@ TEST(unsupported_nodes_are_named_at_once)
         CHECK_STATUS(sbit_session_create(b.graph, NULL, &session, &b.error), SBIT_ERR_UNSUPPORTED,
                      b.error);
         CHECK_CONTAINS(b.error.message, "2 nodes");
-        CHECK_CONTAINS(b.error.message, "test.Foo-1: no such operator (1: 'first')");
-        CHECK_CONTAINS(b.error.message, "test.Bar-1: no such operator (1: 'second')");
+        CHECK_CONTAINS(b.error.message, "test.Foo: no such operator (1: 'first')");
+        CHECK_CONTAINS(b.error.message, "test.Bar: no such operator (1: 'second')");
         CHECK(session == NULL);
         memset(&desc, 0, sizeof desc); /* but what does not need them runs */
         desc.outputs = &fine;

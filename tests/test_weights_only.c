@@ -73,3 +73,43 @@ TEST(weights_around_a_known_operator_without_a_kernel_become_integers)
         "MatMul b,w -> y\nout y f32 ...\n",
         "A.QUANTIZER.DISABLE", "true", SBIT_OK, "DequantizeLinear MatMul Gelu MatMul ");
 }
+
+/* 60 nodes of two operators are two entries; nothing is cut without saying so. */
+TEST(what_cannot_run_is_listed_by_operator)
+{
+    char text[8000] = "opset 17\nopset 3 com.acme\nin x f32 4\n";
+    for (int i = 0; i < 60; i++) {
+        snprintf(text + strlen(text), sizeof text - strlen(text), "com.acme:%s x -> v%d node%d\n",
+                 i % 3 == 0 ? "Magic" : "Other", i, i);
+    }
+    for (int kinds = 0; kinds < 2; kinds++) {
+        sbit_ctx *ctx = test_ctx();
+        sbit_error error;
+        model_bytes bytes;
+        sbit_session *session = NULL;
+        for (int i = 0; kinds == 1 && i < 20; i++) {
+            snprintf(text + strlen(text), sizeof text - strlen(text),
+                     "com.acme:AnOperatorWithALongName%d x -> w%d\n", i, i);
+        }
+        strcat(text, "Relu x -> y\n");
+        for (int i = 0; i < 60; i++) {
+            snprintf(text + strlen(text), sizeof text - strlen(text), "out v%d ?\n", i);
+        }
+        for (int i = 0; kinds == 1 && i < 20; i++) {
+            snprintf(text + strlen(text), sizeof text - strlen(text), "out w%d ?\n", i);
+        }
+        sbit_graph *graph = model_graph(ctx, text, &bytes, &error);
+        CHECK_STATUS(sbit_session_create(graph, NULL, &session, &error), SBIT_ERR_UNSUPPORTED,
+                     error);
+        CHECK_CONTAINS(error.message, kinds == 0 ? "60 nodes" : "80 nodes");
+        CHECK_CONTAINS(error.message,
+                       "com.acme.Magic-3: no such operator (20: 'node0', 'node3', 'node6' ...)");
+        CHECK_CONTAINS(error.message,
+                       "com.acme.Other-3: no such operator (40: 'node1', 'node2', 'node4' ...)");
+        CHECK((strstr(error.message, "and more") != NULL) == (kinds == 1));
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+        free(bytes.data);
+        text[strstr(text, "Relu x") - text] = '\0';
+    }
+}

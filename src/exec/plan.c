@@ -440,7 +440,8 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
     }
     return count == 0 ? SBIT_OK
                       : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                                   "%lu nodes cannot be executed: %s", (unsigned long)count, text);
+                                   "%lu nodes cannot be executed: %s%s", (unsigned long)count, text,
+                                   used >= sizeof text ? " ... and more" : "");
 }
 
 static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)

@@ -136,11 +136,15 @@ SBIT__FN sbit_status sbit__unsupported_fail(const sbit_graph *graph, sbit_error 
     for (; shown < ops.count; shown++) {
         const sbit__unsupported_op *op = &ops.items[shown];
         const bool ai_onnx = op->first->domain[0] == '\0';
-        const int n = snprintf(
-            text + used, sizeof text - used, "%s%s%s%s-%lld: %s (%lu: %s%s)", shown > 0 ? "; " : "",
-            op->first->domain, ai_onnx ? "" : ".", op->first->op_type,
-            (long long)sbit_graph_opset(graph, op->first->domain), op->reason,
-            (unsigned long)op->count, op->names, op->count > SBIT__UNSUPPORTED_NODES ? " ..." : "");
+        const int64_t opset = sbit_graph_opset(graph, op->first->domain);
+        char version[24] = "";
+        if (opset > 0) {
+            snprintf(version, sizeof version, "-%lld", (long long)opset);
+        }
+        const int n = snprintf(text + used, sizeof text - used, "%s%s%s%s%s: %s (%lu: %s%s)",
+                               shown > 0 ? "; " : "", op->first->domain, ai_onnx ? "" : ".",
+                               op->first->op_type, version, op->reason, (unsigned long)op->count,
+                               op->names, op->count > SBIT__UNSUPPORTED_NODES ? " ..." : "");
         if (n < 0 || used + (size_t)n >= sizeof text) {
             text[used] = '\0';
             break;
