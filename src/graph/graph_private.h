@@ -128,6 +128,9 @@ SBIT__FN bool sbit__graph_name_taken(const sbit_graph *graph, const char *name);
 /* Points the captures of a value at its new name, through all bodies. */
 SBIT__FN void sbit__graph_spread_name(const sbit_graph *graph, sbit_value_id id);
 
+/* Warns of what is likely a mistake in a model that was loaded (notices.c). */
+SBIT__FN void sbit__graph_notices(const sbit_graph *root);
+
 /* >>values and uses (ir.c) */
 /* A value with exactly this name (borrowed; free in this graph); name NULL: a captured value. */
 SBIT__FN sbit_status sbit__graph_new_value(sbit_graph *graph, const char *name,

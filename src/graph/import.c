@@ -816,6 +816,7 @@ SPARSEBIT_API sbit_status sbit_graph_import(sbit_ctx *ctx, sbit_onnx_doc *doc, s
         sbit_graph_destroy(graph);
         return status;
     }
+    sbit__graph_notices(graph);
     *out = graph;
     return SBIT_OK;
 }

@@ -9,6 +9,7 @@
  * NaN gives zp. The SIMD kernels and the scalar code here give the same bits.
  */
 #include "elements_private.h"
+#include "window_private.h"
 
 #include <math.h> /* rintf */
 
@@ -268,6 +269,25 @@ static void sbit__qdq_bounds(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
     *qmax = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
 }
 
+/* What is known of axis and number of scales, as layout_of will see it. */
+static sbit_status sbit__qdq_check(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0], *scale = call->in_type[1];
+    const int64_t block = sbit_node_int(call->node, "block_size", 0);
+    const int64_t count = scale->rank >= 0 ? sbit__type_count(scale, 0, scale->rank) : -1;
+    int32_t axis = 0;
+    if (x->rank < 0 || (block <= 0 && (count < 0 || count == 1))) {
+        return SBIT_OK; /* one scale for all has no axis */
+    }
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 1), x->rank, &axis, error));
+    const sbit_dim length = x->dims[axis];
+    if (block <= 0 && (scale->rank != 1 || (sbit__dim_known(length) && length.value != count))) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld scales for axis %d of size %lld",
+                            (long long)count, (int)axis, (long long)length.value);
+    }
+    return SBIT_OK;
+}
+
 /* >>QuantizeLinear */
 
 #define SBIT__QDQ_TARGETS                                                                          \
@@ -301,6 +321,7 @@ static sbit_status sbit__quantize_infer(const sbit_op_call *call, sbit_error *er
     sbit_dtype to = SBIT_U8;
     SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
     SBIT__TRY(sbit__quantize_target(call, &to, error));
+    SBIT__TRY(sbit__qdq_check(call, error));
     sbit__op_same_type(call, 0, 0);
     if (call->output_count > 0 && call->out_type[0] != NULL) {
         call->out_type[0]->dtype = to;
@@ -351,6 +372,7 @@ static sbit_status sbit__dequantize_infer(const sbit_op_call *call, sbit_error *
                             sbit_dtype_name((int32_t)sbit__in_dtype(call, 2)),
                             sbit_dtype_name((int32_t)sbit__in_dtype(call, 0)));
     }
+    SBIT__TRY(sbit__qdq_check(call, error));
     sbit__op_same_type(call, 0, 0);
     if (call->output_count > 0 && call->out_type[0] != NULL) {
         call->out_type[0]->dtype = to;
@@ -445,8 +467,7 @@ static sbit_status sbit__fake_quantize_infer(const sbit_op_call *call, sbit_erro
 {
     const int64_t to = sbit_node_int(call->node, "to", 0);
     SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
-    if (to <= 0 || to >= (int64_t)SBIT_DTYPE_COUNT ||
-        (SBIT_T(to) & SBIT__T_FAKE_QUANTIZE) == 0) {
+    if (to <= 0 || to >= (int64_t)SBIT_DTYPE_COUNT || (SBIT_T(to) & SBIT__T_FAKE_QUANTIZE) == 0) {
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "quantizing to type %lld",
                             (long long)to);
     }
