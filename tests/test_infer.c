@@ -279,6 +279,27 @@ TEST(costs_are_counted)
     build_end(&b);
 }
 
+TEST(costs_say_what_they_do_not_know)
+{
+    static const char *const dims[3] = {"2,3,8,8", "2,3,H,W", "N,3,H,W"};
+    for (int i = 0; i < 3; i++) {
+        build b;
+        sbit_graph_cost cost;
+        sbit_value_id conv_in[2], y;
+        build_begin(&b, 17);
+        conv_in[0] = build_input(&b, "x", SBIT_F32, dims[i]);
+        conv_in[1] = build_weights(&b, "w", "4,3,3,3", 1);
+        y = build_unary(&b, "Relu", "relu", build_node(&b, "Conv", "conv", conv_in, 2, NULL, 0));
+        build_output(&b, y); /* Relu has no multiplications to be unsure of */
+        if (!b.failed && CHECK_OK(sbit_infer(b.graph, &b.error), b.error) &&
+            CHECK_OK(sbit_graph_cost_of(b.graph, &cost, &b.error), b.error)) {
+            CHECK_EQ_I64(cost.open_nodes, i == 0 ? 0 : 1);
+            CHECK_EQ_I64(cost.macs, (i == 2 ? 1 : 2) * 4 * (i == 0 ? 36 : 1) * 27);
+        }
+        build_end(&b);
+    }
+}
+
 /* ---- the table of operators */
 
 TEST(find_takes_the_newest_row_that_the_model_may_use)

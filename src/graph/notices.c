@@ -75,7 +75,7 @@ static bool sbit__notice_resize(const sbit_graph *graph, const sbit_node *node, 
     if (opset < 11 || !sbit__notice_there(graph, node, 2) || !sbit__notice_there(graph, node, 3)) {
         return false;
     }
-    snprintf(text, size, "both scales and sizes, of which only one may be there; sizes are used");
+    snprintf(text, size, "both scales and sizes, of which only one may be there; scales are used");
     return true;
 }
 

@@ -5,18 +5,21 @@
  */
 #include "infer_private.h"
 
-static sbit_type sbit__cost_type(const sbit_type *type)
+static sbit_type sbit__cost_type(const sbit_type *type, bool *open)
 {
     sbit_type numbers = *type;
+    *open = *open || type->rank < 0;
     for (int32_t i = 0; i < SBIT_MAX_RANK; i++) {
         if (i >= type->rank || !sbit__dim_known(type->dims[i])) {
             numbers.dims[i] = sbit__dim(1);
+            *open = *open || i < type->rank;
         }
     }
     return numbers;
 }
 
 typedef struct sbit__cost_arrays {
+    bool open;        /* some dim is not known */
     sbit_type *types; /* of the inputs, then of the outputs */
     const sbit_type **in_type;
     sbit_type **out_type;
@@ -34,13 +37,14 @@ static bool sbit__cost_gather(const sbit_graph *graph, const sbit_node *node, sb
     if (a->types == NULL || a->in_type == NULL || a->out_type == NULL || a->in == NULL) {
         return false;
     }
+    a->open = false;
     for (size_t i = 0; i < ins + outs; i++) {
         const sbit_value_id id = i < ins ? node->inputs[i] : node->outputs[i - ins];
         const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
         if (info == NULL) {
             continue;
         }
-        a->types[i] = sbit__cost_type(&info->type);
+        a->types[i] = sbit__cost_type(&info->type, &a->open);
         if (i >= ins) {
             a->out_type[i - ins] = &a->types[i];
             continue;
@@ -54,12 +58,14 @@ static bool sbit__cost_gather(const sbit_graph *graph, const sbit_node *node, sb
     return true;
 }
 
+/* *open: the count holds dims that are not known. */
 static int64_t sbit__cost_macs(const sbit_graph *graph, const sbit_node *node, sbit__arena *arena,
-                               bool *ok)
+                               bool *open, bool *ok)
 {
     sbit__cost_arrays arrays;
     sbit_op_call call;
     memset(&call, 0, sizeof call);
+    *open = false;
     call.row = sbit__op_row(graph, node, &call.opset);
     if (call.row == NULL || call.row->macs == NULL) {
         return 0;
@@ -77,6 +83,7 @@ static int64_t sbit__cost_macs(const sbit_graph *graph, const sbit_node *node, s
     call.in_type = arrays.in_type;
     call.out_type = arrays.out_type;
     call.in = arrays.in;
+    *open = arrays.open;
     return call.row->macs(&call);
 }
 
@@ -84,9 +91,9 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
 {
     sbit__arena arena;
     int64_t macs = 0;
-    bool ok = true;
+    bool open = false, ok = true;
     sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    macs = sbit__cost_macs(graph, sbit_graph_node(graph, node), &arena, &ok);
+    macs = sbit__cost_macs(graph, sbit_graph_node(graph, node), &arena, &open, &ok);
     sbit__arena_deinit(&arena);
     return ok ? macs : 0;
 }
@@ -114,7 +121,10 @@ static sbit_status sbit__cost_add(const sbit_graph *graph, void *user)
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && ok;
          id = sbit_graph_next(graph, id)) {
         sum->cost.node_count++;
-        sum->cost.macs += sbit__cost_macs(graph, sbit_graph_node(graph, id), &sum->arena, &ok);
+        bool open = false;
+        sum->cost.macs +=
+            sbit__cost_macs(graph, sbit_graph_node(graph, id), &sum->arena, &open, &ok);
+        sum->cost.open_nodes += open ? 1 : 0;
     }
     return ok ? SBIT_OK : SBIT_ERR_OUT_OF_MEMORY;
 }

@@ -34,6 +34,7 @@ typedef struct sbit_graph_cost {
     int64_t params, macs;
     size_t weight_bytes;
     size_t node_count;
+    size_t open_nodes; /* whose macs hold dims that are not known: the true number is larger */
 } sbit_graph_cost;
 SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph_cost *out,
                                              sbit_error *error);
