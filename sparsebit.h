@@ -958,6 +958,7 @@ typedef struct sbit_graph_cost {
     int64_t params, macs;
     size_t weight_bytes;
     size_t node_count;
+    size_t open_nodes; /* whose macs hold dims that are not known: the true number is larger */
 } sbit_graph_cost;
 SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph_cost *out,
                                              sbit_error *error);
@@ -4324,6 +4325,9 @@ SBIT__FN bool sbit__graph_name_taken(const sbit_graph *graph, const char *name);
 /* Points the captures of a value at its new name, through all bodies. */
 SBIT__FN void sbit__graph_spread_name(const sbit_graph *graph, sbit_value_id id);
 
+/* Warns of what is likely a mistake in a model that was loaded (notices.c). */
+SBIT__FN void sbit__graph_notices(const sbit_graph *root);
+
 /* >>values and uses (ir.c) */
 /* A value with exactly this name (borrowed; free in this graph); name NULL: a captured value. */
 SBIT__FN sbit_status sbit__graph_new_value(sbit_graph *graph, const char *name,
@@ -6894,6 +6898,192 @@ SBIT__FN sbit_status sbit__graph_inline_body(sbit_graph *body, sbit_node_id befo
 }
 /* ---- end src/graph/body.c ---- */
 
+/* ---- begin src/graph/notices.c ---- */
+/* notices.c: what a loaded model says that is likely a mistake. >>notices
+ *
+ * Called by: import. Calls: the context's logger.
+ * Nothing here refuses a model: other tools accept these, and disagree about what they mean. Nodes
+ * with the same mistake are one warning.
+ */
+
+enum {
+    SBIT__NOTICE_OPSET = 28, /* the newest that this library knows */
+    SBIT__NOTICE_IR = 13
+};
+
+/* Writes what is wrong with the node to `text`; false: nothing. `text` may hold the node's own
+ * numbers: then it is not the same mistake as another's. */
+typedef bool (*sbit__notice_fn)(const sbit_graph *graph, const sbit_node *node, int64_t opset,
+                                char *text, size_t size);
+
+static const sbit_tensor *sbit__notice_constant(const sbit_graph *graph, const sbit_node *node,
+                                                size_t input)
+{
+    return input < node->input_count && node->inputs[input].idx != 0
+               ? sbit__graph_constant(graph, node->inputs[input])
+               : NULL;
+}
+
+static bool sbit__notice_all_zero(const sbit_tensor *tensor)
+{
+    const size_t bytes = sbit_tensor_bytes(tensor);
+    for (size_t i = 0; i < bytes; i++) {
+        if (((const unsigned char *)tensor->data)[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool sbit__notice_dequantize(const sbit_graph *graph, const sbit_node *node, int64_t opset,
+                                    char *text, size_t size)
+{
+    const sbit_tensor *zero_point = sbit__notice_constant(graph, node, 2);
+    (void)opset;
+    if (zero_point == NULL || zero_point->dtype != SBIT_I32 || sbit__notice_all_zero(zero_point)) {
+        return false;
+    }
+    snprintf(text, size,
+             "a zero point for int32 data, which the standard has none for; it is used");
+    return true;
+}
+
+static bool sbit__notice_axis(const sbit_graph *graph, const sbit_node *node, int64_t opset,
+                              char *text, size_t size)
+{
+    (void)graph;
+    if (opset >= 13 || sbit_node_attr(node, "axis") == NULL) {
+        return false;
+    }
+    snprintf(text, size, "an attribute axis, which exists from opset 13 on (the model has %lld)",
+             (long long)opset);
+    return true;
+}
+
+static bool sbit__notice_there(const sbit_graph *graph, const sbit_node *node, size_t input)
+{
+    const sbit_tensor *tensor = sbit__notice_constant(graph, node, input);
+    return input < node->input_count && node->inputs[input].idx != 0 &&
+           (tensor == NULL || sbit_tensor_count(tensor) > 0);
+}
+
+static bool sbit__notice_resize(const sbit_graph *graph, const sbit_node *node, int64_t opset,
+                                char *text, size_t size)
+{
+    if (opset < 11 || !sbit__notice_there(graph, node, 2) || !sbit__notice_there(graph, node, 3)) {
+        return false;
+    }
+    snprintf(text, size, "both scales and sizes, of which only one may be there; scales are used");
+    return true;
+}
+
+static bool sbit__notice_slice(const sbit_graph *graph, const sbit_node *node, int64_t opset,
+                               char *text, size_t size)
+{
+    const sbit_tensor *given = opset >= 10 ? sbit__notice_constant(graph, node, 3) : NULL;
+    const sbit_attr *attr = opset < 10 ? sbit_node_attr(node, "axes") : NULL;
+    const int32_t rank =
+        node->input_count > 0 ? sbit_graph_value(graph, node->inputs[0])->type.rank : -1;
+    const int64_t count = given != NULL  ? sbit_tensor_count(given)
+                          : attr != NULL ? (int64_t)attr->count
+                                         : 0;
+    int64_t axes[SBIT_MAX_RANK];
+    for (int64_t i = 0; i < count && i < SBIT_MAX_RANK; i++) {
+        axes[i] = attr != NULL               ? attr->ints[i]
+                  : given->dtype == SBIT_I64 ? ((const int64_t *)given->data)[i]
+                                             : ((const int32_t *)given->data)[i];
+        axes[i] += axes[i] < 0 && rank >= 0 ? rank : 0;
+        for (int64_t k = 0; k < i; k++) {
+            if (axes[k] == axes[i]) {
+                snprintf(text, size,
+                         "axis %lld twice, of which the standard does not say what it "
+                         "means",
+                         (long long)axes[i]);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static const struct {
+    const char *op_type;
+    sbit__notice_fn find;
+} sbit__notice_rows[] = {
+    {"DequantizeLinear", sbit__notice_dequantize},
+    {"DequantizeLinear", sbit__notice_axis},
+    {"QuantizeLinear", sbit__notice_axis},
+    {"Resize", sbit__notice_resize},
+    {"Slice", sbit__notice_slice},
+};
+
+/* The first node of a mistake, and how many more there are. */
+typedef struct sbit__notice {
+    char node[128], text[160];
+    size_t count;
+} sbit__notice;
+
+static void sbit__notice_look(const sbit_graph *graph, const sbit_node *node, size_t row,
+                              sbit__notice *first)
+{
+    char text[160];
+    if (!sbit__streq(node->op_type, sbit__notice_rows[row].op_type) || node->domain[0] != '\0' ||
+        !sbit__notice_rows[row].find(graph, node, sbit_graph_opset(graph, ""), text, sizeof text)) {
+        return;
+    }
+    if (first->count++ == 0) {
+        snprintf(first->text, sizeof first->text, "%s", text);
+        sbit_graph_describe(graph, node->id, first->node, sizeof first->node);
+    }
+}
+
+static void sbit__notice_versions(const sbit_graph *graph)
+{
+    const sbit__graph_family *family = graph->family;
+    const int64_t opset = sbit_graph_opset(graph, "");
+    if (family->ir_version > SBIT__NOTICE_IR) {
+        sbit__log(
+            family->ctx, SBIT_LOG_WARNING,
+            "the model has IR version %lld, newer than %d, the newest known here: what is new "
+            "in it is kept, and not understood",
+            (long long)family->ir_version, SBIT__NOTICE_IR);
+    }
+    if (opset > SBIT__NOTICE_OPSET) {
+        sbit__log(family->ctx, SBIT_LOG_WARNING,
+                  "the model has opset %lld, newer than %d, the newest known here: operators are "
+                  "taken for what they were then",
+                  (long long)opset, SBIT__NOTICE_OPSET);
+    }
+}
+
+SBIT__FN void sbit__graph_notices(const sbit_graph *root)
+{
+    sbit__notice_versions(root);
+    if (root->family->ctx->logger.log_fn == NULL) {
+        return;
+    }
+    for (size_t row = 0; row < SBIT__COUNT_OF(sbit__notice_rows); row++) {
+        sbit__notice first;
+        first.count = 0;
+        for (const sbit_graph *graph = root->family->graphs; graph != NULL;
+             graph = graph->next_graph) {
+            for (sbit_node_id id = sbit_graph_first(graph); graph->alive && id.idx != 0;
+                 id = sbit_graph_next(graph, id)) {
+                sbit__notice_look(graph, sbit_graph_node(graph, id), row, &first);
+            }
+        }
+        if (first.count > 0) {
+            char more[40] = "";
+            if (first.count > 1) {
+                snprintf(more, sizeof more, " (and %lu more)", (unsigned long)(first.count - 1));
+            }
+            sbit__log(root->family->ctx, SBIT_LOG_WARNING, "%s%s has %s", first.node, more,
+                      first.text);
+        }
+    }
+}
+/* ---- end src/graph/notices.c ---- */
+
 /* ---- begin src/graph/import.c ---- */
 /* import.c: from an ONNX document to a graph. >>import
  *
@@ -7710,6 +7900,7 @@ SPARSEBIT_API sbit_status sbit_graph_import(sbit_ctx *ctx, sbit_onnx_doc *doc, s
         sbit_graph_destroy(graph);
         return status;
     }
+    sbit__graph_notices(graph);
     *out = graph;
     return SBIT_OK;
 }
@@ -40028,6 +40219,25 @@ static void sbit__qdq_bounds(sbit_dtype dtype, int32_t *qmin, int32_t *qmax)
     *qmax = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;
 }
 
+/* What is known of axis and number of scales, as layout_of will see it. */
+static sbit_status sbit__qdq_check(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0], *scale = call->in_type[1];
+    const int64_t block = sbit_node_int(call->node, "block_size", 0);
+    const int64_t count = scale->rank >= 0 ? sbit__type_count(scale, 0, scale->rank) : -1;
+    int32_t axis = 0;
+    if (x->rank < 0 || (block <= 0 && (count < 0 || count == 1))) {
+        return SBIT_OK; /* one scale for all has no axis */
+    }
+    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 1), x->rank, &axis, error));
+    const sbit_dim length = x->dims[axis];
+    if (block <= 0 && (scale->rank != 1 || (sbit__dim_known(length) && length.value != count))) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld scales for axis %d of size %lld",
+                            (long long)count, (int)axis, (long long)length.value);
+    }
+    return SBIT_OK;
+}
+
 /* >>QuantizeLinear */
 
 #define SBIT__QDQ_TARGETS                                                                          \
@@ -40061,6 +40271,7 @@ static sbit_status sbit__quantize_infer(const sbit_op_call *call, sbit_error *er
     sbit_dtype to = SBIT_U8;
     SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
     SBIT__TRY(sbit__quantize_target(call, &to, error));
+    SBIT__TRY(sbit__qdq_check(call, error));
     sbit__op_same_type(call, 0, 0);
     if (call->output_count > 0 && call->out_type[0] != NULL) {
         call->out_type[0]->dtype = to;
@@ -40111,6 +40322,7 @@ static sbit_status sbit__dequantize_infer(const sbit_op_call *call, sbit_error *
                             sbit_dtype_name((int32_t)sbit__in_dtype(call, 2)),
                             sbit_dtype_name((int32_t)sbit__in_dtype(call, 0)));
     }
+    SBIT__TRY(sbit__qdq_check(call, error));
     sbit__op_same_type(call, 0, 0);
     if (call->output_count > 0 && call->out_type[0] != NULL) {
         call->out_type[0]->dtype = to;
@@ -40205,8 +40417,7 @@ static sbit_status sbit__fake_quantize_infer(const sbit_op_call *call, sbit_erro
 {
     const int64_t to = sbit_node_int(call->node, "to", 0);
     SBIT__TRY(sbit__op_inputs(call, 2, 3, error));
-    if (to <= 0 || to >= (int64_t)SBIT_DTYPE_COUNT ||
-        (SBIT_T(to) & SBIT__T_FAKE_QUANTIZE) == 0) {
+    if (to <= 0 || to >= (int64_t)SBIT_DTYPE_COUNT || (SBIT_T(to) & SBIT__T_FAKE_QUANTIZE) == 0) {
         return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error, "quantizing to type %lld",
                             (long long)to);
     }
@@ -46371,6 +46582,8 @@ SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id 
 /* Which of the graph's named dims stand for different sizes, by symbol; in `arena`. */
 SBIT__FN sbit_status sbit__loose_symbols(const sbit_graph *root, sbit__arena *arena, bool **out,
                                          sbit_error *error);
+/* An error that lists by operator all that the executor has no way to run; OK if there is none. */
+SBIT__FN sbit_status sbit__unsupported_fail(const sbit_graph *graph, sbit_error *error);
 /* True if the executor has no way to run the node; why is written to `reason`. */
 SBIT__FN bool sbit__node_unsupported(const sbit_graph *graph, const sbit_node *node, char *reason,
                                      size_t size);
@@ -47068,18 +47281,21 @@ SBIT__FN bool sbit__same_dims(const sbit_type *a, const sbit_type *b)
  * Works on the types as they stand in the graph; unknown dimensions count as 1.
  */
 
-static sbit_type sbit__cost_type(const sbit_type *type)
+static sbit_type sbit__cost_type(const sbit_type *type, bool *open)
 {
     sbit_type numbers = *type;
+    *open = *open || type->rank < 0;
     for (int32_t i = 0; i < SBIT_MAX_RANK; i++) {
         if (i >= type->rank || !sbit__dim_known(type->dims[i])) {
             numbers.dims[i] = sbit__dim(1);
+            *open = *open || i < type->rank;
         }
     }
     return numbers;
 }
 
 typedef struct sbit__cost_arrays {
+    bool open;        /* some dim is not known */
     sbit_type *types; /* of the inputs, then of the outputs */
     const sbit_type **in_type;
     sbit_type **out_type;
@@ -47097,13 +47313,14 @@ static bool sbit__cost_gather(const sbit_graph *graph, const sbit_node *node, sb
     if (a->types == NULL || a->in_type == NULL || a->out_type == NULL || a->in == NULL) {
         return false;
     }
+    a->open = false;
     for (size_t i = 0; i < ins + outs; i++) {
         const sbit_value_id id = i < ins ? node->inputs[i] : node->outputs[i - ins];
         const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
         if (info == NULL) {
             continue;
         }
-        a->types[i] = sbit__cost_type(&info->type);
+        a->types[i] = sbit__cost_type(&info->type, &a->open);
         if (i >= ins) {
             a->out_type[i - ins] = &a->types[i];
             continue;
@@ -47117,12 +47334,14 @@ static bool sbit__cost_gather(const sbit_graph *graph, const sbit_node *node, sb
     return true;
 }
 
+/* *open: the count holds dims that are not known. */
 static int64_t sbit__cost_macs(const sbit_graph *graph, const sbit_node *node, sbit__arena *arena,
-                               bool *ok)
+                               bool *open, bool *ok)
 {
     sbit__cost_arrays arrays;
     sbit_op_call call;
     memset(&call, 0, sizeof call);
+    *open = false;
     call.row = sbit__op_row(graph, node, &call.opset);
     if (call.row == NULL || call.row->macs == NULL) {
         return 0;
@@ -47140,6 +47359,7 @@ static int64_t sbit__cost_macs(const sbit_graph *graph, const sbit_node *node, s
     call.in_type = arrays.in_type;
     call.out_type = arrays.out_type;
     call.in = arrays.in;
+    *open = arrays.open;
     return call.row->macs(&call);
 }
 
@@ -47147,9 +47367,9 @@ SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id
 {
     sbit__arena arena;
     int64_t macs = 0;
-    bool ok = true;
+    bool open = false, ok = true;
     sbit__arena_init(&arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
-    macs = sbit__cost_macs(graph, sbit_graph_node(graph, node), &arena, &ok);
+    macs = sbit__cost_macs(graph, sbit_graph_node(graph, node), &arena, &open, &ok);
     sbit__arena_deinit(&arena);
     return ok ? macs : 0;
 }
@@ -47177,7 +47397,10 @@ static sbit_status sbit__cost_add(const sbit_graph *graph, void *user)
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && ok;
          id = sbit_graph_next(graph, id)) {
         sum->cost.node_count++;
-        sum->cost.macs += sbit__cost_macs(graph, sbit_graph_node(graph, id), &sum->arena, &ok);
+        bool open = false;
+        sum->cost.macs +=
+            sbit__cost_macs(graph, sbit_graph_node(graph, id), &sum->arena, &open, &ok);
+        sum->cost.open_nodes += open ? 1 : 0;
     }
     return ok ? SBIT_OK : SBIT_ERR_OUT_OF_MEMORY;
 }
@@ -47269,6 +47492,90 @@ SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
     search.count = 0;
     sbit_graph_each(graph, sbit__unsupported_in, &search);
     return search.count;
+}
+
+/* >>in one message: by operator and reason, with the first nodes */
+
+enum {
+    SBIT__UNSUPPORTED_OPS = 6,
+    SBIT__UNSUPPORTED_NODES = 3
+};
+
+typedef struct sbit__unsupported_op {
+    const sbit_node *first;
+    char reason[64];
+    char names[100];
+    size_t count;
+} sbit__unsupported_op;
+
+typedef struct sbit__unsupported_ops {
+    sbit__unsupported_op items[SBIT__UNSUPPORTED_OPS];
+    size_t count, others; /* operators; nodes of operators that found no room */
+} sbit__unsupported_ops;
+
+static void sbit__unsupported_add(const sbit_unsupported *item, void *user)
+{
+    sbit__unsupported_ops *ops = (sbit__unsupported_ops *)user;
+    const sbit_node *node = sbit_graph_node(item->graph, item->node);
+    size_t i = 0;
+    while (i < ops->count && (!sbit__streq(ops->items[i].first->op_type, node->op_type) ||
+                              !sbit__streq(ops->items[i].first->domain, node->domain) ||
+                              !sbit__streq(ops->items[i].reason, item->reason))) {
+        i++;
+    }
+    if (i == SBIT__UNSUPPORTED_OPS) {
+        ops->others++;
+        return;
+    }
+    sbit__unsupported_op *op = &ops->items[i];
+    if (i == ops->count) {
+        ops->count++;
+        memset(op, 0, sizeof *op);
+        op->first = node;
+        snprintf(op->reason, sizeof op->reason, "%s", item->reason);
+    }
+    if (op->count++ < SBIT__UNSUPPORTED_NODES) {
+        const char *name = node->name[0] != '\0' || node->output_count == 0
+                               ? node->name
+                               : sbit_graph_value(item->graph, node->outputs[0])->name;
+        const size_t used = strlen(op->names);
+        snprintf(op->names + used, sizeof op->names - used, "%s'%.24s'", used > 0 ? ", " : "",
+                 name);
+    }
+}
+
+SBIT__FN sbit_status sbit__unsupported_fail(const sbit_graph *graph, sbit_error *error)
+{
+    sbit__unsupported_ops ops;
+    char text[400] = "";
+    size_t used = 0, shown = 0;
+    ops.count = ops.others = 0;
+    const size_t nodes = sbit_graph_unsupported(graph, sbit__unsupported_add, &ops);
+    if (nodes == 0) {
+        return SBIT_OK;
+    }
+    for (; shown < ops.count; shown++) {
+        const sbit__unsupported_op *op = &ops.items[shown];
+        const bool ai_onnx = op->first->domain[0] == '\0';
+        const int64_t opset = sbit_graph_opset(graph, op->first->domain);
+        char version[24] = "";
+        if (opset > 0) {
+            snprintf(version, sizeof version, "-%lld", (long long)opset);
+        }
+        const int n = snprintf(text + used, sizeof text - used, "%s%s%s%s%s: %s (%lu: %s%s)",
+                               shown > 0 ? "; " : "", op->first->domain, ai_onnx ? "" : ".",
+                               op->first->op_type, version, op->reason, (unsigned long)op->count,
+                               op->names, op->count > SBIT__UNSUPPORTED_NODES ? " ..." : "");
+        if (n < 0 || used + (size_t)n >= sizeof text) {
+            text[used] = '\0';
+            break;
+        }
+        used += (size_t)n;
+    }
+    const bool more = shown < ops.count || ops.others > 0;
+    return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s%s",
+                      (unsigned long)nodes, nodes == 1 ? "node" : "nodes", text,
+                      more ? "; and more (sbit_graph_unsupported lists them all)" : "");
 }
 /* ---- end src/infer/unsupported.c ---- */
 
@@ -51660,7 +51967,8 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
     }
     return count == 0 ? SBIT_OK
                       : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
-                                   "%lu nodes cannot be executed: %s", (unsigned long)count, text);
+                                   "%lu nodes cannot be executed: %s%s", (unsigned long)count, text,
+                                   used >= sizeof text ? " ... and more" : "");
 }
 
 static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
@@ -52423,40 +52731,6 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
  * Ids are the caller's; constants are borrowed, so the caller's graph has to outlive the program.
  */
 
-/* >>what is not supported */
-
-typedef struct sbit__program_problems {
-    char text[400];
-    size_t used, count;
-} sbit__program_problems;
-
-static void sbit__program_problem(const sbit_unsupported *item, void *user)
-{
-    sbit__program_problems *problems = (sbit__program_problems *)user;
-    char node[128];
-    int n = 0;
-    problems->count++;
-    if (problems->used + 1 >= sizeof problems->text) {
-        return;
-    }
-    sbit_graph_describe(item->graph, item->node, node, sizeof node);
-    n = snprintf(problems->text + problems->used, sizeof problems->text - problems->used,
-                 "%s%s (%s)", problems->count > 1 ? ", " : "", node, item->reason);
-    problems->used += n > 0 ? (size_t)n : 0;
-}
-
-static sbit_status sbit__program_check_supported(const sbit_graph *graph, sbit_error *error)
-{
-    sbit__program_problems problems;
-    memset(&problems, 0, sizeof problems);
-    (void)sbit_graph_unsupported(graph, sbit__program_problem, &problems);
-    return problems.count == 0
-               ? SBIT_OK
-               : sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL, "%lu %s cannot be executed: %s",
-                            (unsigned long)problems.count, problems.count == 1 ? "node" : "nodes",
-                            problems.text);
-}
-
 /* >>cutting */
 
 static bool sbit__program_is_live(const sbit_graph *graph, sbit_value_id id)
@@ -52650,7 +52924,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
                 sbit__lower_expand(graph, &program->graphs[graph->index], &program->arena, error));
         }
     }
-    SBIT__TRY(sbit__program_check_supported(program->graph, error));
+    SBIT__TRY(sbit__unsupported_fail(program->graph, error));
     return sbit__program_lower(program, desc, error);
 }
 
@@ -56172,6 +56446,10 @@ SBIT__FN const sbit_pass_row *sbit__pass_weights_as_constants(void)
  * constants that are at least as large (A1.13).
  */
 
+enum {
+    SBIT__FOLD_COPY_BYTES = 1024
+}; /* a weight up to this size may be there twice */
+
 typedef struct sbit__fold {
     sbit__rewrite *rw;
     sbit_graph *graph;
@@ -56220,6 +56498,22 @@ static bool sbit__fold_known_op(const sbit_graph *graph, const sbit_node *node)
            !sbit__node_unsupported(graph, node, reason, sizeof reason);
 }
 
+/* A weight of the model that others use as well: what is made of it, at its size, would store it a
+ * second time (a tied embedding, transposed for the last layer). */
+static bool sbit__fold_copies(const sbit__fold *fold, const sbit_node *node, size_t made)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        const sbit_tensor *weight = id.idx != 0 ? sbit__graph_constant(fold->graph, id) : NULL;
+        if (weight != NULL && (SBIT_T(weight->dtype) & SBIT_T_FLOATS) != 0 &&
+            sbit_tensor_bytes(weight) > SBIT__FOLD_COPY_BYTES &&
+            made >= sbit_tensor_bytes(weight) / 2 && !sbit__fold_dies(fold->graph, node, id)) {
+            return true; /* half: as float16 */
+        }
+    }
+    return false;
+}
+
 /* True if all inputs are constants, and the outputs tensors that may be made. */
 static bool sbit__fold_wanted(sbit__fold *fold, const sbit_node *node)
 {
@@ -56251,7 +56545,8 @@ static bool sbit__fold_wanted(sbit__fold *fold, const sbit_node *node)
             return false;
         }
     }
-    return made <= fold->rw->desc->max_fold_bytes || made <= gone;
+    return made <= gone ||
+           (made <= fold->rw->desc->max_fold_bytes && !sbit__fold_copies(fold, node, made));
 }
 
 static sbit_status sbit__fold_choose(sbit__fold *fold, sbit_error *error)
@@ -62579,6 +62874,11 @@ SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_e
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
 SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
+/* A session of one of the quant's graphs; NULL if this build lacks an operator and nothing has to
+ * run, because only weights are quantized. */
+SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
+                                         const sbit_session_desc *desc, sbit_session **out,
+                                         sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
 /* Runs the steps of the float graph once, then finds the sites anew. */
 SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
@@ -64959,7 +65259,7 @@ static sbit_status sbit__quant_calibration_session(sbit_quant *quant, sbit_sessi
     desc.tap_fn = sbit__quant_tap;
     desc.tap_user = quant;
     desc.taps = taps;
-    const sbit_status status = sbit_session_create(quant->graph, &desc, out, error);
+    const sbit_status status = sbit__quant_session(quant, quant->graph, &desc, out, error);
     sbit__free(a, taps, quant->site_count * sizeof *taps);
     return status;
 }
@@ -64994,7 +65294,9 @@ static sbit_status sbit__quant_run(sbit_quant *quant, const char *const *names,
                                    sbit_error *error)
 {
     if (quant->session == NULL) {
-        return sbit__fail(error, SBIT_ERR_STATE, NULL, "the last change of mode failed");
+        return sbit__fail(error, SBIT_ERR_STATE, NULL,
+                          "the last change of mode failed, or the model has operators that this "
+                          "build cannot run (sbit_graph_unsupported lists them)");
     }
     if (names == NULL && (input_count != 1 || sbit_session_input_count(quant->session) != 1)) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
@@ -66508,6 +66810,22 @@ static void sbit__quant_tell_fixed(const sbit_quant *quant, const sbit_graph *gr
     }
 }
 
+SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
+                                         const sbit_session_desc *desc, sbit_session **out,
+                                         sbit_error *error)
+{
+    sbit_error problem;
+    const sbit_status status = sbit_session_create(graph, desc, out, &problem);
+    if (status == SBIT_ERR_UNSUPPORTED && !sbit_quant_needs_data(quant)) {
+        *out = NULL; /* weights alone: nothing has to run */
+        return SBIT_OK;
+    }
+    if (status != SBIT_OK && error != NULL) {
+        *error = problem;
+    }
+    return status;
+}
+
 static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
                                     const sbit_qconfig *config, sbit_error *error)
 {
@@ -66526,7 +66844,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         quant->float_done = true;
     }
     SBIT__TRY(sbit__quant_sites(quant, error));
-    return sbit_session_create(quant->graph, NULL, &quant->session, error);
+    return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }
 
 SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_qconfig *config,
@@ -66641,8 +66959,8 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
         desc.float_activations = !activations;
         SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
     }
-    const sbit_status status =
-        sbit_session_create(graph != NULL ? graph : quant->graph, &simulate, &session, error);
+    const sbit_status status = sbit__quant_session(quant, graph != NULL ? graph : quant->graph,
+                                                   &simulate, &session, error);
     if (status != SBIT_OK) {
         sbit_graph_destroy(graph);
         return status;
@@ -66845,7 +67163,7 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
     status = sbit__quant_renew(quant, error);
     sbit_qconfig_destroy(before); /* the old sites' options pointed to its keys */
     SBIT__TRY(status);
-    return sbit_session_create(quant->graph, NULL, &quant->session, error);
+    return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }
 /* ---- end src/quant/quant.c ---- */
 

@@ -254,6 +254,46 @@ TEST(weights_that_are_inputs_become_constants_if_asked)
     build_end(&b);
 }
 
+/* ---- tied weights */
+
+/* A weight that is used as it is, and once more behind an operator that only moves or converts it.
+ */
+TEST(tied_weights_are_stored_once)
+{
+    static const char *const second[3] = {"Transpose", "Reshape", "Cast"};
+    for (int k = 0; k < 4; k++) {
+        build b;
+        sbit_graph_cost cost;
+        sbit_attr to = build_int("to", 10);
+        build_begin(&b, 17);
+        const sbit_value_id ids = build_input(&b, "ids", SBIT_I64, "N");
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,64");
+        const sbit_value_id w = build_weights(&b, "w", "64,64", 1);
+        const int64_t dims[2] = {-1, 64};
+        sbit_value_id in[2], tied;
+        in[0] = w;
+        in[1] = build_constant(&b, "dims", SBIT_I64, "2", dims);
+        build_output(&b, build_binary(&b, "Gather", "rows", w, ids));
+        if (k == 2) {
+            tied = build_node(&b, "Cast", "tied", &w, 1, &to, 1);
+            build_output(&b, build_unary(&b, "Relu", "y", tied));
+        } else if (k < 3) {
+            tied = build_node(&b, second[k], "tied", in, k == 1 ? 2 : 1, NULL, 0);
+            build_output(&b, build_binary(&b, "MatMul", "y", x, tied));
+        } else { /* small: folded as before */
+            const sbit_value_id s = build_weights(&b, "s", "4,4", 2);
+            build_output(&b, build_binary(&b, "Gather", "srows", s, ids));
+            tied = build_unary(&b, "Transpose", "tied", s);
+            build_output(&b, build_binary(&b, "MatMul", "y", tied, s));
+        }
+        CHECK_OK(sbit_simplify(b.graph, NULL, NULL, &b.error), b.error);
+        CHECK_OK(sbit_graph_cost_of(b.graph, &cost, &b.error), b.error);
+        CHECK_MSG(cost.weight_bytes < 64 * 64 * 4 + 300, "%s: %lu bytes of weights",
+                  k < 3 ? second[k] : "small", (unsigned long)cost.weight_bytes);
+        build_end(&b);
+    }
+}
+
 /* ---- fold_constants */
 
 TEST(constants_are_folded)

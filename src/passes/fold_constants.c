@@ -8,6 +8,10 @@
  */
 #include "passes_private.h"
 
+enum {
+    SBIT__FOLD_COPY_BYTES = 1024
+}; /* a weight up to this size may be there twice */
+
 typedef struct sbit__fold {
     sbit__rewrite *rw;
     sbit_graph *graph;
@@ -56,6 +60,22 @@ static bool sbit__fold_known_op(const sbit_graph *graph, const sbit_node *node)
            !sbit__node_unsupported(graph, node, reason, sizeof reason);
 }
 
+/* A weight of the model that others use as well: what is made of it, at its size, would store it a
+ * second time (a tied embedding, transposed for the last layer). */
+static bool sbit__fold_copies(const sbit__fold *fold, const sbit_node *node, size_t made)
+{
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        const sbit_tensor *weight = id.idx != 0 ? sbit__graph_constant(fold->graph, id) : NULL;
+        if (weight != NULL && (SBIT_T(weight->dtype) & SBIT_T_FLOATS) != 0 &&
+            sbit_tensor_bytes(weight) > SBIT__FOLD_COPY_BYTES &&
+            made >= sbit_tensor_bytes(weight) / 2 && !sbit__fold_dies(fold->graph, node, id)) {
+            return true; /* half: as float16 */
+        }
+    }
+    return false;
+}
+
 /* True if all inputs are constants, and the outputs tensors that may be made. */
 static bool sbit__fold_wanted(sbit__fold *fold, const sbit_node *node)
 {
@@ -87,7 +107,8 @@ static bool sbit__fold_wanted(sbit__fold *fold, const sbit_node *node)
             return false;
         }
     }
-    return made <= fold->rw->desc->max_fold_bytes || made <= gone;
+    return made <= gone ||
+           (made <= fold->rw->desc->max_fold_bytes && !sbit__fold_copies(fold, node, made));
 }
 
 static sbit_status sbit__fold_choose(sbit__fold *fold, sbit_error *error)
