@@ -71,6 +71,9 @@ STEP BY STEP
                 gives a sensible default for a placement profile. Then the steps in >>quant.
     prune       sbit_prune: scores, choice, cut and proof in one call; sbit_sconfig_read for what
                 is wanted. Step by step, with masks and the reason why a group is kept: >>sparse.
+    train       sbit_trainer_create and sbit_trainer_fit, or sbit_trainer_step in a loop of your own;
+                sbit_trainer_create_qat trains a calibrated sbit_quant; sbit_trainer_store gives
+                the weights back. sbit_builder_* writes a network in C. See >>train.
     extend      sbit_operator_register, _pass, _observer, _quantizer, _profile, _sparser: one const row and
                 its functions. The built-in ones are rows of the same kind.
 
@@ -20438,11 +20441,14 @@ extern "C" {
     X(from_input)  /* elementwise, computed from the input */                                      \
     X(from_output) /* elementwise, computed from the output, so that the input may go */           \
     X(moves)       /* moves elements: the same move of indices says where from */                  \
-    X(neg)                                                                                         \
-    X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
-        X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
-            X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
-                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy) X(external)
+    X(resize)      /* as moves, if its mode is nearest */                                          \
+    X(reduce_other) /* ReduceL1, L2, SumSquare, LogSumExp, Max, Min */                             \
+    X(extreme)     /* Max and Min of several tensors */                                            \
+    X(external)    /* functions of the caller */                                                   \
+    X(neg) X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(cast)            \
+    X(reduce_sum) X(reduce_mean) X(reshape) X(transpose) X(concat) X(split) X(expand) X(pad)       \
+    X(matmul) X(gemm) X(einsum) X(conv) X(conv_transpose) X(pool) X(lstm)                          \
+    X(batch_norm) X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax) X(cross_entropy)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
@@ -21694,6 +21700,13 @@ static void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
     g->input_grads[i] = same ? grad : sbit__g_reduce(g, grad, g->inputs[i], -1);
 }
 
+static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                   sbit_value_id no)
+{
+    const sbit_value_id inputs[3] = {condition, yes, no};
+    return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
+}
+
 /* >>elementwise */
 
 SBIT__FN void sbit__grad_zero(sbit_gradient *g)
@@ -21804,13 +21817,6 @@ SBIT__FN void sbit__grad_pow(sbit_gradient *g)
     }
 }
 
-static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
-                                   sbit_value_id no)
-{
-    const sbit_value_id inputs[3] = {condition, yes, no};
-    return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
-}
-
 SBIT__FN void sbit__grad_prelu(sbit_gradient *g)
 {
     const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], zero = sbit__g_number(g, 0.0);
@@ -21820,6 +21826,20 @@ SBIT__FN void sbit__grad_prelu(sbit_gradient *g)
     }
     if (g->wanted[1]) {
         sbit__g_fit(g, 1, sbit__g_where(g, below, sbit__g_2(g, "Mul", dy, x), zero));
+    }
+}
+
+/* Max and Min of several tensors: dy to every input that is the result. */
+SBIT__FN void sbit__grad_extreme(sbit_gradient *g)
+{
+    const sbit_value_id zero = sbit__g_number(g, 0.0), y = g->outputs[0];
+    const bool most = sbit__streq(g->node->op_type, "Max");
+    for (int32_t i = 0; i < g->input_count; i++) {
+        if (g->wanted[i]) {
+            const sbit_value_id x = g->inputs[i];
+            const sbit_value_id other = sbit__g_2(g, "Less", most ? x : y, most ? y : x);
+            sbit__g_fit(g, i, sbit__g_where(g, other, zero, g->output_grads[0]));
+        }
     }
 }
 
@@ -21855,27 +21875,29 @@ SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 
 /* >>reductions and moves */
 
-/* Gives the gradient of a reduction to all that it was made of; `list` (NULL: none) states the
- * axes, else an input of the node does. */
-static void sbit__g_spread(sbit_gradient *g, const sbit_attr *list, bool mean)
+/* A value of the shape of a reduction's output, given to all that it was made of; `list` (NULL:
+ * none) states the axes, else an input of the node does. */
+static sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
+                                    bool mean)
 {
     const bool from_input = list == NULL && g->input_count > 1 && g->inputs[1].idx != 0;
     sbit_value_id inputs[3];
     sbit_attr attrs[3];
-    inputs[0] = g->output_grads[0];
+    inputs[0] = from;
     inputs[1] = sbit__g_shape(g, g->inputs[0]);
     inputs[2] = from_input ? g->inputs[1] : inputs[1];
     attrs[0] = sbit__g_int("mean", mean ? 1 : 0);
     attrs[1] =
         sbit__g_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
     attrs[2] = list != NULL ? *list : attrs[1];
-    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs,
-                                          from_input ? 3 : 2, attrs, list != NULL ? 3 : 2);
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, from_input ? 3 : 2, attrs,
+                             list != NULL ? 3 : 2);
 }
 
 static void sbit__g_reduction(sbit_gradient *g, bool mean)
 {
-    sbit__g_spread(g, sbit_node_attr(g->node, "axes"), mean);
+    g->input_grads[0] =
+        sbit__g_spread(g, g->output_grads[0], sbit_node_attr(g->node, "axes"), mean);
 }
 
 SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
@@ -21886,6 +21908,36 @@ SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
 SBIT__FN void sbit__grad_reduce_mean(sbit_gradient *g)
 {
     sbit__g_reduction(g, true);
+}
+
+/* dx of the other reductions, with y and dy given to all elements again:
+ *     SumSquare 2 x dy    L2 x / y dy    L1 sign(x) dy    LogSumExp exp(x - y) dy
+ *     Max, Min: dy to every element that is the largest (smallest) */
+SBIT__FN void sbit__grad_reduce_other(sbit_gradient *g)
+{
+    const char *op = g->node->op_type;
+    const sbit_attr *axes = sbit_node_attr(g->node, "axes");
+    const sbit_value_id x = g->inputs[0], dy = sbit__g_spread(g, g->output_grads[0], axes, false);
+    if (sbit__streq(op, "ReduceSumSquare")) {
+        const sbit_value_id twice = sbit__g_2(g, "Add", x, x);
+        g->input_grads[0] = sbit__g_2(g, "Mul", twice, dy);
+        return;
+    }
+    if (sbit__streq(op, "ReduceL1")) {
+        g->input_grads[0] = sbit__g_2(g, "Mul", sbit__g_1(g, "Sign", x), dy);
+        return;
+    }
+    const sbit_value_id y = sbit__g_spread(g, g->outputs[0], axes, false);
+    if (sbit__streq(op, "ReduceL2")) {
+        g->input_grads[0] = sbit__g_2(g, "Mul", sbit__g_2(g, "Div", x, y), dy);
+    } else if (sbit__streq(op, "ReduceLogSumExp")) {
+        const sbit_value_id part = sbit__g_1(g, "Exp", sbit__g_2(g, "Sub", x, y));
+        g->input_grads[0] = sbit__g_2(g, "Mul", part, dy);
+    } else {
+        const bool most = sbit__streq(op, "ReduceMax");
+        const sbit_value_id other = sbit__g_2(g, "Less", most ? x : y, most ? y : x);
+        g->input_grads[0] = sbit__g_where(g, other, sbit__g_number(g, 0.0), dy);
+    }
 }
 
 SBIT__FN void sbit__grad_reshape(sbit_gradient *g)
@@ -22024,6 +22076,17 @@ SBIT__FN void sbit__grad_moves(sbit_gradient *g)
     g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", all, 3, NULL, 0);
 }
 
+/* Nearest neighbours are moves; the other modes mix elements. */
+SBIT__FN void sbit__grad_resize(sbit_gradient *g)
+{
+    if (!sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "only mode nearest has a gradient, not '%s'",
+                           sbit_node_string(g->node, "mode", ""));
+        return;
+    }
+    sbit__grad_moves(g);
+}
+
 /* >>matrices */
 
 /* The two last axes exchanged. */
@@ -22042,23 +22105,28 @@ static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
     return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
 }
 
+static sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count)
+{
+    sbit_value_id shape = {0};
+    sbit_tensor tensor;
+    int64_t copy[SBIT_MAX_RANK];
+    memset(&tensor, 0, sizeof tensor);
+    memcpy(copy, dims, (size_t)count * sizeof *dims);
+    tensor.dtype = SBIT_I64;
+    tensor.rank = 1;
+    tensor.dims[0] = count;
+    tensor.data = copy;
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_constant(g->graph, "shape", &tensor, &shape, g->error);
+    }
+    return shape;
+}
+
 /* rows x columns, however many axes the rows have */
 static sbit_value_id sbit__g_rows(sbit_gradient *g, sbit_value_id id, int64_t columns)
 {
     const int64_t dims[2] = {-1, columns};
-    sbit_value_id shape = {0};
-    sbit_tensor tensor;
-    memset(&tensor, 0, sizeof tensor);
-    tensor.dtype = SBIT_I64;
-    tensor.rank = 1;
-    tensor.dims[0] = 2;
-    int64_t copy[2];
-    memcpy(copy, dims, sizeof copy);
-    tensor.data = copy;
-    if (g->status == SBIT_OK) {
-        g->status = sbit_graph_add_constant(g->graph, "rows", &tensor, &shape, g->error);
-    }
-    return sbit__g_2(g, "Reshape", id, shape);
+    return sbit__g_2(g, "Reshape", id, sbit__g_shape_of(g, dims, 2));
 }
 
 static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_a, sbit_value_id b,
@@ -22113,6 +22181,73 @@ SBIT__FN void sbit__grad_gemm(sbit_gradient *g)
         const sbit_value_id part =
             beta == 1.0f ? dy : sbit__g_2(g, "Mul", dy, sbit__g_number(g, (double)beta));
         sbit__g_fit(g, 2, part);
+    }
+}
+
+/* One letter of an equation: in `term`, which is `size` long. */
+static bool sbit__g_has(const char *term, size_t size, char letter)
+{
+    return memchr(term, letter, size) != NULL;
+}
+
+/* d operand i = Einsum("y,others->term i")(dy, others): for explicit equations without "..." in
+ * which no term has a letter twice, and each letter of i stands in another term or the result. */
+SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
+{
+    enum {
+        MOST = 8,
+        TEXT = 128
+    };
+    const char *given = sbit_node_string(g->node, "equation", "");
+    char equation[TEXT], text[TEXT];
+    const char *terms[MOST + 1], *arrow = NULL;
+    size_t sizes[MOST + 1], used = 0;
+    bool fits = strlen(given) < TEXT - 1 && g->input_count <= MOST;
+    for (size_t i = 0; fits && given[i] != '\0'; i++) {
+        fits = given[i] != '.';
+        equation[used] = given[i];
+        used += given[i] != ' ' ? 1 : 0;
+    }
+    equation[used] = '\0';
+    arrow = strstr(equation, "->");
+    const char *at = equation;
+    for (int32_t i = 0; arrow != NULL && i < g->input_count && fits; i++) {
+        terms[i] = at;
+        sizes[i] = (size_t)strcspn(at, ",-");
+        at += sizes[i] + 1;
+    }
+    terms[g->input_count <= MOST ? g->input_count : 0] = arrow != NULL ? arrow + 2 : equation;
+    sizes[g->input_count <= MOST ? g->input_count : 0] = arrow != NULL ? strlen(arrow + 2) : 0;
+    for (int32_t i = 0; fits && arrow != NULL && i < g->input_count; i++) {
+        sbit_value_id inputs[MOST];
+        const char *result = terms[g->input_count];
+        int32_t n = 1;
+        if (!g->wanted[i]) {
+            continue;
+        }
+        inputs[0] = g->output_grads[0];
+        int size = snprintf(text, sizeof text, "%s", result);
+        for (int32_t k = 0; k < g->input_count; k++) {
+            if (k != i) {
+                inputs[n++] = g->inputs[k];
+                size += snprintf(text + size, sizeof text - (size_t)size, ",%.*s", (int)sizes[k],
+                                 terms[k]);
+            }
+        }
+        for (size_t c = 0; c < sizes[i]; c++) {
+            const char letter = terms[i][c];
+            fits = fits && sbit__g_has(text, (size_t)size, letter) &&
+                   !sbit__g_has(terms[i] + c + 1, sizes[i] - c - 1, letter);
+        }
+        snprintf(text + size, sizeof text - (size_t)size, "->%.*s", (int)sizes[i], terms[i]);
+        const sbit_attr attr = sbit__g_text("equation", text);
+        if (fits) {
+            g->input_grads[i] = sbit_gradient_add(g, "", "Einsum", inputs, (size_t)n, &attr, 1);
+        }
+    }
+    if (!fits || arrow == NULL) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "equation '%s' is of a form that has no gradient", given);
     }
 }
 
@@ -22186,7 +22321,7 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
             axes[i - 2] = i;
         }
         const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
-        sbit__g_spread(g, &list, true);
+        g->input_grads[0] = sbit__g_spread(g, g->output_grads[0], &list, true);
         return;
     }
     const size_t count = sbit__g_attrs(g, attrs);
@@ -22291,6 +22426,45 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     }
     if (sbit__g_wanted(g, 2)) {
         sbit__g_fit(g, 2, dy);
+    }
+}
+
+/* Group and instance normalization: x as [N, groups, the rest], of which the rest is normalized;
+ * the scale belongs to channels, in GroupNormalization before 21 to groups. */
+SBIT__FN void sbit__grad_group_norm(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], scale = g->inputs[1];
+    const int32_t rank = sbit__g_rank(g, x);
+    const bool instance = sbit__streq(g->node->op_type, "InstanceNormalization");
+    const int64_t channels = sbit__g_length(g, x, 1), length = sbit__g_length(g, scale, 0);
+    const int64_t groups = instance ? channels : sbit_node_int(g->node, "num_groups", 1);
+    const int64_t grouped[3] = {0, groups, -1}, by_channel[3] = {0, length, -1};
+    const int64_t column[2] = {length, 1};
+    const sbit_value_id rows = sbit__g_shape_of(g, grouped, 3);
+    const sbit_value_id scaled_rows = sbit__g_shape_of(g, by_channel, 3);
+    const sbit_value_id own = sbit__g_shape(g, x);
+    sbit_value_id inputs[2], outputs[2];
+    sbit_attr attrs[3];
+    if (g->status != SBIT_OK || rank < 3 || groups < 1) {
+        return;
+    }
+    /* everything per scale entry is done on [N, entries, rest] */
+    const sbit_value_id dy3 = sbit__g_2(g, "Reshape", dy, scaled_rows);
+    const sbit_value_id factor = sbit__g_2(g, "Reshape", scale, sbit__g_shape_of(g, column, 2));
+    const sbit_value_id product = sbit__g_2(g, "Mul", dy3, factor);
+    inputs[0] = sbit__g_2(g, "Reshape", product, rows);
+    inputs[1] = sbit__g_2(g, "Reshape", x, rows);
+    attrs[0] = sbit__g_int("axis", 2);
+    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__g_int("rms", 0);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
+    g->input_grads[0] = sbit__g_2(g, "Reshape", outputs[0], own);
+    if (g->wanted[1]) {
+        const sbit_value_id n3 = sbit__g_2(g, "Reshape", outputs[1], scaled_rows);
+        g->input_grads[1] = sbit__g_reduce(g, sbit__g_2(g, "Mul", dy3, n3), scale, 1);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        g->input_grads[2] = sbit__g_reduce(g, dy3, g->inputs[2], 1);
     }
 }
 
@@ -26506,7 +26680,8 @@ static const sbit_op_channel sbit__norm_channel_axes = {SBIT_CHANNEL_OWN, 1, 0, 
                    sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
 #define SBIT__INSTANCENORM_ROW(version, types)                                                     \
     SBIT__NORM_ROW("InstanceNormalization", version, types, sbit__instancenorm_infer,              \
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_instance)
+                   sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,                  \
+                   &sbit__norm_channel_instance)
 
 static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(1, SBIT__T_FLOATS1),
@@ -26524,9 +26699,11 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
     SBIT__NORM_ROW("GroupNormalization", 18, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
+                   sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,
+                   &sbit__norm_channel_group),
     SBIT__NORM_ROW("GroupNormalization", 21, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
+                   sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,
+                   &sbit__norm_channel_group),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
                    NULL, &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
@@ -30824,7 +31001,8 @@ static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
 #define SBIT__RESIZE_ROW(name, version, types)                                                     \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__resize_infer, sbit__resize_prepare,                  \
-            sbit__resize_run, NULL, NULL, &sbit__resize_quant, &sbit__resize_channel, NULL         \
+            sbit__resize_run, sbit__grad_resize, NULL, &sbit__resize_quant, &sbit__resize_channel, \
+            NULL                                                                                   \
     }
 
 static const sbit_op_row sbit__resize_rows[] = {
@@ -31398,7 +31576,8 @@ static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_KEEPS, 1, 0, 0,
 #define SBIT__BLOCK_ROW(name, version, types)                                                      \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__block_infer, sbit__op_prepare_check,                 \
-            sbit__block_run, NULL, NULL, &sbit__block_quant, &sbit__block_channels, NULL           \
+            sbit__block_run, sbit__grad_moves, NULL, &sbit__block_quant, &sbit__block_channels,    \
+            NULL                                                                                   \
     }
 #define SBIT__GRID_ROW(name, version, types, infer, run)                                           \
     {                                                                                              \
@@ -33004,12 +33183,12 @@ static const sbit_op_row sbit__binary_rows[] = {
     SBIT__BINARY_MANY("Sum", 13, SBIT_T_FLOATS, sum, sum, sbit__grad_add, &sbit__binary_quant_add),
     SBIT__BINARY_SUMS("Mean", sum, mean, sbit__grad_mean, NULL),
     SBIT__BINARY_MANY("Mean", 13, SBIT_T_FLOATS, sum, mean, sbit__grad_mean, NULL),
-    SBIT__BINARY_SUMS("Max", max, max, NULL, NULL),
-    SBIT__BINARY_MANY("Max", 12, SBIT__T_NUMBERS1, max, max, NULL, NULL),
-    SBIT__BINARY_MANY("Max", 13, SBIT_T_NUMBERS, max, max, NULL, NULL),
-    SBIT__BINARY_SUMS("Min", min, min, NULL, NULL),
-    SBIT__BINARY_MANY("Min", 12, SBIT__T_NUMBERS1, min, min, NULL, NULL),
-    SBIT__BINARY_MANY("Min", 13, SBIT_T_NUMBERS, min, min, NULL, NULL),
+    SBIT__BINARY_SUMS("Max", max, max, sbit__grad_extreme, NULL),
+    SBIT__BINARY_MANY("Max", 12, SBIT__T_NUMBERS1, max, max, sbit__grad_extreme, NULL),
+    SBIT__BINARY_MANY("Max", 13, SBIT_T_NUMBERS, max, max, sbit__grad_extreme, NULL),
+    SBIT__BINARY_SUMS("Min", min, min, sbit__grad_extreme, NULL),
+    SBIT__BINARY_MANY("Min", 12, SBIT__T_NUMBERS1, min, min, sbit__grad_extreme, NULL),
+    SBIT__BINARY_MANY("Min", 13, SBIT_T_NUMBERS, min, min, sbit__grad_extreme, NULL),
 
     SBIT__BINARY_ROW("Equal", 1, SBIT_T(SBIT_BOOL) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), equal,
                      NULL, NULL),
@@ -34074,13 +34253,16 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
     SBIT__REDUCE_ROWS(name, fn, gradient, quant),                                                  \
         SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13, fn, gradient, quant)
 #define SBIT__REDUCE_ROWS_ORDER(name, fn)                                                          \
-    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, NULL, NULL),                                    \
-        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, NULL, NULL),                               \
-        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn, NULL, NULL),          \
-        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
-        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
+    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, sbit__grad_reduce_other, NULL),                 \
+        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, sbit__grad_reduce_other, NULL),            \
+        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn,                       \
+                         sbit__grad_reduce_other, NULL),                                           \
+        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn,                      \
+                         sbit__grad_reduce_other, NULL),                                           \
+        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn,                      \
+                         sbit__grad_reduce_other, NULL),                                           \
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
-                         NULL, NULL)
+                         sbit__grad_reduce_other, NULL)
 #define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
@@ -34096,13 +34278,14 @@ static const sbit_op_row sbit__reduce_rows[] = {
     SBIT__REDUCE_ROWS("ReduceSum", sum, sbit__grad_reduce_sum, NULL),
     SBIT__REDUCE_ROWS_18("ReduceMean", mean, sbit__grad_reduce_mean, &sbit__reduce_quant_mean),
     SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL1", l1, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL2", l2, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL1", l1, sbit__grad_reduce_other, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL2", l2, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL, NULL),
     SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, NULL, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, sbit__grad_reduce_other, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, sbit__grad_reduce_other,
+                     NULL),
+    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROWS_ORDER("ReduceMax", max),
     SBIT__REDUCE_ROWS_ORDER("ReduceMin", min),
     {SBIT__GRAD_DOMAIN, "ReduceTo", 1, SBIT__T_GRAD, 0, 0, sbit__reduce_to_infer, NULL,
@@ -36284,14 +36467,14 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_PAD(25, SBIT__T_ALL25),
     SBIT__MOVE_EXPAND("Expand", 8, SBIT__T_ALL1, expand, sbit__grad_expand),
     SBIT__MOVE_EXPAND("Expand", 13, SBIT__T_ALL13, expand, sbit__grad_expand),
-    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, NULL),
-    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, NULL),
-    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, NULL),
+    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, sbit__grad_moves),
+    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, sbit__grad_moves),
+    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, sbit__grad_moves),
     SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
-    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, NULL, &sbit__move_quant_pass,
-                  NULL),
-    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, NULL, &sbit__move_quant_pass,
-                  NULL),
+    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, sbit__grad_moves,
+                  &sbit__move_quant_pass, NULL),
+    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, sbit__grad_moves,
+                  &sbit__move_quant_pass, NULL),
 };
 
 #undef SBIT__MOVE_OP
@@ -36943,10 +37126,10 @@ static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
             gradient, NULL, quant, channel, NULL                                                   \
     }
 #define SBIT__GATHER_ROW(version, types)                                                           \
-    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, sbit__grad_moves,                \
+    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, sbit__grad_moves,                 \
                     &sbit__gather_quant, &sbit__gather_channel)
-#define SBIT__GATHER_PASS(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, fn, fn, NULL, &sbit__gather_quant_pass, NULL)
+#define SBIT__GATHER_PASS(name, version, types, fn, gradient)                                      \
+    SBIT__GATHER_OP(name, version, types, 0, fn, fn, gradient, &sbit__gather_quant_pass, NULL)
 #define SBIT__SCATTER_ROW(name, version, types, fn)                                                \
     SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL, NULL)
 
@@ -36954,11 +37137,11 @@ static const sbit_op_row sbit__gather_rows[] = {
     SBIT__GATHER_ROW(1, SBIT__T_ALL1),
     SBIT__GATHER_ROW(11, SBIT__T_ALL1),
     SBIT__GATHER_ROW(13, SBIT__T_ALL13),
-    SBIT__GATHER_PASS("GatherElements", 11, SBIT__T_ALL1, gather_elements),
-    SBIT__GATHER_PASS("GatherElements", 13, SBIT__T_ALL13, gather_elements),
-    SBIT__GATHER_PASS("GatherND", 11, SBIT__T_ALL1, gather_nd),
-    SBIT__GATHER_PASS("GatherND", 12, SBIT__T_ALL1, gather_nd),
-    SBIT__GATHER_PASS("GatherND", 13, SBIT__T_ALL13, gather_nd),
+    SBIT__GATHER_PASS("GatherElements", 11, SBIT__T_ALL1, gather_elements, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherElements", 13, SBIT__T_ALL13, gather_elements, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherND", 11, SBIT__T_ALL1, gather_nd, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherND", 12, SBIT__T_ALL1, gather_nd, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherND", 13, SBIT__T_ALL13, gather_nd, sbit__grad_moves),
     SBIT__SCATTER_ROW("Scatter", 9, SBIT__T_ALL1, scatter_elements),
     SBIT__SCATTER_ROW("Scatter", 11, SBIT__T_ALL1, scatter_elements),
     SBIT__SCATTER_ROW("ScatterElements", 11, SBIT__T_ALL1, scatter_elements),
@@ -44004,7 +44187,7 @@ static int64_t sbit__einsum_macs(const sbit_op_call *call)
 #define SBIT__EINSUM_ROW(version, types)                                                           \
     {                                                                                              \
         "", "Einsum", version, types, 0, 0, sbit__einsum_infer, sbit__einsum_prepare,              \
-            sbit__einsum_run, NULL, NULL, NULL, NULL, sbit__einsum_macs                            \
+            sbit__einsum_run, sbit__grad_einsum, NULL, NULL, NULL, sbit__einsum_macs               \
     }
 #define SBIT__DET_ROW(version, types)                                                              \
     {                                                                                              \

@@ -599,6 +599,71 @@ TEST(recurrent)
     }
 }
 
+TEST(more_reductions_and_extremes)
+{
+    static const char *const names[] = {"ReduceL1",        "ReduceL2",  "ReduceLogSumExp",
+                                        "ReduceSumSquare", "ReduceMax", "ReduceMin"};
+    static const int64_t axes[] = {1};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        for (int keep = 0; keep < 2; keep++) {
+            grad_case c = grad_of(names[i], "2,3,4", NULL, NULL);
+            c.opset = 11;
+            grad_attr(&c, build_ints("axes", axes, 1));
+            grad_attr(&c, build_int("keepdims", keep));
+            grad_check(&c);
+        }
+    }
+    grad_case most = grad_of("Max", "2,3,4", "3,1", "4");
+    grad_check(&most);
+    most.op_type = "Min";
+    grad_check(&most);
+}
+
+TEST(group_normalization)
+{
+    grad_case c = grad_of("InstanceNormalization", "2,4,3,2", "4", "4");
+    grad_check(&c);
+    c.op_type = "GroupNormalization";
+    c.opset = 21;
+    grad_attr(&c, build_int("num_groups", 2));
+    grad_check(&c);
+    c.opset = 18;
+    c.dims[1] = c.dims[2] = "2";
+    grad_check(&c);
+}
+
+TEST(more_moves)
+{
+    static const int64_t repeats[] = {2, 1, 3}, lengths[] = {3, 2};
+    const sbit_attr block = build_int("blocksize", 2);
+    moves_check("Tile", "1,2,3", 13, repeats, 3, NULL);
+    moves_check("DepthToSpace", "1,8,2,3", 13, NULL, 0, &block);
+    moves_check("SpaceToDepth", "1,2,4,6", 13, NULL, 0, &block);
+    moves_check("ReverseSequence", "4,2,3", 10, lengths, 2, NULL);
+    grad_case up = grad_of("Upsample", "1,2,3,2", NULL, NULL);
+    static const float scales[] = {1, 1, 2, 3};
+    sbit_attr attr = build_int("scales", 0);
+    attr.type = SBIT_ONNX_ATTR_FLOATS;
+    attr.floats = scales;
+    attr.count = 4;
+    up.opset = 7;
+    grad_attr(&up, attr);
+    grad_check(&up);
+}
+
+TEST(einsum_forms)
+{
+    static const char *const forms[][4] = {{"ij,jk->ik", "2,3", "3,4", NULL},
+                                           {"bhid, bhjd -> bhij", "2,2,3,4", "2,2,5,4", NULL},
+                                           {"ij->ji", "2,3", NULL, NULL},
+                                           {"bi,ij,bj->b", "2,3", "3,4", "2,4"}};
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        grad_case c = grad_of("Einsum", forms[i][1], forms[i][2], forms[i][3]);
+        grad_attr(&c, grad_text("equation", forms[i][0]));
+        grad_check(&c);
+    }
+}
+
 /* A value read twice, a value that does not matter, a shape that depends on the value. */
 TEST(sums_and_dead_ends)
 {

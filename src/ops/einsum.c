@@ -9,6 +9,7 @@
  * Det: Gaussian elimination with row exchange, in double.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* fabs */
@@ -656,7 +657,7 @@ static int64_t sbit__einsum_macs(const sbit_op_call *call)
 #define SBIT__EINSUM_ROW(version, types)                                                           \
     {                                                                                              \
         "", "Einsum", version, types, 0, 0, sbit__einsum_infer, sbit__einsum_prepare,              \
-            sbit__einsum_run, NULL, NULL, NULL, NULL, sbit__einsum_macs                            \
+            sbit__einsum_run, sbit__grad_einsum, NULL, NULL, NULL, sbit__einsum_macs               \
     }
 #define SBIT__DET_ROW(version, types)                                                              \
     {                                                                                              \

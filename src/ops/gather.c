@@ -631,10 +631,10 @@ static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
             gradient, NULL, quant, channel, NULL                                                   \
     }
 #define SBIT__GATHER_ROW(version, types)                                                           \
-    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, sbit__grad_moves,                \
+    SBIT__GATHER_OP("Gather", version, types, 0, gather, gather, sbit__grad_moves,                 \
                     &sbit__gather_quant, &sbit__gather_channel)
-#define SBIT__GATHER_PASS(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, fn, fn, NULL, &sbit__gather_quant_pass, NULL)
+#define SBIT__GATHER_PASS(name, version, types, fn, gradient)                                      \
+    SBIT__GATHER_OP(name, version, types, 0, fn, fn, gradient, &sbit__gather_quant_pass, NULL)
 #define SBIT__SCATTER_ROW(name, version, types, fn)                                                \
     SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL, NULL)
 
@@ -642,11 +642,11 @@ static const sbit_op_row sbit__gather_rows[] = {
     SBIT__GATHER_ROW(1, SBIT__T_ALL1),
     SBIT__GATHER_ROW(11, SBIT__T_ALL1),
     SBIT__GATHER_ROW(13, SBIT__T_ALL13),
-    SBIT__GATHER_PASS("GatherElements", 11, SBIT__T_ALL1, gather_elements),
-    SBIT__GATHER_PASS("GatherElements", 13, SBIT__T_ALL13, gather_elements),
-    SBIT__GATHER_PASS("GatherND", 11, SBIT__T_ALL1, gather_nd),
-    SBIT__GATHER_PASS("GatherND", 12, SBIT__T_ALL1, gather_nd),
-    SBIT__GATHER_PASS("GatherND", 13, SBIT__T_ALL13, gather_nd),
+    SBIT__GATHER_PASS("GatherElements", 11, SBIT__T_ALL1, gather_elements, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherElements", 13, SBIT__T_ALL13, gather_elements, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherND", 11, SBIT__T_ALL1, gather_nd, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherND", 12, SBIT__T_ALL1, gather_nd, sbit__grad_moves),
+    SBIT__GATHER_PASS("GatherND", 13, SBIT__T_ALL13, gather_nd, sbit__grad_moves),
     SBIT__SCATTER_ROW("Scatter", 9, SBIT__T_ALL1, scatter_elements),
     SBIT__SCATTER_ROW("Scatter", 11, SBIT__T_ALL1, scatter_elements),
     SBIT__SCATTER_ROW("ScatterElements", 11, SBIT__T_ALL1, scatter_elements),

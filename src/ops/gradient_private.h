@@ -39,11 +39,14 @@ extern "C" {
     X(from_input)  /* elementwise, computed from the input */                                      \
     X(from_output) /* elementwise, computed from the output, so that the input may go */           \
     X(moves)       /* moves elements: the same move of indices says where from */                  \
-    X(neg)                                                                                         \
-    X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(reduce_sum)             \
-        X(reduce_mean) X(reshape) X(cast) X(transpose) X(concat) X(split) X(expand) X(pad)         \
-            X(softmax) X(pool) X(batch_norm) X(batch_norm_train) X(layer_norm) X(conv)             \
-                X(conv_transpose) X(matmul) X(gemm) X(lstm) X(cross_entropy) X(external)
+    X(resize)      /* as moves, if its mode is nearest */                                          \
+    X(reduce_other) /* ReduceL1, L2, SumSquare, LogSumExp, Max, Min */                             \
+    X(extreme)     /* Max and Min of several tensors */                                            \
+    X(external)    /* functions of the caller */                                                   \
+    X(neg) X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(cast)            \
+    X(reduce_sum) X(reduce_mean) X(reshape) X(transpose) X(concat) X(split) X(expand) X(pad)       \
+    X(matmul) X(gemm) X(einsum) X(conv) X(conv_transpose) X(pool) X(lstm)                          \
+    X(batch_norm) X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax) X(cross_entropy)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)

@@ -205,6 +205,13 @@ static void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
     g->input_grads[i] = same ? grad : sbit__g_reduce(g, grad, g->inputs[i], -1);
 }
 
+static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                   sbit_value_id no)
+{
+    const sbit_value_id inputs[3] = {condition, yes, no};
+    return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
+}
+
 /* >>elementwise */
 
 SBIT__FN void sbit__grad_zero(sbit_gradient *g)
@@ -315,13 +322,6 @@ SBIT__FN void sbit__grad_pow(sbit_gradient *g)
     }
 }
 
-static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
-                                   sbit_value_id no)
-{
-    const sbit_value_id inputs[3] = {condition, yes, no};
-    return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
-}
-
 SBIT__FN void sbit__grad_prelu(sbit_gradient *g)
 {
     const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], zero = sbit__g_number(g, 0.0);
@@ -331,6 +331,20 @@ SBIT__FN void sbit__grad_prelu(sbit_gradient *g)
     }
     if (g->wanted[1]) {
         sbit__g_fit(g, 1, sbit__g_where(g, below, sbit__g_2(g, "Mul", dy, x), zero));
+    }
+}
+
+/* Max and Min of several tensors: dy to every input that is the result. */
+SBIT__FN void sbit__grad_extreme(sbit_gradient *g)
+{
+    const sbit_value_id zero = sbit__g_number(g, 0.0), y = g->outputs[0];
+    const bool most = sbit__streq(g->node->op_type, "Max");
+    for (int32_t i = 0; i < g->input_count; i++) {
+        if (g->wanted[i]) {
+            const sbit_value_id x = g->inputs[i];
+            const sbit_value_id other = sbit__g_2(g, "Less", most ? x : y, most ? y : x);
+            sbit__g_fit(g, i, sbit__g_where(g, other, zero, g->output_grads[0]));
+        }
     }
 }
 
@@ -366,27 +380,29 @@ SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 
 /* >>reductions and moves */
 
-/* Gives the gradient of a reduction to all that it was made of; `list` (NULL: none) states the
- * axes, else an input of the node does. */
-static void sbit__g_spread(sbit_gradient *g, const sbit_attr *list, bool mean)
+/* A value of the shape of a reduction's output, given to all that it was made of; `list` (NULL:
+ * none) states the axes, else an input of the node does. */
+static sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
+                                    bool mean)
 {
     const bool from_input = list == NULL && g->input_count > 1 && g->inputs[1].idx != 0;
     sbit_value_id inputs[3];
     sbit_attr attrs[3];
-    inputs[0] = g->output_grads[0];
+    inputs[0] = from;
     inputs[1] = sbit__g_shape(g, g->inputs[0]);
     inputs[2] = from_input ? g->inputs[1] : inputs[1];
     attrs[0] = sbit__g_int("mean", mean ? 1 : 0);
     attrs[1] =
         sbit__g_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
     attrs[2] = list != NULL ? *list : attrs[1];
-    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs,
-                                          from_input ? 3 : 2, attrs, list != NULL ? 3 : 2);
+    return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, from_input ? 3 : 2, attrs,
+                             list != NULL ? 3 : 2);
 }
 
 static void sbit__g_reduction(sbit_gradient *g, bool mean)
 {
-    sbit__g_spread(g, sbit_node_attr(g->node, "axes"), mean);
+    g->input_grads[0] =
+        sbit__g_spread(g, g->output_grads[0], sbit_node_attr(g->node, "axes"), mean);
 }
 
 SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
@@ -397,6 +413,36 @@ SBIT__FN void sbit__grad_reduce_sum(sbit_gradient *g)
 SBIT__FN void sbit__grad_reduce_mean(sbit_gradient *g)
 {
     sbit__g_reduction(g, true);
+}
+
+/* dx of the other reductions, with y and dy given to all elements again:
+ *     SumSquare 2 x dy    L2 x / y dy    L1 sign(x) dy    LogSumExp exp(x - y) dy
+ *     Max, Min: dy to every element that is the largest (smallest) */
+SBIT__FN void sbit__grad_reduce_other(sbit_gradient *g)
+{
+    const char *op = g->node->op_type;
+    const sbit_attr *axes = sbit_node_attr(g->node, "axes");
+    const sbit_value_id x = g->inputs[0], dy = sbit__g_spread(g, g->output_grads[0], axes, false);
+    if (sbit__streq(op, "ReduceSumSquare")) {
+        const sbit_value_id twice = sbit__g_2(g, "Add", x, x);
+        g->input_grads[0] = sbit__g_2(g, "Mul", twice, dy);
+        return;
+    }
+    if (sbit__streq(op, "ReduceL1")) {
+        g->input_grads[0] = sbit__g_2(g, "Mul", sbit__g_1(g, "Sign", x), dy);
+        return;
+    }
+    const sbit_value_id y = sbit__g_spread(g, g->outputs[0], axes, false);
+    if (sbit__streq(op, "ReduceL2")) {
+        g->input_grads[0] = sbit__g_2(g, "Mul", sbit__g_2(g, "Div", x, y), dy);
+    } else if (sbit__streq(op, "ReduceLogSumExp")) {
+        const sbit_value_id part = sbit__g_1(g, "Exp", sbit__g_2(g, "Sub", x, y));
+        g->input_grads[0] = sbit__g_2(g, "Mul", part, dy);
+    } else {
+        const bool most = sbit__streq(op, "ReduceMax");
+        const sbit_value_id other = sbit__g_2(g, "Less", most ? x : y, most ? y : x);
+        g->input_grads[0] = sbit__g_where(g, other, sbit__g_number(g, 0.0), dy);
+    }
 }
 
 SBIT__FN void sbit__grad_reshape(sbit_gradient *g)
@@ -535,6 +581,17 @@ SBIT__FN void sbit__grad_moves(sbit_gradient *g)
     g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", all, 3, NULL, 0);
 }
 
+/* Nearest neighbours are moves; the other modes mix elements. */
+SBIT__FN void sbit__grad_resize(sbit_gradient *g)
+{
+    if (!sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "only mode nearest has a gradient, not '%s'",
+                           sbit_node_string(g->node, "mode", ""));
+        return;
+    }
+    sbit__grad_moves(g);
+}
+
 /* >>matrices */
 
 /* The two last axes exchanged. */
@@ -553,23 +610,28 @@ static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
     return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
 }
 
+static sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count)
+{
+    sbit_value_id shape = {0};
+    sbit_tensor tensor;
+    int64_t copy[SBIT_MAX_RANK];
+    memset(&tensor, 0, sizeof tensor);
+    memcpy(copy, dims, (size_t)count * sizeof *dims);
+    tensor.dtype = SBIT_I64;
+    tensor.rank = 1;
+    tensor.dims[0] = count;
+    tensor.data = copy;
+    if (g->status == SBIT_OK) {
+        g->status = sbit_graph_add_constant(g->graph, "shape", &tensor, &shape, g->error);
+    }
+    return shape;
+}
+
 /* rows x columns, however many axes the rows have */
 static sbit_value_id sbit__g_rows(sbit_gradient *g, sbit_value_id id, int64_t columns)
 {
     const int64_t dims[2] = {-1, columns};
-    sbit_value_id shape = {0};
-    sbit_tensor tensor;
-    memset(&tensor, 0, sizeof tensor);
-    tensor.dtype = SBIT_I64;
-    tensor.rank = 1;
-    tensor.dims[0] = 2;
-    int64_t copy[2];
-    memcpy(copy, dims, sizeof copy);
-    tensor.data = copy;
-    if (g->status == SBIT_OK) {
-        g->status = sbit_graph_add_constant(g->graph, "rows", &tensor, &shape, g->error);
-    }
-    return sbit__g_2(g, "Reshape", id, shape);
+    return sbit__g_2(g, "Reshape", id, sbit__g_shape_of(g, dims, 2));
 }
 
 static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_a, sbit_value_id b,
@@ -624,6 +686,73 @@ SBIT__FN void sbit__grad_gemm(sbit_gradient *g)
         const sbit_value_id part =
             beta == 1.0f ? dy : sbit__g_2(g, "Mul", dy, sbit__g_number(g, (double)beta));
         sbit__g_fit(g, 2, part);
+    }
+}
+
+/* One letter of an equation: in `term`, which is `size` long. */
+static bool sbit__g_has(const char *term, size_t size, char letter)
+{
+    return memchr(term, letter, size) != NULL;
+}
+
+/* d operand i = Einsum("y,others->term i")(dy, others): for explicit equations without "..." in
+ * which no term has a letter twice, and each letter of i stands in another term or the result. */
+SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
+{
+    enum {
+        MOST = 8,
+        TEXT = 128
+    };
+    const char *given = sbit_node_string(g->node, "equation", "");
+    char equation[TEXT], text[TEXT];
+    const char *terms[MOST + 1], *arrow = NULL;
+    size_t sizes[MOST + 1], used = 0;
+    bool fits = strlen(given) < TEXT - 1 && g->input_count <= MOST;
+    for (size_t i = 0; fits && given[i] != '\0'; i++) {
+        fits = given[i] != '.';
+        equation[used] = given[i];
+        used += given[i] != ' ' ? 1 : 0;
+    }
+    equation[used] = '\0';
+    arrow = strstr(equation, "->");
+    const char *at = equation;
+    for (int32_t i = 0; arrow != NULL && i < g->input_count && fits; i++) {
+        terms[i] = at;
+        sizes[i] = (size_t)strcspn(at, ",-");
+        at += sizes[i] + 1;
+    }
+    terms[g->input_count <= MOST ? g->input_count : 0] = arrow != NULL ? arrow + 2 : equation;
+    sizes[g->input_count <= MOST ? g->input_count : 0] = arrow != NULL ? strlen(arrow + 2) : 0;
+    for (int32_t i = 0; fits && arrow != NULL && i < g->input_count; i++) {
+        sbit_value_id inputs[MOST];
+        const char *result = terms[g->input_count];
+        int32_t n = 1;
+        if (!g->wanted[i]) {
+            continue;
+        }
+        inputs[0] = g->output_grads[0];
+        int size = snprintf(text, sizeof text, "%s", result);
+        for (int32_t k = 0; k < g->input_count; k++) {
+            if (k != i) {
+                inputs[n++] = g->inputs[k];
+                size += snprintf(text + size, sizeof text - (size_t)size, ",%.*s", (int)sizes[k],
+                                 terms[k]);
+            }
+        }
+        for (size_t c = 0; c < sizes[i]; c++) {
+            const char letter = terms[i][c];
+            fits = fits && sbit__g_has(text, (size_t)size, letter) &&
+                   !sbit__g_has(terms[i] + c + 1, sizes[i] - c - 1, letter);
+        }
+        snprintf(text + size, sizeof text - (size_t)size, "->%.*s", (int)sizes[i], terms[i]);
+        const sbit_attr attr = sbit__g_text("equation", text);
+        if (fits) {
+            g->input_grads[i] = sbit_gradient_add(g, "", "Einsum", inputs, (size_t)n, &attr, 1);
+        }
+    }
+    if (!fits || arrow == NULL) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
+                           "equation '%s' is of a form that has no gradient", given);
     }
 }
 
@@ -697,7 +826,7 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
             axes[i - 2] = i;
         }
         const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
-        sbit__g_spread(g, &list, true);
+        g->input_grads[0] = sbit__g_spread(g, g->output_grads[0], &list, true);
         return;
     }
     const size_t count = sbit__g_attrs(g, attrs);
@@ -802,6 +931,45 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     }
     if (sbit__g_wanted(g, 2)) {
         sbit__g_fit(g, 2, dy);
+    }
+}
+
+/* Group and instance normalization: x as [N, groups, the rest], of which the rest is normalized;
+ * the scale belongs to channels, in GroupNormalization before 21 to groups. */
+SBIT__FN void sbit__grad_group_norm(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], scale = g->inputs[1];
+    const int32_t rank = sbit__g_rank(g, x);
+    const bool instance = sbit__streq(g->node->op_type, "InstanceNormalization");
+    const int64_t channels = sbit__g_length(g, x, 1), length = sbit__g_length(g, scale, 0);
+    const int64_t groups = instance ? channels : sbit_node_int(g->node, "num_groups", 1);
+    const int64_t grouped[3] = {0, groups, -1}, by_channel[3] = {0, length, -1};
+    const int64_t column[2] = {length, 1};
+    const sbit_value_id rows = sbit__g_shape_of(g, grouped, 3);
+    const sbit_value_id scaled_rows = sbit__g_shape_of(g, by_channel, 3);
+    const sbit_value_id own = sbit__g_shape(g, x);
+    sbit_value_id inputs[2], outputs[2];
+    sbit_attr attrs[3];
+    if (g->status != SBIT_OK || rank < 3 || groups < 1) {
+        return;
+    }
+    /* everything per scale entry is done on [N, entries, rest] */
+    const sbit_value_id dy3 = sbit__g_2(g, "Reshape", dy, scaled_rows);
+    const sbit_value_id factor = sbit__g_2(g, "Reshape", scale, sbit__g_shape_of(g, column, 2));
+    const sbit_value_id product = sbit__g_2(g, "Mul", dy3, factor);
+    inputs[0] = sbit__g_2(g, "Reshape", product, rows);
+    inputs[1] = sbit__g_2(g, "Reshape", x, rows);
+    attrs[0] = sbit__g_int("axis", 2);
+    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__g_int("rms", 0);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
+    g->input_grads[0] = sbit__g_2(g, "Reshape", outputs[0], own);
+    if (g->wanted[1]) {
+        const sbit_value_id n3 = sbit__g_2(g, "Reshape", outputs[1], scaled_rows);
+        g->input_grads[1] = sbit__g_reduce(g, sbit__g_2(g, "Mul", dy3, n3), scale, 1);
+    }
+    if (sbit__g_wanted(g, 2)) {
+        g->input_grads[2] = sbit__g_reduce(g, dy3, g->inputs[2], 1);
     }
 }
 

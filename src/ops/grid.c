@@ -9,6 +9,7 @@
  * the pixel centres of an image.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* floor, rint, fabs */
@@ -550,7 +551,8 @@ static const sbit_op_channel sbit__grid_channels = {SBIT_CHANNEL_KEEPS, 1, 0, 0,
 #define SBIT__BLOCK_ROW(name, version, types)                                                      \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__block_infer, sbit__op_prepare_check,                 \
-            sbit__block_run, NULL, NULL, &sbit__block_quant, &sbit__block_channels, NULL           \
+            sbit__block_run, sbit__grad_moves, NULL, &sbit__block_quant, &sbit__block_channels,    \
+            NULL                                                                                   \
     }
 #define SBIT__GRID_ROW(name, version, types, infer, run)                                           \
     {                                                                                              \

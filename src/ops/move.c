@@ -1317,14 +1317,14 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_PAD(25, SBIT__T_ALL25),
     SBIT__MOVE_EXPAND("Expand", 8, SBIT__T_ALL1, expand, sbit__grad_expand),
     SBIT__MOVE_EXPAND("Expand", 13, SBIT__T_ALL13, expand, sbit__grad_expand),
-    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, NULL),
-    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, NULL),
-    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, NULL),
+    SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, sbit__grad_moves),
+    SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, sbit__grad_moves),
+    SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, sbit__grad_moves),
     SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
-    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, NULL, &sbit__move_quant_pass,
-                  NULL),
-    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, NULL, &sbit__move_quant_pass,
-                  NULL),
+    SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, sbit__grad_moves,
+                  &sbit__move_quant_pass, NULL),
+    SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, sbit__grad_moves,
+                  &sbit__move_quant_pass, NULL),
 };
 
 #undef SBIT__MOVE_OP

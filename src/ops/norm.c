@@ -1021,7 +1021,8 @@ static const sbit_op_channel sbit__norm_channel_axes = {SBIT_CHANNEL_OWN, 1, 0, 
                    sbit__batchnorm_run, sbit__grad_batch_norm, NULL, &sbit__norm_channel_batch)
 #define SBIT__INSTANCENORM_ROW(version, types)                                                     \
     SBIT__NORM_ROW("InstanceNormalization", version, types, sbit__instancenorm_infer,              \
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_instance)
+                   sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,                  \
+                   &sbit__norm_channel_instance)
 
 static const sbit_op_row sbit__norm_rows[] = {
     SBIT__BATCHNORM_ROW(1, SBIT__T_FLOATS1),
@@ -1039,9 +1040,11 @@ static const sbit_op_row sbit__norm_rows[] = {
     SBIT__INSTANCENORM_ROW(6, SBIT__T_FLOATS1),
     SBIT__INSTANCENORM_ROW(22, SBIT_T_FLOATS),
     SBIT__NORM_ROW("GroupNormalization", 18, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
+                   sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,
+                   &sbit__norm_channel_group),
     SBIT__NORM_ROW("GroupNormalization", 21, SBIT_T_FLOATS, sbit__groupnorm_infer,
-                   sbit__groupnorm_run, NULL, &sbit__norm_quant, &sbit__norm_channel_group),
+                   sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,
+                   &sbit__norm_channel_group),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
                    NULL, &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,

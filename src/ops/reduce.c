@@ -1014,13 +1014,16 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
     SBIT__REDUCE_ROWS(name, fn, gradient, quant),                                                  \
         SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13, fn, gradient, quant)
 #define SBIT__REDUCE_ROWS_ORDER(name, fn)                                                          \
-    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, NULL, NULL),                                    \
-        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, NULL, NULL),                               \
-        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn, NULL, NULL),          \
-        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
-        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn, NULL, NULL),         \
+    SBIT__REDUCE_ROW(name, 1, SBIT__REDUCE_T1, fn, sbit__grad_reduce_other, NULL),                 \
+        SBIT__REDUCE_ROW(name, 11, SBIT__REDUCE_T1, fn, sbit__grad_reduce_other, NULL),            \
+        SBIT__REDUCE_ROW(name, 12, SBIT__REDUCE_T1 | SBIT__REDUCE_BYTES, fn,                       \
+                         sbit__grad_reduce_other, NULL),                                           \
+        SBIT__REDUCE_ROW(name, 13, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn,                      \
+                         sbit__grad_reduce_other, NULL),                                           \
+        SBIT__REDUCE_ROW(name, 18, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES, fn,                      \
+                         sbit__grad_reduce_other, NULL),                                           \
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
-                         NULL, NULL)
+                         sbit__grad_reduce_other, NULL)
 #define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
@@ -1036,13 +1039,14 @@ static const sbit_op_row sbit__reduce_rows[] = {
     SBIT__REDUCE_ROWS("ReduceSum", sum, sbit__grad_reduce_sum, NULL),
     SBIT__REDUCE_ROWS_18("ReduceMean", mean, sbit__grad_reduce_mean, &sbit__reduce_quant_mean),
     SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL1", l1, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceL2", l2, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL1", l1, sbit__grad_reduce_other, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceL2", l2, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL, NULL),
     SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, NULL, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, NULL, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, sbit__grad_reduce_other, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, sbit__grad_reduce_other,
+                     NULL),
+    SBIT__REDUCE_ROWS_18("ReduceSumSquare", sum_square, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROWS_ORDER("ReduceMax", max),
     SBIT__REDUCE_ROWS_ORDER("ReduceMin", min),
     {SBIT__GRAD_DOMAIN, "ReduceTo", 1, SBIT__T_GRAD, 0, 0, sbit__reduce_to_infer, NULL,

@@ -14,6 +14,7 @@
  * Versions 1 to 10 place pixels as "asymmetric"; their nearest rounds down, and up when shrinking.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* floor, floorf, ceil, fabs, rint */
@@ -919,7 +920,8 @@ static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
 #define SBIT__RESIZE_ROW(name, version, types)                                                     \
     {                                                                                              \
         "", name, version, types, 0, 0, sbit__resize_infer, sbit__resize_prepare,                  \
-            sbit__resize_run, NULL, NULL, &sbit__resize_quant, &sbit__resize_channel, NULL         \
+            sbit__resize_run, sbit__grad_resize, NULL, &sbit__resize_quant, &sbit__resize_channel, \
+            NULL                                                                                   \
     }
 
 static const sbit_op_row sbit__resize_rows[] = {
