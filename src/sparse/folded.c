@@ -79,13 +79,21 @@ static sbit_status sbit__folded_memory(sbit_sparse *sparse, sbit__arena *arena,
     return SBIT_OK;
 }
 
+/* Two samples that differ: of one batch, or of two. */
 static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *session,
                                         sbit_error *error)
 {
+    uint64_t runs = 1;
+    for (size_t i = 0; i < sbit_session_input_count(session); i++) {
+        const sbit_value_id id =
+            sbit_graph_find_value(sparse->graph, sbit_session_input_info(session, i)->name);
+        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        runs = id.idx != 0 && type->rank > 0 && type->dims[0].value > 1 ? runs : 2;
+    }
     sbit__arena inputs;
     sbit_status status = SBIT_OK;
     sbit__arena_init(&inputs, sbit_ctx_allocator(sparse->ctx));
-    for (uint64_t seed = 2; status == SBIT_OK && seed < 4; seed++) {
+    for (uint64_t seed = 2; status == SBIT_OK && seed < 2 + runs; seed++) {
         status = sbit__sparse_inputs(sparse, session, seed, &inputs, error);
         status = status == SBIT_OK ? sbit_session_run(session, error) : status;
     }

@@ -35,6 +35,7 @@ SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler)
         sbit__free(a, labeler->balances, labeler->balance_capacity * sizeof *labeler->balances);
         sbit__free(a, labeler->elementwise,
                    labeler->elementwise_capacity * sizeof *labeler->elementwise);
+        sbit__free(a, labeler->computed, labeler->computed_capacity * sizeof *labeler->computed);
         memset(labeler, 0, sizeof *labeler);
     }
 }

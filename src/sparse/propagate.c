@@ -11,7 +11,8 @@
 #include <stdio.h> /* snprintf */
 
 #define SBIT__LABEL_MAX_CONSTANT ((int64_t)1 << 22) /* elements that get labels of their own */
-#define SBIT__LABEL_MAX_MOVED ((int64_t)1 << 27)    /* positions of one value */
+#define SBIT__RUNTIME_PLACES "has a shape or places that are known only while running"
+#define SBIT__LABEL_MAX_MOVED ((int64_t)1 << 27) /* positions of one value */
 
 /* ---- the node in question */
 
@@ -554,6 +555,20 @@ static sbit_status sbit__mover_run(sbit__mover *mover, sbit_error *error)
     return sbit__mover_take(mover, error);
 }
 
+/* Shapes and places that come from the inputs' shapes are numbers now, but no constants that could
+ * be changed: what such a node moves stays whole, unless something else says so first. */
+static bool sbit__mover_computes(const sbit__mover *mover)
+{
+    const sbit__label_frame *frame = mover->frame;
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        if (frame->node->inputs[i].idx != 0 && !sbit__mover_moves(mover, i) &&
+            !sbit_graph_value(frame->labeler->graph, frame->node->inputs[i])->is_constant) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Why the row cannot be run on labels; NULL: it can. */
 static const char *sbit__mover_refuses(const sbit__mover *mover)
 {
@@ -567,9 +582,8 @@ static const char *sbit__mover_refuses(const sbit__mover *mover)
             if (sbit__type_size(frame->in_type[i]) > SBIT__LABEL_MAX_MOVED) {
                 return "moves more than can be followed";
             }
-        } else if (frame->in[i] == NULL ||
-                   !sbit_graph_value(frame->labeler->graph, frame->node->inputs[i])->is_constant) {
-            return "has a shape or places that are known only while running";
+        } else if (frame->in[i] == NULL) {
+            return SBIT__RUNTIME_PLACES;
         }
     }
     if (frame->op.row->run == NULL ||
@@ -588,6 +602,13 @@ static sbit_status sbit__frame_moves(sbit__label_frame *frame, uint32_t inputs, 
     const char *refuses = sbit__mover_refuses(&mover);
     if (refuses != NULL) {
         return sbit__frame_stop(frame, refuses, error);
+    }
+    if (sbit__mover_computes(&mover)) {
+        SBIT__TRY(sbit__grow(sbit_ctx_allocator(frame->labeler->ctx),
+                             (void **)&frame->labeler->computed, &frame->labeler->computed_capacity,
+                             frame->labeler->computed_count + 1, sizeof *frame->labeler->computed,
+                             error));
+        frame->labeler->computed[frame->labeler->computed_count++] = frame->node->id;
     }
     for (size_t i = 0; i < frame->node->input_count; i++) {
         if (sbit__mover_moves(&mover, i) && frame->node->inputs[i].idx != 0) {
@@ -885,6 +906,18 @@ static sbit_status sbit__label_all(sbit__labeler *labeler, sbit_error *error)
         SBIT__TRY(sbit__label_node(labeler, id, error));
     }
     sbit__label_outputs(labeler);
+    for (size_t i = 0; i < labeler->computed_count; i++) {
+        const sbit_node *node = sbit_graph_node(labeler->graph, labeler->computed[i]);
+        const char *reason = sbit__label_reason(labeler, node->id, SBIT__RUNTIME_PLACES);
+        for (size_t k = 0; k < node->input_count + node->output_count; k++) {
+            const sbit_value_id id = k < node->input_count
+                                         ? node->inputs[k]
+                                         : node->outputs[k - node->input_count];
+            if (id.idx != 0) {
+                sbit__channel_labels_fix(labeler, &labeler->of[id.idx], reason);
+            }
+        }
+    }
     for (uint32_t axes = 1; axes <= SBIT_MAX_RANK;) {
         labeler->changed = false;
         SBIT__TRY(sbit__label_again(labeler, false, error));

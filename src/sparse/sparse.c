@@ -220,8 +220,6 @@ static bool sbit__sparse_removes(const sbit_sparse *sparse)
 static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error *error)
 {
     sbit_graph *masked = NULL;
-    sbit__arena arena;
-    sbit__folded folded;
     *again = false;
     sbit__masks_clear(sparse);
     SBIT__TRY(sbit__select_classes(sparse, error));
@@ -231,10 +229,9 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
         return SBIT_OK;
     }
     SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
-    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    const sbit_status status = sbit__folded_run(sparse, masked, &arena, &folded, error);
-    *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &folded);
-    sbit__arena_deinit(&arena);
+    const sbit_status status =
+        sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error);
+    *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &sparse->folded);
     sbit_graph_destroy(masked);
     return status;
 }
@@ -314,19 +311,19 @@ SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **o
 }
 
 /* From masks that anyone made: what is masked everywhere, stays balanced, and is a constant. */
-static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
-                                        sbit__folded *folded, sbit_error *error)
+static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked, sbit_error *error)
 {
-    if (!sparse->masks_fit) {
-        memset((void *)sparse->kept_why, 0,
-               (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
-        sbit__masks_to_classes(sparse);
-        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    if (sparse->masks_fit) {
+        return SBIT_OK;
     }
+    memset((void *)sparse->kept_why, 0,
+           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__masks_to_classes(sparse);
+    SBIT__TRY(sbit__select_repair(sparse, NULL, error));
     if (sbit__sparse_removes(sparse)) {
-        SBIT__TRY(sbit__folded_run(sparse, masked, arena, folded, error));
+        SBIT__TRY(sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error));
     }
-    while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, folded)) {
+    while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, &sparse->folded)) {
         SBIT__TRY(sbit__select_repair(sparse, NULL, error));
     }
     return SBIT_OK;
@@ -337,21 +334,16 @@ static sbit_status sbit__sparse_cut(sbit_sparse *sparse, sbit_graph *masked, sbi
 {
     static const char *const passes[] = {"dead_code", "merge_duplicates"};
     sbit_simplify_desc simplify;
-    sbit__arena arena;
-    sbit__folded folded;
     memset(&simplify, 0, sizeof simplify);
     simplify.only = passes;
     simplify.only_count = 2;
-    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    sbit_status status = sbit__sparse_classes(sparse, masked, &arena, &folded, error);
-    status = status == SBIT_OK ? sbit_graph_clone(masked, shrunk, error) : status;
-    if (status == SBIT_OK && sbit__sparse_removes(sparse)) {
-        status = sbit__folded_apply(sparse, *shrunk, &folded, error);
-        status = status == SBIT_OK ? sbit__cut(sparse, *shrunk, error) : status;
+    SBIT__TRY(sbit__sparse_classes(sparse, masked, error));
+    SBIT__TRY(sbit_graph_clone(masked, shrunk, error));
+    if (sbit__sparse_removes(sparse)) {
+        SBIT__TRY(sbit__folded_apply(sparse, *shrunk, &sparse->folded, error));
+        SBIT__TRY(sbit__cut(sparse, *shrunk, error));
     }
-    status = status == SBIT_OK ? sbit_simplify(*shrunk, &simplify, NULL, error) : status;
-    sbit__arena_deinit(&arena);
-    return status;
+    return sbit_simplify(*shrunk, &simplify, NULL, error);
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,

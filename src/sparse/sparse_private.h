@@ -92,6 +92,8 @@ typedef struct sbit__labeler {
     size_t balance_count, balance_capacity;
     sbit_node_id *elementwise; /* nodes to look at again when labels were joined */
     size_t elementwise_count, elementwise_capacity;
+    sbit_node_id *computed; /* data-moving nodes whose places are no constants */
+    size_t computed_count, computed_capacity;
     bool changed; /* labels were joined */
 } sbit__labeler;
 
@@ -208,6 +210,11 @@ typedef struct sbit__sparse_layer {
     double *scores; /* [units.count], in the arena; NULL: not yet */
 } sbit__sparse_layer;
 
+/* What removed channels are: smallest and largest seen. */
+typedef struct sbit__folded {
+    float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
+} sbit__folded;
+
 struct sbit_sparse {
     sbit_ctx *ctx;
     sbit__arena arena;
@@ -218,7 +225,8 @@ struct sbit_sparse {
     size_t layer_count;
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
     bool *removed;         /* by class */
-    bool masks_fit;        /* masks are those of select: all removed classes can go */
+    bool masks_fit;        /* masks are those of select: all removed classes can go ... */
+    sbit__folded folded;   /* ... as these constants */
     const char **kept_why; /* by class: why a channel that was chosen stays */
     const char **group_names;
     int64_t *group_kept;
@@ -266,9 +274,6 @@ SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scor
                                          sbit_error *error);
 
 /* folded.c: what removed channels are, once their layers are masked */
-typedef struct sbit__folded {
-    float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
-} sbit__folded;
 /* Runs the masked graph on random inputs. */
 SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
                                       sbit__folded *folded, sbit_error *error);

@@ -1,0 +1,96 @@
+"""check_prune.py: pruned files against their masked files in ONNX Runtime.
+
+Every shared model, at several ratios and with both policies for biases, is pruned by the command
+line tool, and masked with --mask-only. Both must pass onnx.checker with shape inference; ONNX Runtime
+must give the same outputs for both (contracts section 4), sigmoids and softmaxes compared as they
+are; every group that keeps more channels than its ratio says must say why. The table shows what is
+left of parameters, multiply-accumulates and bytes. SPARSEBIT_CHECK_ALL=1 takes ratios 0.1, 0.3, 0.5,
+0.7 and 0.9, otherwise 0.5.
+"""
+import glob
+import math
+import os
+
+import numpy
+import onnx
+
+from _common import SHARED, TMP, accept, check, finish, ort_session, skip, tool_json
+
+ALL = os.environ.get("SPARSEBIT_CHECK_ALL") == "1"
+RATIOS = ["0.1", "0.3", "0.5", "0.7", "0.9"] if ALL else ["0.5"]
+SIZES = {"ppocrv4_rec": (48, 320), "ppocr_cls": (48, 192), "super_resolution_10": (224, 224)}
+# of the file at ratio 0.5
+LIMITS = {"shufflenetv2": 0.7, "vit_tiny": 0.7, "mobilenetv3s": 0.7, "resnet18w32": 0.7,
+          "efficientnet_lite0": 0.7, "ppocrv4_rec": 0.9}
+
+
+def feeds(session, name):
+    rng = numpy.random.RandomState(0)
+    height, width = SIZES.get(name, (64, 64))
+    out = {}
+    for put in session.get_inputs():
+        shape = [d if isinstance(d, int) else 2 if k == 0 else (height if k == 2 else width)
+                 for k, d in enumerate(put.shape)]
+        if "int" in put.type:
+            out[put.name] = numpy.full(shape, 16000, numpy.int64)
+        elif "silero" in name:
+            shape = [2 if k == 1 and len(put.shape) == 3 else d for k, d in enumerate(shape)]
+            shape = [2, 512] if len(shape) == 2 else shape
+            out[put.name] = rng.randn(*shape).astype(numpy.float32) * 0.1
+        else:
+            out[put.name] = rng.randn(*shape).astype(numpy.float32)
+    return out
+
+
+def relative(a, b):
+    """The largest difference, of what float32 can tell apart behind a sigmoid too."""
+    return max(float(max(numpy.abs(x - y).max() - 3e-7, 0) / max(numpy.abs(x).max(), 1e-6))
+               if x.size else 0.0 for x, y in zip(a, b))
+
+
+def one(path, ratio, bias):
+    name = os.path.basename(path)[:-5]
+    small, masked = os.path.join(TMP, "small.onnx"), os.path.join(TMP, "masked.onnx")
+    flags = ["--ratio", ratio, "--set", "SPARSER.PRUNE_BIAS=" + bias, "--force"]
+    report = tool_json("prune", path, *flags, "-o", small)
+    tool_json("prune", path, *flags, "--mask-only", "-o", masked)
+    label = "%s ratio %s %s" % (name, ratio, "zero" if bias == "true" else "folded")
+    onnx.checker.check_model(small, full_check=True)
+    a, b = ort_session(masked, True), ort_session(small, True)
+    fed = feeds(a, name)
+    off = relative(a.run(None, fed), b.run(None, fed))
+    unexplained = [g["layers"] for g in report["groups"] if not g["reason"] and
+                   g["kept"] > math.ceil((1 - float(ratio)) * g["channels"] - 1e-9)]
+    kept = ["%s: %s" % (g["layers"][:40], g["reason"]) for g in report["groups"]
+            if g["reason"] and g["kept"] == g["channels"]]
+    before, after = report["before"], report["after"]
+    bytes_left = after["bytes"] / before["bytes"]
+    check(off <= 1e-4 and not unexplained,
+          "%s: off by %.2g; %.3f of parameters, %.3f of MACs, %.3f of bytes; %d groups kept%s"
+          % (label, off, after["params"] / max(before["params"], 1),
+             after["macs"] / max(before["macs"], 1), bytes_left, len(kept),
+             "; without a reason: " + ", ".join(unexplained) if unexplained else ""))
+    if ratio == "0.5" and bias == "true":
+        for line in kept:
+            print("     kept whole: " + line)
+        if name in LIMITS:
+            accept("pruning.bytes." + name, bytes_left, LIMITS[name], bytes_left <= LIMITS[name],
+                   "of the file")
+
+
+def main():
+    models = sorted(glob.glob(os.path.join(SHARED, "models", "*", "*.onnx")))
+    if not models:
+        skip("no shared models")
+    for path in models:
+        for ratio in RATIOS:
+            for bias in ("true", "false"):
+                try:
+                    one(path, ratio, bias)
+                except Exception as error:  # a failure is one line, the others are still looked at
+                    check(False, "%s ratio %s: %s" % (path, ratio, str(error)[:300]))
+    finish("check_prune")
+
+
+if __name__ == "__main__":
+    main()
