@@ -1859,6 +1859,18 @@ SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparse
 /* Any case. NULL: unknown. */
 SPARSEBIT_API const sbit_sparser_row *sbit_sparser_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_sparser_row *sbit_sparser_at(size_t index); /* NULL past the end */
+
+/* >>sparsity schedules: the sparsity at a step; pure functions. */
+typedef struct sbit_sparsity_row {
+    sbit_head head; /* "agp" */
+    /* 0 <= step <= total: from 0 on, `to` at total; from and to in 0 to 1 */
+    double (*at)(const sbit_options *options, int64_t step, int64_t total, double from, double to);
+} sbit_sparsity_row;
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_sparsity_register(sbit_ctx *ctx, const sbit_sparsity_row *row,
+                                                 sbit_error *error);
+SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_at(size_t index); /* NULL past the end */
 /* ---- end src/sparsers/sparsers_api.h ---- */
 
 /* ---- begin src/sparse/sconfig_api.h ---- */
@@ -1950,6 +1962,14 @@ SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbi
  * convolution must stay equal, ALIGN or MIN_KEPT say so. */
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error);
+
+/* For loops of one's own: new weights (by the constant's name, same type and shape; copied), then
+ * as sbit_sparse_select with the ratios that SCHEDULE gives for this step of `total`. Ratios are of
+ * the original, so steps do not add up. Errors: NOT_FOUND, SHAPE. */
+SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
+                                                 const sbit_tensor *weight, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
+                                           const sbit_feed *feed, sbit_error *error);
 
 /* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
  * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
@@ -69036,6 +69056,7 @@ SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 #undef SBIT__SPARSER_DECLARE
 
 SBIT__FN const sbit__kind *sbit__kind_sparser(void);
+SBIT__FN const sbit__kind *sbit__kind_sparsity(void);
 
 #ifdef __cplusplus
 }
@@ -69490,6 +69511,110 @@ SBIT__ACTIVATION_ROW(wanda, "|w| times the norm of what it is multiplied with", 
 #undef SBIT__ACTIVATION_ROW
 /* ---- end src/sparsers/activation.c ---- */
 
+/* ---- begin src/sparsers/schedules.c ---- */
+/* schedules.c: how the sparsity grows over training or iterations. >>sparsity-schedules
+ *
+ *     constant  all at once                       lottery  1 - (1 - to)^(t/T): equal shares of what
+ *     linear    from + t/T (to - from)                     is left in every round
+ *     agp       to + (from - to) (1 - t/T)^3      cubic    agp between BEGIN and END of the steps
+ * Steps run from 0 to `total`; at `total` the sparsity is `to`. (Zhu and Gupta 2017: agp.)
+ */
+
+static double sbit__schedule_part(int64_t step, int64_t total)
+{
+    return total <= 0 || step >= total ? 1.0 : step <= 0 ? 0.0 : (double)step / (double)total;
+}
+
+static double sbit__schedule_constant(const sbit_options *options, int64_t step, int64_t total,
+                                      double from, double to)
+{
+    (void)options;
+    (void)step;
+    (void)total;
+    (void)from;
+    return to;
+}
+
+static double sbit__schedule_linear(const sbit_options *options, int64_t step, int64_t total,
+                                    double from, double to)
+{
+    (void)options;
+    return from + sbit__schedule_part(step, total) * (to - from);
+}
+
+static double sbit__schedule_agp(const sbit_options *options, int64_t step, int64_t total,
+                                 double from, double to)
+{
+    const double left = 1.0 - sbit__schedule_part(step, total);
+    (void)options;
+    return to + (from - to) * left * left * left;
+}
+
+static double sbit__schedule_lottery(const sbit_options *options, int64_t step, int64_t total,
+                                     double from, double to)
+{
+    const double part = sbit__schedule_part(step, total);
+    (void)options;
+    return part >= 1.0 ? to : 1.0 - (1.0 - from) * pow((1.0 - to) / (1.0 - from), part);
+}
+
+static double sbit__schedule_cubic(const sbit_options *options, int64_t step, int64_t total,
+                                   double from, double to)
+{
+    const double begin = sbit_options_float(options, "CUBIC.BEGIN") * (double)total;
+    const double end = sbit_options_float(options, "CUBIC.END") * (double)total;
+    const double part = end > begin           ? ((double)step - begin) / (end - begin)
+                        : (double)step >= end ? 1.0
+                                              : 0.0;
+    const double left = part <= 0.0 ? 1.0 : part >= 1.0 ? 0.0 : 1.0 - part;
+    return to + (from - to) * left * left * left;
+}
+
+static const sbit_key sbit__cubic_keys[] = {
+    {"CUBIC.BEGIN", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of the steps before it grows"},
+    {"CUBIC.END", SBIT_KEY_FLOAT, "1.0", 0.0, 1.0, NULL, "part of the steps where it is complete"},
+};
+
+static const sbit_sparsity_row sbit__sparsity_rows[] = {
+    {{"constant", "all at once", 0, NULL, 0}, sbit__schedule_constant},
+    {{"linear", "the same share in every step", 0, NULL, 0}, sbit__schedule_linear},
+    {{"agp", "fast first, slowly at the end (cubic)", 0, NULL, 0}, sbit__schedule_agp},
+    {{"lottery", "the same share of what is left", 0, NULL, 0}, sbit__schedule_lottery},
+    {{"cubic", "agp within a part of the steps", 0, sbit__cubic_keys,
+      SBIT__COUNT_OF(sbit__cubic_keys)},
+     sbit__schedule_cubic},
+};
+
+SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__sparsity_rows) ? &sbit__sparsity_rows[index] : NULL;
+}
+
+static const sbit_head *sbit__sparsity_head(size_t index)
+{
+    return (const sbit_head *)sbit_sparsity_at(index); /* the first member */
+}
+
+SBIT__FN const sbit__kind *sbit__kind_sparsity(void)
+{
+    static const sbit__kind kind = {"sparsity schedule", sbit__sparsity_head};
+    return &kind;
+}
+
+SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_sparsity_row *)(const void *)sbit__row_find(ctx, sbit__kind_sparsity(),
+                                                                   name);
+}
+
+SPARSEBIT_API sbit_status sbit_sparsity_register(sbit_ctx *ctx, const sbit_sparsity_row *row,
+                                                 sbit_error *error)
+{
+    return sbit__row_register(ctx, sbit__kind_sparsity(), (const sbit_head *)row,
+                              row != NULL && row->at != NULL, error);
+}
+/* ---- end src/sparsers/schedules.c ---- */
+
 /* ---- begin src/sparsers/table.c ---- */
 /* table.c: the built-in sparsers and those of the user. >>sparser-table
  */
@@ -69622,6 +69747,8 @@ typedef struct sbit__labeler {
     size_t balance_count, balance_capacity;
     sbit_node_id *elementwise; /* nodes to look at again when labels were joined */
     size_t elementwise_count, elementwise_capacity;
+    sbit_node_id *computed; /* data-moving nodes whose places are no constants */
+    size_t computed_count, computed_capacity;
     bool changed; /* labels were joined */
 } sbit__labeler;
 
@@ -69726,6 +69853,7 @@ typedef struct sbit__sparse_layer {
     int32_t member;
     char name[128];
     sbit_sparse_settings settings;
+    double target; /* the ratio in the end; settings.ratio is that of now */
     const sbit_sparser_row *row;
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
@@ -69738,6 +69866,11 @@ typedef struct sbit__sparse_layer {
     double *scores; /* [units.count], in the arena; NULL: not yet */
 } sbit__sparse_layer;
 
+/* What removed channels are: smallest and largest seen. */
+typedef struct sbit__folded {
+    float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
+} sbit__folded;
+
 struct sbit_sparse {
     sbit_ctx *ctx;
     sbit__arena arena;
@@ -69748,7 +69881,8 @@ struct sbit_sparse {
     size_t layer_count;
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
     bool *removed;         /* by class */
-    bool masks_fit;        /* masks are those of select: all removed classes can go */
+    bool masks_fit;        /* masks are those of select: all removed classes can go ... */
+    sbit__folded folded;   /* ... as these constants */
     const char **kept_why; /* by class: why a channel that was chosen stays */
     const char **group_names;
     int64_t *group_kept;
@@ -69796,9 +69930,6 @@ SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scor
                                          sbit_error *error);
 
 /* folded.c: what removed channels are, once their layers are masked */
-typedef struct sbit__folded {
-    float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
-} sbit__folded;
 /* Runs the masked graph on random inputs. */
 SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
                                       sbit__folded *folded, sbit_error *error);
@@ -69879,6 +70010,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"SCHEDULE", SBIT_KEY_CHOICE, "constant", 0, 0, NULL, "how RATIO is reached over steps"},
+    {"INITIAL", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "ratio at step 0 of the schedule"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
@@ -69937,45 +70070,60 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     return SBIT_OK;
 }
 
-/* "structured|unstructured|structed|l1norm|...", in the arena. */
-static const char *sbit__sconfig_words(sbit__tree *tree)
+/* `first` and the names of a kind's rows, "a|b|c"; in the arena. */
+static const char *sbit__sconfig_words(sbit__tree *tree, const char *first, const sbit__kind *kind)
 {
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(tree->ctx));
-    sbit__text_printf(&text, "%s|", SBIT__SCONFIG_TYPES);
-    sbit__row_names(tree->ctx, sbit__kind_sparser(), 0, "|", &text);
+    sbit__text_printf(&text, "%s", first);
+    sbit__row_names(tree->ctx, kind, 0, "|", &text);
     const char *words = text.failed ? NULL : sbit__arena_printf(&tree->arena, "%s", text.data);
     sbit__text_deinit(&text);
     return words;
 }
 
+/* The keys of a kind's rows, one table each. */
+static size_t sbit__sconfig_add(const sbit_ctx *ctx, const sbit__kind *kind,
+                                sbit__key_table *tables, size_t count)
+{
+    const sbit_head *row = NULL;
+    for (size_t i = 0; (row = sbit__row_at(ctx, kind, i)) != NULL; i++) {
+        if (row->key_count > 0 && tables != NULL) {
+            tables[count].prefix = "";
+            tables[count].keys = row->keys;
+            tables[count].count = row->key_count;
+        }
+        count += row->key_count > 0 ? 1 : 0;
+    }
+    return count;
+}
+
 static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparser,
                                          sbit_error *error)
 {
-    size_t rows = 0, count = 1;
-    while (sbit__row_at(tree->ctx, sbit__kind_sparser(), rows) != NULL) {
-        rows++;
-    }
-    const char *words = sbit__sconfig_words(tree);
+    const sbit__kind *kinds[2] = {sbit__kind_sparser(), sbit__kind_sparsity()};
+    size_t count = sbit__sconfig_add(tree->ctx, kinds[0], NULL, 1);
+    count = sbit__sconfig_add(tree->ctx, kinds[1], NULL, count);
+    const char *words = sbit__sconfig_words(tree, SBIT__SCONFIG_TYPES "|", kinds[0]);
+    const char *schedules = sbit__sconfig_words(tree, "", kinds[1]);
     sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, sizeof sbit__sconfig_sparser_keys);
     sbit__key_table *tables =
-        (sbit__key_table *)sbit__arena_array(&tree->arena, rows + 1, sizeof *tables);
-    if (words == NULL || keys == NULL || tables == NULL) {
+        (sbit__key_table *)sbit__arena_array(&tree->arena, count, sizeof *tables);
+    if (words == NULL || schedules == NULL || keys == NULL || tables == NULL) {
         return sbit__fail_oom(error, sizeof sbit__sconfig_sparser_keys);
     }
     memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
-    keys[0].choices = keys[1].choices = words;
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_sparser_keys); i++) {
+        const bool schedule = sbit__streq(keys[i].path, "SCHEDULE");
+        if (keys[i].type == SBIT_KEY_CHOICE) {
+            keys[i].choices = schedule ? schedules : words;
+        }
+    }
     tables[0].prefix = "";
     tables[0].keys = keys;
     tables[0].count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
-    for (size_t i = 0; i < rows; i++) {
-        const sbit_head *row = sbit__row_at(tree->ctx, sbit__kind_sparser(), i);
-        if (row->key_count > 0) {
-            tables[count].prefix = "";
-            tables[count].keys = row->keys;
-            tables[count++].count = row->key_count;
-        }
-    }
+    count = sbit__sconfig_add(tree->ctx, kinds[0], tables, 1);
+    count = sbit__sconfig_add(tree->ctx, kinds[1], tables, count);
     return sbit__options_init(&tree->arena, tables, count, &sparser->options, error);
 }
 
@@ -70127,6 +70275,7 @@ SBIT__FN void sbit__labeler_deinit(sbit__labeler *labeler)
         sbit__free(a, labeler->balances, labeler->balance_capacity * sizeof *labeler->balances);
         sbit__free(a, labeler->elementwise,
                    labeler->elementwise_capacity * sizeof *labeler->elementwise);
+        sbit__free(a, labeler->computed, labeler->computed_capacity * sizeof *labeler->computed);
         memset(labeler, 0, sizeof *labeler);
     }
 }
@@ -70928,7 +71077,8 @@ SBIT__FN sbit_status sbit__label_contract(sbit__label_frame *frame, sbit_error *
  */
 
 #define SBIT__LABEL_MAX_CONSTANT ((int64_t)1 << 22) /* elements that get labels of their own */
-#define SBIT__LABEL_MAX_MOVED ((int64_t)1 << 27)    /* positions of one value */
+#define SBIT__RUNTIME_PLACES "has a shape or places that are known only while running"
+#define SBIT__LABEL_MAX_MOVED ((int64_t)1 << 27) /* positions of one value */
 
 /* ---- the node in question */
 
@@ -71471,6 +71621,20 @@ static sbit_status sbit__mover_run(sbit__mover *mover, sbit_error *error)
     return sbit__mover_take(mover, error);
 }
 
+/* Shapes and places that come from the inputs' shapes are numbers now, but no constants that could
+ * be changed: what such a node moves stays whole, unless something else says so first. */
+static bool sbit__mover_computes(const sbit__mover *mover)
+{
+    const sbit__label_frame *frame = mover->frame;
+    for (size_t i = 0; i < frame->node->input_count; i++) {
+        if (frame->node->inputs[i].idx != 0 && !sbit__mover_moves(mover, i) &&
+            !sbit_graph_value(frame->labeler->graph, frame->node->inputs[i])->is_constant) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Why the row cannot be run on labels; NULL: it can. */
 static const char *sbit__mover_refuses(const sbit__mover *mover)
 {
@@ -71484,9 +71648,8 @@ static const char *sbit__mover_refuses(const sbit__mover *mover)
             if (sbit__type_size(frame->in_type[i]) > SBIT__LABEL_MAX_MOVED) {
                 return "moves more than can be followed";
             }
-        } else if (frame->in[i] == NULL ||
-                   !sbit_graph_value(frame->labeler->graph, frame->node->inputs[i])->is_constant) {
-            return "has a shape or places that are known only while running";
+        } else if (frame->in[i] == NULL) {
+            return SBIT__RUNTIME_PLACES;
         }
     }
     if (frame->op.row->run == NULL ||
@@ -71505,6 +71668,13 @@ static sbit_status sbit__frame_moves(sbit__label_frame *frame, uint32_t inputs, 
     const char *refuses = sbit__mover_refuses(&mover);
     if (refuses != NULL) {
         return sbit__frame_stop(frame, refuses, error);
+    }
+    if (sbit__mover_computes(&mover)) {
+        SBIT__TRY(sbit__grow(sbit_ctx_allocator(frame->labeler->ctx),
+                             (void **)&frame->labeler->computed, &frame->labeler->computed_capacity,
+                             frame->labeler->computed_count + 1, sizeof *frame->labeler->computed,
+                             error));
+        frame->labeler->computed[frame->labeler->computed_count++] = frame->node->id;
     }
     for (size_t i = 0; i < frame->node->input_count; i++) {
         if (sbit__mover_moves(&mover, i) && frame->node->inputs[i].idx != 0) {
@@ -71802,6 +71972,17 @@ static sbit_status sbit__label_all(sbit__labeler *labeler, sbit_error *error)
         SBIT__TRY(sbit__label_node(labeler, id, error));
     }
     sbit__label_outputs(labeler);
+    for (size_t i = 0; i < labeler->computed_count; i++) {
+        const sbit_node *node = sbit_graph_node(labeler->graph, labeler->computed[i]);
+        const char *reason = sbit__label_reason(labeler, node->id, SBIT__RUNTIME_PLACES);
+        for (size_t k = 0; k < node->input_count + node->output_count; k++) {
+            const sbit_value_id id =
+                k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
+            if (id.idx != 0) {
+                sbit__channel_labels_fix(labeler, &labeler->of[id.idx], reason);
+            }
+        }
+    }
     for (uint32_t axes = 1; axes <= SBIT_MAX_RANK;) {
         labeler->changed = false;
         SBIT__TRY(sbit__label_again(labeler, false, error));
@@ -72487,6 +72668,10 @@ static const float *sbit__sparse_layer_gamma(const sbit_graph *graph, const sbit
 static sbit_status sbit__sparse_layer_weight(sbit_sparse *sparse, sbit__sparse_layer *layer,
                                              const sbit_tensor *weight, sbit_error *error)
 {
+    if (layer->owns_weight) {
+        sbit_tensor_free(sparse->ctx, &layer->weight);
+        layer->owns_weight = false;
+    }
     if (weight->dtype == SBIT_F32) {
         layer->weight = *weight;
         return SBIT_OK;
@@ -72521,6 +72706,7 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
     sbit_layer_name(sparse->graph, member->node, layer->name, sizeof layer->name);
     SBIT__TRY(sbit__sconfig_resolve(config, sparse->graph, member->node, &sparse->arena,
                                     &layer->options, &layer->settings, error));
+    layer->target = layer->settings.ratio;
     layer->row = sbit_sparser_find(sparse->ctx, layer->settings.strategy);
     const uint32_t granularity =
         layer->settings.structured ? SBIT_GRANULARITY_ROW : SBIT_GRANULARITY_ELEMENT;
@@ -72530,18 +72716,13 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
                           layer->row->head.name,
                           layer->settings.structured ? "whole channels" : "single elements");
     }
-    SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
-    layer->gamma = sbit__sparse_layer_gamma(
-        sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
     layer->units = sbit_parts_of(weight, member->axis, layer->settings.structured ? 0 : 1);
     layer->call.ctx = sparse->ctx;
     layer->call.name = layer->name;
     layer->call.options = &layer->options;
-    layer->call.weight = layer->weight;
     layer->call.out_axis = member->axis;
     layer->call.in_axis = sbit__sparse_layer_in_axis(&sparse->labeler, member);
     layer->call.units = &layer->units;
-    layer->call.gamma = layer->gamma;
     layer->call.seed = index;
     return SBIT_OK;
 }
@@ -72591,7 +72772,14 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
 static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_layer *layer,
                                            sbit_error *error)
 {
+    const sbit__member *member = &sparse->labeler.members[layer->member];
+    const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
     sbit__sparse_layer_forget(sparse, layer);
+    SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
+    layer->gamma = sbit__sparse_layer_gamma(
+        sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
+    layer->call.weight = layer->weight;
+    layer->call.gamma = layer->gamma;
     layer->state_bytes =
         layer->row->state_bytes != NULL ? layer->row->state_bytes(&layer->call) : 0;
     layer->state_bytes += layer->state_bytes == 0 ? 1 : 0;
@@ -73585,13 +73773,21 @@ static sbit_status sbit__folded_memory(sbit_sparse *sparse, sbit__arena *arena,
     return SBIT_OK;
 }
 
+/* Two samples that differ: of one batch, or of two. */
 static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *session,
                                         sbit_error *error)
 {
+    uint64_t runs = 1;
+    for (size_t i = 0; i < sbit_session_input_count(session); i++) {
+        const sbit_value_id id =
+            sbit_graph_find_value(sparse->graph, sbit_session_input_info(session, i)->name);
+        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        runs = id.idx != 0 && type->rank > 0 && type->dims[0].value > 1 ? runs : 2;
+    }
     sbit__arena inputs;
     sbit_status status = SBIT_OK;
     sbit__arena_init(&inputs, sbit_ctx_allocator(sparse->ctx));
-    for (uint64_t seed = 2; status == SBIT_OK && seed < 4; seed++) {
+    for (uint64_t seed = 2; status == SBIT_OK && seed < 2 + runs; seed++) {
         status = sbit__sparse_inputs(sparse, session, seed, &inputs, error);
         status = status == SBIT_OK ? sbit_session_run(session, error) : status;
     }
@@ -74516,6 +74712,7 @@ static void sbit__budget_set(sbit_sparse *sparse, double ratio)
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit_option *own = sbit_options_find(&layer->options, "RATIO");
         layer->settings.ratio = own->is_set && own->f == 0.0 ? 0.0 : ratio;
+        layer->target = layer->settings.ratio;
     }
 }
 
@@ -74678,7 +74875,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit__member *member = &sparse->labeler.members[layer->member];
         if (sbit_layer_matches(sparse->graph, member->node, pattern)) {
-            layer->settings.ratio = ratio;
+            layer->settings.ratio = layer->target = ratio;
             found++;
         }
     }
@@ -74729,7 +74926,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
         const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
         const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
         if (sbit__sparse_reaches_add(sparse, node->outputs[0], 0)) {
-            sparse->layers[i].settings.ratio = 0.0;
+            sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
         }
     }
 }
@@ -74773,8 +74970,6 @@ static bool sbit__sparse_removes(const sbit_sparse *sparse)
 static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error *error)
 {
     sbit_graph *masked = NULL;
-    sbit__arena arena;
-    sbit__folded folded;
     *again = false;
     sbit__masks_clear(sparse);
     SBIT__TRY(sbit__select_classes(sparse, error));
@@ -74784,10 +74979,9 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
         return SBIT_OK;
     }
     SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
-    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    const sbit_status status = sbit__folded_run(sparse, masked, &arena, &folded, error);
-    *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &folded);
-    sbit__arena_deinit(&arena);
+    const sbit_status status =
+        sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error);
+    *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &sparse->folded);
     sbit_graph_destroy(masked);
     return status;
 }
@@ -74803,6 +74997,42 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
     }
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
+                                                 const sbit_tensor *weight, sbit_error *error)
+{
+    if (name == NULL || weight == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or weight is NULL");
+    }
+    const sbit_value_id id = sbit_graph_find_value(sparse->graph, name);
+    if (id.idx == 0 || !sbit_graph_value(sparse->graph, id)->is_constant) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "no constant is called '%s'", name);
+    }
+    const sbit_tensor *old = &sbit_graph_value(sparse->graph, id)->constant;
+    if (old->dtype != weight->dtype || !sbit_tensor_same_shape(old, weight)) {
+        char had[80], has[80];
+        sbit_tensor_describe(old, had, sizeof had);
+        sbit_tensor_describe(weight, has, sizeof has);
+        return sbit__fail(error, SBIT_ERR_SHAPE, name, "'%s' is %s, not %s", name, had, has);
+    }
+    sparse->masks_fit = false; /* what removed channels are may have changed */
+    return sbit_graph_set_constant(sparse->graph, id, weight, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
+                                           const sbit_feed *feed, sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit_sparsity_row *row =
+            sbit_sparsity_find(sparse->ctx, sbit_options_string(&layer->options, "SCHEDULE"));
+        const double from = sbit_options_float(&layer->options, "INITIAL");
+        const double to = layer->target;
+        layer->settings.ratio =
+            to > 0.0 ? row->at(&layer->options, step, total, from < to ? from : to, to) : 0.0;
+    }
+    return sbit_sparse_select(sparse, feed, error);
 }
 
 SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse)
@@ -74867,19 +75097,19 @@ SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **o
 }
 
 /* From masks that anyone made: what is masked everywhere, stays balanced, and is a constant. */
-static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
-                                        sbit__folded *folded, sbit_error *error)
+static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked, sbit_error *error)
 {
-    if (!sparse->masks_fit) {
-        memset((void *)sparse->kept_why, 0,
-               (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
-        sbit__masks_to_classes(sparse);
-        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    if (sparse->masks_fit) {
+        return SBIT_OK;
     }
+    memset((void *)sparse->kept_why, 0,
+           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__masks_to_classes(sparse);
+    SBIT__TRY(sbit__select_repair(sparse, NULL, error));
     if (sbit__sparse_removes(sparse)) {
-        SBIT__TRY(sbit__folded_run(sparse, masked, arena, folded, error));
+        SBIT__TRY(sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error));
     }
-    while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, folded)) {
+    while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, &sparse->folded)) {
         SBIT__TRY(sbit__select_repair(sparse, NULL, error));
     }
     return SBIT_OK;
@@ -74890,21 +75120,16 @@ static sbit_status sbit__sparse_cut(sbit_sparse *sparse, sbit_graph *masked, sbi
 {
     static const char *const passes[] = {"dead_code", "merge_duplicates"};
     sbit_simplify_desc simplify;
-    sbit__arena arena;
-    sbit__folded folded;
     memset(&simplify, 0, sizeof simplify);
     simplify.only = passes;
     simplify.only_count = 2;
-    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    sbit_status status = sbit__sparse_classes(sparse, masked, &arena, &folded, error);
-    status = status == SBIT_OK ? sbit_graph_clone(masked, shrunk, error) : status;
-    if (status == SBIT_OK && sbit__sparse_removes(sparse)) {
-        status = sbit__folded_apply(sparse, *shrunk, &folded, error);
-        status = status == SBIT_OK ? sbit__cut(sparse, *shrunk, error) : status;
+    SBIT__TRY(sbit__sparse_classes(sparse, masked, error));
+    SBIT__TRY(sbit_graph_clone(masked, shrunk, error));
+    if (sbit__sparse_removes(sparse)) {
+        SBIT__TRY(sbit__folded_apply(sparse, *shrunk, &sparse->folded, error));
+        SBIT__TRY(sbit__cut(sparse, *shrunk, error));
     }
-    status = status == SBIT_OK ? sbit_simplify(*shrunk, &simplify, NULL, error) : status;
-    sbit__arena_deinit(&arena);
-    return status;
+    return sbit_simplify(*shrunk, &simplify, NULL, error);
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,

@@ -435,3 +435,47 @@ TEST(torchs_pruned_networks_are_reproduced)
     golden_close(&g);
     sbit_ctx_destroy(m.ctx);
 }
+
+/* ---- schedules: NNI's iterations 0..T, where `already` has been removed for good before */
+
+TEST(nnis_schedules)
+{
+    golden g;
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    const sbit_yaml *e;
+    int compared = 0;
+    memset(&error, 0, sizeof error);
+    CHECK_OK(sbit_ctx_create(NULL, &ctx, &error), error);
+    if (!golden_open(&g, ctx, "D_nni_2.10_pruners")) {
+        sbit_ctx_destroy(ctx);
+        SBIT_TEST_SKIP("no shared golden data");
+    }
+    while ((e = golden_next(&g)) != NULL) {
+        const sbit_yaml *arguments = golden_get(e, "arguments");
+        golden_array_view v;
+        const sbit_options none = {0, NULL};
+        const sbit_sparsity_row *row =
+            sbit_sparsity_find(ctx, begins(e, "schedule/linear") ? "linear"
+                                    : begins(e, "schedule/agp")  ? "agp"
+                                                                 : "lottery");
+        if (!begins(e, "schedule/") ||
+            !golden_array(&g, golden_text(golden_get(e, "outputs"), "sparsity"), &v) ||
+            v.f == NULL) {
+            continue;
+        }
+        const int64_t total = (int64_t)golden_value(arguments, "total_iteration");
+        const double target = golden_value(arguments, "target");
+        const double already = golden_value(arguments, "already_shrunk");
+        for (int64_t t = 0; t < v.count; t++) {
+            double s = row->at(&none, t, total, 0.0, target);
+            s = s > already ? (s - already) / (1.0 - already) : 0.0;
+            CHECK_MSG(fabs(s - (double)v.f[t]) <= 1e-6, "%s: %.7g at %d, not %.7g",
+                      golden_text(e, "id"), s, (int)t, (double)v.f[t]);
+        }
+        compared++;
+    }
+    CHECK_MSG(compared > 20, "only %d schedules", compared);
+    golden_close(&g);
+    sbit_ctx_destroy(ctx);
+}

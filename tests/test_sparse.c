@@ -320,6 +320,89 @@ TEST(a_users_sparser_is_found_by_name)
     build_end(&b);
 }
 
+static int64_t kept_of(sbit_sparse *sparse, size_t group)
+{
+    sbit_sparse_group g;
+    return sbit_sparse_group_at(sparse, group, &g) == SBIT_OK ? g.kept : -1;
+}
+
+/* agp from 0 to 0.75 in 4 steps: 0.43 0.66 0.74 0.75 of 4 channels; weights change in between. */
+TEST(steps_follow_the_schedule_and_do_not_add_up)
+{
+    const float other[] = {1, 5, -7, 9};
+    const sbit_tensor changed = build_tensor(SBIT_F32, "4,1,1,1", other);
+    const sbit_tensor wrong = build_tensor(SBIT_F32, "2,2,1,1", other);
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    two_convs(&b, NULL);
+    sbit_sconfig *config = configure(
+        &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.75, SCHEDULE: agp}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        const int64_t kept[] = {4, 3, 2, 2, 1};
+        for (int64_t step = 0; step <= 4; step++) {
+            CHECK_OK(sbit_sparse_step(sparse, step, 4, NULL, &b.error), b.error);
+            CHECK_EQ_I64(kept_of(sparse, 0), kept[step]);
+        }
+        CHECK_OK(sbit_sparse_step(sparse, 2, 4, NULL, &b.error), b.error);
+        CHECK_EQ_I64(kept_of(sparse, 0), 2);
+        CHECK_STATUS(sbit_sparse_set_weight(sparse, "w1", &wrong, &b.error), SBIT_ERR_SHAPE,
+                     b.error);
+        CHECK_STATUS(sbit_sparse_set_weight(sparse, "w7", &changed, &b.error), SBIT_ERR_NOT_FOUND,
+                     b.error);
+        CHECK_OK(sbit_sparse_set_weight(sparse, "w1", &changed, &b.error), b.error);
+        CHECK_OK(sbit_sparse_step(sparse, 4, 4, NULL, &b.error), b.error);
+        if (CHECK_OK(sbit_sparse_shrink(sparse, NULL, &out, &b.error), b.error)) {
+            CHECK_EQ_I64(dim(out, "w1", 0), 1);
+            CHECK_NEAR(number(out, "w1", 0), 9, 0);
+        }
+    }
+    sbit_graph_destroy(out);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* Blocks and N of M of a MatMul [4,4], whose rows are its second axis. */
+TEST(patterns_of_single_elements)
+{
+    const float w[] = {1, 9, 2, 8, 3, 7, 4, 6, 5, 5, 6, 4, 7, 3, 8, 2};
+    static const struct {
+        const char *keys;
+        uint8_t keep[16];
+    } cases[] = {
+        /* column by column (an output): of its four, the two smallest */
+        {"N_OF_M: \"2:4\"", {0, 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0}},
+        /* 2 outputs x 2 inputs: sums 20 20 20 20 -> the first two of four blocks */
+        {"BLOCK: 2x2, RATIO: 0.5", {0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}},
+        /* whole inputs: all worth 20 */
+        {"BLOCK: -1x1, RATIO: 0.25", {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[200];
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_mask mask;
+        build_begin(&b, 18);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,4");
+        build_output(
+            &b, build_binary(&b, "MatMul", "fc", x, build_constant(&b, "w", SBIT_F32, "4,4", w)));
+        snprintf(text, sizeof text, "SPARSER: {TYPE: unstructured, STRATEGY: level, %s}\n",
+                 cases[i].keys);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed &&
+            CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_calc_params(sparse, NULL, &b.error), b.error) &&
+            CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+            CHECK_MSG(memcmp(mask.keep, cases[i].keep, 16) == 0, "%s", cases[i].keys);
+        }
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
 /* ---- real networks: shrink compares the smaller graph with the masked one */
 
 static void prune_model(const char *path, double ratio, bool prune_bias)

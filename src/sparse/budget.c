@@ -53,6 +53,7 @@ static void sbit__budget_set(sbit_sparse *sparse, double ratio)
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit_option *own = sbit_options_find(&layer->options, "RATIO");
         layer->settings.ratio = own->is_set && own->f == 0.0 ? 0.0 : ratio;
+        layer->target = layer->settings.ratio;
     }
 }
 

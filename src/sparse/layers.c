@@ -29,6 +29,10 @@ static const float *sbit__sparse_layer_gamma(const sbit_graph *graph, const sbit
 static sbit_status sbit__sparse_layer_weight(sbit_sparse *sparse, sbit__sparse_layer *layer,
                                              const sbit_tensor *weight, sbit_error *error)
 {
+    if (layer->owns_weight) {
+        sbit_tensor_free(sparse->ctx, &layer->weight);
+        layer->owns_weight = false;
+    }
     if (weight->dtype == SBIT_F32) {
         layer->weight = *weight;
         return SBIT_OK;
@@ -63,6 +67,7 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
     sbit_layer_name(sparse->graph, member->node, layer->name, sizeof layer->name);
     SBIT__TRY(sbit__sconfig_resolve(config, sparse->graph, member->node, &sparse->arena,
                                     &layer->options, &layer->settings, error));
+    layer->target = layer->settings.ratio;
     layer->row = sbit_sparser_find(sparse->ctx, layer->settings.strategy);
     const uint32_t granularity =
         layer->settings.structured ? SBIT_GRANULARITY_ROW : SBIT_GRANULARITY_ELEMENT;
@@ -72,18 +77,13 @@ static sbit_status sbit__sparse_layer_make(sbit_sparse *sparse, sbit_sconfig *co
                           layer->row->head.name,
                           layer->settings.structured ? "whole channels" : "single elements");
     }
-    SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
-    layer->gamma = sbit__sparse_layer_gamma(
-        sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
     layer->units = sbit_parts_of(weight, member->axis, layer->settings.structured ? 0 : 1);
     layer->call.ctx = sparse->ctx;
     layer->call.name = layer->name;
     layer->call.options = &layer->options;
-    layer->call.weight = layer->weight;
     layer->call.out_axis = member->axis;
     layer->call.in_axis = sbit__sparse_layer_in_axis(&sparse->labeler, member);
     layer->call.units = &layer->units;
-    layer->call.gamma = layer->gamma;
     layer->call.seed = index;
     return SBIT_OK;
 }
@@ -133,7 +133,14 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
 static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_layer *layer,
                                            sbit_error *error)
 {
+    const sbit__member *member = &sparse->labeler.members[layer->member];
+    const sbit_tensor *weight = &sbit_graph_value(sparse->graph, member->value)->constant;
     sbit__sparse_layer_forget(sparse, layer);
+    SBIT__TRY(sbit__sparse_layer_weight(sparse, layer, weight, error));
+    layer->gamma = sbit__sparse_layer_gamma(
+        sparse->graph, sbit_graph_node(sparse->graph, member->node), weight->dims[member->axis]);
+    layer->call.weight = layer->weight;
+    layer->call.gamma = layer->gamma;
     layer->state_bytes =
         layer->row->state_bytes != NULL ? layer->row->state_bytes(&layer->call) : 0;
     layer->state_bytes += layer->state_bytes == 0 ? 1 : 0;

@@ -910,9 +910,8 @@ static sbit_status sbit__label_all(sbit__labeler *labeler, sbit_error *error)
         const sbit_node *node = sbit_graph_node(labeler->graph, labeler->computed[i]);
         const char *reason = sbit__label_reason(labeler, node->id, SBIT__RUNTIME_PLACES);
         for (size_t k = 0; k < node->input_count + node->output_count; k++) {
-            const sbit_value_id id = k < node->input_count
-                                         ? node->inputs[k]
-                                         : node->outputs[k - node->input_count];
+            const sbit_value_id id =
+                k < node->input_count ? node->inputs[k] : node->outputs[k - node->input_count];
             if (id.idx != 0) {
                 sbit__channel_labels_fix(labeler, &labeler->of[id.idx], reason);
             }

@@ -31,6 +31,8 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "unstructured: blocks of rows x columns go, such as 1x4; -1: all of them"},
     {"N_OF_M", SBIT_KEY_STRING, "", 0, 0, NULL,
      "unstructured: 2:4 prunes two of every four neighbours along the inputs, RATIO or not"},
+    {"SCHEDULE", SBIT_KEY_CHOICE, "constant", 0, 0, NULL, "how RATIO is reached over steps"},
+    {"INITIAL", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "ratio at step 0 of the schedule"},
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
@@ -89,45 +91,60 @@ static sbit_status sbit__sconfig_check(const sbit_options *options, const char *
     return SBIT_OK;
 }
 
-/* "structured|unstructured|structed|l1norm|...", in the arena. */
-static const char *sbit__sconfig_words(sbit__tree *tree)
+/* `first` and the names of a kind's rows, "a|b|c"; in the arena. */
+static const char *sbit__sconfig_words(sbit__tree *tree, const char *first, const sbit__kind *kind)
 {
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(tree->ctx));
-    sbit__text_printf(&text, "%s|", SBIT__SCONFIG_TYPES);
-    sbit__row_names(tree->ctx, sbit__kind_sparser(), 0, "|", &text);
+    sbit__text_printf(&text, "%s", first);
+    sbit__row_names(tree->ctx, kind, 0, "|", &text);
     const char *words = text.failed ? NULL : sbit__arena_printf(&tree->arena, "%s", text.data);
     sbit__text_deinit(&text);
     return words;
 }
 
+/* The keys of a kind's rows, one table each. */
+static size_t sbit__sconfig_add(const sbit_ctx *ctx, const sbit__kind *kind,
+                                sbit__key_table *tables, size_t count)
+{
+    const sbit_head *row = NULL;
+    for (size_t i = 0; (row = sbit__row_at(ctx, kind, i)) != NULL; i++) {
+        if (row->key_count > 0 && tables != NULL) {
+            tables[count].prefix = "";
+            tables[count].keys = row->keys;
+            tables[count].count = row->key_count;
+        }
+        count += row->key_count > 0 ? 1 : 0;
+    }
+    return count;
+}
+
 static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparser,
                                          sbit_error *error)
 {
-    size_t rows = 0, count = 1;
-    while (sbit__row_at(tree->ctx, sbit__kind_sparser(), rows) != NULL) {
-        rows++;
-    }
-    const char *words = sbit__sconfig_words(tree);
+    const sbit__kind *kinds[2] = {sbit__kind_sparser(), sbit__kind_sparsity()};
+    size_t count = sbit__sconfig_add(tree->ctx, kinds[0], NULL, 1);
+    count = sbit__sconfig_add(tree->ctx, kinds[1], NULL, count);
+    const char *words = sbit__sconfig_words(tree, SBIT__SCONFIG_TYPES "|", kinds[0]);
+    const char *schedules = sbit__sconfig_words(tree, "", kinds[1]);
     sbit_key *keys = (sbit_key *)sbit__arena_alloc(&tree->arena, sizeof sbit__sconfig_sparser_keys);
     sbit__key_table *tables =
-        (sbit__key_table *)sbit__arena_array(&tree->arena, rows + 1, sizeof *tables);
-    if (words == NULL || keys == NULL || tables == NULL) {
+        (sbit__key_table *)sbit__arena_array(&tree->arena, count, sizeof *tables);
+    if (words == NULL || schedules == NULL || keys == NULL || tables == NULL) {
         return sbit__fail_oom(error, sizeof sbit__sconfig_sparser_keys);
     }
     memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
-    keys[0].choices = keys[1].choices = words;
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_sparser_keys); i++) {
+        const bool schedule = sbit__streq(keys[i].path, "SCHEDULE");
+        if (keys[i].type == SBIT_KEY_CHOICE) {
+            keys[i].choices = schedule ? schedules : words;
+        }
+    }
     tables[0].prefix = "";
     tables[0].keys = keys;
     tables[0].count = SBIT__COUNT_OF(sbit__sconfig_sparser_keys);
-    for (size_t i = 0; i < rows; i++) {
-        const sbit_head *row = sbit__row_at(tree->ctx, sbit__kind_sparser(), i);
-        if (row->key_count > 0) {
-            tables[count].prefix = "";
-            tables[count].keys = row->keys;
-            tables[count++].count = row->key_count;
-        }
-    }
+    count = sbit__sconfig_add(tree->ctx, kinds[0], tables, 1);
+    count = sbit__sconfig_add(tree->ctx, kinds[1], tables, count);
     return sbit__options_init(&tree->arena, tables, count, &sparser->options, error);
 }
 

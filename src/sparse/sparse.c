@@ -125,7 +125,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
         sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit__member *member = &sparse->labeler.members[layer->member];
         if (sbit_layer_matches(sparse->graph, member->node, pattern)) {
-            layer->settings.ratio = ratio;
+            layer->settings.ratio = layer->target = ratio;
             found++;
         }
     }
@@ -176,7 +176,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
         const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
         const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
         if (sbit__sparse_reaches_add(sparse, node->outputs[0], 0)) {
-            sparse->layers[i].settings.ratio = 0.0;
+            sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
         }
     }
 }
@@ -247,6 +247,42 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
     }
     return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
+                                                 const sbit_tensor *weight, sbit_error *error)
+{
+    if (name == NULL || weight == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "name or weight is NULL");
+    }
+    const sbit_value_id id = sbit_graph_find_value(sparse->graph, name);
+    if (id.idx == 0 || !sbit_graph_value(sparse->graph, id)->is_constant) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, name, "no constant is called '%s'", name);
+    }
+    const sbit_tensor *old = &sbit_graph_value(sparse->graph, id)->constant;
+    if (old->dtype != weight->dtype || !sbit_tensor_same_shape(old, weight)) {
+        char had[80], has[80];
+        sbit_tensor_describe(old, had, sizeof had);
+        sbit_tensor_describe(weight, has, sizeof has);
+        return sbit__fail(error, SBIT_ERR_SHAPE, name, "'%s' is %s, not %s", name, had, has);
+    }
+    sparse->masks_fit = false; /* what removed channels are may have changed */
+    return sbit_graph_set_constant(sparse->graph, id, weight, error);
+}
+
+SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
+                                           const sbit_feed *feed, sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit_sparsity_row *row =
+            sbit_sparsity_find(sparse->ctx, sbit_options_string(&layer->options, "SCHEDULE"));
+        const double from = sbit_options_float(&layer->options, "INITIAL");
+        const double to = layer->target;
+        layer->settings.ratio =
+            to > 0.0 ? row->at(&layer->options, step, total, from < to ? from : to, to) : 0.0;
+    }
+    return sbit_sparse_select(sparse, feed, error);
 }
 
 SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse)

@@ -47,6 +47,14 @@ SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbi
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error);
 
+/* For loops of one's own: new weights (by the constant's name, same type and shape; copied), then
+ * as sbit_sparse_select with the ratios that SCHEDULE gives for this step of `total`. Ratios are of
+ * the original, so steps do not add up. Errors: NOT_FOUND, SHAPE. */
+SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
+                                                 const sbit_tensor *weight, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
+                                           const sbit_feed *feed, sbit_error *error);
+
 /* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
  * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
  * left at best. */

@@ -198,6 +198,7 @@ typedef struct sbit__sparse_layer {
     int32_t member;
     char name[128];
     sbit_sparse_settings settings;
+    double target; /* the ratio in the end; settings.ratio is that of now */
     const sbit_sparser_row *row;
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */

@@ -75,6 +75,18 @@ SPARSEBIT_API sbit_status sbit_sparser_register(sbit_ctx *ctx, const sbit_sparse
 SPARSEBIT_API const sbit_sparser_row *sbit_sparser_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_sparser_row *sbit_sparser_at(size_t index); /* NULL past the end */
 
+/* >>sparsity schedules: the sparsity at a step; pure functions. */
+typedef struct sbit_sparsity_row {
+    sbit_head head; /* "agp" */
+    /* 0 <= step <= total: from 0 on, `to` at total; from and to in 0 to 1 */
+    double (*at)(const sbit_options *options, int64_t step, int64_t total, double from, double to);
+} sbit_sparsity_row;
+/* The row must outlive ctx. Errors: DUPLICATE, INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_sparsity_register(sbit_ctx *ctx, const sbit_sparsity_row *row,
+                                                 sbit_error *error);
+SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_at(size_t index); /* NULL past the end */
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,7 +9,7 @@
 #include "../config/config_private.h"
 #include "sparsers_api.h"
 
-#include <math.h> /* sqrt, fabs */
+#include <math.h> /* sqrt, fabs, erf, pow */
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +33,7 @@ SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
 #undef SBIT__SPARSER_DECLARE
 
 SBIT__FN const sbit__kind *sbit__kind_sparser(void);
+SBIT__FN const sbit__kind *sbit__kind_sparsity(void);
 
 #ifdef __cplusplus
 }
