@@ -171,16 +171,17 @@ static void put_code(FILE *out, int output, int kind, char *seen)
 
 /* ---- declarations */
 
+#define MARK_USERS "/* >>users */"
+#define MARK_EXTEND "/* >>extend */"
 enum {
     USERS,
     EXTENDERS
 };
 
-/* The lines between a *_api.h's guard and extern "C" and their ends. */
+/* The lines between a *_api.h's guard and extern "C" and their ends, by part. */
 typedef struct body {
-    char *text;   /* "line\nline\n" */
-    char *banner; /* the comment at the top */
-    char *extend; /* in text: where the second part begins; the end of text: nowhere */
+    char *text[2]; /* "line\nline\n" */
+    char *banner;  /* the comment at the top */
 } body;
 
 static char *append(char *text, const char *line)
@@ -207,10 +208,9 @@ static void drop(const char *path, char *text, const char *part)
     memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
 }
 
-static body read_body(const struct source *s, FILE *out, char *seen)
+static char *read_inside(const struct source *s, FILE *out, char *seen, char **banner)
 {
-    body b = {append(NULL, ""), append(NULL, ""), NULL};
-    char line[MAX_LINE];
+    char *text = append(NULL, ""), line[MAX_LINE];
     int guard = 0; /* lines of it that lie behind */
     FILE *file = open_file("src/", s->path, "rb");
     for (int number = 1; next_line(file, line); number++) {
@@ -221,55 +221,71 @@ static body read_body(const struct source *s, FILE *out, char *seen)
         } else if (guard < 2 && (strncmp(line, "#ifndef ", 8) == 0 || guard == 1)) {
             guard++;
         } else if (guard == 2) {
-            b.text = append(b.text, line);
+            text = append(text, line);
         } else {
-            b.banner = append(b.banner, line);
+            *banner = append(*banner, line);
         }
     }
     fclose(file);
-    drop(s->path, b.text, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
-    drop(s->path, b.text, "\n#ifdef __cplusplus\n}\n#endif\n");
-    *strstr(b.text, "\n#endif /* SBIT_") = '\0'; /* the guard's */
-    b.extend = strstr(b.text, "\n/* >>extend");
-    b.extend = b.extend != NULL ? b.extend + 1 : b.text + strlen(b.text);
+    drop(s->path, text, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
+    drop(s->path, text, "\n#ifdef __cplusplus\n}\n#endif\n");
+    *strstr(text, "\n#endif /* SBIT_") = '\0'; /* the guard's */
+    return text;
+}
+
+static body read_body(const struct source *s, FILE *out, char *seen)
+{
+    body b = {{append(NULL, ""), append(NULL, "")}, append(NULL, "")};
+    char *text = read_inside(s, out, seen, &b.banner);
+    int part = USERS;
+    for (char *line = text, *end = NULL; line != NULL; line = end) {
+        end = strchr(line, '\n');
+        if (end != NULL) {
+            *end++ = '\0';
+        }
+        if (strcmp(line, MARK_USERS) == 0 || strcmp(line, MARK_EXTEND) == 0) {
+            part = strcmp(line, MARK_USERS) == 0 ? USERS : EXTENDERS;
+            line[0] = '\0';
+        }
+        b.text[part] = append(b.text[part], line);
+    }
+    free(text);
     return b;
 }
 
 /* Text without blank lines at its ends, and one where there were several. */
-static void put_text(FILE *out, const char *text, const char *end)
+static void put_text(FILE *out, const char *text)
 {
     bool blank = false, any = false;
-    while (text < end) {
+    while (*text != '\0') {
         const int size = (int)strcspn(text, "\n");
         if (size > 0) {
             fprintf(out, "%s%.*s\n", blank && any ? "\n" : "", size, text);
             any = true;
         }
         blank = size == 0;
-        text += size + 1;
+        text += text[size] == '\n' ? size + 1 : size;
     }
+}
+
+static bool is_empty(const char *text)
+{
+    return text[strspn(text, "\n")] == '\0';
 }
 
 static void put_declarations(FILE *out, int output, const body *bodies, int part)
 {
     for (int i = 0; i < source_count; i++) {
-        const body *b = &bodies[i];
-        const char *path = sources[i].path;
-        if (sources[i].output != output || sources[i].kind != DECLARATIONS) {
-            continue;
-        }
-        const bool whole = b->text + strspn(b->text, "\n") == b->extend; /* all for extenders */
-        const char *from = part == USERS ? b->text : b->extend;
-        const char *end = part == USERS ? b->extend : b->text + strlen(b->text);
-        if (from + strspn(from, "\n") >= end) {
+        const char *path = sources[i].path, *text = bodies[i].text[part];
+        if (sources[i].output != output || sources[i].kind != DECLARATIONS || is_empty(text)) {
             continue;
         }
         fprintf(out, "/* ---- begin src/%s ---- */\n", path);
-        if (part == USERS || whole) {
-            put_text(out, b->banner, b->banner + strlen(b->banner));
+        if (part == USERS || is_empty(bodies[i].text[USERS])) {
+            put_text(out, bodies[i].banner);
             fputs("\n", out);
         }
-        put_text(out, from, end);
+        put_text(out, text);
         fprintf(out, "/* ---- end src/%s ---- */\n\n", path);
     }
 }
@@ -281,15 +297,16 @@ static void put_parts(FILE *out, int output, char *seen)
     for (int i = 0; i < source_count; i++) {
         if (sources[i].output == output && sources[i].kind == DECLARATIONS) {
             bodies[i] = read_body(&sources[i], out, seen);
-            extends = extends || bodies[i].extend[0] != '\0';
+            extends = extends || !is_empty(bodies[i].text[EXTENDERS]);
         }
     }
     fputs("\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n", out);
     fputs(extends ? "/* ======== Part 1: for users. >>part1 ======== */\n\n" : "", out);
     put_declarations(out, output, bodies, USERS);
-    fputs(extends ? "/* ======== Part 2: for those who extend the library: operators, passes and "
-                    "strategies of\n * their own, editing of graphs. >>part2 ======== */\n\n"
-                  : "",
+    fputs(extends
+              ? "/* ======== Part 2: for those who extend the library: editing graphs, operators, "
+                "passes and\n * strategies of their own. >>part2 ======== */\n\n"
+              : "",
           out);
     put_declarations(out, output, bodies, EXTENDERS);
     fputs("#ifdef __cplusplus\n}\n#endif\n\n", out);

@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 /* >>yaml: block and flow maps and lists, plain, '...' and "..." scalars, comments, multi-line
  * flow, document start '---'. Anchors, aliases, tags, tabs in indentation, block scalars (| >),
  * duplicate keys and a second document are errors with "line:column" in error->where. */
@@ -105,6 +107,8 @@ SPARSEBIT_API bool sbit_options_bool(const sbit_options *options, const char *pa
 SPARSEBIT_API int64_t sbit_options_int(const sbit_options *options, const char *path);
 SPARSEBIT_API double sbit_options_float(const sbit_options *options, const char *path);
 SPARSEBIT_API const char *sbit_options_string(const sbit_options *options, const char *path);
+
+/* >>users */
 
 /* >>layer names (quantization and pruning alike). A layer answers to its node name, its weight
  * constant's name without ".weight", and its first output's name; '.', '/' and '_' count as the

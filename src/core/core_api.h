@@ -86,8 +86,12 @@ SPARSEBIT_API const sbit_allocator *sbit_ctx_allocator(const sbit_ctx *ctx);
 SPARSEBIT_API const char *sbit_isa_name(sbit_isa isa);
 SPARSEBIT_API bool sbit_isa_available(sbit_isa isa); /* compiled in, and the CPU and OS have it */
 
+/* >>extend */
+
 /* Runs fn for each index 0..count-1 on the context's threads; returns when all are done. */
 SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task);
+
+/* >>users */
 
 /* >>rng: PCG32, the same numbers everywhere. Not for cryptography. */
 typedef struct sbit_rng {
@@ -232,6 +236,8 @@ typedef struct sbit_parts {
     int64_t count; /* of parts */
 } sbit_parts;
 
+/* >>extend */
+
 /* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
  * for each block of that many indices along it, at every place of the other dims. */
 SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block);
@@ -250,6 +256,8 @@ typedef struct sbit_runs {
 } sbit_runs;
 SPARSEBIT_API sbit_runs sbit_runs_of(const sbit_parts *parts);
 SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs); /* false past the end */
+
+/* >>users */
 
 /* >>grid: what integers a tensor becomes, and which elements share a scale. */
 typedef struct sbit_grid {
@@ -271,6 +279,8 @@ typedef struct sbit_qparams {
     const float *scale;        /* [grid.parts.count]; NULL: not known yet */
     const int32_t *zero_point; /* likewise */
 } sbit_qparams;
+
+/* >>extend */
 
 /* The one way from a range to scale and zero point (contracts.md section 4): min and max are
  * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or

@@ -13,6 +13,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 /* Appends the nodes that compute the gradients of `loss` (one element, float32 or float64) with
  * respect to `wanted` values: inputs, constants (weights), values inside. gradients[i] has the
  * shape of wanted[i]; it is none (idx 0) where the loss does not depend on the value. A constant is

@@ -94,6 +94,8 @@ typedef struct sbit_value_info {
     const sbit_onnx_value_info *source; /* doc string, metadata, denotation; may be NULL */
 } sbit_value_info;
 
+/* >>extend */
+
 /* A use of a value: input `index` of `node`; node none: graph output `index`; `body` not NULL:
  * captured by that body graph of `node`, as the body's value with idx `index`. */
 typedef struct sbit_use {
@@ -101,6 +103,8 @@ typedef struct sbit_use {
     uint32_t index;
     const sbit_graph *body;
 } sbit_use;
+
+/* >>users */
 
 /* >>import and export */
 /* Takes over `doc` (also on failure) and keeps it until the graph is destroyed: large weights stay
@@ -127,6 +131,8 @@ SPARSEBIT_API sbit_status sbit_graph_export(const sbit_graph *graph, sbit_onnx_d
 SPARSEBIT_API sbit_status sbit_graph_save(const sbit_graph *graph, const char *path,
                                           const sbit_onnx_write_desc *desc, sbit_error *error);
 
+/* >>extend */
+
 /* >>reading */
 SPARSEBIT_API sbit_ctx *sbit_graph_ctx(const sbit_graph *graph);
 SPARSEBIT_API sbit_graph *sbit_graph_parent(const sbit_graph *graph); /* NULL: the root */
@@ -143,12 +149,16 @@ SPARSEBIT_API bool sbit_graph_value_alive(const sbit_graph *graph, sbit_value_id
 /* Nodes in execution (topological) order: first, then next until none. */
 SPARSEBIT_API sbit_node_id sbit_graph_first(const sbit_graph *graph);
 SPARSEBIT_API sbit_node_id sbit_graph_next(const sbit_graph *graph, sbit_node_id id);
+/* >>users */
+
 SPARSEBIT_API size_t sbit_graph_input_count(const sbit_graph *graph); /* all declared inputs */
 SPARSEBIT_API sbit_value_id sbit_graph_input(const sbit_graph *graph, size_t index);
 SPARSEBIT_API size_t sbit_graph_output_count(const sbit_graph *graph);
 SPARSEBIT_API sbit_value_id sbit_graph_output(const sbit_graph *graph, size_t index);
 SPARSEBIT_API sbit_value_id sbit_graph_find_value(const sbit_graph *graph, const char *name);
 SPARSEBIT_API sbit_node_id sbit_graph_find_node(const sbit_graph *graph, const char *name);
+/* >>extend */
+
 /* Writes up to `capacity` uses of a value (node order, inputs ascending, outputs last), returns
  * how many there are. */
 SPARSEBIT_API size_t sbit_graph_uses(const sbit_graph *graph, sbit_value_id id, sbit_use *uses,

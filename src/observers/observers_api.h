@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 /* What is observed: fixed when the observer is made. */
 typedef struct sbit_observer_call {
     sbit_ctx *ctx;

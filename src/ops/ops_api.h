@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 typedef struct sbit_op_call sbit_op_call;
 typedef struct sbit_op_row sbit_op_row;
 typedef struct sbit_gradient sbit_gradient;

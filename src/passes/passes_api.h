@@ -26,6 +26,8 @@ typedef struct sbit_simplify_desc {
     size_t only_count;
 } sbit_simplify_desc;
 
+/* >>extend */
+
 typedef struct sbit_pass_row {
     sbit_head head; /* "fold_constants" */
     bool opt_in;    /* runs only when named in `only` */
@@ -40,6 +42,8 @@ SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row 
                                              sbit_error *error);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index); /* built-in; NULL past the end */
+
+/* >>users */
 
 typedef struct sbit_simplify_stats {
     int64_t nodes_before, nodes_after, rounds, changes;

@@ -15,6 +15,8 @@ extern "C" {
 
 typedef struct sbit_qconfig sbit_qconfig;
 
+/* >>extend */
+
 typedef enum sbit_qscheme {
     SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
     SBIT_QSCHEME_PER_TENSOR_AFFINE,
@@ -60,6 +62,8 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
 SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
 
+/* >>users */
+
 /* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a
  * notice). A YAML without PLACEMENT gets profile "sparsebit". Errors: CONFIG with the key's path
  * and line:column. Free with sbit_qconfig_destroy. */
@@ -78,7 +82,11 @@ SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *pat
 /* Checks what concerns several keys (bits and schemes that BACKEND and PLACEMENT allow). Done by
  * load, read and sbit_quant_create. */
 SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error);
+/* >>extend */
+
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config);
+/* >>users */
+
 /* The whole tree as YAML that reads back equal, in pieces to `put`; defaults as comments when
  * only_set. */
 SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,

@@ -15,6 +15,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 /* When a step runs; those of one stage in the order in which they are listed. */
 typedef enum sbit_stage {
     SBIT_STAGE_FLOAT_GRAPH, /* before sites are found: edits the float model, which stays the same

@@ -16,6 +16,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 /* A quantizer at work on one tensor. */
 typedef struct sbit_quantizer_call {
     sbit_ctx *ctx;

@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+/* >>extend */
+
 /* What a sparser looks at besides the weight; the model is run on data to provide the first three.
  */
 enum {

@@ -121,6 +121,8 @@ SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_
  * called between steps. */
 SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
 
+/* >>extend */
+
 /* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
 typedef struct sbit_rate_row {
     sbit_head head; /* "constant", "cosine", "step", "one_cycle" */
@@ -131,6 +133,8 @@ SPARSEBIT_API sbit_status sbit_rate_register(sbit_ctx *ctx, const sbit_rate_row 
                                              sbit_error *error);
 SPARSEBIT_API const sbit_rate_row *sbit_rate_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index); /* built-in; NULL past the end */
+
+/* >>users */
 
 /* Called around a step; anything but SBIT_OK ends training with that status. `report` says step,
  * epoch and rate before a step, all after it. */
