@@ -1364,3 +1364,28 @@ TEST(cli_operators)
     CHECK_CONTAINS(cli.out, "\nConv ");
     CHECK_FAILS(2, "one argument too many", "operators x");
 }
+
+/* Calibrating once, trying other widths without the data: the same file as with it. */
+TEST(cli_statistics_are_kept)
+{
+    make_net_files();
+    CHECK_EQ_I64(
+        RUN("quantize %s --data npy:%s --save-stats %sseen -o %sq8.onnx", NET, DATA, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s --set A.QUANTIZER.BIT=4 -o %sq4.onnx --json", NET,
+                     DATA, TMP),
+                 0);
+    const double scale = json_number("\"tensor\": \"x\"", "scale_min");
+    CHECK_EQ_I64(RUN("quantize %s --stats %sseen --set A.QUANTIZER.BIT=4 -o %sq4s.onnx --json", NET,
+                     TMP, TMP),
+                 0);
+    CHECK(scale > 0.0);
+    CHECK_NEAR(json_number("\"tensor\": \"x\"", "scale_min"), scale, 0.0);
+    CHECK_EQ_I64(RUN("quantize %s --stats %sseen -o %sq8s.onnx", NET, TMP, TMP), 0);
+    CHECK_EQ_I64(RUN("compare %sq8.onnx %sq8s.onnx --data npy:%s --json", TMP, TMP, DATA), 0);
+    CHECK_NEAR(json_number("outputs", "max_abs"), 0.0, 0.0);
+    CHECK_FAILS(2, "takes the place of --data",
+                "quantize %s --data npy:%s --stats %sseen -o %sq.onnx", NET, DATA, TMP, TMP);
+    CHECK_FAILS(2, "--save-stats is for what --data shows",
+                "quantize %s --save-stats %sx -o %sq.onnx", NET, TMP, TMP);
+    CHECK_FAILS(1, "seen2", "quantize %s --stats %sseen2 -o %sq.onnx", NET, TMP, TMP);
+}

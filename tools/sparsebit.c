@@ -37,7 +37,7 @@ static const cli_command cli_commands[] = {
      "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
-     "--config --target --set --data --calib --batch --shuffle --seed --out --force --eval --limit "
+     "--config --target --set --data --calib --batch --shuffle --seed --stats --save-stats --out --force --eval --limit "
      "--output "
      "--threads --json" CLI_PREP,
      "--out ?--data",

@@ -73,6 +73,10 @@ static const cli_option cli_options[] = {
      "why: of every group of channels that is kept, of every node that runs in float"},
     {"--eval", NULL, "SPEC", CLI_TEXT, CLI_AT(eval), 0, 0, NULL,
      "measure accuracy before and after on this data"},
+    {"--stats", NULL, "FILE", CLI_TEXT, CLI_AT(stats), 0, 0, NULL,
+     "take what observers saw from a file that --save-stats wrote, instead of --data"},
+    {"--save-stats", NULL, "FILE", CLI_TEXT, CLI_AT(save_stats), 0, 0, NULL,
+     "write what observers saw: other bits and schemes then need no data"},
     {"--out", "-o", "OUT", CLI_TEXT, CLI_AT(out), 0, 0, NULL, "where the result is written"},
     {"--force", NULL, NULL, CLI_FLAG, CLI_AT(force), 0, 0, NULL,
      "overwrite the model that is read, if -o names it"},
@@ -364,8 +368,8 @@ static int cli_check_required(const cli_command *command, const cli_args *args)
     for (size_t i = CLI_COUNT_OF(cli_options); i-- > 0 && missing;) { /* -o before --data */
         const cli_option *option = &cli_options[i];
         snprintf(usual, sizeof usual, "?%s", option->name);
-        if (!args->given[i] &&
-            (cli_listed(command->required, option->name) || cli_listed(command->required, usual))) {
+        const bool wanted = cli_listed(command->required, usual) && args->stats == NULL;
+        if (!args->given[i] && (wanted || cli_listed(command->required, option->name))) {
             const size_t at = strlen(names);
             snprintf(names + at, sizeof names - at, "%s%s %s", count++ > 0 ? " and " : "",
                      cli_short_name(option), option->value);

@@ -25,6 +25,7 @@ typedef struct cli_args {
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
     bool flip, keep_zeros;
+    const char *stats, *save_stats; /* files of what observers saw */
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;

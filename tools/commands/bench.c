@@ -83,14 +83,19 @@ static double cli_profile_ns(const sbit_node_profile *node)
     return node->runs > 0 ? (double)node->nanoseconds / (double)node->runs : 0.0;
 }
 
-static int cli_profile_take(cli_inputs *inputs, const cli_args *args, cli_profile *out)
+static int cli_profile_take(cli_inputs *inputs, const cli_args *args, const sbit_program *program,
+                            cli_profile *out)
 {
     sbit_session_desc desc;
+    sbit_error error;
     double seconds = 0.0;
     const int64_t runs = args->iters > 0 ? args->iters : 20;
     memset(&desc, 0, sizeof desc);
+    memset(&error, 0, sizeof error);
     desc.profile = true;
-    CLI_TRY(cli_session_create(inputs->model.graph, &desc, inputs->model.path, &out->session));
+    if (sbit_session_create_for(program, &desc, &out->session, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s' cannot run", inputs->model.path);
+    }
     int code = CLI_OK;
     for (int64_t i = 0; i < runs && code == CLI_OK; i++) {
         cli_progress("profile", i, runs);
@@ -225,7 +230,7 @@ static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const 
     return CLI_OK;
 }
 
-static int cli_bench_session(const cli_args *args, cli_inputs *inputs)
+static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbit_program *program)
 {
     sbit_session *session = NULL;
     sbit_session_memory memory;
@@ -239,14 +244,16 @@ static int cli_bench_session(const cli_args *args, cli_inputs *inputs)
     if (sbit_graph_cost_of(inputs->model.graph, &cost, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s'", inputs->model.path);
     }
-    CLI_TRY(cli_session_create(inputs->model.graph, NULL, inputs->model.path, &session));
+    if (sbit_session_create_for(program, NULL, &session, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s' cannot run", inputs->model.path);
+    }
     result.macs = cost.macs;
     int code = cli_bench_measure(args, inputs, session, &result);
     sbit_session_memory_of(session, &memory);
     result.memory_bytes = memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
     sbit_session_destroy(session);
     if (code == CLI_OK && (args->profile || args->explain)) {
-        code = cli_profile_take(inputs, args, &profile);
+        code = cli_profile_take(inputs, args, program, &profile);
     }
     code = code == CLI_OK ? cli_bench_show(args, inputs, &result, &profile) : code;
     free(result.times);
@@ -255,12 +262,26 @@ static int cli_bench_session(const cli_args *args, cli_inputs *inputs)
     return code;
 }
 
+/* Weights are packed once for all sessions. */
+static int cli_bench_model(const cli_args *args, cli_inputs *inputs)
+{
+    sbit_program *program = NULL;
+    sbit_error error;
+    memset(&error, 0, sizeof error);
+    if (sbit_program_create(inputs->model.graph, NULL, &program, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "'%s' cannot run", inputs->model.path);
+    }
+    const int code = cli_bench_program(args, inputs, program);
+    sbit_program_destroy(program);
+    return code;
+}
+
 int cli_bench(const cli_args *args)
 {
     cli_inputs inputs;
     int code = cli_inputs_begin(&inputs, args, 1);
     code = code == CLI_OK ? cli_model_prepare(args, &inputs.model) : code;
-    code = code == CLI_OK ? cli_bench_session(args, &inputs) : code;
+    code = code == CLI_OK ? cli_bench_model(args, &inputs) : code;
     cli_inputs_free(&inputs);
     return code;
 }

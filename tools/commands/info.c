@@ -161,7 +161,8 @@ static void cli_print_info(cli_inventory *inventory)
     char text[40], more[40];
     printf("%-12s %s, %s\n", "file", model->path,
            cli_bytes_text((double)model->file_bytes, text, sizeof text));
-    printf("%-12s IR %lld, made by %s %s\n", "format", (long long)source->ir_version,
+    printf("%-12s IR %lld, made by %s %s\n", "format",
+           (long long)sbit_graph_ir_version(model->graph),
            source->producer_name.size > 0 ? source->producer_name.data : "?",
            source->producer_version.size > 0 ? source->producer_version.data : "");
     cli_print_opsets(source);
@@ -234,7 +235,7 @@ static int cli_json_info(cli_inventory *inventory)
     sbit_json_open(&json.to, NULL, '{');
     sbit_json_text(&json.to, "model", model->path);
     sbit_json_int(&json.to, "bytes", (int64_t)model->file_bytes);
-    sbit_json_int(&json.to, "ir_version", source->ir_version);
+    sbit_json_int(&json.to, "ir_version", sbit_graph_ir_version(model->graph));
     sbit_json_text(&json.to, "producer",
                    source->producer_name.size > 0 ? source->producer_name.data : "");
     sbit_json_open(&json.to, "opsets", '{');

@@ -140,6 +140,29 @@ static void cli_calibrate_seen(cli_source_feed *feed, const cli_batch *batch, vo
     }
 }
 
+/* Feeds the observers, or takes what they saw from a file. */
+static sbit_status cli_observe(cli_job *job, cli_source_feed *source, sbit_error *error)
+{
+    sbit_feed feed = cli_feed_of(&job->calib, source);
+    sbit_status status = SBIT_OK;
+    sbit_batch batch;
+    if (!job->has_calib) {
+        return job->args->stats != NULL
+                   ? sbit_quant_load_statistics(job->quant, job->args->stats, error)
+                   : sbit_quant_prepare_calibration(job->quant, error);
+    }
+    status = sbit_quant_calibrate(job->quant, &feed, error);
+    for (int64_t at = 0; status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed.count;
+         at += batch.samples) { /* for the ranges alone */
+        status = sbit_feed_read(&feed, at, 0, &batch, error);
+    }
+    sbit_feed_close(&feed);
+    if (status == SBIT_OK && job->args->save_stats != NULL) {
+        status = sbit_quant_save_statistics(job->quant, job->args->save_stats, error);
+    }
+    return status;
+}
+
 int cli_calibrate(cli_job *job)
 {
     sbit_error error;
@@ -149,20 +172,7 @@ int cli_calibrate(cli_job *job)
     source.seen_fn = cli_calibrate_seen;
     source.user = job;
     const double begin = cli_seconds();
-    sbit_feed feed = cli_feed_of(&job->calib, &source);
-    sbit_status status = SBIT_OK;
-    if (job->has_calib) {
-        sbit_batch batch;
-        status = sbit_quant_calibrate(job->quant, &feed, &error);
-        for (int64_t at = 0;
-             status == SBIT_OK && !sbit_quant_needs_data(job->quant) && at < feed.count;
-             at += batch.samples) { /* for the ranges alone */
-            status = sbit_feed_read(&feed, at, 0, &batch, &error);
-        }
-        sbit_feed_close(&feed);
-    } else {
-        status = sbit_quant_prepare_calibration(job->quant, &error);
-    }
+    sbit_status status = cli_observe(job, &source, &error);
     if (status == SBIT_OK) {
         status = sbit_quant_calc_qparams(job->quant, false, false, false, &error);
     }
@@ -293,6 +303,15 @@ int cli_calibration_open(cli_job *job)
     const cli_args *args = job->args;
     sbit_error error;
     memset(&error, 0, sizeof error);
+    if (args->stats != NULL && args->data != NULL) {
+        return cli_fail_usage(args->command, "--stats FILE takes the place of --data; give one");
+    }
+    if (args->save_stats != NULL && args->data == NULL) {
+        return cli_fail_usage(args->command,
+                              "--save-stats is for what --data shows; it is missing");
+    }
+    CLI_TRY(args->save_stats != NULL ? cli_check_writable("--save-stats", args->save_stats)
+                                     : CLI_OK);
     job->has_calib = args->data != NULL;
     if (job->has_calib) {
         CLI_TRY(cli_data_open(args, &job->model, "calibration set", args->data,
@@ -301,7 +320,7 @@ int cli_calibration_open(cli_job *job)
     if (sbit_quant_create(job->model.graph, job->config, &job->quant, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
     }
-    if (!job->has_calib && sbit_quant_needs_data(job->quant)) {
+    if (!job->has_calib && args->stats == NULL && sbit_quant_needs_data(job->quant)) {
         return cli_fail_usage(args->command,
                               "--data SPEC is missing: the ranges of activations are measured on "
                               "data, for example:\n"
