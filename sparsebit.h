@@ -44,6 +44,7 @@ EXAMPLE: quantize a model with one input, data as float32 [256,3,32,32]
         }
 
 CONTENTS (search for the tag)
+    >>part1 what users need; >>part2 what those need who extend the library; >>code
     >>base >>onnx           status, error, allocator; the ONNX codec        sparsebit_onnx.h
     >>core                  context, threads, random numbers, tensors
     >>graph                 the intermediate representation
@@ -106,6 +107,8 @@ ERRORS
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ======== Part 1: for users. >>part1 ======== */
 
 /* ---- begin src/core/core_api.h ---- */
 /* core_api.h: context, logging, progress, threads, random numbers, tensors. >>core
@@ -187,9 +190,6 @@ SPARSEBIT_API int32_t sbit_ctx_threads(const sbit_ctx *ctx);
 SPARSEBIT_API const sbit_allocator *sbit_ctx_allocator(const sbit_ctx *ctx);
 SPARSEBIT_API const char *sbit_isa_name(sbit_isa isa);
 SPARSEBIT_API bool sbit_isa_available(sbit_isa isa); /* compiled in, and the CPU and OS have it */
-
-/* Runs fn for each index 0..count-1 on the context's threads; returns when all are done. */
-SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task);
 
 /* >>rng: PCG32, the same numbers everywhere. Not for cryptography. */
 typedef struct sbit_rng {
@@ -334,25 +334,6 @@ typedef struct sbit_parts {
     int64_t count; /* of parts */
 } sbit_parts;
 
-/* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
- * for each block of that many indices along it, at every place of the other dims. */
-SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block);
-/* The part of element number `element` (row-major). */
-SPARSEBIT_API int64_t sbit_parts_at(const sbit_parts *parts, int64_t element);
-SPARSEBIT_API int64_t sbit_parts_elements(const sbit_parts *parts);
-
-/* Walks a tensor in runs of neighbours that belong to one part:
- *     sbit_runs runs = sbit_runs_of(&parts);
- *     while (sbit_runs_next(&runs)) { elements runs.at .. runs.at + runs.count - 1: runs.part } */
-typedef struct sbit_runs {
-    int64_t at, count, part;
-    sbit_parts parts; /* what follows is the walk's own */
-    int64_t index[4], tail;
-    int32_t dim;
-} sbit_runs;
-SPARSEBIT_API sbit_runs sbit_runs_of(const sbit_parts *parts);
-SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs); /* false past the end */
-
 /* >>grid: what integers a tensor becomes, and which elements share a scale. */
 typedef struct sbit_grid {
     sbit_dtype dtype;   /* storage: SBIT_I8, SBIT_U8, SBIT_I16, SBIT_U16, SBIT_I4, SBIT_U4 ... */
@@ -373,23 +354,6 @@ typedef struct sbit_qparams {
     const float *scale;        /* [grid.parts.count]; NULL: not known yet */
     const int32_t *zero_point; /* likewise */
 } sbit_qparams;
-
-/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
- * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
- * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
- * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
- * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
- * and its reciprocal are normal numbers.
- * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
-SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
-                                                  bool symmetric, int32_t qmin, int32_t qmax,
-                                                  float *scale, int32_t *zero_point,
-                                                  sbit_error *error);
-
-/* The same for a grid: with scales that are powers of two if it asks for them. */
-SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
-                                          float max, float *scale, int32_t *zero_point,
-                                          sbit_error *error);
 /* ---- end src/core/core_api.h ---- */
 
 /* ---- begin src/core/json_api.h ---- */
@@ -506,14 +470,6 @@ typedef struct sbit_value_info {
     const sbit_onnx_value_info *source; /* doc string, metadata, denotation; may be NULL */
 } sbit_value_info;
 
-/* A use of a value: input `index` of `node`; node none: graph output `index`; `body` not NULL:
- * captured by that body graph of `node`, as the body's value with idx `index`. */
-typedef struct sbit_use {
-    sbit_node_id node;
-    uint32_t index;
-    const sbit_graph *body;
-} sbit_use;
-
 /* >>import and export */
 /* Takes over `doc` (also on failure) and keeps it until the graph is destroyed: large weights stay
  * borrowed. Inlines model-local functions and turns Constant nodes into constants. Errors name the
@@ -539,6 +495,825 @@ SPARSEBIT_API sbit_status sbit_graph_export(const sbit_graph *graph, sbit_onnx_d
 SPARSEBIT_API sbit_status sbit_graph_save(const sbit_graph *graph, const char *path,
                                           const sbit_onnx_write_desc *desc, sbit_error *error);
 
+SPARSEBIT_API size_t sbit_graph_input_count(const sbit_graph *graph); /* all declared inputs */
+SPARSEBIT_API sbit_value_id sbit_graph_input(const sbit_graph *graph, size_t index);
+SPARSEBIT_API size_t sbit_graph_output_count(const sbit_graph *graph);
+SPARSEBIT_API sbit_value_id sbit_graph_output(const sbit_graph *graph, size_t index);
+SPARSEBIT_API sbit_value_id sbit_graph_find_value(const sbit_graph *graph, const char *name);
+SPARSEBIT_API sbit_node_id sbit_graph_find_node(const sbit_graph *graph, const char *name);
+/* ---- end src/graph/graph_api.h ---- */
+
+/* ---- begin src/infer/infer_api.h ---- */
+/* infer_api.h: types and shapes, with symbols and small integer values followed. >>infer
+ *
+ * Called by: graph users, exec (with concrete inputs), passes. Calls: ops (row->infer).
+ */
+
+/* Recomputes the type of every value of the graph (and of its bodies) from its inputs, constants
+ * and operators, with symbolic dimensions. Declared types of inner values are hints only: where
+ * they contradict what was computed, a warning is logged and the computed type wins (A2.12).
+ * Operators without a row leave their outputs as declared. Errors name the node and both shapes. */
+SPARSEBIT_API sbit_status sbit_infer(sbit_graph *graph, sbit_error *error);
+
+/* Everything about a model that this build cannot execute: calls `found` once per node without a
+ * row, without run(), or with an element type the row does not list; returns how many. */
+typedef struct sbit_unsupported {
+    const sbit_graph *graph;
+    sbit_node_id node;
+    const char *reason; /* "no such operator", "element type float64", ...; until found returns */
+} sbit_unsupported;
+SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
+                                            void (*found)(const sbit_unsupported *, void *user),
+                                            void *user);
+
+/* Totals over the nodes for the types as they stand (call sbit_infer first). Unknown dims count
+ * as 1. params: elements of constants that are used; macs: by the rows. */
+typedef struct sbit_graph_cost {
+    int64_t params, macs;
+    size_t weight_bytes;
+    size_t node_count;
+    size_t open_nodes; /* whose macs hold dims that are not known: the true number is larger */
+} sbit_graph_cost;
+SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph_cost *out,
+                                             sbit_error *error);
+/* Multiply-accumulates of one node; 0 if its row does not say. */
+SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id node);
+/* ---- end src/infer/infer_api.h ---- */
+
+/* ---- begin src/exec/exec_api.h ---- */
+/* exec_api.h: the one executor: a session is a plan for a graph plus its memory. >>exec
+ *
+ * Called by: users, calibration, verification, training's forward pass. Calls: infer, ops.
+ * A session borrows the graph, which must not be edited while the session lives. It plans once per
+ * combination of input shapes: types, kernels and packed weights (row->prepare), fusion of
+ * epilogues, and offsets in one block of memory that values share when their lives do not overlap.
+ * One thread at a time per session; several sessions of one graph may run at once.
+ */
+
+/* A program is what a session runs: the graph cut to what is asked for and lowered, its constants
+ * computed and packed. Nothing changes it, so that any number of sessions, in any threads, may run
+ * one; each then costs its activations and some bookkeeping. It borrows the graph's constants: the
+ * graph must outlive it. */
+typedef struct sbit_program sbit_program;
+typedef struct sbit_session sbit_session;
+
+/* A look at a value just after it was computed (graph inputs, and what a body captures: just before
+ * the first node); borrowed until the callback returns. `graph` is that of the value: the
+ * session's, or one of its bodies. Anything but SBIT_OK ends the run with that status. */
+typedef sbit_status (*sbit_tap_fn)(const sbit_graph *graph, sbit_value_id id,
+                                   const sbit_value *value, void *user, sbit_error *error);
+
+/* After each run the session carries the value `output` into the value `input`, which the next run
+ * reads: states of recurrent networks, parameters in training, moments of optimizers, counters. */
+typedef struct sbit_session_state {
+    sbit_value_id output, input;
+} sbit_session_state;
+
+/* {0} is valid. Of a program, all but tap_fn, tap_user, profile and max_bytes counts (taps only if
+ * tap_fn is set); of its sessions, only these four. */
+typedef struct sbit_session_desc {
+    sbit_tap_fn tap_fn;         /* NULL: none */
+    void *tap_user;
+    const sbit_value_id *taps;  /* of the root graph; kept from being fused away */
+    size_t tap_count;
+    bool tap_all;               /* every value of the root graph; turns fusion off */
+    bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
+    const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
+    size_t output_count;
+    /* Values that the caller feeds, in this order: inner ones (what only they need is not run) and
+     * constants too. Declared inputs that are still needed come behind them. NULL: as declared. */
+    const sbit_value_id *inputs;
+    size_t input_count;
+    /* Inputs of states need not be fed: a state begins as the constant that its input is in the
+     * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
+    const sbit_session_state *states;
+    size_t state_count;
+    bool keep_values;           /* nothing shares memory, nothing is fused: see
+                                   sbit_session_value */
+    bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
+    bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
+                                   computed in float32: a simulation */
+    bool profile;               /* measure each node */
+    size_t max_bytes;           /* 0: no limit on the session's memory: total_bytes below */
+} sbit_session_desc;
+
+/* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
+ * prepare. desc may be NULL. Free with sbit_session_destroy before the graph. */
+SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_session **out, sbit_error *error);
+SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
+
+/* The same in two steps, for several sessions of one graph. Constants are packed here, with the
+ * context's threads. desc may be NULL. */
+SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
+                                              sbit_program **out, sbit_error *error);
+SPARSEBIT_API void sbit_program_destroy(sbit_program *program); /* after its sessions */
+SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
+                                                  const sbit_session_desc *desc,
+                                                  sbit_session **out, sbit_error *error);
+
+/* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
+SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
+SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
+                                                             size_t index);
+SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session);
+SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session *session,
+                                                              size_t index);
+
+/* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
+ * runs after that, which read it again. name NULL: the only input. By name also inputs with a
+ * default value can be set, and inputs of states, which are copied. Errors: NOT_FOUND (lists the
+ * names), SHAPE (element type, rank or a fixed dim differs from the declaration; says both). */
+SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
+                                                 const sbit_tensor *tensor, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
+                                                 const sbit_value *value, sbit_error *error);
+/* The same by number, as in sbit_session_input_info, without looking for a name. */
+SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
+                                                    const sbit_tensor *tensor, sbit_error *error);
+
+/* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
+SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
+/* What the current plan takes. All zero before the first plan. */
+typedef struct sbit_session_memory {
+    size_t activation_bytes; /* the shared block: peak of live values */
+    size_t unshared_bytes;   /* the same without reuse */
+    size_t scratch_bytes;
+    size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
+    size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
+    size_t packed_bytes;     /* of the program: packed weights and values made of constants */
+    size_t total_bytes;      /* all that the session takes of its allocator, the largest sum so far,
+                                its own objects included; not the program's. Without dynamic values
+                                a run takes no more, and max_bytes of exactly this suffices */
+} sbit_session_memory;
+SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
+
+SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
+/* Output `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
+SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index);
+/* State `index` as the next run reads it, borrowed until the next run or destroy; NULL if it is not
+ * set yet. A run that fails leaves states as they were. */
+SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index);
+/* With desc.keep_values: a value of the root graph as the last run left it, borrowed like outputs.
+ * NULL: not computed. */
+SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id);
+
+/* What became of each node of the root graph that the results need, in order; returns how many
+ * there are. With desc.profile, nanoseconds and runs are counted since creation; a node whose
+ * outputs are known when the session plans (made of constants or of shapes) has no runs. */
+typedef struct sbit_node_profile {
+    sbit_node_id node;        /* of the caller's graph */
+    uint64_t nanoseconds, runs;
+    sbit_node_id fused_into;  /* the node of the caller's graph that its time is counted at; none:
+                                 it is counted here */
+    const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
+                                 from it; internal operators have domain "sbit" */
+    const char *reason;       /* why it was left as it is, where something better exists; or NULL */
+} sbit_node_profile;
+SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
+                                          size_t capacity);
+/* ---- end src/exec/exec_api.h ---- */
+
+/* ---- begin src/measure/measure_api.h ---- */
+/* measure_api.h: how far two tensors are apart, and where a class ranks. >>measure
+ *
+ * Called by: users, strategies that compare. Calls: core, the element conversions of ops.
+ * SQNR = 10 log10(sum ref^2 / sum (ref - x)^2) dB; relative error = max|ref - x| / max(max|ref|,
+ * 1e-6); ranks break ties by the lower index. All sums are doubles. Thread-safe.
+ */
+
+/* Whether sbit_tensor_f64_at knows the type: all but strings and complex numbers. */
+SPARSEBIT_API bool sbit_dtype_is_number(sbit_dtype dtype);
+/* An element as a number, 0 <= index < sbit_tensor_count; bool is 0 or 1. */
+SPARSEBIT_API double sbit_tensor_f64_at(const sbit_tensor *tensor, int64_t index);
+
+/* Differences between tensors and their references, over any number of calls; {0} starts. */
+typedef struct sbit_diff {
+    double error2, reference2, other2, product; /* sums of squares and of reference * other */
+    double max_error, max_reference;
+    int64_t count; /* of elements */
+    bool broken;   /* shapes or types differed, or only one of two values was finite */
+} sbit_diff;
+
+/* Compares the first `count` elements; more than there are: all. */
+SPARSEBIT_API void sbit_diff_add(sbit_diff *diff, const sbit_tensor *reference,
+                                 const sbit_tensor *other, int64_t count);
+SPARSEBIT_API double sbit_diff_sqnr(const sbit_diff *diff);     /* dB; equal: HUGE_VAL, broken: - */
+SPARSEBIT_API double sbit_diff_cosine(const sbit_diff *diff);   /* -1..1; broken: NaN */
+SPARSEBIT_API double sbit_diff_relative(const sbit_diff *diff); /* broken: HUGE_VAL */
+
+/* How many of scores[0..classes-1] rank before `label`: larger ones, and equal ones of lower index.
+ * Top-k is rank < k. The rank of a NaN is `classes`. */
+SPARSEBIT_API int64_t sbit_rank_of(const float *scores, int64_t classes, int64_t label);
+SPARSEBIT_API int64_t sbit_best_of(const float *scores, int64_t classes); /* the one of rank 0 */
+/* ---- end src/measure/measure_api.h ---- */
+
+/* ---- begin src/config/config_api.h ---- */
+/* config_api.h: YAML subset, key tables, layer names. >>config
+ *
+ * Called by: quant (sbit_qconfig_*), sparse (sbit_sconfig_*), strategy rows (their keys), tools.
+ * Calls: graph (layer names only).
+ * A key table describes what may be written; reading a YAML map against tables checks names,
+ * types and ranges, fills defaults and says line:column of every mistake. The trees themselves
+ * (which tables stand where) belong to the layers that own the strategies.
+ */
+
+/* >>layer names (quantization and pruning alike). A layer answers to its node name, its weight
+ * constant's name without ".weight", and its first output's name; '.', '/' and '_' count as the
+ * same; a leading "module." or "model/" may be left out; patterns are globs (* ? [a-z] [!a-z]). */
+/* The name shown: weight name without ".weight", else node name, else "Conv_<index>". */
+SPARSEBIT_API void sbit_layer_name(const sbit_graph *graph, sbit_node_id node, char *text,
+                                   size_t size);
+SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id node,
+                                      const char *pattern);
+/* For a pattern that matched nothing: the nearest layer names, "conv1, conv2" (may be ""). */
+SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,
+                                      size_t size);
+/* ---- end src/config/config_api.h ---- */
+
+/* ---- begin src/passes/passes_api.h ---- */
+/* passes_api.h: graph rewrites: simplifiers and fusions. >>passes
+ *
+ * Called by: users, quant, sparse. Calls: graph, infer, exec (constant folding).
+ * A pass is a row; a new one is a file with the row and one line in the table, or a row that the
+ * user registers, which then runs with the others.
+ */
+
+typedef struct sbit_simplify_desc {
+    size_t max_fold_bytes;     /* 0: 1 MiB; larger constants are not created by folding unless they
+                                  are no larger than what they replace */
+    bool keep_batch_norm;      /* do not fold BatchNormalization into its neighbour */
+    bool fix_defaults;         /* inputs that have a default (IR >= 4), are declared with its shape
+                                  and only serve as weights become constants; else they stay inputs
+                                  and nothing is folded from them */
+    const char *const *skip;   /* pass names not to run */
+    size_t skip_count;
+    const char *const *only;   /* NULL: all default passes */
+    size_t only_count;
+} sbit_simplify_desc;
+
+typedef struct sbit_simplify_stats {
+    int64_t nodes_before, nodes_after, rounds, changes;
+} sbit_simplify_stats;
+
+/* Runs the passes over the graph and its bodies, in table order, again and again until nothing
+ * changes (at most 50 rounds), then sorts and infers. desc and stats may be NULL. On failure the
+ * graph is valid and computes the same, partly simplified. Errors: NOT_FOUND (unknown pass name,
+ * lists the known), those of infer. */
+SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_desc *desc,
+                                        sbit_simplify_stats *stats, sbit_error *error);
+
+/* Raises the ai.onnx opset to `version`, converting every node whose schema changed in between
+ * (Upsample to Resize, attributes to inputs, ...). Lifting only; bodies included. Errors:
+ * UNSUPPORTED naming the nodes that cannot be converted (all at once). */
+SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
+                                                sbit_error *error);
+/* ---- end src/passes/passes_api.h ---- */
+
+/* ---- begin src/quant/qconfig_api.h ---- */
+/* qconfig_api.h: the quantization configuration (Sparsebit's YAML tree and a few keys more).
+ * >>qconfig
+ *
+ * Called by: users, quant, tools. Calls: config (YAML, key tables), the rows of observers,
+ * quantizers and profiles, whose own keys become part of the tree.
+ */
+
+typedef struct sbit_qconfig sbit_qconfig;
+
+/* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a
+ * notice). A YAML without PLACEMENT gets profile "sparsebit". Errors: CONFIG with the key's path
+ * and line:column. Free with sbit_qconfig_destroy. */
+SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbit_qconfig **out,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
+                                            sbit_qconfig **out, sbit_error *error);
+/* Without YAML: 8 bits, minmax, the schemes of the profile (NULL: "generic"). */
+SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile,
+                                              sbit_qconfig **out, sbit_error *error);
+SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config); /* NULL is fine */
+
+/* Sets one key as if it had been written in the file: "A.QUANTIZER.BIT", "4". */
+SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
+                                           const char *value, sbit_error *error);
+/* Checks what concerns several keys (bits and schemes that BACKEND and PLACEMENT allow). Done by
+ * load, read and sbit_quant_create. */
+SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error);
+
+/* The whole tree as YAML that reads back equal, in pieces to `put`; defaults as comments when
+ * only_set. */
+SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
+                                      void (*put)(const char *text, size_t size, void *user),
+                                      void *user);
+/* ---- end src/quant/qconfig_api.h ---- */
+
+/* ---- begin src/quant/quant_api.h ---- */
+/* quant_api.h: post-training quantization, step by step as in Sparsebit. >>quant
+ *
+ * Called by: users, tools, train (QAT). Calls: qconfig, observers, quantizers, passes, exec.
+ *
+ *     create -> calibrate (pulls from a feed) -> calc_qparams
+ *            -> set_quant(true, true) -> forward (test data) ... -> export_onnx
+ *
+ * or, with data pushed batch by batch: prepare_calibration -> forward ... -> calc_qparams.
+ *
+ * A sbit_quant owns a simplified copy of the graph and a list of sites: tensors with a quantizer.
+ * What is simulated is what is exported: both run the graph with QuantizeLinear and
+ * DequantizeLinear nodes that sbit_quant_build makes. One thread at a time.
+ */
+
+typedef struct sbit_quant sbit_quant;
+
+/* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
+ * false); config is copied. Everything that can be wrong is reported here, before any work:
+ * operators that cannot run, patterns in SPECIFIC that match nothing (warning with the nearest
+ * names), bits and schemes the BACKEND refuses. Free with sbit_quant_destroy. */
+SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_qconfig *config,
+                                            sbit_quant **out, sbit_error *error);
+SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
+
+/* Forgets what observers saw and shows them every sample of the feed, once or as often as they
+ * want. Padding is not observed. Errors: those of the feed and of sbit_quant_forward; STATE if the
+ * feed is empty and data is needed. */
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error);
+SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
+
+/* True if some observer waits for data. Else (integer weights only, activations float) no batch
+ * need be fed between prepare_calibration and calc_qparams. */
+SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant);
+/* Runs the model on one batch. Between prepare_calibration and calc_qparams: in float, feeding the
+ * observers. After: as set_quant says. names may be NULL if the model has one input. Results stay
+ * until the next forward. Errors: NUMERIC naming the tensor with a value that is not finite,
+ * SHAPE for inputs that do not fit. */
+SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
+                                             const sbit_tensor *inputs, size_t input_count,
+                                             sbit_error *error);
+SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index);
+
+/* Scale and zero point of every site: a pure function of the model, what observers saw and the
+ * settings. Called again it gives the same; after sbit_quant_set or sbit_quant_set_site it gives
+ * what a fresh start with these settings would, without new data where the statistics allow.
+ * asym: observers look again, layer after layer, at the model with what is quantized so far
+ * (`weights`, `activations`: which of the two); needs data from sbit_quant_calibrate, whose feed
+ * must still be readable. Errors: STATE if data is needed and nothing was fed ("calibration set is
+ * empty"), or a changed observer needs a pass. */
+SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
+                                                  bool activations, sbit_error *error);
+/* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
+SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
+                                               sbit_error *error);
+
+/* What a build is to hold. {0}: everything. */
+typedef struct sbit_quant_build_desc {
+    bool float_weights, float_activations; /* leave them as they are */
+    const bool *sites;                     /* [site count] which sites to quantize; NULL: all */
+} sbit_quant_build_desc;
+/* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
+ * pairs. desc may be NULL. Free with sbit_graph_destroy before the quant. */
+SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
+                                           sbit_graph **out, sbit_error *error);
+/* sbit_quant_build(NULL) checked and saved; metadata says how it was made. */
+SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
+                                                 const sbit_onnx_write_desc *desc,
+                                                 sbit_error *error);
+
+/* The simplified float graph that the sites refer to. */
+SPARSEBIT_API const sbit_graph *sbit_quant_graph(const sbit_quant *quant);
+
+/* >>sites */
+typedef struct sbit_site {
+    const char *layer;   /* shown name of the layer whose settings it has */
+    const char *tensor;  /* name of the value */
+    sbit_value_id value; /* of the root graph; none for a tensor of a body */
+    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_ACTIVATION */
+    bool enabled;        /* false: stays float, because of `reason` */
+    const char *reason;  /* "" if enabled */
+    const char *observer, *quantizer;
+    sbit_qparams qparams; /* scale NULL before calc_qparams */
+    float min, max;       /* of the observer, over all channels */
+} sbit_site;
+SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
+SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
+
+/* Wishes for one site beyond the configuration; {0}: none. */
+typedef struct sbit_site_change {
+    int32_t enable;     /* 1: quantize although the configuration disables it; -1: leave float */
+    int32_t bits;       /* 2..16; 0: as configured */
+    const float *scale; /* fixed, [grid.parts.count], copied; NULL: computed */
+    const int32_t *zero_point; /* goes with scale */
+} sbit_site_change;
+/* Takes the place of what was asked for before; holds from the next calc_qparams on. Errors:
+ * INVALID_ARGUMENT. */
+SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
+                                              const sbit_site_change *change, sbit_error *error);
+/* One key of the configuration, as in sbit_qconfig_set: bits, schemes, observers, SPECIFIC,
+ * SKIP_TRACE_MODULES. Sites are found anew (their numbers may change); what observers saw is kept
+ * where tensor, observer and its options are the same, wishes for sites too. */
+SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
+                                         sbit_error *error);
+
+/* What observers saw, to and from a file of this machine: calibrating once, trying many settings.
+ * Loading finds sites by tensor and observer and takes the place of sbit_quant_calibrate. Errors:
+ * IO, PARSE; STATE if nothing was observed, or sites of this configuration are not in the file
+ * (named). */
+SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, const char *path,
+                                                     sbit_error *error);
+SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
+                                                     sbit_error *error);
+/* ---- end src/quant/quant_api.h ---- */
+
+/* ---- begin src/sparse/sconfig_api.h ---- */
+/* sconfig_api.h: the pruning configuration (Sparsebit's sparse YAML tree). >>sconfig
+ *
+ * Called by: users, sparse, tools. Calls: config (YAML, key tables).
+ *
+ *     SPARSER:
+ *       TYPE: unstructured      # elements; structured: channels ("unstructed", "structed" too)
+ *       STRATEGY: l1norm
+ *       RATIO: 0.5              # part of every layer that goes, 0 to 1
+ *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
+ *
+ * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
+ */
+
+typedef struct sbit_sconfig sbit_sconfig;
+
+/* From a YAML file or text. Sparsebit's files load unchanged (DEVICE is accepted with a notice).
+ * Errors: CONFIG with the key's path and line:column. Free with sbit_sconfig_destroy. */
+SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
+                                            sbit_sconfig **out, sbit_error *error);
+SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config); /* NULL is fine */
+
+/* Sets one key as if it had been written in the file: "SPARSER.RATIO", "0.3". */
+SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,
+                                           const char *value, sbit_error *error);
+/* The whole tree, or what was set, as YAML that reads back equal, in pieces to `put`. */
+SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
+                                      void (*put)(const char *text, size_t size, void *user),
+                                      void *user);
+
+/* What one layer gets, after SPECIFIC (the first glob that matches wins; see >>layer names). */
+typedef struct sbit_sparse_settings {
+    bool structured;      /* whole output channels; else single elements */
+    const char *strategy; /* name of the sparser */
+    double ratio;         /* part to prune, 0 to 1 */
+    bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
+    int64_t min_kept, align;
+    int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
+    int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
+} sbit_sparse_settings;
+/* Not thread-safe: notes which globs matched. */
+SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
+                                             sbit_node_id node, sbit_sparse_settings *out,
+                                             sbit_error *error);
+/* ---- end src/sparse/sconfig_api.h ---- */
+
+/* ---- begin src/sparse/sparse_api.h ---- */
+/* sparse_api.h: pruning: masks, and the channels that live and die together. >>sparse
+ *
+ * Called by: users, tools, train. Calls: sconfig, sparsers, ops (row->channel), passes, exec.
+ *
+ *     sbit_prune(graph, config, feed, &out, &error)     all at once: score, choose, cut, prove
+ *
+ *     create -> calc_params (a mask for every layer by itself, as Sparsebit gives it)
+ *            or select (channels of all layers together: what can be cut)
+ *            -> masked: a graph of the same shapes; shrink: without the channels; export_onnx
+ *
+ * A sbit_sparse owns a simplified copy of the graph, with BatchNormalization as it is. A channel is
+ * all that holds one output channel of a layer, wherever it goes: rows of weights that are added
+ * up, biases, normalizations, columns of the layers behind. What cannot be cut exactly is kept, and
+ * its group says why. One thread at a time.
+ */
+
+typedef struct sbit_sparse sbit_sparse;
+
+/* The graph and the settings are copied; patterns of SPECIFIC that match nothing are warned of.
+ * Errors: SHAPE if no input size gives every operator a shape. Free with sbit_sparse_destroy. */
+SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
+                                             sbit_sparse **out, sbit_error *error);
+SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse); /* NULL is fine */
+
+/* Ratios of single layers, before calc_params or select: of those that match the pattern (see layer
+ * names). Errors: NOT_FOUND with the nearest names, INVALID_ARGUMENT outside of 0 to 1. */
+SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
+                                                double ratio, sbit_error *error);
+/* Ratio 0 for every layer whose output reaches an Add or Sum before another layer reads it. */
+SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse);
+
+/* A mask for every layer by itself, as its settings say; masks of before are forgotten. feed may be
+ * NULL unless a sparser looks at data (STATE). */
+SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
+                                                  sbit_error *error);
+/* The same for single elements; channels are chosen in groups by the sum of their scores, exactly
+ * floor(ratio * channels) of each group (the smallest ratio of its layers), fewer where groups of a
+ * convolution must stay equal, ALIGN or MIN_KEPT say so. */
+SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_error *error);
+
+/* For loops of one's own: new weights (by the constant's name, same type and shape; copied), then
+ * as sbit_sparse_select with the ratios that SCHEDULE gives for this step of `total`. Ratios are of
+ * the original, so steps do not add up. Errors: NOT_FOUND, SHAPE. */
+SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
+                                                 const sbit_tensor *weight, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
+                                           const sbit_feed *feed, sbit_error *error);
+
+/* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
+ * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
+ * left at best. */
+typedef struct sbit_sparse_budget {
+    double params, macs, bytes; /* of the weights; 0.5: half */
+} sbit_sparse_budget;
+SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
+                                          const sbit_feed *feed, sbit_error *error);
+
+/* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
+typedef struct sbit_mask {
+    sbit_value_id value; /* the weight or bias */
+    const char *name;    /* of the constant */
+    int64_t count, kept; /* elements */
+    const uint8_t *keep; /* borrowed until masks change */
+} sbit_mask;
+SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse);
+SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out);
+/* Sets the mask of a constant by name; count must be its number of elements. Copied. */
+SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
+                                               const uint8_t *keep, int64_t count,
+                                               sbit_error *error);
+
+/* >>results. Free with sbit_graph_destroy before the sparse. */
+/* The graph with what is pruned set to zero, shapes as they were. */
+SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
+                                             sbit_error *error);
+/* The graph without the channels that are masked everywhere; what cannot be cut stays, as zeros.
+ * Run against the masked graph on random inputs, and on the first samples of feed if there is one.
+ * Errors: NUMERIC if they differ by more than 1e-4 of the output's largest value (1e-3 beyond 50
+ * layers): a fault of this library, and nothing is given. */
+SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
+                                             sbit_graph **out, sbit_error *error);
+/* Shrinks, checks and saves. */
+SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
+                                                  const sbit_onnx_write_desc *desc,
+                                                  sbit_error *error);
+/* create, select, shrink. Where nothing can be cut the result is a copy of the graph, with a
+ * warning. feed may be NULL unless a sparser looks at data. */
+SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
+                                     const sbit_feed *feed, sbit_graph **out, sbit_error *error);
+
+/* >>groups: what is chosen among; channels that the same layers make. */
+typedef struct sbit_sparse_group {
+    const char *layers;     /* "conv1, conv3": shown names of those that make the channels */
+    int64_t channels, kept; /* kept: after select or shrink */
+    bool exact;             /* false: cannot be cut, because of `reason` */
+    const char *reason;     /* why some or all are kept; "" */
+    double ratio;           /* asked for */
+} sbit_sparse_group;
+SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse);
+SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
+                                               sbit_sparse_group *out);
+/* ---- end src/sparse/sparse_api.h ---- */
+
+/* ---- begin src/train/train_api.h ---- */
+/* train_api.h: training: a step, and a loop over a feed. >>train
+ *
+ * Called by: users. Calls: grad, exec, quant (QAT), sparse (masks).
+ *
+ *     sbit_trainer_create(graph, &desc, &trainer, &error);
+ *     sbit_trainer_fit(trainer, &feed, &fit, &report, &error);    or sbit_trainer_step in a loop
+ *     sbit_trainer_store(trainer, graph, &error);     weights and statistics, back to the graph
+ *
+ * A trainer has a private clone of the graph with loss and gradients as nodes: one plan, one
+ * session. Parameters are the float32 weights that the loss depends on; running statistics of
+ * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
+ * threads of its context, and gives the same bits for any number of them.
+ */
+
+typedef struct sbit_trainer sbit_trainer;
+
+/* Settings for the parameters whose names match; of several groups the first counts. */
+typedef struct sbit_train_group {
+    const char *pattern; /* glob: "*.bias" */
+    bool frozen;         /* not trained */
+    float rate;          /* factor on the learning rate; 0: 1 */
+    bool no_decay;       /* no weight decay */
+} sbit_train_group;
+
+/* All zero is valid but for learning_rate. Texts are copied. */
+typedef struct sbit_train_desc {
+    const char *loss;              /* name of a loss row; NULL: cross_entropy */
+    const char *loss_options;      /* YAML of its keys, "SMOOTHING: 0.1"; NULL: defaults */
+    const char *optimizer;         /* name of an optimizer row; NULL: sgd */
+    const char *optimizer_options; /* "MOMENTUM: 0.9" */
+    float learning_rate, weight_decay;
+    float clip_norm;  /* the gradient of all parameters together is at most this long; 0: no */
+    float clip_value; /* each element of the gradient lies in +-this; 0: no */
+    const sbit_train_group *groups;
+    size_t group_count;
+    const char *const *train; /* names of the parameters; NULL: all weights */
+    size_t train_count;
+    size_t output;         /* which output of the model the loss looks at */
+    /* distillation: the output also learns from this model's output of the same number, which gets
+     * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
+    sbit_graph *teacher;   /* NULL: none; must outlive the trainer */
+    float distill, temperature; /* 0: 0.5 and 4 */
+    bool fixed_statistics; /* BatchNormalization as in inference */
+} sbit_train_desc;
+
+/* What a step reports. */
+typedef struct sbit_train_report {
+    int64_t step, epoch; /* steps count from 1, epochs from 0 */
+    double loss, learning_rate;
+    double gradient_norm; /* before clipping */
+    int64_t samples;
+} sbit_train_report;
+
+/* The graph is read here and may be edited or freed afterwards. Errors: UNSUPPORTED (operators
+ * without a gradient, all named; nothing to train), NOT_FOUND (names of rows and parameters). Free
+ * with sbit_trainer_destroy. */
+SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
+                                              sbit_trainer **out, sbit_error *error);
+SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine */
+
+/* Runs forward and backward for a batch (its first target goes to the loss; rows of padding are cut
+ * off) and updates the parameters. `report` may be NULL. A loss or gradient that is not finite is
+ * an error that names it; parameters are then as before. */
+SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
+                                            sbit_train_report *report, sbit_error *error);
+/* The two halves: gradients can be read and changed between them. */
+SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
+                                                sbit_train_report *report, sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
+                                              sbit_error *error);
+/* The learning rate from now on: what schedules change. */
+SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate);
+/* The model's output `index` in the last backward; borrowed until the next. */
+SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
+
+/* A parameter: data may be written at any time, gradient between backward and update. */
+typedef struct sbit_train_parameter {
+    const char *name;
+    sbit_value_id value; /* in the graph that the trainer was made from */
+    sbit_tensor data;    /* float32 */
+    float *gradient;     /* of the last backward; NULL before */
+    bool frozen;
+} sbit_train_parameter;
+SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
+SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
+                                                          size_t index); /* asserts the index */
+/* Elements with keep 0 become zero and stay so, whatever momentum and decay say. `keep` is copied,
+ * one byte an element; NULL: no mask any more. Errors: NOT_FOUND. */
+SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
+                                                const uint8_t *keep, sbit_error *error);
+
+/* All that training changes - parameters, the optimizer's state, running statistics, the step - to
+ * and from a file of this machine: a trainer made in the same way goes on where the other stopped,
+ * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
+SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
+                                            sbit_error *error);
+SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
+                                            sbit_error *error);
+
+/* Copies parameters and running statistics into the constants of `graph`, which must be the graph
+ * that the trainer was made from or a clone of it. */
+SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
+                                             sbit_error *error);
+
+/* >>qat: quantization-aware training. The trainer works on the quant's graph with all quantizers in
+ * it, as sbit_quant_calc_qparams left them; scales of those that learn (lsq, lsq+ ...) are
+ * parameters, named "<tensor>.scale". The quant must stay, and not be calibrated meanwhile. Errors:
+ * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
+SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
+                                                  sbit_trainer **out, sbit_error *error);
+/* Gives weights and scales to the quant, which then simulates and exports what was trained. May be
+ * called between steps. */
+SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
+
+/* Called around a step; anything but SBIT_OK ends training with that status. `report` says step,
+ * epoch and rate before a step, all after it. */
+typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_report *report,
+                                       void *user, sbit_error *error);
+
+typedef struct sbit_fit_desc {
+    int64_t epochs;           /* 0: 1 */
+    int64_t batch;            /* samples of a step; 0: 64 */
+    int64_t most;             /* samples of an epoch; 0: all */
+    uint64_t seed;            /* of the order of samples */
+    bool in_order;            /* do not shuffle */
+    bool resume;              /* go on at the trainer's step (sbit_trainer_load), not at 0 */
+    /* pictures [N,C,H,W] are changed at random: mirrored left to right, moved by up to `shift`
+     * pixels with zeros behind, a square of `cutout` pixels set to zero */
+    bool flip;
+    int64_t shift, cutout;
+    const char *rate;         /* name of a schedule; NULL: constant */
+    const char *rate_options; /* YAML of its keys */
+    int64_t warmup;           /* steps over which the rate grows from 0 */
+    sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
+    void *user;
+} sbit_fit_desc;
+/* The loop: epochs over the feed, shuffled in an order that only the seed and the epoch give.
+ * Progress "train" counts samples. report (NULL ok): of the last step, with the mean loss of the
+ * last epoch. A last batch that is smaller is trained too, unless the model has a fixed batch. */
+SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
+                                           const sbit_fit_desc *desc, sbit_train_report *report,
+                                           sbit_error *error);
+
+/* >>builder: a network in C. After a failure functions do nothing and give none; the status is in
+ * the builder, and sbit_builder_output returns it.
+ *
+ *     sbit_graph_create(ctx, 17, &graph, &error);
+ *     sbit_builder b = sbit_builder_init(graph, seed, &error);
+ *     x = sbit_builder_input(&b, "input", 3, dims);             [N, dims...]
+ *     x = sbit_builder_conv(&b, "c1", x, &desc); x = sbit_builder_batch_norm(&b, "b1", x);
+ *     x = sbit_builder_op(&b, "Relu", x, none); ...
+ *     sbit_builder_output(&b, "logits", sbit_builder_linear(&b, "fc", x, 10));
+ */
+typedef struct sbit_builder {
+    sbit_graph *graph;
+    sbit_rng rng; /* of the weights */
+    sbit_status status;
+    sbit_error *error;
+} sbit_builder;
+typedef struct sbit_conv_desc {
+    int64_t channels; /* of the output */
+    int64_t kernel;   /* square; 0: 3; padded so that stride 1 keeps the size */
+    int64_t stride, groups; /* 0: 1 */
+    bool bias;        /* leave it out in front of BatchNormalization */
+} sbit_conv_desc;
+/* error may be NULL; it and the graph stay with the caller. */
+SPARSEBIT_API sbit_builder sbit_builder_init(sbit_graph *graph, uint64_t seed, sbit_error *error);
+SPARSEBIT_API sbit_value_id sbit_builder_input(sbit_builder *b, const char *name, int32_t rank,
+                                               const int64_t *dims); /* without the batch */
+SPARSEBIT_API sbit_value_id sbit_builder_conv(sbit_builder *b, const char *name, sbit_value_id x,
+                                              const sbit_conv_desc *desc);
+SPARSEBIT_API sbit_value_id sbit_builder_batch_norm(sbit_builder *b, const char *name,
+                                                    sbit_value_id x);
+SPARSEBIT_API sbit_value_id sbit_builder_linear(sbit_builder *b, const char *name, sbit_value_id x,
+                                                int64_t units); /* x [N, in] */
+/* "MaxPool" or "AveragePool" with windows that do not overlap; size 0: "GlobalAveragePool". */
+SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type,
+                                              sbit_value_id x, int64_t size);
+/* Any operator of one or two inputs without attributes: Relu, Add ... y none: one input. */
+SPARSEBIT_API sbit_value_id sbit_builder_op(sbit_builder *b, const char *op_type, sbit_value_id x,
+                                            sbit_value_id y);
+SPARSEBIT_API sbit_status sbit_builder_output(sbit_builder *b, const char *name, sbit_value_id x);
+/* ---- end src/train/train_api.h ---- */
+
+/* ======== Part 2: for those who extend the library: editing graphs, operators, passes and
+ * strategies of their own. >>part2 ======== */
+
+/* ---- begin src/core/core_api.h ---- */
+/* Runs fn for each index 0..count-1 on the context's threads; returns when all are done. */
+SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task);
+
+/* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
+ * for each block of that many indices along it, at every place of the other dims. */
+SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block);
+/* The part of element number `element` (row-major). */
+SPARSEBIT_API int64_t sbit_parts_at(const sbit_parts *parts, int64_t element);
+SPARSEBIT_API int64_t sbit_parts_elements(const sbit_parts *parts);
+
+/* Walks a tensor in runs of neighbours that belong to one part:
+ *     sbit_runs runs = sbit_runs_of(&parts);
+ *     while (sbit_runs_next(&runs)) { elements runs.at .. runs.at + runs.count - 1: runs.part } */
+typedef struct sbit_runs {
+    int64_t at, count, part;
+    sbit_parts parts; /* what follows is the walk's own */
+    int64_t index[4], tail;
+    int32_t dim;
+} sbit_runs;
+SPARSEBIT_API sbit_runs sbit_runs_of(const sbit_parts *parts);
+SPARSEBIT_API bool sbit_runs_next(sbit_runs *runs); /* false past the end */
+
+/* The one way from a range to scale and zero point (contracts.md section 4): min and max are
+ * widened to contain 0. symmetric: scale = 2 max(|min|,|max|) / (qmax - qmin), zero_point = 0 or
+ * the middle for unsigned ranges; with qmin == -qmax ("narrow") scale = max(|min|,|max|) / qmax.
+ * affine: scale = (max - min) / (qmax - qmin), zero_point = clamp(round(qmin - min / scale)).
+ * min = max = 0 gives scale 1, zero point 0 (or the middle); no scale is below 1.2e-38, so that it
+ * and its reciprocal are normal numbers.
+ * Errors: NUMERIC when min or max is not finite (name the tensor in `name`). Thread-safe. */
+SPARSEBIT_API sbit_status sbit_qparams_from_range(const char *name, float min, float max,
+                                                  bool symmetric, int32_t qmin, int32_t qmax,
+                                                  float *scale, int32_t *zero_point,
+                                                  sbit_error *error);
+
+/* The same for a grid: with scales that are powers of two if it asks for them. */
+SPARSEBIT_API sbit_status sbit_grid_scale(const sbit_grid *grid, const char *name, float min,
+                                          float max, float *scale, int32_t *zero_point,
+                                          sbit_error *error);
+/* ---- end src/core/core_api.h ---- */
+
+/* ---- begin src/graph/graph_api.h ---- */
+/* A use of a value: input `index` of `node`; node none: graph output `index`; `body` not NULL:
+ * captured by that body graph of `node`, as the body's value with idx `index`. */
+typedef struct sbit_use {
+    sbit_node_id node;
+    uint32_t index;
+    const sbit_graph *body;
+} sbit_use;
+
 /* >>reading */
 SPARSEBIT_API sbit_ctx *sbit_graph_ctx(const sbit_graph *graph);
 SPARSEBIT_API sbit_graph *sbit_graph_parent(const sbit_graph *graph); /* NULL: the root */
@@ -555,12 +1330,7 @@ SPARSEBIT_API bool sbit_graph_value_alive(const sbit_graph *graph, sbit_value_id
 /* Nodes in execution (topological) order: first, then next until none. */
 SPARSEBIT_API sbit_node_id sbit_graph_first(const sbit_graph *graph);
 SPARSEBIT_API sbit_node_id sbit_graph_next(const sbit_graph *graph, sbit_node_id id);
-SPARSEBIT_API size_t sbit_graph_input_count(const sbit_graph *graph); /* all declared inputs */
-SPARSEBIT_API sbit_value_id sbit_graph_input(const sbit_graph *graph, size_t index);
-SPARSEBIT_API size_t sbit_graph_output_count(const sbit_graph *graph);
-SPARSEBIT_API sbit_value_id sbit_graph_output(const sbit_graph *graph, size_t index);
-SPARSEBIT_API sbit_value_id sbit_graph_find_value(const sbit_graph *graph, const char *name);
-SPARSEBIT_API sbit_node_id sbit_graph_find_node(const sbit_graph *graph, const char *name);
+
 /* Writes up to `capacity` uses of a value (node order, inputs ascending, outputs last), returns
  * how many there are. */
 SPARSEBIT_API size_t sbit_graph_uses(const sbit_graph *graph, sbit_value_id id, sbit_use *uses,
@@ -932,221 +1702,7 @@ SPARSEBIT_API sbit_status sbit_op_fail(const sbit_op_call *call, sbit_status sta
                                        sbit_error *error, const char *format, ...);
 /* ---- end src/ops/ops_api.h ---- */
 
-/* ---- begin src/infer/infer_api.h ---- */
-/* infer_api.h: types and shapes, with symbols and small integer values followed. >>infer
- *
- * Called by: graph users, exec (with concrete inputs), passes. Calls: ops (row->infer).
- */
-
-/* Recomputes the type of every value of the graph (and of its bodies) from its inputs, constants
- * and operators, with symbolic dimensions. Declared types of inner values are hints only: where
- * they contradict what was computed, a warning is logged and the computed type wins (A2.12).
- * Operators without a row leave their outputs as declared. Errors name the node and both shapes. */
-SPARSEBIT_API sbit_status sbit_infer(sbit_graph *graph, sbit_error *error);
-
-/* Everything about a model that this build cannot execute: calls `found` once per node without a
- * row, without run(), or with an element type the row does not list; returns how many. */
-typedef struct sbit_unsupported {
-    const sbit_graph *graph;
-    sbit_node_id node;
-    const char *reason; /* "no such operator", "element type float64", ...; until found returns */
-} sbit_unsupported;
-SPARSEBIT_API size_t sbit_graph_unsupported(const sbit_graph *graph,
-                                            void (*found)(const sbit_unsupported *, void *user),
-                                            void *user);
-
-/* Totals over the nodes for the types as they stand (call sbit_infer first). Unknown dims count
- * as 1. params: elements of constants that are used; macs: by the rows. */
-typedef struct sbit_graph_cost {
-    int64_t params, macs;
-    size_t weight_bytes;
-    size_t node_count;
-    size_t open_nodes; /* whose macs hold dims that are not known: the true number is larger */
-} sbit_graph_cost;
-SPARSEBIT_API sbit_status sbit_graph_cost_of(const sbit_graph *graph, sbit_graph_cost *out,
-                                             sbit_error *error);
-/* Multiply-accumulates of one node; 0 if its row does not say. */
-SPARSEBIT_API int64_t sbit_graph_node_macs(const sbit_graph *graph, sbit_node_id node);
-/* ---- end src/infer/infer_api.h ---- */
-
-/* ---- begin src/exec/exec_api.h ---- */
-/* exec_api.h: the one executor: a session is a plan for a graph plus its memory. >>exec
- *
- * Called by: users, calibration, verification, training's forward pass. Calls: infer, ops.
- * A session borrows the graph, which must not be edited while the session lives. It plans once per
- * combination of input shapes: types, kernels and packed weights (row->prepare), fusion of
- * epilogues, and offsets in one block of memory that values share when their lives do not overlap.
- * One thread at a time per session; several sessions of one graph may run at once.
- */
-
-/* A program is what a session runs: the graph cut to what is asked for and lowered, its constants
- * computed and packed. Nothing changes it, so that any number of sessions, in any threads, may run
- * one; each then costs its activations and some bookkeeping. It borrows the graph's constants: the
- * graph must outlive it. */
-typedef struct sbit_program sbit_program;
-typedef struct sbit_session sbit_session;
-
-/* A look at a value just after it was computed (graph inputs, and what a body captures: just before
- * the first node); borrowed until the callback returns. `graph` is that of the value: the
- * session's, or one of its bodies. Anything but SBIT_OK ends the run with that status. */
-typedef sbit_status (*sbit_tap_fn)(const sbit_graph *graph, sbit_value_id id,
-                                   const sbit_value *value, void *user, sbit_error *error);
-
-/* After each run the session carries the value `output` into the value `input`, which the next run
- * reads: states of recurrent networks, parameters in training, moments of optimizers, counters. */
-typedef struct sbit_session_state {
-    sbit_value_id output, input;
-} sbit_session_state;
-
-/* {0} is valid. Of a program, all but tap_fn, tap_user, profile and max_bytes counts (taps only if
- * tap_fn is set); of its sessions, only these four. */
-typedef struct sbit_session_desc {
-    sbit_tap_fn tap_fn;         /* NULL: none */
-    void *tap_user;
-    const sbit_value_id *taps;  /* of the root graph; kept from being fused away */
-    size_t tap_count;
-    bool tap_all;               /* every value of the root graph; turns fusion off */
-    bool tap_bodies;            /* every value of every body, in each run of it; likewise there */
-    const sbit_value_id *outputs; /* NULL: the graph's outputs; only what they need is run */
-    size_t output_count;
-    /* Values that the caller feeds, in this order: inner ones (what only they need is not run) and
-     * constants too. Declared inputs that are still needed come behind them. NULL: as declared. */
-    const sbit_value_id *inputs;
-    size_t input_count;
-    /* Inputs of states need not be fed: a state begins as the constant that its input is in the
-     * graph, else as zeros, if the declared shape is fixed; else it has to be set. */
-    const sbit_session_state *states;
-    size_t state_count;
-    bool keep_values;           /* nothing shares memory, nothing is fused: see
-                                   sbit_session_value */
-    bool disable_fusion;        /* no lowering: every operator by itself, as ONNX defines it */
-    bool disable_integers;      /* what lies between DequantizeLinear and QuantizeLinear is
-                                   computed in float32: a simulation */
-    bool profile;               /* measure each node */
-    size_t max_bytes;           /* 0: no limit on the session's memory: total_bytes below */
-} sbit_session_desc;
-
-/* Errors: UNSUPPORTED, naming every node that has no row (all at once), and those of infer and
- * prepare. desc may be NULL. Free with sbit_session_destroy before the graph. */
-SPARSEBIT_API sbit_status sbit_session_create(sbit_graph *graph, const sbit_session_desc *desc,
-                                              sbit_session **out, sbit_error *error);
-SPARSEBIT_API void sbit_session_destroy(sbit_session *session); /* NULL is fine */
-
-/* The same in two steps, for several sessions of one graph. Constants are packed here, with the
- * context's threads. desc may be NULL. */
-SPARSEBIT_API sbit_status sbit_program_create(sbit_graph *graph, const sbit_session_desc *desc,
-                                              sbit_program **out, sbit_error *error);
-SPARSEBIT_API void sbit_program_destroy(sbit_program *program); /* after its sessions */
-SPARSEBIT_API sbit_status sbit_session_create_for(const sbit_program *program,
-                                                  const sbit_session_desc *desc,
-                                                  sbit_session **out, sbit_error *error);
-
-/* Inputs the caller must feed: desc.inputs, declared inputs without a default value. */
-SPARSEBIT_API size_t sbit_session_input_count(const sbit_session *session);
-SPARSEBIT_API const sbit_value_info *sbit_session_input_info(const sbit_session *session,
-                                                             size_t index);
-SPARSEBIT_API size_t sbit_session_output_count(const sbit_session *session);
-SPARSEBIT_API const sbit_value_info *sbit_session_output_info(const sbit_session *session,
-                                                              size_t index);
-
-/* Lends a tensor until the next sbit_session_run returns; set it again or keep its memory for the
- * runs after that, which read it again. name NULL: the only input. By name also inputs with a
- * default value can be set, and inputs of states, which are copied. Errors: NOT_FOUND (lists the
- * names), SHAPE (element type, rank or a fixed dim differs from the declaration; says both). */
-SPARSEBIT_API sbit_status sbit_session_set_input(sbit_session *session, const char *name,
-                                                 const sbit_tensor *tensor, sbit_error *error);
-SPARSEBIT_API sbit_status sbit_session_set_value(sbit_session *session, const char *name,
-                                                 const sbit_value *value, sbit_error *error);
-/* The same by number, as in sbit_session_input_info, without looking for a name. */
-SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_t index,
-                                                    const sbit_tensor *tensor, sbit_error *error);
-
-/* Plans for the inputs set so far without running; sbit_session_run does it by itself. */
-SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
-/* What the current plan takes. All zero before the first plan. */
-typedef struct sbit_session_memory {
-    size_t activation_bytes; /* the shared block: peak of live values */
-    size_t unshared_bytes;   /* the same without reuse */
-    size_t scratch_bytes;
-    size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
-    size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
-    size_t packed_bytes;     /* of the program: packed weights and values made of constants */
-    size_t total_bytes;      /* all that the session takes of its allocator, the largest sum so far,
-                                its own objects included; not the program's. Without dynamic values
-                                a run takes no more, and max_bytes of exactly this suffices */
-} sbit_session_memory;
-SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_session_memory *out);
-
-SPARSEBIT_API sbit_status sbit_session_run(sbit_session *session, sbit_error *error);
-/* Output `index`, borrowed until the next run, plan or destroy. NULL before the first run. */
-SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session, size_t index);
-/* State `index` as the next run reads it, borrowed until the next run or destroy; NULL if it is not
- * set yet. A run that fails leaves states as they were. */
-SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index);
-/* With desc.keep_values: a value of the root graph as the last run left it, borrowed like outputs.
- * NULL: not computed. */
-SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id);
-
-/* What became of each node of the root graph that the results need, in order; returns how many
- * there are. With desc.profile, nanoseconds and runs are counted since creation; a node whose
- * outputs are known when the session plans (made of constants or of shapes) has no runs. */
-typedef struct sbit_node_profile {
-    sbit_node_id node;        /* of the caller's graph */
-    uint64_t nanoseconds, runs;
-    sbit_node_id fused_into;  /* the node of the caller's graph that its time is counted at; none:
-                                 it is counted here */
-    const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
-                                 from it; internal operators have domain "sbit" */
-    const char *reason;       /* why it was left as it is, where something better exists; or NULL */
-} sbit_node_profile;
-SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
-                                          size_t capacity);
-/* ---- end src/exec/exec_api.h ---- */
-
-/* ---- begin src/measure/measure_api.h ---- */
-/* measure_api.h: how far two tensors are apart, and where a class ranks. >>measure
- *
- * Called by: users, strategies that compare. Calls: core, the element conversions of ops.
- * SQNR = 10 log10(sum ref^2 / sum (ref - x)^2) dB; relative error = max|ref - x| / max(max|ref|,
- * 1e-6); ranks break ties by the lower index. All sums are doubles. Thread-safe.
- */
-
-/* Whether sbit_tensor_f64_at knows the type: all but strings and complex numbers. */
-SPARSEBIT_API bool sbit_dtype_is_number(sbit_dtype dtype);
-/* An element as a number, 0 <= index < sbit_tensor_count; bool is 0 or 1. */
-SPARSEBIT_API double sbit_tensor_f64_at(const sbit_tensor *tensor, int64_t index);
-
-/* Differences between tensors and their references, over any number of calls; {0} starts. */
-typedef struct sbit_diff {
-    double error2, reference2, other2, product; /* sums of squares and of reference * other */
-    double max_error, max_reference;
-    int64_t count; /* of elements */
-    bool broken;   /* shapes or types differed, or only one of two values was finite */
-} sbit_diff;
-
-/* Compares the first `count` elements; more than there are: all. */
-SPARSEBIT_API void sbit_diff_add(sbit_diff *diff, const sbit_tensor *reference,
-                                 const sbit_tensor *other, int64_t count);
-SPARSEBIT_API double sbit_diff_sqnr(const sbit_diff *diff);     /* dB; equal: HUGE_VAL, broken: - */
-SPARSEBIT_API double sbit_diff_cosine(const sbit_diff *diff);   /* -1..1; broken: NaN */
-SPARSEBIT_API double sbit_diff_relative(const sbit_diff *diff); /* broken: HUGE_VAL */
-
-/* How many of scores[0..classes-1] rank before `label`: larger ones, and equal ones of lower index.
- * Top-k is rank < k. The rank of a NaN is `classes`. */
-SPARSEBIT_API int64_t sbit_rank_of(const float *scores, int64_t classes, int64_t label);
-SPARSEBIT_API int64_t sbit_best_of(const float *scores, int64_t classes); /* the one of rank 0 */
-/* ---- end src/measure/measure_api.h ---- */
-
 /* ---- begin src/config/config_api.h ---- */
-/* config_api.h: YAML subset, key tables, layer names. >>config
- *
- * Called by: quant (sbit_qconfig_*), sparse (sbit_sconfig_*), strategy rows (their keys), tools.
- * Calls: graph (layer names only).
- * A key table describes what may be written; reading a YAML map against tables checks names,
- * types and ranges, fills defaults and says line:column of every mistake. The trees themselves
- * (which tables stand where) belong to the layers that own the strategies.
- */
-
 /* >>yaml: block and flow maps and lists, plain, '...' and "..." scalars, comments, multi-line
  * flow, document start '---'. Anchors, aliases, tags, tabs in indentation, block scalars (| >),
  * duplicate keys and a second document are errors with "line:column" in error->where. */
@@ -1237,41 +1793,9 @@ SPARSEBIT_API bool sbit_options_bool(const sbit_options *options, const char *pa
 SPARSEBIT_API int64_t sbit_options_int(const sbit_options *options, const char *path);
 SPARSEBIT_API double sbit_options_float(const sbit_options *options, const char *path);
 SPARSEBIT_API const char *sbit_options_string(const sbit_options *options, const char *path);
-
-/* >>layer names (quantization and pruning alike). A layer answers to its node name, its weight
- * constant's name without ".weight", and its first output's name; '.', '/' and '_' count as the
- * same; a leading "module." or "model/" may be left out; patterns are globs (* ? [a-z] [!a-z]). */
-/* The name shown: weight name without ".weight", else node name, else "Conv_<index>". */
-SPARSEBIT_API void sbit_layer_name(const sbit_graph *graph, sbit_node_id node, char *text,
-                                   size_t size);
-SPARSEBIT_API bool sbit_layer_matches(const sbit_graph *graph, sbit_node_id node,
-                                      const char *pattern);
-/* For a pattern that matched nothing: the nearest layer names, "conv1, conv2" (may be ""). */
-SPARSEBIT_API void sbit_layer_suggest(const sbit_graph *graph, const char *pattern, char *text,
-                                      size_t size);
 /* ---- end src/config/config_api.h ---- */
 
 /* ---- begin src/passes/passes_api.h ---- */
-/* passes_api.h: graph rewrites: simplifiers and fusions. >>passes
- *
- * Called by: users, quant, sparse. Calls: graph, infer, exec (constant folding).
- * A pass is a row; a new one is a file with the row and one line in the table, or a row that the
- * user registers, which then runs with the others.
- */
-
-typedef struct sbit_simplify_desc {
-    size_t max_fold_bytes;     /* 0: 1 MiB; larger constants are not created by folding unless they
-                                  are no larger than what they replace */
-    bool keep_batch_norm;      /* do not fold BatchNormalization into its neighbour */
-    bool fix_defaults;         /* inputs that have a default (IR >= 4), are declared with its shape
-                                  and only serve as weights become constants; else they stay inputs
-                                  and nothing is folded from them */
-    const char *const *skip;   /* pass names not to run */
-    size_t skip_count;
-    const char *const *only;   /* NULL: all default passes */
-    size_t only_count;
-} sbit_simplify_desc;
-
 typedef struct sbit_pass_row {
     sbit_head head; /* "fold_constants" */
     bool opt_in;    /* runs only when named in `only` */
@@ -1286,23 +1810,6 @@ SPARSEBIT_API sbit_status sbit_pass_register(sbit_ctx *ctx, const sbit_pass_row 
                                              sbit_error *error);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_pass_row *sbit_pass_at(size_t index); /* built-in; NULL past the end */
-
-typedef struct sbit_simplify_stats {
-    int64_t nodes_before, nodes_after, rounds, changes;
-} sbit_simplify_stats;
-
-/* Runs the passes over the graph and its bodies, in table order, again and again until nothing
- * changes (at most 50 rounds), then sorts and infers. desc and stats may be NULL. On failure the
- * graph is valid and computes the same, partly simplified. Errors: NOT_FOUND (unknown pass name,
- * lists the known), those of infer. */
-SPARSEBIT_API sbit_status sbit_simplify(sbit_graph *graph, const sbit_simplify_desc *desc,
-                                        sbit_simplify_stats *stats, sbit_error *error);
-
-/* Raises the ai.onnx opset to `version`, converting every node whose schema changed in between
- * (Upsample to Resize, attributes to inputs, ...). Lifting only; bodies included. Errors:
- * UNSUPPORTED naming the nodes that cannot be converted (all at once). */
-SPARSEBIT_API sbit_status sbit_graph_lift_opset(sbit_graph *graph, int64_t version,
-                                                sbit_error *error);
 /* ---- end src/passes/passes_api.h ---- */
 
 /* ---- begin src/grad/grad_api.h ---- */
@@ -1507,15 +2014,6 @@ SPARSEBIT_API const sbit_quantizer_row *sbit_quantizer_at(size_t index);
 /* ---- end src/quantizers/quantizers_api.h ---- */
 
 /* ---- begin src/quant/qconfig_api.h ---- */
-/* qconfig_api.h: the quantization configuration (Sparsebit's YAML tree and a few keys more).
- * >>qconfig
- *
- * Called by: users, quant, tools. Calls: config (YAML, key tables), the rows of observers,
- * quantizers and profiles, whose own keys become part of the tree.
- */
-
-typedef struct sbit_qconfig sbit_qconfig;
-
 typedef enum sbit_qscheme {
     SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
     SBIT_QSCHEME_PER_TENSOR_AFFINE,
@@ -1561,147 +2059,8 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
 SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
 
-/* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a
- * notice). A YAML without PLACEMENT gets profile "sparsebit". Errors: CONFIG with the key's path
- * and line:column. Free with sbit_qconfig_destroy. */
-SPARSEBIT_API sbit_status sbit_qconfig_load(sbit_ctx *ctx, const char *path, sbit_qconfig **out,
-                                            sbit_error *error);
-SPARSEBIT_API sbit_status sbit_qconfig_read(sbit_ctx *ctx, const char *text, size_t size,
-                                            sbit_qconfig **out, sbit_error *error);
-/* Without YAML: 8 bits, minmax, the schemes of the profile (NULL: "generic"). */
-SPARSEBIT_API sbit_status sbit_qconfig_create(sbit_ctx *ctx, const char *profile,
-                                              sbit_qconfig **out, sbit_error *error);
-SPARSEBIT_API void sbit_qconfig_destroy(sbit_qconfig *config); /* NULL is fine */
-
-/* Sets one key as if it had been written in the file: "A.QUANTIZER.BIT", "4". */
-SPARSEBIT_API sbit_status sbit_qconfig_set(sbit_qconfig *config, const char *path,
-                                           const char *value, sbit_error *error);
-/* Checks what concerns several keys (bits and schemes that BACKEND and PLACEMENT allow). Done by
- * load, read and sbit_quant_create. */
-SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit_error *error);
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config);
-/* The whole tree as YAML that reads back equal, in pieces to `put`; defaults as comments when
- * only_set. */
-SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
-                                      void (*put)(const char *text, size_t size, void *user),
-                                      void *user);
 /* ---- end src/quant/qconfig_api.h ---- */
-
-/* ---- begin src/quant/quant_api.h ---- */
-/* quant_api.h: post-training quantization, step by step as in Sparsebit. >>quant
- *
- * Called by: users, tools, train (QAT). Calls: qconfig, observers, quantizers, passes, exec.
- *
- *     create -> calibrate (pulls from a feed) -> calc_qparams
- *            -> set_quant(true, true) -> forward (test data) ... -> export_onnx
- *
- * or, with data pushed batch by batch: prepare_calibration -> forward ... -> calc_qparams.
- *
- * A sbit_quant owns a simplified copy of the graph and a list of sites: tensors with a quantizer.
- * What is simulated is what is exported: both run the graph with QuantizeLinear and
- * DequantizeLinear nodes that sbit_quant_build makes. One thread at a time.
- */
-
-typedef struct sbit_quant sbit_quant;
-
-/* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
- * false); config is copied. Everything that can be wrong is reported here, before any work:
- * operators that cannot run, patterns in SPECIFIC that match nothing (warning with the nearest
- * names), bits and schemes the BACKEND refuses. Free with sbit_quant_destroy. */
-SPARSEBIT_API sbit_status sbit_quant_create(const sbit_graph *graph, const sbit_qconfig *config,
-                                            sbit_quant **out, sbit_error *error);
-SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant); /* NULL is fine */
-
-/* Forgets what observers saw and shows them every sample of the feed, once or as often as they
- * want. Padding is not observed. Errors: those of the feed and of sbit_quant_forward; STATE if the
- * feed is empty and data is needed. */
-SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
-                                               sbit_error *error);
-SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit_error *error);
-
-/* True if some observer waits for data. Else (integer weights only, activations float) no batch
- * need be fed between prepare_calibration and calc_qparams. */
-SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant);
-/* Runs the model on one batch. Between prepare_calibration and calc_qparams: in float, feeding the
- * observers. After: as set_quant says. names may be NULL if the model has one input. Results stay
- * until the next forward. Errors: NUMERIC naming the tensor with a value that is not finite,
- * SHAPE for inputs that do not fit. */
-SPARSEBIT_API sbit_status sbit_quant_forward(sbit_quant *quant, const char *const *names,
-                                             const sbit_tensor *inputs, size_t input_count,
-                                             sbit_error *error);
-SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index);
-
-/* Scale and zero point of every site: a pure function of the model, what observers saw and the
- * settings. Called again it gives the same; after sbit_quant_set or sbit_quant_set_site it gives
- * what a fresh start with these settings would, without new data where the statistics allow.
- * asym: observers look again, layer after layer, at the model with what is quantized so far
- * (`weights`, `activations`: which of the two); needs data from sbit_quant_calibrate, whose feed
- * must still be readable. Errors: STATE if data is needed and nothing was fed ("calibration set is
- * empty"), or a changed observer needs a pass. */
-SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
-                                                  bool activations, sbit_error *error);
-/* What forward simulates from now on; both false: the float model. Before calc_qparams: STATE. */
-SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, bool activations,
-                                               sbit_error *error);
-
-/* What a build is to hold. {0}: everything. */
-typedef struct sbit_quant_build_desc {
-    bool float_weights, float_activations; /* leave them as they are */
-    const bool *sites;                     /* [site count] which sites to quantize; NULL: all */
-} sbit_quant_build_desc;
-/* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
- * pairs. desc may be NULL. Free with sbit_graph_destroy before the quant. */
-SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
-                                           sbit_graph **out, sbit_error *error);
-/* sbit_quant_build(NULL) checked and saved; metadata says how it was made. */
-SPARSEBIT_API sbit_status sbit_quant_export_onnx(sbit_quant *quant, const char *path,
-                                                 const sbit_onnx_write_desc *desc,
-                                                 sbit_error *error);
-
-/* The simplified float graph that the sites refer to. */
-SPARSEBIT_API const sbit_graph *sbit_quant_graph(const sbit_quant *quant);
-
-/* >>sites */
-typedef struct sbit_site {
-    const char *layer;   /* shown name of the layer whose settings it has */
-    const char *tensor;  /* name of the value */
-    sbit_value_id value; /* of the root graph; none for a tensor of a body */
-    uint32_t target;     /* SBIT_TARGET_WEIGHT or SBIT_TARGET_ACTIVATION */
-    bool enabled;        /* false: stays float, because of `reason` */
-    const char *reason;  /* "" if enabled */
-    const char *observer, *quantizer;
-    sbit_qparams qparams; /* scale NULL before calc_qparams */
-    float min, max;       /* of the observer, over all channels */
-} sbit_site;
-SPARSEBIT_API size_t sbit_quant_site_count(const sbit_quant *quant);
-SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index, sbit_site *out);
-
-/* Wishes for one site beyond the configuration; {0}: none. */
-typedef struct sbit_site_change {
-    int32_t enable;     /* 1: quantize although the configuration disables it; -1: leave float */
-    int32_t bits;       /* 2..16; 0: as configured */
-    const float *scale; /* fixed, [grid.parts.count], copied; NULL: computed */
-    const int32_t *zero_point; /* goes with scale */
-} sbit_site_change;
-/* Takes the place of what was asked for before; holds from the next calc_qparams on. Errors:
- * INVALID_ARGUMENT. */
-SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
-                                              const sbit_site_change *change, sbit_error *error);
-/* One key of the configuration, as in sbit_qconfig_set: bits, schemes, observers, SPECIFIC,
- * SKIP_TRACE_MODULES. Sites are found anew (their numbers may change); what observers saw is kept
- * where tensor, observer and its options are the same, wishes for sites too. */
-SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
-                                         sbit_error *error);
-
-/* What observers saw, to and from a file of this machine: calibrating once, trying many settings.
- * Loading finds sites by tensor and observer and takes the place of sbit_quant_calibrate. Errors:
- * IO, PARSE; STATE if nothing was observed, or sites of this configuration are not in the file
- * (named). */
-SPARSEBIT_API sbit_status sbit_quant_save_statistics(const sbit_quant *quant, const char *path,
-                                                     sbit_error *error);
-SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const char *path,
-                                                     sbit_error *error);
-/* ---- end src/quant/quant_api.h ---- */
 
 /* ---- begin src/quant/steps_api.h ---- */
 /* steps_api.h: what a recipe is made of: steps, and what they are made with. >>steps
@@ -1873,275 +2232,7 @@ SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_find(const sbit_ctx *ctx, c
 SPARSEBIT_API const sbit_sparsity_row *sbit_sparsity_at(size_t index); /* NULL past the end */
 /* ---- end src/sparsers/sparsers_api.h ---- */
 
-/* ---- begin src/sparse/sconfig_api.h ---- */
-/* sconfig_api.h: the pruning configuration (Sparsebit's sparse YAML tree). >>sconfig
- *
- * Called by: users, sparse, tools. Calls: config (YAML, key tables).
- *
- *     SPARSER:
- *       TYPE: unstructured      # elements; structured: channels ("unstructed", "structed" too)
- *       STRATEGY: l1norm
- *       RATIO: 0.5              # part of every layer that goes, 0 to 1
- *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
- *
- * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
- */
-
-typedef struct sbit_sconfig sbit_sconfig;
-
-/* From a YAML file or text. Sparsebit's files load unchanged (DEVICE is accepted with a notice).
- * Errors: CONFIG with the key's path and line:column. Free with sbit_sconfig_destroy. */
-SPARSEBIT_API sbit_status sbit_sconfig_load(sbit_ctx *ctx, const char *path, sbit_sconfig **out,
-                                            sbit_error *error);
-SPARSEBIT_API sbit_status sbit_sconfig_read(sbit_ctx *ctx, const char *text, size_t size,
-                                            sbit_sconfig **out, sbit_error *error);
-SPARSEBIT_API void sbit_sconfig_destroy(sbit_sconfig *config); /* NULL is fine */
-
-/* Sets one key as if it had been written in the file: "SPARSER.RATIO", "0.3". */
-SPARSEBIT_API sbit_status sbit_sconfig_set(sbit_sconfig *config, const char *path,
-                                           const char *value, sbit_error *error);
-/* The whole tree, or what was set, as YAML that reads back equal, in pieces to `put`. */
-SPARSEBIT_API void sbit_sconfig_print(const sbit_sconfig *config, bool only_set,
-                                      void (*put)(const char *text, size_t size, void *user),
-                                      void *user);
-
-/* What one layer gets, after SPECIFIC (the first glob that matches wins; see >>layer names). */
-typedef struct sbit_sparse_settings {
-    bool structured;      /* whole output channels; else single elements */
-    const char *strategy; /* name of the sparser */
-    double ratio;         /* part to prune, 0 to 1 */
-    bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
-    int64_t min_kept, align;
-    int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
-    int64_t n_of_m[2]; /* {2, 4}: two of four neighbours go; 0: none */
-} sbit_sparse_settings;
-/* Not thread-safe: notes which globs matched. */
-SPARSEBIT_API sbit_status sbit_sconfig_layer(sbit_sconfig *config, const sbit_graph *graph,
-                                             sbit_node_id node, sbit_sparse_settings *out,
-                                             sbit_error *error);
-/* ---- end src/sparse/sconfig_api.h ---- */
-
-/* ---- begin src/sparse/sparse_api.h ---- */
-/* sparse_api.h: pruning: masks, and the channels that live and die together. >>sparse
- *
- * Called by: users, tools, train. Calls: sconfig, sparsers, ops (row->channel), passes, exec.
- *
- *     sbit_prune(graph, config, feed, &out, &error)     all at once: score, choose, cut, prove
- *
- *     create -> calc_params (a mask for every layer by itself, as Sparsebit gives it)
- *            or select (channels of all layers together: what can be cut)
- *            -> masked: a graph of the same shapes; shrink: without the channels; export_onnx
- *
- * A sbit_sparse owns a simplified copy of the graph, with BatchNormalization as it is. A channel is
- * all that holds one output channel of a layer, wherever it goes: rows of weights that are added
- * up, biases, normalizations, columns of the layers behind. What cannot be cut exactly is kept, and
- * its group says why. One thread at a time.
- */
-
-typedef struct sbit_sparse sbit_sparse;
-
-/* The graph and the settings are copied; patterns of SPECIFIC that match nothing are warned of.
- * Errors: SHAPE if no input size gives every operator a shape. Free with sbit_sparse_destroy. */
-SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
-                                             sbit_sparse **out, sbit_error *error);
-SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse); /* NULL is fine */
-
-/* Ratios of single layers, before calc_params or select: of those that match the pattern (see layer
- * names). Errors: NOT_FOUND with the nearest names, INVALID_ARGUMENT outside of 0 to 1. */
-SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char *pattern,
-                                                double ratio, sbit_error *error);
-/* Ratio 0 for every layer whose output reaches an Add or Sum before another layer reads it. */
-SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse);
-
-/* A mask for every layer by itself, as its settings say; masks of before are forgotten. feed may be
- * NULL unless a sparser looks at data (STATE). */
-SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
-                                                  sbit_error *error);
-/* The same for single elements; channels are chosen in groups by the sum of their scores, exactly
- * floor(ratio * channels) of each group (the smallest ratio of its layers), fewer where groups of a
- * convolution must stay equal, ALIGN or MIN_KEPT say so. */
-SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
-                                             sbit_error *error);
-
-/* For loops of one's own: new weights (by the constant's name, same type and shape; copied), then
- * as sbit_sparse_select with the ratios that SCHEDULE gives for this step of `total`. Ratios are of
- * the original, so steps do not add up. Errors: NOT_FOUND, SHAPE. */
-SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,
-                                                 const sbit_tensor *weight, sbit_error *error);
-SPARSEBIT_API sbit_status sbit_sparse_step(sbit_sparse *sparse, int64_t step, int64_t total,
-                                           const sbit_feed *feed, sbit_error *error);
-
-/* The smallest ratio, the same for all layers but those whose own is 0, that leaves at most these
- * shares of the original; then as sbit_sparse_select. 0: no limit. Errors: LIMIT, saying what is
- * left at best. */
-typedef struct sbit_sparse_budget {
-    double params, macs, bytes; /* of the weights; 0.5: half */
-} sbit_sparse_budget;
-SPARSEBIT_API sbit_status sbit_sparse_fit(sbit_sparse *sparse, const sbit_sparse_budget *budget,
-                                          const sbit_feed *feed, sbit_error *error);
-
-/* >>masks: of the constants of sbit_sparse_graph. One byte an element, 1 keep, 0 pruned. */
-typedef struct sbit_mask {
-    sbit_value_id value; /* the weight or bias */
-    const char *name;    /* of the constant */
-    int64_t count, kept; /* elements */
-    const uint8_t *keep; /* borrowed until masks change */
-} sbit_mask;
-SPARSEBIT_API const sbit_graph *sbit_sparse_graph(const sbit_sparse *sparse);
-SPARSEBIT_API size_t sbit_sparse_mask_count(const sbit_sparse *sparse);
-SPARSEBIT_API sbit_status sbit_sparse_mask(const sbit_sparse *sparse, size_t index, sbit_mask *out);
-/* Sets the mask of a constant by name; count must be its number of elements. Copied. */
-SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *name,
-                                               const uint8_t *keep, int64_t count,
-                                               sbit_error *error);
-
-/* >>results. Free with sbit_graph_destroy before the sparse. */
-/* The graph with what is pruned set to zero, shapes as they were. */
-SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
-                                             sbit_error *error);
-/* The graph without the channels that are masked everywhere; what cannot be cut stays, as zeros.
- * Run against the masked graph on random inputs, and on the first samples of feed if there is one.
- * Errors: NUMERIC if they differ by more than 1e-4 of the output's largest value (1e-3 beyond 50
- * layers): a fault of this library, and nothing is given. */
-SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
-                                             sbit_graph **out, sbit_error *error);
-/* Shrinks, checks and saves. */
-SPARSEBIT_API sbit_status sbit_sparse_export_onnx(sbit_sparse *sparse, const char *path,
-                                                  const sbit_onnx_write_desc *desc,
-                                                  sbit_error *error);
-/* create, select, shrink. Where nothing can be cut the result is a copy of the graph, with a
- * warning. feed may be NULL unless a sparser looks at data. */
-SPARSEBIT_API sbit_status sbit_prune(const sbit_graph *graph, sbit_sconfig *config,
-                                     const sbit_feed *feed, sbit_graph **out, sbit_error *error);
-
-/* >>groups: what is chosen among; channels that the same layers make. */
-typedef struct sbit_sparse_group {
-    const char *layers;     /* "conv1, conv3": shown names of those that make the channels */
-    int64_t channels, kept; /* kept: after select or shrink */
-    bool exact;             /* false: cannot be cut, because of `reason` */
-    const char *reason;     /* why some or all are kept; "" */
-    double ratio;           /* asked for */
-} sbit_sparse_group;
-SPARSEBIT_API size_t sbit_sparse_group_count(const sbit_sparse *sparse);
-SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t index,
-                                               sbit_sparse_group *out);
-/* ---- end src/sparse/sparse_api.h ---- */
-
 /* ---- begin src/train/train_api.h ---- */
-/* train_api.h: training: a step, and a loop over a feed. >>train
- *
- * Called by: users. Calls: grad, exec, quant (QAT), sparse (masks).
- *
- *     sbit_trainer_create(graph, &desc, &trainer, &error);
- *     sbit_trainer_fit(trainer, &feed, &fit, &report, &error);    or sbit_trainer_step in a loop
- *     sbit_trainer_store(trainer, graph, &error);     weights and statistics, back to the graph
- *
- * A trainer has a private clone of the graph with loss and gradients as nodes: one plan, one
- * session. Parameters are the float32 weights that the loss depends on; running statistics of
- * BatchNormalization are states of the session. One thread at a time per trainer; it uses all
- * threads of its context, and gives the same bits for any number of them.
- */
-
-typedef struct sbit_trainer sbit_trainer;
-
-/* Settings for the parameters whose names match; of several groups the first counts. */
-typedef struct sbit_train_group {
-    const char *pattern; /* glob: "*.bias" */
-    bool frozen;         /* not trained */
-    float rate;          /* factor on the learning rate; 0: 1 */
-    bool no_decay;       /* no weight decay */
-} sbit_train_group;
-
-/* All zero is valid but for learning_rate. Texts are copied. */
-typedef struct sbit_train_desc {
-    const char *loss;              /* name of a loss row; NULL: cross_entropy */
-    const char *loss_options;      /* YAML of its keys, "SMOOTHING: 0.1"; NULL: defaults */
-    const char *optimizer;         /* name of an optimizer row; NULL: sgd */
-    const char *optimizer_options; /* "MOMENTUM: 0.9" */
-    float learning_rate, weight_decay;
-    float clip_norm;  /* the gradient of all parameters together is at most this long; 0: no */
-    float clip_value; /* each element of the gradient lies in +-this; 0: no */
-    const sbit_train_group *groups;
-    size_t group_count;
-    const char *const *train; /* names of the parameters; NULL: all weights */
-    size_t train_count;
-    size_t output;         /* which output of the model the loss looks at */
-    /* distillation: the output also learns from this model's output of the same number, which gets
-     * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
-    sbit_graph *teacher;   /* NULL: none; must outlive the trainer */
-    float distill, temperature; /* 0: 0.5 and 4 */
-    bool fixed_statistics; /* BatchNormalization as in inference */
-} sbit_train_desc;
-
-/* What a step reports. */
-typedef struct sbit_train_report {
-    int64_t step, epoch; /* steps count from 1, epochs from 0 */
-    double loss, learning_rate;
-    double gradient_norm; /* before clipping */
-    int64_t samples;
-} sbit_train_report;
-
-/* The graph is read here and may be edited or freed afterwards. Errors: UNSUPPORTED (operators
- * without a gradient, all named; nothing to train), NOT_FOUND (names of rows and parameters). Free
- * with sbit_trainer_destroy. */
-SPARSEBIT_API sbit_status sbit_trainer_create(const sbit_graph *graph, const sbit_train_desc *desc,
-                                              sbit_trainer **out, sbit_error *error);
-SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine */
-
-/* Runs forward and backward for a batch (its first target goes to the loss; rows of padding are cut
- * off) and updates the parameters. `report` may be NULL. A loss or gradient that is not finite is
- * an error that names it; parameters are then as before. */
-SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
-                                            sbit_train_report *report, sbit_error *error);
-/* The two halves: gradients can be read and changed between them. */
-SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
-                                                sbit_train_report *report, sbit_error *error);
-SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
-                                              sbit_error *error);
-/* The learning rate from now on: what schedules change. */
-SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate);
-/* The model's output `index` in the last backward; borrowed until the next. */
-SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
-
-/* A parameter: data may be written at any time, gradient between backward and update. */
-typedef struct sbit_train_parameter {
-    const char *name;
-    sbit_value_id value; /* in the graph that the trainer was made from */
-    sbit_tensor data;    /* float32 */
-    float *gradient;     /* of the last backward; NULL before */
-    bool frozen;
-} sbit_train_parameter;
-SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
-SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
-                                                          size_t index); /* asserts the index */
-/* Elements with keep 0 become zero and stay so, whatever momentum and decay say. `keep` is copied,
- * one byte an element; NULL: no mask any more. Errors: NOT_FOUND. */
-SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
-                                                const uint8_t *keep, sbit_error *error);
-
-/* All that training changes - parameters, the optimizer's state, running statistics, the step - to
- * and from a file of this machine: a trainer made in the same way goes on where the other stopped,
- * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
-SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
-                                            sbit_error *error);
-SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
-                                            sbit_error *error);
-
-/* Copies parameters and running statistics into the constants of `graph`, which must be the graph
- * that the trainer was made from or a clone of it. */
-SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_graph *graph,
-                                             sbit_error *error);
-
-/* >>qat: quantization-aware training. The trainer works on the quant's graph with all quantizers in
- * it, as sbit_quant_calc_qparams left them; scales of those that learn (lsq, lsq+ ...) are
- * parameters, named "<tensor>.scale". The quant must stay, and not be calibrated meanwhile. Errors:
- * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
-SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
-                                                  sbit_trainer **out, sbit_error *error);
-/* Gives weights and scales to the quant, which then simulates and exports what was trained. May be
- * called between steps. */
-SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
-
 /* >>schedules: rows; the learning rate of a step as a factor of the base rate. */
 typedef struct sbit_rate_row {
     sbit_head head; /* "constant", "cosine", "step", "one_cycle" */
@@ -2152,75 +2243,6 @@ SPARSEBIT_API sbit_status sbit_rate_register(sbit_ctx *ctx, const sbit_rate_row 
                                              sbit_error *error);
 SPARSEBIT_API const sbit_rate_row *sbit_rate_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_rate_row *sbit_rate_at(size_t index); /* built-in; NULL past the end */
-
-/* Called around a step; anything but SBIT_OK ends training with that status. `report` says step,
- * epoch and rate before a step, all after it. */
-typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_report *report,
-                                       void *user, sbit_error *error);
-
-typedef struct sbit_fit_desc {
-    int64_t epochs;           /* 0: 1 */
-    int64_t batch;            /* samples of a step; 0: 64 */
-    int64_t most;             /* samples of an epoch; 0: all */
-    uint64_t seed;            /* of the order of samples */
-    bool in_order;            /* do not shuffle */
-    bool resume;              /* go on at the trainer's step (sbit_trainer_load), not at 0 */
-    /* pictures [N,C,H,W] are changed at random: mirrored left to right, moved by up to `shift`
-     * pixels with zeros behind, a square of `cutout` pixels set to zero */
-    bool flip;
-    int64_t shift, cutout;
-    const char *rate;         /* name of a schedule; NULL: constant */
-    const char *rate_options; /* YAML of its keys */
-    int64_t warmup;           /* steps over which the rate grows from 0 */
-    sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
-    void *user;
-} sbit_fit_desc;
-/* The loop: epochs over the feed, shuffled in an order that only the seed and the epoch give.
- * Progress "train" counts samples. report (NULL ok): of the last step, with the mean loss of the
- * last epoch. A last batch that is smaller is trained too, unless the model has a fixed batch. */
-SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_feed *feed,
-                                           const sbit_fit_desc *desc, sbit_train_report *report,
-                                           sbit_error *error);
-
-/* >>builder: a network in C. After a failure functions do nothing and give none; the status is in
- * the builder, and sbit_builder_output returns it.
- *
- *     sbit_graph_create(ctx, 17, &graph, &error);
- *     sbit_builder b = sbit_builder_init(graph, seed, &error);
- *     x = sbit_builder_input(&b, "input", 3, dims);             [N, dims...]
- *     x = sbit_builder_conv(&b, "c1", x, &desc); x = sbit_builder_batch_norm(&b, "b1", x);
- *     x = sbit_builder_op(&b, "Relu", x, none); ...
- *     sbit_builder_output(&b, "logits", sbit_builder_linear(&b, "fc", x, 10));
- */
-typedef struct sbit_builder {
-    sbit_graph *graph;
-    sbit_rng rng; /* of the weights */
-    sbit_status status;
-    sbit_error *error;
-} sbit_builder;
-typedef struct sbit_conv_desc {
-    int64_t channels; /* of the output */
-    int64_t kernel;   /* square; 0: 3; padded so that stride 1 keeps the size */
-    int64_t stride, groups; /* 0: 1 */
-    bool bias;        /* leave it out in front of BatchNormalization */
-} sbit_conv_desc;
-/* error may be NULL; it and the graph stay with the caller. */
-SPARSEBIT_API sbit_builder sbit_builder_init(sbit_graph *graph, uint64_t seed, sbit_error *error);
-SPARSEBIT_API sbit_value_id sbit_builder_input(sbit_builder *b, const char *name, int32_t rank,
-                                               const int64_t *dims); /* without the batch */
-SPARSEBIT_API sbit_value_id sbit_builder_conv(sbit_builder *b, const char *name, sbit_value_id x,
-                                              const sbit_conv_desc *desc);
-SPARSEBIT_API sbit_value_id sbit_builder_batch_norm(sbit_builder *b, const char *name,
-                                                    sbit_value_id x);
-SPARSEBIT_API sbit_value_id sbit_builder_linear(sbit_builder *b, const char *name, sbit_value_id x,
-                                                int64_t units); /* x [N, in] */
-/* "MaxPool" or "AveragePool" with windows that do not overlap; size 0: "GlobalAveragePool". */
-SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type,
-                                              sbit_value_id x, int64_t size);
-/* Any operator of one or two inputs without attributes: Relu, Add ... y none: one input. */
-SPARSEBIT_API sbit_value_id sbit_builder_op(sbit_builder *b, const char *op_type, sbit_value_id x,
-                                            sbit_value_id y);
-SPARSEBIT_API sbit_status sbit_builder_output(sbit_builder *b, const char *name, sbit_value_id x);
 /* ---- end src/train/train_api.h ---- */
 
 #ifdef __cplusplus

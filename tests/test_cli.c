@@ -451,15 +451,15 @@ TEST(cli_help_and_version)
     CHECK_CONTAINS(cli.out, "Examples");
     CHECK_EQ_I64(RUN("%s", ""), 2);
     CHECK_CONTAINS(cli.err, "Commands");
-    static const char *const commands[] = {"info",     "simplify", "run",       "eval",
-                                           "quantize", "prune",    "train",     "compare",
-                                           "bench",    "graph",    "operators", "help"};
+    static const char *const commands[] = {
+        "info",    "simplify", "run",   "eval",      "quantize",   "prune", "train",
+        "compare", "bench",    "graph", "operators", "strategies", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
         CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
         CHECK_EQ_I64(RUN("%s --help", commands[i]), 0);
     }
-    CHECK_CONTAINS(cli.out, "sparsebit help COMMAND");
+    CHECK_CONTAINS(cli.out, "sparsebit help NAME");
     RUN("help quantize");
     CHECK_CONTAINS(cli.out, "tensorrt"); /* the profiles come from the library's table */
 }
@@ -1388,4 +1388,19 @@ TEST(cli_statistics_are_kept)
     CHECK_FAILS(2, "--save-stats is for what --data shows",
                 "quantize %s --save-stats %sx -o %sq.onnx", NET, TMP, TMP);
     CHECK_FAILS(1, "seen2", "quantize %s --stats %sseen2 -o %sq.onnx", NET, TMP, TMP);
+}
+
+TEST(cli_strategies)
+{
+    CHECK_EQ_I64(RUN("strategies --json"), 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "{\"kind\": \"observer\", \"name\": \"minmax\"");
+    CHECK_CONTAINS(
+        cli.out,
+        "\"path\": \"MOVING_AVERAGE.EMA_RATIO\", \"type\": \"float\", \"default\": \"0.9\"");
+    CHECK_EQ_I64(RUN("strategies"), 0);
+    CHECK_CONTAINS(cli.out, "tensorrt");
+    CHECK_EQ_I64(RUN("help adam"), 0);
+    CHECK_CONTAINS(cli.out, "optimizer 'adam'");
+    CHECK_FAILS(2, "unknown command 'nonsense'", "help nonsense");
 }

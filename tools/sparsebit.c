@@ -106,8 +106,13 @@ static const cli_command cli_commands[] = {
      "Lists every operator with the opset versions at which its definition changed; whether its\n"
      "inputs and outputs can have quantizers, and whether it can be trained through.",
      "sparsebit operators\nsparsebit operators --json", cli_operators},
-    {"help", "COMMAND", "explain a command", "", "", "Shows the options and examples of a command.",
-     "sparsebit help quantize", cli_help},
+    {"strategies", "", "what configurations can name", "--json", "",
+     "Lists observers, quantizers, steps, profiles, sparsers, passes, losses, optimizers and\n"
+     "schedules. 'sparsebit help NAME' shows the keys of one.",
+     "sparsebit strategies\nsparsebit help adam", cli_strategies},
+    {"help", "NAME", "explain a command or a strategy", "", "",
+     "Shows the options and examples of a command, or the keys of a strategy.",
+     "sparsebit help quantize\nsparsebit help moving_average", cli_help},
 };
 
 const cli_command *cli_command_at(size_t index)
@@ -160,6 +165,9 @@ static void cli_help_all(FILE *to)
 static int cli_help(const cli_args *args)
 {
     const cli_command *command = cli_find_command(args->operands[0]);
+    if (command == NULL && cli_help_strategy(args->operands[0])) {
+        return CLI_OK;
+    }
     if (command == NULL) {
         return cli_unknown_command(args->operands[0]);
     }

@@ -18,5 +18,8 @@ int cli_compare(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);
 int cli_operators(const cli_args *args);
+int cli_strategies(const cli_args *args);
+/* Prints what a strategy of that name does and its keys; false: there is none. */
+bool cli_help_strategy(const char *name);
 
 #endif /* SBIT_CLI_COMMANDS_H */

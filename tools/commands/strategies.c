@@ -1,0 +1,145 @@
+/* commands/strategies.c: the rows that configurations name: observers, quantizers, steps, profiles,
+ * sparsers, passes, losses, optimizers, schedules of the learning rate; with their keys.
+ */
+#include "commands/commands.h"
+#include "base/json.h"
+#include "base/table.h"
+#include "model/model.h"
+
+/* Every kind of row begins with a head; these give it by number and by name. */
+#define CLI_KIND(kind)                                                                             \
+    static const sbit_head *cli_##kind##_at(size_t index)                                          \
+    {                                                                                              \
+        const sbit_##kind##_row *row = sbit_##kind##_at(index);                                    \
+        return row != NULL ? &row->head : NULL;                                                    \
+    }                                                                                              \
+    static const sbit_head *cli_##kind##_find(const sbit_ctx *ctx, const char *name)               \
+    {                                                                                              \
+        const sbit_##kind##_row *row = sbit_##kind##_find(ctx, name);                              \
+        return row != NULL ? &row->head : NULL;                                                    \
+    }
+CLI_KIND(observer)
+CLI_KIND(quantizer)
+CLI_KIND(step)
+CLI_KIND(profile)
+CLI_KIND(sparser)
+CLI_KIND(pass)
+CLI_KIND(loss)
+CLI_KIND(optimizer)
+CLI_KIND(rate)
+
+typedef struct cli_kind_of_row {
+    const char *name;  /* "observer" */
+    const char *place; /* where configurations name it */
+    const sbit_head *(*at)(size_t index);
+    const sbit_head *(*find)(const sbit_ctx *ctx, const char *name);
+} cli_kind_of_row;
+
+static const cli_kind_of_row cli_kinds[] = {
+    {"observer", "OBSERVER.TYPE", cli_observer_at, cli_observer_find},
+    {"quantizer", "QUANTIZER.TYPE", cli_quantizer_at, cli_quantizer_find},
+    {"step", "STEPS", cli_step_at, cli_step_find},
+    {"profile", "PLACEMENT, --target", cli_profile_at, cli_profile_find},
+    {"sparser", "SPARSER.STRATEGY", cli_sparser_at, cli_sparser_find},
+    {"pass", "--skip, --only", cli_pass_at, cli_pass_find},
+    {"loss", "sbit_train_desc.loss", cli_loss_at, cli_loss_find},
+    {"optimizer", "sbit_train_desc.optimizer", cli_optimizer_at, cli_optimizer_find},
+    {"schedule", "sbit_fit_desc.rate", cli_rate_at, cli_rate_find},
+};
+
+static const char *cli_key_type(const sbit_key *key)
+{
+    static const char *const words[] = {"bool", "int", "float", "text", "", "list", "yaml"};
+    return key->type == SBIT_KEY_CHOICE              ? key->choices
+           : (size_t)key->type < CLI_COUNT_OF(words) ? words[key->type]
+                                                     : "";
+}
+
+static void cli_strategy_json(sbit_json *to, const char *kind, const sbit_head *head)
+{
+    sbit_json_open(to, NULL, '{');
+    sbit_json_text(to, "kind", kind);
+    sbit_json_text(to, "name", head->name);
+    sbit_json_text(to, "doc", head->doc != NULL ? head->doc : "");
+    sbit_json_open(to, "keys", '[');
+    for (size_t i = 0; i < head->key_count; i++) {
+        const sbit_key *key = &head->keys[i];
+        sbit_json_open(to, NULL, '{');
+        sbit_json_text(to, "path", key->path);
+        sbit_json_text(to, "type", cli_key_type(key));
+        sbit_json_text(to, "default", key->otherwise);
+        sbit_json_text(to, "doc", key->doc);
+        sbit_json_close(to, '}');
+    }
+    sbit_json_close(to, ']');
+    sbit_json_close(to, '}');
+}
+
+static int cli_strategies_json(void)
+{
+    cli_json json;
+    cli_json_begin(&json);
+    sbit_json_open(&json.to, NULL, '{');
+    sbit_json_open(&json.to, "strategies", '[');
+    for (size_t k = 0; k < CLI_COUNT_OF(cli_kinds); k++) {
+        const sbit_head *head = NULL;
+        for (size_t i = 0; (head = cli_kinds[k].at(i)) != NULL; i++) {
+            cli_strategy_json(&json.to, cli_kinds[k].name, head);
+        }
+    }
+    sbit_json_close(&json.to, ']');
+    sbit_json_close(&json.to, '}');
+    return cli_json_print(&json);
+}
+
+int cli_strategies(const cli_args *args)
+{
+    if (args->json) {
+        return cli_strategies_json();
+    }
+    for (size_t k = 0; k < CLI_COUNT_OF(cli_kinds); k++) {
+        const sbit_head *head = NULL;
+        printf("%s%s (%s)\n", k > 0 ? "\n" : "", cli_kinds[k].name, cli_kinds[k].place);
+        for (size_t i = 0; (head = cli_kinds[k].at(i)) != NULL; i++) {
+            printf("  %-22s %s\n", head->name, head->doc != NULL ? head->doc : "");
+        }
+    }
+    printf("\n'sparsebit help NAME' shows the keys of one.\n");
+    return CLI_OK;
+}
+
+static void cli_strategy_help(const cli_kind_of_row *kind, const sbit_head *head)
+{
+    printf("%s '%s' (%s)\n\n%s\n", kind->name, head->name, kind->place,
+           head->doc != NULL ? head->doc : "");
+    if (head->key_count == 0) {
+        printf("\nIt has no keys.\n");
+        return;
+    }
+    printf("\nKeys\n");
+    for (size_t i = 0; i < head->key_count; i++) {
+        const sbit_key *key = &head->keys[i];
+        printf("  %-26s %s (%s; default %s)\n", key->path, key->doc != NULL ? key->doc : "",
+               cli_key_type(key), key->otherwise != NULL ? key->otherwise : "none");
+    }
+}
+
+bool cli_help_strategy(const char *name)
+{
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    bool found = false;
+    if (sbit_ctx_create(NULL, &ctx, &error) != SBIT_OK) {
+        return false;
+    }
+    for (size_t k = 0; k < CLI_COUNT_OF(cli_kinds); k++) {
+        const sbit_head *head = cli_kinds[k].find(ctx, name);
+        if (head != NULL) {
+            fputs(found ? "\n" : "", stdout);
+            cli_strategy_help(&cli_kinds[k], head);
+            found = true;
+        }
+    }
+    sbit_ctx_destroy(ctx);
+    return found;
+}
