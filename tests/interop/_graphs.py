@@ -1,0 +1,448 @@
+"""_graphs.py: random valid ONNX graphs. One generator for all that want many graphs.
+
+    model, feeds = graph(seed)          any float network: 3 to 25 nodes of some 60 operators
+    model, feeds = graph(seed, "cnn")   layers of convolutional networks only (to be quantized, pruned)
+
+A graph depends on the seed alone. Values are kept tame: no division by small numbers, no logarithm
+of what may be negative. Each node's output shapes come from ONNX's own shape inference.
+"""
+import numpy
+import onnx
+from onnx import TensorProto, helper, numpy_helper, shape_inference
+
+OPSETS = (11, 12, 13, 14, 16, 17, 18, 19, 20, 21)
+UNARY = ("Relu", "Sigmoid", "Tanh", "Abs", "Neg", "Erf", "Softplus", "Softsign", "Floor", "Ceil", "Elu", "Selu",
+         "LeakyRelu", "HardSigmoid", "ThresholdedRelu", "Celu", "Sin", "Cos", "Atan", "Identity", "Round", "Sign")
+ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "HardSigmoid", "Clip", "HardSwish", "SiLU", "PRelu", "Tanh")
+
+
+class Builder:
+    def __init__(self, seed, kind):
+        self.rng = numpy.random.default_rng(seed)
+        self.kind = kind
+        self.opset = int(self.rng.choice([o for o in OPSETS if kind != "cnn" or o >= 13]))
+        self.nodes, self.constants, self.inputs = [], [], []
+        self.shapes = {}  # of float tensors that may be used further
+        self.count = 0
+        self.depth = 0
+
+    # ---- pieces
+
+    def name(self, stem="t"):
+        self.count += 1
+        return "%s%d" % (stem, self.count)
+
+    def pick(self, *choices):
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def some(self, low, high):
+        return int(self.rng.integers(low, high + 1))
+
+    def constant(self, value, dtype=numpy.float32):
+        name = self.name("c")
+        self.constants.append(numpy_helper.from_array(numpy.asarray(value, dtype), name))
+        return name
+
+    def weight(self, *shape):
+        fan = max(1, int(numpy.prod(shape[1:])))
+        return self.constant(self.rng.standard_normal(shape) / numpy.sqrt(fan))
+
+    def ints(self, values):
+        return self.constant(values, numpy.int64)
+
+    def input(self, shape):
+        name = self.name("x")
+        self.inputs.append((name, shape))
+        self.shapes[name] = shape
+        return name
+
+    def node(self, op, inputs, outputs=1, **attrs):
+        names = [self.name() for _ in range(outputs)]
+        self.nodes.append(helper.make_node(op, inputs, names, name=self.name(op), **attrs))
+        return names[0] if outputs == 1 else names
+
+    def keep(self, name):
+        """The tensor may be used by later nodes; its shape by inference over all so far."""
+        model = self.model([name], check=False)
+        inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+        for value in list(inferred.graph.output) + list(inferred.graph.value_info):
+            if value.name == name:
+                dims = [d.dim_value for d in value.type.tensor_type.shape.dim]
+                if all(d > 0 for d in dims) and numpy.prod(dims or [1]) < 40000:
+                    self.shapes[name] = tuple(dims)
+                    onnx.checker.check_model(self.model([name], check=False))
+                    return name
+        return None
+
+    def take(self, rank=None):
+        """A tensor to go on from, the newer the likelier."""
+        names = [n for n, s in self.shapes.items() if rank is None or len(s) == rank]
+        if not names:
+            return None
+        return names[-1 - min(int(self.rng.exponential(1.2)), len(names) - 1)]
+
+    # ---- layers: each takes a tensor's name and gives the new one, or None where it does not fit
+
+    def conv(self, x):
+        n, c, h, w = self.shapes[x]
+        groups = self.pick(1, 1, 1, c, *(g for g in (2, 3, 4) if c % g == 0))
+        out = groups * self.some(1, 3) if groups > 1 else self.some(1, 12)
+        k = [min(self.pick(1, 1, 3, 3, 5, 2), s) for s in (h, w)]
+        dilation = [self.pick(1, 1, 1, 2) if (k[i] - 1) * 2 < (h, w)[i] else 1 for i in range(2)]
+        pads = [self.some(0, (k[i % 2] - 1) * dilation[i % 2]) for i in range(4)]
+        inputs = [x, self.weight(out, c // groups, *k)]
+        if self.some(0, 3):
+            inputs.append(self.constant(self.rng.standard_normal(out) * 0.3))
+        attrs = dict(kernel_shape=k, strides=[self.pick(1, 1, 2), self.pick(1, 1, 2)], group=groups)
+        if self.some(0, 5) == 0 and dilation == [1, 1]:
+            attrs["auto_pad"] = self.pick("SAME_UPPER", "SAME_LOWER", "VALID")
+        else:
+            attrs.update(pads=pads, dilations=dilation)
+        return self.node("Conv", inputs, **attrs)
+
+    def conv1d(self, x):
+        n, c, w = self.shapes[x]
+        k = min(3, w)
+        return self.node("Conv", [x, self.weight(self.some(1, 8), c, k)], kernel_shape=[k], pads=[self.some(0, k - 1)] * 2)
+
+    def conv_transpose(self, x):
+        n, c, h, w = self.shapes[x]
+        groups = self.pick(1, 1, *(g for g in (2, 3) if c % g == 0))
+        stride, k = self.pick(1, 2, 3), self.pick(1, 2, 3)
+        attrs = dict(kernel_shape=[k, k], strides=[stride, stride], group=groups, pads=[self.some(0, k - 1)] * 4)
+        if stride > 1 and self.some(0, 1):
+            attrs["output_padding"] = [self.some(0, stride - 1)] * 2
+        if (h - 1) * stride + k - 2 * attrs["pads"][0] < 1 or (w - 1) * stride + k - 2 * attrs["pads"][0] < 1:
+            return None
+        return self.node("ConvTranspose", [x, self.weight(c, self.some(1, 4), k, k)], **attrs)
+
+    def pool(self, x):
+        shape = self.shapes[x]
+        op = self.pick("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
+        if op.startswith("Global"):
+            return self.node(op, [x])
+        k = [min(self.some(1, 3), s) for s in shape[2:]]
+        attrs = dict(kernel_shape=k, strides=[self.some(1, 2) for _ in k],
+                     pads=[self.some(0, v - 1) for v in k] * 2)
+        if self.some(0, 3) == 0:
+            attrs["ceil_mode"] = 1
+            attrs["pads"] = [0] * (2 * len(k))  # runtimes differ about windows that begin in padding
+        if op == "AveragePool":
+            attrs["count_include_pad"] = self.some(0, 1)
+        return self.node(op, [x], **attrs)
+
+    def batch_norm(self, x):
+        c = self.shapes[x][1]
+        return self.node("BatchNormalization", [x, self.constant(self.rng.uniform(0.5, 1.5, c)),
+                         self.constant(self.rng.standard_normal(c) * 0.2), self.constant(self.rng.standard_normal(c) * 0.2),
+                         self.constant(self.rng.uniform(0.5, 1.5, c))])
+
+    def activation(self, x):
+        op = self.pick(*ACTIVATIONS)
+        if op == "Clip":
+            return self.node("Clip", [x, self.constant(self.pick(0.0, -1.0)), self.constant(self.pick(6.0, 1.0))])
+        if op == "SiLU":
+            return self.node("Mul", [x, self.node("Sigmoid", [x])])
+        if op == "HardSwish" and self.opset < 14:
+            return self.node("Mul", [x, self.node("HardSigmoid", [x], alpha=1 / 6, beta=0.5)])
+        if op == "PRelu":
+            shape = self.shapes[x]
+            slope = [shape[1] if i == 1 else 1 for i in range(len(shape))][1:] if len(shape) > 1 else [1]
+            return self.node("PRelu", [x, self.constant(self.rng.uniform(0, 0.5, slope))])
+        return self.node(op, [x])
+
+    def unary(self, x):
+        return self.node(self.pick(*UNARY), [x])
+
+    def gelu(self, x):
+        erf = self.node("Erf", [self.node("Div", [x, self.constant(1.4142135)])])
+        half = self.node("Mul", [x, self.node("Add", [erf, self.constant(1.0)])])
+        return self.node("Mul", [half, self.constant(0.5)])
+
+    def tame(self, x):
+        op = self.pick("Sqrt", "Log", "Reciprocal", "Exp")
+        if op == "Exp":
+            return self.node("Exp", [self.node("Tanh", [x])])
+        return self.node(op, [self.node("Add", [self.node("Abs", [x]), self.constant(0.5)])])
+
+    def binary(self, x):
+        shape = self.shapes[x]
+        op = self.pick("Add", "Sub", "Mul", "Div", "Max", "Min", "Add", "Mul")
+        others = [n for n, s in self.shapes.items() if n != x and (s == shape or self.fits(s, shape))]
+        if others and self.some(0, 2):
+            y = self.pick(*others)
+        else:
+            dims = [d if self.some(0, 1) else 1 for d in shape][self.some(0, len(shape)):]
+            y = self.constant(self.rng.uniform(0.5, 2.0, dims) * self.pick(1.0, -1.0))
+        if op == "Div" and y in self.shapes:
+            op = "Add"
+        return self.node(op, [x, y] if self.some(0, 3) or op == "Div" else [y, x])
+
+    @staticmethod
+    def fits(a, b):
+        try:
+            return numpy.broadcast_shapes(a, b) == b
+        except ValueError:
+            return False
+
+    def residual(self, x):
+        n, c, h, w = self.shapes[x]
+        y = self.node("Conv", [x, self.weight(c, c, 3, 3)], kernel_shape=[3, 3], pads=[1] * 4)
+        y = self.node("Add", [x, y] if self.some(0, 1) else [y, x])
+        return self.node("Relu", [y]) if self.some(0, 1) else y
+
+    def squeeze_excite(self, x):
+        n, c, h, w = self.shapes[x]
+        s = self.node("GlobalAveragePool", [x])
+        s = self.node("Relu", [self.node("Conv", [s, self.weight(2, c, 1, 1)], kernel_shape=[1, 1])])
+        s = self.node(self.pick("Sigmoid", "HardSigmoid"), [self.node("Conv", [s, self.weight(c, 2, 1, 1)], kernel_shape=[1, 1])])
+        return self.node("Mul", [x, s])
+
+    def shuffle(self, x):
+        n, c, h, w = self.shapes[x]
+        groups = self.pick(*(g for g in (2, 3, 4, 1) if c % g == 0))
+        y = self.node("Reshape", [x, self.ints([n, groups, c // groups, h, w])])
+        y = self.node("Transpose", [y], perm=[0, 2, 1, 3, 4])
+        return self.node("Reshape", [y, self.ints([n, c, h, w])])
+
+    def concat(self, x):
+        shape = self.shapes[x]
+        axis = 1 if self.kind == "cnn" else self.some(0, len(shape) - 1)
+        mates = [n for n, s in self.shapes.items()
+                 if len(s) == len(shape) and all(i == axis or s[i] == shape[i] for i in range(len(s)))]
+        parts = [x] + [self.pick(*mates) for _ in range(self.some(1, 2))]
+        return self.node("Concat", parts, axis=axis if self.some(0, 1) else axis - len(shape))
+
+    def split(self, x):
+        shape = self.shapes[x]
+        axis = self.some(0, len(shape) - 1)
+        if shape[axis] < 2:
+            return None
+        cut = self.some(1, shape[axis] - 1)
+        sizes = [cut, shape[axis] - cut]
+        if self.opset < 13:
+            a, b = self.node("Split", [x], 2, axis=axis, split=sizes)
+        else:
+            a, b = self.node("Split", [x, self.ints(sizes)], 2, axis=axis)
+        self.keep(a)
+        return b
+
+    def slice(self, x):
+        shape = self.shapes[x]
+        axis = self.some(0, len(shape) - 1)
+        step = self.pick(1, 1, 2, -1)
+        start, end = (self.some(0, shape[axis] - 1), 9999) if step > 0 else (-1, -9999)
+        return self.node("Slice", [x, self.ints([start]), self.ints([end]), self.ints([axis]), self.ints([step])])
+
+    def transpose(self, x):
+        return self.node("Transpose", [x], perm=[int(p) for p in self.rng.permutation(len(self.shapes[x]))])
+
+    def reshape(self, x):
+        shape = self.shapes[x]
+        if len(shape) >= 2 and self.some(0, 1):
+            return self.node("Flatten", [x], axis=self.some(0, len(shape)))
+        total = int(numpy.prod(shape))
+        first = self.pick(*[d for d in range(1, total + 1) if total % d == 0])
+        return self.node("Reshape", [x, self.ints(self.pick([first, -1], [-1], [1, first, -1]))])
+
+    def unsqueeze(self, x):
+        if len(self.shapes[x]) > 4:
+            return None
+        axis = self.some(0, len(self.shapes[x]))
+        return self.node("Unsqueeze", [x], axes=[axis]) if self.opset < 13 else self.node("Unsqueeze", [x, self.ints([axis])])
+
+    def squeeze(self, x):
+        ones = [i for i, d in enumerate(self.shapes[x]) if d == 1]
+        if not ones:
+            return None
+        axis = self.pick(*ones)
+        return self.node("Squeeze", [x], axes=[axis]) if self.opset < 13 else self.node("Squeeze", [x, self.ints([axis])])
+
+    def reduce(self, x):
+        shape = self.shapes[x]
+        op = self.pick("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL2", "ReduceL1", "ReduceLogSumExp")
+        axes = sorted(int(a) for a in self.rng.permutation(len(shape))[:self.some(1, len(shape))])
+        keep = self.some(0, 1)
+        if (op == "ReduceSum" and self.opset >= 13) or self.opset >= 18:
+            return self.node(op, [x, self.ints(axes)], keepdims=keep)
+        return self.node(op, [x], axes=axes, keepdims=keep)
+
+    def softmax(self, x):
+        return self.node(self.pick("Softmax", "LogSoftmax"), [x], axis=self.some(-len(self.shapes[x]), len(self.shapes[x]) - 1))
+
+    def layer_norm(self, x):
+        d = self.shapes[x][-1]
+        if d < 4:
+            return None
+        gamma, beta = self.constant(self.rng.uniform(0.5, 1.5, d)), self.constant(self.rng.standard_normal(d) * 0.1)
+        if self.opset >= 17:
+            return self.node("LayerNormalization", [x, gamma, beta])
+        mean = self.node("ReduceMean", [x], axes=[-1], keepdims=1)
+        centred = self.node("Sub", [x, mean])
+        var = self.node("ReduceMean", [self.node("Mul", [centred, centred])], axes=[-1], keepdims=1)
+        std = self.node("Sqrt", [self.node("Add", [var, self.constant(1e-5)])])
+        return self.node("Add", [self.node("Mul", [self.node("Div", [centred, std]), gamma]), beta])
+
+    def instance_norm(self, x):
+        n, c, h, w = self.shapes[x]
+        if h * w < 4:
+            return None
+        return self.node("InstanceNormalization", [x, self.constant(self.rng.uniform(0.5, 1.5, c)), self.constant(self.rng.standard_normal(c))])
+
+    def matmul(self, x):
+        k = self.shapes[x][-1]
+        return self.node("MatMul", [x, self.weight(k, self.some(1, 12))]) if len(self.shapes[x]) > 1 else None
+
+    def gemm(self, x):
+        m, k = self.shapes[x]
+        n = self.some(1, 12)
+        flip = self.some(0, 1)
+        w = self.weight(n, k) if flip else self.weight(k, n)
+        bias = self.constant(self.rng.standard_normal(self.pick((n,), (1, n), (1,), (m, 1))))
+        return self.node("Gemm", [x, w, bias], transB=flip, alpha=self.pick(1.0, 0.5), beta=self.pick(1.0, 2.0))
+
+    def attention(self, x):
+        shape = self.shapes[x]
+        if len(shape) != 3:
+            return None
+        d = shape[-1]
+        q, k, v = (self.node("MatMul", [x, self.weight(d, d)]) for _ in range(3))
+        s = self.node("MatMul", [q, self.node("Transpose", [k], perm=[0, 2, 1])])
+        s = self.node("Softmax", [self.node("Mul", [s, self.constant(1 / numpy.sqrt(d))])], axis=-1)
+        return self.node("Add", [x, self.node("MatMul", [s, v])])
+
+    def pad(self, x):
+        shape = self.shapes[x]
+        mode = self.pick("constant", "reflect", "edge")
+        most = min(shape) - 1 if mode == "reflect" else 2
+        pads = [self.some(0, max(0, min(2, most))) for _ in range(2 * len(shape))]
+        return self.node("Pad", [x, self.ints(pads)] + ([self.constant(0.5)] if mode == "constant" else []), mode=mode)
+
+    def resize(self, x):
+        mode = self.pick("nearest", "linear")
+        attrs = dict(mode=mode, coordinate_transformation_mode=self.pick("asymmetric", "half_pixel", "align_corners"))
+        if mode == "nearest":
+            attrs["nearest_mode"] = "floor"
+        down = self.pick(1.0, 2.0, 0.5)
+        if down < 1 and attrs["coordinate_transformation_mode"] == "align_corners":
+            down = 2.0  # ONNX Runtime's own reading of a length that is no whole number
+        scales = self.constant([1.0, 1.0, down, self.pick(1.0, 2.0, 3.0)])
+        if int(self.shapes[x][2]) < 2:
+            return None
+        roi = "" if self.opset >= 13 else self.constant([])
+        return self.node("Resize", [x, roi, scales], **attrs)
+
+    def gather(self, x):
+        shape = self.shapes[x]
+        axis = self.some(0, len(shape) - 1)
+        index = self.rng.integers(-shape[axis], shape[axis], self.pick((), (2,), (3,)))
+        return self.node("Gather", [x, self.ints(index)], axis=axis)
+
+    def depth_to_space(self, x):
+        n, c, h, w = self.shapes[x]
+        if c % 4 == 0:
+            return self.node("DepthToSpace", [x], blocksize=2, mode=self.pick("DCR", "CRD"))
+        return self.node("SpaceToDepth", [x], blocksize=2) if h % 2 == 0 and w % 2 == 0 else None
+
+    def where(self, x):
+        condition = self.node("Greater", [x, self.constant(0.1)])
+        return self.node("Where", [condition, x, self.constant(self.pick(0.0, -2.0))])
+
+    def expand(self, x):
+        return self.node("Expand", [x, self.ints([self.some(1, 2)] + [1] * len(self.shapes[x]))]) if len(self.shapes[x]) < 5 else None
+
+    def tile(self, x):
+        return self.node("Tile", [x, self.ints([self.pick(1, 1, 2) for _ in self.shapes[x]])])
+
+    def shape_arithmetic(self, x):
+        """Exporters' way to flatten: the first dim from Shape, Gather, Unsqueeze, Concat."""
+        first = self.node("Gather", [self.node("Shape", [x]), self.ints(0)], axis=0)
+        first = self.node("Unsqueeze", [first], axes=[0]) if self.opset < 13 else self.node("Unsqueeze", [first, self.ints([0])])
+        return self.node("Reshape", [x, self.node("Concat", [first, self.ints([-1])], axis=0)])
+
+    def recurrent(self, x):
+        steps, n, d = self.shapes[x]
+        op, gates = self.pick(("LSTM", 4), ("GRU", 3), ("RNN", 1))
+        hidden, directions = self.some(1, 5), self.pick(1, 1, 2)
+        inputs = [x, self.weight(directions, gates * hidden, d), self.weight(directions, gates * hidden, hidden)]
+        if self.some(0, 1):
+            inputs.append(self.constant(self.rng.standard_normal((directions, 2 * gates * hidden)) * 0.2))
+        attrs = dict(hidden_size=hidden, direction="bidirectional" if directions == 2 else self.pick("forward", "reverse"))
+        if op == "GRU":
+            attrs["linear_before_reset"] = self.some(0, 1)
+        return self.node(op, inputs, 1, **attrs)
+
+    def branch(self, x):
+        """If on a sum of the data."""
+        total = self.node("ReduceSum", [x], keepdims=0)
+        condition = self.node("Greater", [total, self.constant(0.0)])
+        graphs = []
+        for op in (self.pick("Relu", "Tanh"), self.pick("Neg", "Abs")):
+            out = self.name("b")
+            graphs.append(helper.make_graph([helper.make_node(op, [x], [out])], self.name("body"), [],
+                          [helper.make_tensor_value_info(out, TensorProto.FLOAT, self.shapes[x])]))
+        return self.node("If", [condition], then_branch=graphs[0], else_branch=graphs[1])
+
+    # ---- all
+
+    LAYERS = {4: ("conv", "conv", "conv", "conv_transpose", "pool", "pool", "batch_norm", "activation", "residual",
+                  "squeeze_excite", "shuffle", "concat", "split", "instance_norm", "resize", "depth_to_space", "pad", "binary",
+                  "reduce", "softmax"),
+              3: ("conv1d", "pool", "matmul", "attention", "recurrent", "layer_norm", "transpose", "softmax", "reshape"),
+              2: ("gemm", "gemm", "matmul", "softmax", "layer_norm", "activation")}
+    ANY = ("unary", "unary", "binary", "binary", "gelu", "tame", "transpose", "reshape", "unsqueeze", "squeeze", "reduce", "slice",
+           "gather", "where", "expand", "tile", "concat", "split", "pad", "layer_norm", "softmax", "shape_arithmetic", "branch")
+    CNN = ("conv", "conv", "conv", "batch_norm", "activation", "activation", "residual", "squeeze_excite", "pool", "concat",
+           "binary", "shuffle", "resize")
+
+    def grow(self):
+        x = self.take(4 if self.kind == "cnn" else None)
+        rank = len(self.shapes[x])
+        if self.kind == "cnn":
+            layers = self.CNN
+        else:
+            layers = self.LAYERS.get(rank, ()) + self.ANY if rank > 0 else ("unary", "tame", "unsqueeze")
+        state = len(self.nodes), len(self.constants)
+        try:
+            out = getattr(self, self.pick(*layers))(x)
+            if out is not None and self.keep(out):
+                return
+        except (ValueError, onnx.shape_inference.InferenceError, onnx.checker.ValidationError):
+            pass
+        del self.nodes[state[0]:], self.constants[state[1]:]
+        known = {n for node in self.nodes for n in node.output} | {n for n, _ in self.inputs}
+        self.shapes = {n: s for n, s in self.shapes.items() if n in known}
+
+    def model(self, outputs, check=True):
+        inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in self.inputs]
+        outs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, self.shapes.get(n)) for n in outputs]
+        graph = helper.make_graph(self.nodes, "random", inputs, outs, self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        if check:
+            onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+def graph(seed, kind="any"):
+    b = Builder(seed, kind)
+    if kind == "cnn":
+        b.input((b.some(1, 2), b.pick(1, 3, 4), b.some(6, 14), b.some(6, 14)))
+    else:
+        for _ in range(b.pick(1, 1, 2)):
+            b.input(b.pick((b.some(1, 2), b.some(1, 8), b.some(3, 11), b.some(3, 11)), (b.some(1, 4), b.some(2, 3), b.some(2, 9)),
+                           (b.some(1, 4), b.some(1, 16)), (b.some(2, 20),)))
+    for _ in range(b.some(3, 14)):
+        b.grow()
+    used = {n for node in b.nodes for n in node.input}
+    ends = [n for n in b.shapes if n not in used and n not in dict(b.inputs)]
+    if not ends:
+        ends = [b.node("Identity", [b.take()])]
+        b.keep(ends[0])
+    if kind == "cnn":  # a head, as classifiers have
+        x = b.node("Flatten", [b.node("GlobalAveragePool", [ends[-1]])])
+        b.keep(x)
+        ends = [b.node("Gemm", [x, b.weight(5, b.shapes[x][1]), b.constant(b.rng.standard_normal(5))], transB=1)]
+        b.keep(ends[0])
+    model = b.model(ends)
+    feeds = {n: b.rng.standard_normal(s).astype(numpy.float32) for n, s in b.inputs}
+    return model, feeds

@@ -1,0 +1,92 @@
+"""check_random.py: random graphs: our outputs are ONNX Runtime's, before and after simplification.
+
+    SBIT_GRAPHS=5000 SBIT_SEED=0 python check_random.py     (default: 150 graphs)
+
+A difference prints its seed; `python check_random.py SEED` repeats one graph and keeps its files.
+"""
+import os
+import sys
+
+import numpy
+import onnx
+
+import _common as c
+import _graphs
+
+
+# Normalizing a row of equal numbers, or the difference of nearly equal ones, magnifies the last bit:
+# up to here a graph is one that "could not be judged", and of those there may be few.
+DELICATE = 1e-3
+
+
+def outputs(folder, model):
+    return [numpy.load(os.path.join(folder, o.name + ".npy")) for o in model.graph.output]
+
+
+def difference(got, want):
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return numpy.inf
+    if want.size == 0:
+        return 0.0
+    return numpy.abs(got.astype(numpy.float64) - want).max() / max(numpy.abs(want).max(), 1e-6)
+
+
+def one(seed, folder):
+    """'' if all agree, else what differs; None where ONNX Runtime cannot tell."""
+    model, feeds = _graphs.graph(seed)
+    path, simple = os.path.join(folder, "m.onnx"), os.path.join(folder, "s.onnx")
+    onnx.save(model, path)
+    try:
+        session = c.ort_session(path, False)
+        want = session.run(None, feeds)
+    except Exception as problem:  # not valid after all, or not built into ONNX Runtime
+        return None
+    if not all(numpy.isfinite(w).all() for w in want) or max((numpy.abs(w).max() for w in want if w.size), default=0) > 1e6:
+        return None
+    flags = []
+    for name, value in feeds.items():
+        numpy.save(os.path.join(folder, name + ".npy"), value)
+        flags += ["--input", "%s=%s" % (name, os.path.join(folder, name + ".npy"))]
+    code, _, err = c.tool("simplify", path, "-o", simple)
+    if code != 0:
+        return "simplify: " + err.strip()[-300:]
+    for what, file in (("run", path), ("run of the simplified", simple)):
+        code, _, err = c.tool("run", file, *flags, "-o", folder, "--threads", 1)
+        if code != 0:
+            return what + ": " + err.strip()[-300:]
+        for got, wanted, info in zip(outputs(folder, model), want, model.graph.output):
+            d = difference(got, wanted)
+            if not d <= 1e-4:
+                return "%s: output %s is off by %.3g" % (what, info.name, d) if d > DELICATE else None
+    try:
+        again = c.ort_session(simple, False).run(None, feeds)
+    except Exception as problem:
+        return "ONNX Runtime refuses the simplified file: " + str(problem)[:300]
+    for got, wanted, info in zip(again, want, model.graph.output):
+        d = difference(got, wanted)
+        if not d <= 1e-4:
+            return "ONNX Runtime on the simplified file: output %s is off by %.3g" % (info.name, d) if d > DELICATE else None
+    return ""
+
+
+def main():
+    if len(sys.argv) > 1:
+        folder = "/tmp/random-%s" % sys.argv[1]
+        os.makedirs(folder, exist_ok=True)
+        print(folder, repr(one(int(sys.argv[1]), folder)))
+        return
+    first, count = int(os.environ.get("SBIT_SEED") or 0), int(os.environ.get("SBIT_GRAPHS") or 150)
+    agree = unknown = 0
+    for seed in range(first, first + count):
+        problem = one(seed, c.TMP)
+        if problem is None:
+            unknown += 1
+        elif problem == "":
+            agree += 1
+        else:
+            c.check(False, "seed %d: %s" % (seed, problem))
+    c.check(unknown <= 1 + count // 100, "random graphs: %d agree, %d could not be judged, of %d" % (agree, unknown, count))
+    c.finish("check_random")
+
+
+main()
