@@ -636,9 +636,9 @@ SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
 /* What the current plan takes. All zero before the first plan. */
 typedef struct sbit_session_memory {
-    size_t activation_bytes; /* the shared block: peak of live values */
-    size_t unshared_bytes;   /* the same without reuse */
-    size_t scratch_bytes;
+    size_t activation_bytes; /* the shared block: peak of live values and scratch memory */
+    size_t unshared_bytes;   /* the values without reuse */
+    size_t scratch_bytes;    /* the largest of one node; in the block, if shapes are known */
     size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
     size_t packed_bytes;     /* of the program: packed weights and values made of constants */
@@ -46780,6 +46780,7 @@ typedef struct sbit__infer {
     const sbit_graph *graph;
     const struct sbit__infer *outer; /* of the parent graph, for captured values; or NULL */
     sbit__arena *arena;
+    sbit__arena *passing; /* for what one node needs; NULL: arena */
     sbit_type *types;
     const sbit_tensor **known; /* data that is known now: constants, followed integers */
     const sbit_dim **elems;    /* followed integers, some of them unknown */
@@ -47199,12 +47200,13 @@ static bool sbit__infer_gather(sbit__infer *state, const sbit_node *node, sbit__
 {
     const size_t ins = node->input_count, outs = node->output_count;
     bool ok = true;
-    a->in_type = (const sbit_type **)sbit__arena_array(state->arena, ins + 1, sizeof(void *));
-    a->in = (const sbit_tensor **)sbit__arena_array(state->arena, ins + 1, sizeof(void *));
-    a->in_elems = (const sbit_dim **)sbit__arena_array(state->arena, ins + 1, sizeof(void *));
-    a->in_elem_count = (int64_t *)sbit__arena_array(state->arena, ins + 1, sizeof(int64_t));
-    a->out_type = (sbit_type **)sbit__arena_array(state->arena, outs + 1, sizeof(void *));
-    a->out = (sbit_type *)sbit__arena_array(state->arena, outs + 1, sizeof(sbit_type));
+    sbit__arena *arena = state->passing != NULL ? state->passing : state->arena;
+    a->in_type = (const sbit_type **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->in = (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->in_elems = (const sbit_dim **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->in_elem_count = (int64_t *)sbit__arena_array(arena, ins + 1, sizeof(int64_t));
+    a->out_type = (sbit_type **)sbit__arena_array(arena, outs + 1, sizeof(void *));
+    a->out = (sbit_type *)sbit__arena_array(arena, outs + 1, sizeof(sbit_type));
     if (a->in_type == NULL || a->in == NULL || a->in_elems == NULL || a->in_elem_count == NULL ||
         a->out_type == NULL || a->out == NULL) {
         return false;
@@ -47961,7 +47963,8 @@ extern "C" {
 #endif
 
 #define SBIT__EXEC_ALIGN ((size_t)64)
-#define SBIT__EXEC_FOREVER INT32_MAX /* last use of a value that outlives the run */
+#define SBIT__EXEC_ARENA ((size_t)4096) /* blocks do not grow: what is told is what is needed */
+#define SBIT__EXEC_FOREVER INT32_MAX    /* last use of a value that outlives the run */
 
 /* Where the data of a value lies. */
 typedef enum sbit__place {
@@ -48042,6 +48045,8 @@ typedef struct sbit__step {
     bool resolve; /* output shapes are found while running */
     bool late;    /* prepare is called while running */
     bool tapped;
+    bool has_scratch; /* in the block, at scratch_at; else the session's own is used */
+    size_t scratch_bytes, scratch_at;
     bool asked;               /* prepare asked for a parameter block */
     sbit__exec_block *packed; /* while packing: what was asked for ... */
     uint32_t released;        /* ... and the inputs (bits) that are not read again */
@@ -48114,11 +48119,11 @@ struct sbit_session {
 
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
-    bool *tapped;   /* by value */
-    bool *constant; /* by value: the program's, not overridden */
-    bool *fed;      /* by value: set by the caller */
-    bool *wanted;   /* by value: a result of the session */
-    sbit_type *fed_types;
+    bool *tapped;          /* by value */
+    bool *constant;        /* by value: the program's, not overridden */
+    bool *fed;             /* by value: set by the caller */
+    bool *wanted;          /* by value: a result of the session */
+    sbit_type **fed_types; /* by value; NULL: never fed */
     sbit_value *values;
     sbit__dynamic *dynamics;
     sbit__exec_node *nodes;
@@ -48133,7 +48138,7 @@ struct sbit_session {
 
     sbit__arena plan_arena;
     bool planned, ran;
-    bool stale; /* inputs were set that the plan does not hold for */
+    bool stale;        /* inputs were set that the plan does not hold for */
     bool told_symbols; /* that a name contradicts itself */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
@@ -48142,7 +48147,6 @@ struct sbit_session {
     size_t step_count;
     void *block, *scratch;
     size_t block_bytes, scratch_bytes, unshared_bytes;
-    size_t scratch_needed; /* largest need of the steps prepared so far */
     size_t state_bytes, dynamic_bytes, dynamic_peak;
     sbit__exec_block *text; /* of string outputs, until the next run */
 };
@@ -48234,6 +48238,9 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error);
 SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
 /* >>sessions (session.c, body.c) */
+/* The type that a value is fed with from now on. */
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
+                                            sbit_error *error);
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
                                         const sbit_session_desc *desc, sbit_session *parent,
@@ -51034,9 +51041,7 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
     step->asked = false;
     SBIT__TRY(call.row->prepare(&call, error));
     step->call.params = step->asked ? sbit__block_data(step->data->params) : NULL;
-    if (scratch_bytes > step->session->scratch_needed) {
-        step->session->scratch_needed = scratch_bytes;
-    }
+    step->scratch_bytes = scratch_bytes;
     return SBIT_OK;
 }
 
@@ -51045,8 +51050,9 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
 {
     const sbit_op_call *call = &step->call;
     for (int32_t i = 0; i < call->input_count; i++) {
-        const sbit_value *value = call->in_value[i];
-        if (value == NULL) {
+        const uint32_t idx = step->node->inputs[i].idx;
+        const sbit_value *value = &step->session->values[idx];
+        if (idx == 0) {
             continue;
         }
         if (value->kind != SBIT_KIND_TENSOR) {
@@ -51095,8 +51101,8 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
         SBIT__TRY(sbit__step_prepare(step, error));
         data->prepared_holds = true;
     }
-    return step->session->scratch_needed > step->session->scratch_bytes
-               ? sbit__exec_scratch(step->session, step->session->scratch_needed, error)
+    return step->scratch_bytes > step->session->scratch_bytes
+               ? sbit__exec_scratch(step->session, step->scratch_bytes, error)
                : SBIT_OK;
 }
 
@@ -51220,7 +51226,9 @@ static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
     if (step->copies) {
         return sbit__call_copy_output(&step->call, 0, -1, step->call.in_value[0], error);
     }
-    step->call.scratch = session->scratch;
+    if (!step->has_scratch) {
+        step->call.scratch = session->scratch;
+    }
     return step->data->row->run(&step->call, error);
 }
 
@@ -51269,8 +51277,8 @@ SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id,
         sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
     }
     status = sbit__step_prepare(&step, error);
-    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
-        status = sbit__exec_scratch(session, session->scratch_needed, error);
+    if (status == SBIT_OK && step.scratch_bytes > session->scratch_bytes) {
+        status = sbit__exec_scratch(session, step.scratch_bytes, error);
     }
     if (status == SBIT_OK) {
         status = sbit__step_run(&step, error);
@@ -51540,9 +51548,9 @@ SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_cou
  *
  * Called by: plan. Calls: memory_fit.
  * A value lives from the step that makes it to the last step that reads it, both included; results
- * live for ever. A view has its input's memory, and so may the output of a row that allows it when
- * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
- * offset that is free for all its steps.
+ * live for ever; the scratch memory of a step lives for that step. A view has its input's memory,
+ * and so may the output of a row that allows it when the input dies there; then both are one life.
+ * Lives are placed largest first, each at the lowest offset that is free for all its steps.
  */
 
 static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
@@ -51679,9 +51687,8 @@ static int sbit__memory_order(const void *a, const void *b)
     return x->root < y->root ? -1 : x->root > y->root;
 }
 
-/* Sizes; the values that get an offset, in `lives`. */
-static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
-                                      size_t *count, sbit_error *error)
+/* Bytes of all values of the block. */
+static sbit_status sbit__memory_sizes(sbit_session *session, sbit_error *error)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
         sbit__exec_value *value = &session->plan[idx];
@@ -51704,9 +51711,6 @@ static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **
             return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
                               "the values are too large for this machine");
         }
-        if (value->root == idx && value->bytes > 0) {
-            lives[(*count)++] = value;
-        }
     }
     return SBIT_OK;
 }
@@ -51719,6 +51723,13 @@ static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sb
             return sbit__fail_oom(error, bytes);
         }
         session->block_bytes = bytes;
+    }
+    for (size_t i = 0; i < session->step_count; i++) {
+        sbit__step *step = &session->steps[i];
+        if (!step->late && step->scratch_bytes > 0) {
+            step->has_scratch = true;
+            step->call.scratch = (char *)session->block + step->scratch_at;
+        }
     }
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
         const sbit__exec_value *root = NULL;
@@ -51733,22 +51744,66 @@ static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sb
     return SBIT_OK;
 }
 
+/* What gets an offset: values that have memory of their own, and the scratch memory of steps, which
+ * lives for a step. Entry i of `all` is value i, behind them come the steps. */
+static size_t sbit__memory_list(const sbit_session *session, sbit__exec_value *all,
+                                sbit__exec_value **lives)
+{
+    size_t count = 0;
+    memcpy(all, session->plan, session->value_limit * sizeof *all);
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        if (all[idx].place == SBIT__PLACE_BLOCK && all[idx].root == idx && all[idx].bytes > 0) {
+            lives[count++] = &all[idx];
+        }
+    }
+    for (size_t s = 0; s < session->step_count; s++) {
+        sbit__exec_value *scratch = &all[session->value_limit + s];
+        if (!session->steps[s].late && session->steps[s].scratch_bytes > 0) {
+            scratch->root = session->value_limit + (uint32_t)s;
+            scratch->first = scratch->last = (int32_t)s;
+            scratch->bytes =
+                (session->steps[s].scratch_bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
+            lives[count++] = scratch;
+        }
+    }
+    return count;
+}
+
+static sbit_status sbit__memory_offsets(sbit_session *session, sbit__arena *arena, size_t *bytes,
+                                        sbit_error *error)
+{
+    const size_t limit = session->value_limit + session->step_count;
+    sbit__exec_value *all = (sbit__exec_value *)sbit__arena_array(arena, limit, sizeof *all);
+    sbit__exec_value **lives =
+        (sbit__exec_value **)sbit__arena_array(arena, limit, sizeof(sbit__exec_value *));
+    size_t count = 0;
+    if (all == NULL || lives == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *all);
+    }
+    count = sbit__memory_list(session, all, lives);
+    qsort(lives, count, sizeof lives[0], sbit__memory_order);
+    SBIT__TRY(sbit__memory_fit(all, limit, lives, count, session->step_count, arena, bytes, error));
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        session->plan[idx].offset = all[idx].offset;
+    }
+    for (size_t s = 0; s < session->step_count; s++) {
+        session->steps[s].scratch_at = all[session->value_limit + s].offset;
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 {
-    const size_t limit = session->value_limit;
-    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
-                                                                      sizeof(sbit__exec_value *));
-    size_t count = 0, bytes = 0;
-    if (lives == NULL) {
-        return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
-    }
+    sbit__arena arena;
+    size_t bytes = 0;
+    sbit_status status = SBIT_OK;
     sbit__memory_lives(session);
     sbit__memory_share(session);
-    SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
-    qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    SBIT__TRY(sbit__memory_fit(session->plan, limit, lives, count, session->step_count,
-                               &session->plan_arena, &bytes, error));
-    return sbit__memory_allocate(session, bytes, error);
+    SBIT__TRY(sbit__memory_sizes(session, error));
+    sbit__arena_init(&arena, &session->allocator);
+    status = sbit__memory_offsets(session, &arena, &bytes, error);
+    sbit__arena_deinit(&arena);
+    return status == SBIT_OK ? sbit__memory_allocate(session, bytes, error) : status;
 }
 /* ---- end src/exec/memory.c ---- */
 
@@ -51774,7 +51829,6 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->block = NULL;
     session->block_bytes = 0;
     session->unshared_bytes = 0;
-    session->scratch_needed = 0;
     session->plan = NULL;
     session->steps = NULL;
     session->step_count = 0;
@@ -51782,6 +51836,7 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->ran = false;
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_init(&session->plan_arena, a);
+    session->plan_arena.block_bytes = SBIT__EXEC_ARENA;
 }
 
 /* >>inputs */
@@ -51950,7 +52005,7 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         session->plan[idx].first = -1;
         session->plan[idx].last = -1;
         if (session->fed[idx]) {
-            infer->types[idx] = session->fed_types[idx];
+            infer->types[idx] = *session->fed_types[idx];
             infer->known[idx] = NULL;
         }
         if (session->constant[idx]) {
@@ -52212,7 +52267,7 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
+static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, sbit_error *error)
 {
     session->plan = (sbit__exec_value *)sbit__arena_array(
         &session->plan_arena, session->value_limit, sizeof(sbit__exec_value));
@@ -52220,23 +52275,31 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
         return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
     }
     SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    session->infer.passing = passing;
     sbit__plan_constants(session);
     SBIT__TRY(sbit__plan_sources(session, error));
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
     }
+    session->infer.passing = NULL;
+    sbit__arena_deinit(passing);
+    sbit__arena_init(passing, &session->allocator);
     SBIT__TRY(sbit__plan_steps(session, error));
-    SBIT__TRY(sbit__plan_memory(session, error));
-    return sbit__exec_scratch(session, session->scratch_needed, error);
+    SBIT__TRY(sbit__exec_scratch(session, 0, error)); /* of what was computed while planning */
+    return sbit__plan_memory(session, error);
 }
 
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error)
 {
     sbit_status status = SBIT_OK;
+    sbit__arena passing;
     sbit__plan_drop(session);
     session->plan_serial++;
     session->parent_serial = session->parent != NULL ? session->parent->plan_serial : 0;
-    status = sbit__plan_fill(session, error);
+    sbit__arena_init(&passing, &session->allocator);
+    status = sbit__plan_fill(session, &passing, error);
+    session->infer.passing = NULL;
+    sbit__arena_deinit(&passing);
     if (status != SBIT_OK) {
         sbit__plan_drop(session);
         return status;
@@ -52298,7 +52361,8 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
 }
 
 /* Sets inputs and captured values; *changed: the plan does not hold for them. */
-static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs, bool *changed)
+static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
+                                   bool *changed, sbit_error *error)
 {
     const sbit_session *parent = body->parent;
     *changed = !body->planned || body->parent_serial != parent->plan_serial;
@@ -52306,9 +52370,10 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         const uint32_t idx = body->inputs[i].idx;
         const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
         const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        *changed = *changed || !sbit__graph_type_equal(&type, &body->fed_types[idx]);
+        *changed = *changed || body->fed_types[idx] == NULL ||
+                   !sbit__graph_type_equal(&type, body->fed_types[idx]);
         body->fed[idx] = true;
-        body->fed_types[idx] = type;
+        SBIT__TRY(sbit__session_set_type(body, idx, &type, error));
         body->values[idx] = *inputs[i];
     }
     for (size_t i = 0; i < body->capture_count && !*changed; i++) {
@@ -52319,6 +52384,7 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         *changed = !sbit__graph_type_equal(&type, &body->infer.types[idx]);
         body->values[idx] = parent->values[outer];
     }
+    return SBIT_OK;
 }
 
 static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *node,
@@ -52387,7 +52453,7 @@ SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_gr
     }
     node->body_calls++;
     sbit__body_mark(node, inputs, input_count);
-    sbit__body_feed(body, inputs, &changed);
+    SBIT__TRY(sbit__body_feed(body, inputs, &changed, error));
     if (changed) {
         SBIT__TRY(sbit__plan_make(body, error));
     }
@@ -52436,7 +52502,7 @@ SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
     }
     s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &s->infer.types[idx]);
     s->fed[idx] = true;
-    s->fed_types[idx] = type;
+    SBIT__TRY(sbit__session_set_type(s, idx, &type, error));
     memset(&s->values[idx], 0, sizeof s->values[idx]);
     s->values[idx].tensor = copy;
     state->set = true;
@@ -52479,10 +52545,10 @@ static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, s
     const sbit_type type = sbit__type_of_value(from, &s->infer.types[state->output.idx]);
     sbit_tensor copy;
     if (from->kind != SBIT_KIND_TENSOR ||
-        !sbit__graph_type_equal(&type, &s->fed_types[state->input.idx])) {
+        !sbit__graph_type_equal(&type, s->fed_types[state->input.idx])) {
         char a[96], b[96];
         sbit__type_describe(s->graph, &type, a, sizeof a);
-        sbit__type_describe(s->graph, &s->fed_types[state->input.idx], b, sizeof b);
+        sbit__type_describe(s->graph, s->fed_types[state->input.idx], b, sizeof b);
         return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(s->graph, state->input)->name,
                           "state '%s' is %s, but the run gave %s for it",
                           sbit_graph_value(s->graph, state->input)->name, b, a);
@@ -53328,7 +53394,7 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->constant = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->fed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->fed_types = (sbit_type *)sbit__session_array(s, s->value_limit, sizeof(sbit_type), &ok);
+    s->fed_types = (sbit_type **)sbit__session_array(s, s->value_limit, sizeof(sbit_type *), &ok);
     s->values = (sbit_value *)sbit__session_array(s, s->value_limit, sizeof(sbit_value), &ok);
     s->dynamics =
         (sbit__dynamic *)sbit__session_array(s, s->value_limit, sizeof(sbit__dynamic), &ok);
@@ -53525,6 +53591,7 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     }
     sbit__arena_init(&s->arena, &s->allocator);
     sbit__arena_init(&s->plan_arena, &s->allocator);
+    s->arena.block_bytes = s->plan_arena.block_bytes = SBIT__EXEC_ARENA;
     status = sbit__session_fill(s, desc, error);
     if (status != SBIT_OK) {
         status = sbit__meter_explain(s, status, error);
@@ -53676,6 +53743,19 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
+                                            sbit_error *error)
+{
+    if (s->fed_types[idx] == NULL) {
+        s->fed_types[idx] = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    }
+    if (s->fed_types[idx] == NULL) {
+        return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
+    }
+    *s->fed_types[idx] = *type;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__session_set(sbit_session *session, const sbit_value_info *info,
                                      const sbit_value *value, sbit_error *error)
 {
@@ -53703,7 +53783,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
     session->stale = session->stale || !session->planned || session->constant[id.idx] ||
                      !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
-    session->fed_types[id.idx] = type;
+    SBIT__TRY(sbit__session_set_type(session, id.idx, &type, error));
     session->values[id.idx] = *value;
     return SBIT_OK;
 }
@@ -53879,6 +53959,10 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
     memory->scratch_bytes += s->scratch_bytes;
+    for (size_t i = 0; i < s->step_count; i++) {
+        const size_t bytes = s->steps[i].has_scratch ? s->steps[i].scratch_bytes : 0;
+        memory->scratch_bytes = bytes > memory->scratch_bytes ? bytes : memory->scratch_bytes;
+    }
     memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
     for (uint32_t i = 0; i < s->node_limit; i++) {

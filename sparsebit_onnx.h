@@ -1109,6 +1109,7 @@ typedef struct sbit__arena {
     sbit__arena_block *blocks; /* newest first */
     size_t used_bytes;         /* sum of all requests, for limits and statistics */
     size_t limit_bytes;        /* 0 = none */
+    size_t block_bytes;        /* of a common block; 0 = growing */
 } sbit__arena;
 
 SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocator);
@@ -1453,6 +1454,7 @@ SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocat
     arena->blocks = NULL;
     arena->used_bytes = 0;
     arena->limit_bytes = 0;
+    arena->block_bytes = 0;
 }
 
 SBIT__FN void sbit__arena_deinit(sbit__arena *arena)
@@ -1496,8 +1498,9 @@ static sbit__arena_block *sbit__arena_room(sbit__arena *arena, size_t bytes)
     if (newest != NULL && newest->capacity - newest->used >= bytes) {
         return newest;
     }
-    size_t common = SBIT__ARENA_FIRST_BYTES;
-    while (common < SBIT__ARENA_MAX_BYTES && common < arena->used_bytes) {
+    size_t common = arena->block_bytes != 0 ? arena->block_bytes : SBIT__ARENA_FIRST_BYTES;
+    while (arena->block_bytes == 0 && common < SBIT__ARENA_MAX_BYTES &&
+           common < arena->used_bytes) {
         common *= 2;
     }
     const bool alone = bytes > common / 4;

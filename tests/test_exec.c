@@ -174,7 +174,8 @@ TEST(a_chain_needs_two_buffers)
         set_floats(session, "x", "4,16", x);
         CHECK_OK(sbit_session_run(session, &b.error), b.error);
         sbit_session_memory_of(session, &memory);
-        CHECK_EQ_I64(memory.activation_bytes, 2 * 4 * 16 * 4);
+        CHECK(memory.activation_bytes >= 2 * 4 * 16 * 4);
+        CHECK(memory.activation_bytes <= 2 * 4 * 16 * 4 + (memory.scratch_bytes + 63) / 64 * 64);
         CHECK_EQ_I64(memory.unshared_bytes, 4 * 4 * 16 * 4);
         CHECK_EQ_I64(memory.dynamic_bytes, 0);
         CHECK(memory.packed_bytes >= 4 * 16 * 16 * 4);
@@ -547,10 +548,11 @@ static void check_shared_model(sbit_graph *graph, test_heap *heap, const char *n
             CHECK_MSG((int64_t)memory.total_bytes == heap->peak_bytes - before,
                       "%s: %d bytes told, %d taken", name, (int)memory.total_bytes,
                       (int)(heap->peak_bytes - before));
-            printf("%-26s activations %9u scratch %8u rest %7u packed %9u\n", name,
-                   (unsigned)memory.activation_bytes, (unsigned)memory.scratch_bytes,
-                   (unsigned)(memory.total_bytes - memory.activation_bytes - memory.scratch_bytes),
-                   (unsigned)memory.packed_bytes);
+            /* what a further session costs beside its activations: 2.3 KB a node, 105 nodes */
+            CHECK_MSG(strcmp(name, "bench/mobilenet_v2") != 0 ||
+                          memory.total_bytes - memory.activation_bytes < 180000,
+                      "%s: %d bytes beside activations", name,
+                      (int)(memory.total_bytes - memory.activation_bytes));
         }
     }
     sbit_session_destroy(session);

@@ -103,6 +103,7 @@ typedef struct sbit__arena {
     sbit__arena_block *blocks; /* newest first */
     size_t used_bytes;         /* sum of all requests, for limits and statistics */
     size_t limit_bytes;        /* 0 = none */
+    size_t block_bytes;        /* of a common block; 0 = growing */
 } sbit__arena;
 
 SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocator);

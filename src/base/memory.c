@@ -154,6 +154,7 @@ SBIT__FN void sbit__arena_init(sbit__arena *arena, const sbit_allocator *allocat
     arena->blocks = NULL;
     arena->used_bytes = 0;
     arena->limit_bytes = 0;
+    arena->block_bytes = 0;
 }
 
 SBIT__FN void sbit__arena_deinit(sbit__arena *arena)
@@ -197,8 +198,9 @@ static sbit__arena_block *sbit__arena_room(sbit__arena *arena, size_t bytes)
     if (newest != NULL && newest->capacity - newest->used >= bytes) {
         return newest;
     }
-    size_t common = SBIT__ARENA_FIRST_BYTES;
-    while (common < SBIT__ARENA_MAX_BYTES && common < arena->used_bytes) {
+    size_t common = arena->block_bytes != 0 ? arena->block_bytes : SBIT__ARENA_FIRST_BYTES;
+    while (arena->block_bytes == 0 && common < SBIT__ARENA_MAX_BYTES &&
+           common < arena->used_bytes) {
         common *= 2;
     }
     const bool alone = bytes > common / 4;

@@ -50,7 +50,8 @@ static sbit_status sbit__body_session(sbit_session *session, sbit__exec_node *no
 }
 
 /* Sets inputs and captured values; *changed: the plan does not hold for them. */
-static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs, bool *changed)
+static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
+                                   bool *changed, sbit_error *error)
 {
     const sbit_session *parent = body->parent;
     *changed = !body->planned || body->parent_serial != parent->plan_serial;
@@ -58,9 +59,10 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         const uint32_t idx = body->inputs[i].idx;
         const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
         const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        *changed = *changed || !sbit__graph_type_equal(&type, &body->fed_types[idx]);
+        *changed = *changed || body->fed_types[idx] == NULL ||
+                   !sbit__graph_type_equal(&type, body->fed_types[idx]);
         body->fed[idx] = true;
-        body->fed_types[idx] = type;
+        SBIT__TRY(sbit__session_set_type(body, idx, &type, error));
         body->values[idx] = *inputs[i];
     }
     for (size_t i = 0; i < body->capture_count && !*changed; i++) {
@@ -71,6 +73,7 @@ static void sbit__body_feed(sbit_session *body, const sbit_value *const *inputs,
         *changed = !sbit__graph_type_equal(&type, &body->infer.types[idx]);
         body->values[idx] = parent->values[outer];
     }
+    return SBIT_OK;
 }
 
 static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *node,
@@ -139,7 +142,7 @@ SBIT__FN sbit_status sbit__exec_run_body(const sbit_op_call *call, const sbit_gr
     }
     node->body_calls++;
     sbit__body_mark(node, inputs, input_count);
-    sbit__body_feed(body, inputs, &changed);
+    SBIT__TRY(sbit__body_feed(body, inputs, &changed, error));
     if (changed) {
         SBIT__TRY(sbit__plan_make(body, error));
     }

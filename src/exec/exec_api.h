@@ -101,9 +101,9 @@ SPARSEBIT_API sbit_status sbit_session_set_input_at(sbit_session *session, size_
 SPARSEBIT_API sbit_status sbit_session_plan(sbit_session *session, sbit_error *error);
 /* What the current plan takes. All zero before the first plan. */
 typedef struct sbit_session_memory {
-    size_t activation_bytes; /* the shared block: peak of live values */
-    size_t unshared_bytes;   /* the same without reuse */
-    size_t scratch_bytes;
+    size_t activation_bytes; /* the shared block: peak of live values and scratch memory */
+    size_t unshared_bytes;   /* the values without reuse */
+    size_t scratch_bytes;    /* the largest of one node; in the block, if shapes are known */
     size_t state_bytes;      /* parameter blocks, values known for the shapes at hand, states */
     size_t dynamic_bytes;    /* values whose shape depends on data, high-water mark so far */
     size_t packed_bytes;     /* of the program: packed weights and values made of constants */

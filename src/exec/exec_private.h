@@ -18,7 +18,8 @@ extern "C" {
 #endif
 
 #define SBIT__EXEC_ALIGN ((size_t)64)
-#define SBIT__EXEC_FOREVER INT32_MAX /* last use of a value that outlives the run */
+#define SBIT__EXEC_ARENA ((size_t)4096) /* blocks do not grow: what is told is what is needed */
+#define SBIT__EXEC_FOREVER INT32_MAX    /* last use of a value that outlives the run */
 
 /* Where the data of a value lies. */
 typedef enum sbit__place {
@@ -99,6 +100,8 @@ typedef struct sbit__step {
     bool resolve; /* output shapes are found while running */
     bool late;    /* prepare is called while running */
     bool tapped;
+    bool has_scratch; /* in the block, at scratch_at; else the session's own is used */
+    size_t scratch_bytes, scratch_at;
     bool asked;               /* prepare asked for a parameter block */
     sbit__exec_block *packed; /* while packing: what was asked for ... */
     uint32_t released;        /* ... and the inputs (bits) that are not read again */
@@ -171,11 +174,11 @@ struct sbit_session {
 
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
-    bool *tapped;   /* by value */
-    bool *constant; /* by value: the program's, not overridden */
-    bool *fed;      /* by value: set by the caller */
-    bool *wanted;   /* by value: a result of the session */
-    sbit_type *fed_types;
+    bool *tapped;          /* by value */
+    bool *constant;        /* by value: the program's, not overridden */
+    bool *fed;             /* by value: set by the caller */
+    bool *wanted;          /* by value: a result of the session */
+    sbit_type **fed_types; /* by value; NULL: never fed */
     sbit_value *values;
     sbit__dynamic *dynamics;
     sbit__exec_node *nodes;
@@ -190,7 +193,7 @@ struct sbit_session {
 
     sbit__arena plan_arena;
     bool planned, ran;
-    bool stale; /* inputs were set that the plan does not hold for */
+    bool stale;        /* inputs were set that the plan does not hold for */
     bool told_symbols; /* that a name contradicts itself */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
@@ -199,7 +202,6 @@ struct sbit_session {
     size_t step_count;
     void *block, *scratch;
     size_t block_bytes, scratch_bytes, unshared_bytes;
-    size_t scratch_needed; /* largest need of the steps prepared so far */
     size_t state_bytes, dynamic_bytes, dynamic_peak;
     sbit__exec_block *text; /* of string outputs, until the next run */
 };
@@ -291,6 +293,9 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error);
 SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
 /* >>sessions (session.c, body.c) */
+/* The type that a value is fed with from now on. */
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
+                                            sbit_error *error);
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
                                         const sbit_session_desc *desc, sbit_session *parent,

@@ -3,9 +3,9 @@
  *
  * Called by: plan. Calls: memory_fit.
  * A value lives from the step that makes it to the last step that reads it, both included; results
- * live for ever. A view has its input's memory, and so may the output of a row that allows it when
- * the input dies there; then both are one life. Lives are placed largest first, each at the lowest
- * offset that is free for all its steps.
+ * live for ever; the scratch memory of a step lives for that step. A view has its input's memory,
+ * and so may the output of a row that allows it when the input dies there; then both are one life.
+ * Lives are placed largest first, each at the lowest offset that is free for all its steps.
  */
 #include "exec_private.h"
 
@@ -145,9 +145,8 @@ static int sbit__memory_order(const void *a, const void *b)
     return x->root < y->root ? -1 : x->root > y->root;
 }
 
-/* Sizes; the values that get an offset, in `lives`. */
-static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **lives,
-                                      size_t *count, sbit_error *error)
+/* Bytes of all values of the block. */
+static sbit_status sbit__memory_sizes(sbit_session *session, sbit_error *error)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
         sbit__exec_value *value = &session->plan[idx];
@@ -170,9 +169,6 @@ static sbit_status sbit__memory_sizes(sbit_session *session, sbit__exec_value **
             return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
                               "the values are too large for this machine");
         }
-        if (value->root == idx && value->bytes > 0) {
-            lives[(*count)++] = value;
-        }
     }
     return SBIT_OK;
 }
@@ -185,6 +181,13 @@ static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sb
             return sbit__fail_oom(error, bytes);
         }
         session->block_bytes = bytes;
+    }
+    for (size_t i = 0; i < session->step_count; i++) {
+        sbit__step *step = &session->steps[i];
+        if (!step->late && step->scratch_bytes > 0) {
+            step->has_scratch = true;
+            step->call.scratch = (char *)session->block + step->scratch_at;
+        }
     }
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
         const sbit__exec_value *root = NULL;
@@ -199,20 +202,64 @@ static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sb
     return SBIT_OK;
 }
 
+/* What gets an offset: values that have memory of their own, and the scratch memory of steps, which
+ * lives for a step. Entry i of `all` is value i, behind them come the steps. */
+static size_t sbit__memory_list(const sbit_session *session, sbit__exec_value *all,
+                                sbit__exec_value **lives)
+{
+    size_t count = 0;
+    memcpy(all, session->plan, session->value_limit * sizeof *all);
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        if (all[idx].place == SBIT__PLACE_BLOCK && all[idx].root == idx && all[idx].bytes > 0) {
+            lives[count++] = &all[idx];
+        }
+    }
+    for (size_t s = 0; s < session->step_count; s++) {
+        sbit__exec_value *scratch = &all[session->value_limit + s];
+        if (!session->steps[s].late && session->steps[s].scratch_bytes > 0) {
+            scratch->root = session->value_limit + (uint32_t)s;
+            scratch->first = scratch->last = (int32_t)s;
+            scratch->bytes =
+                (session->steps[s].scratch_bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
+            lives[count++] = scratch;
+        }
+    }
+    return count;
+}
+
+static sbit_status sbit__memory_offsets(sbit_session *session, sbit__arena *arena, size_t *bytes,
+                                        sbit_error *error)
+{
+    const size_t limit = session->value_limit + session->step_count;
+    sbit__exec_value *all = (sbit__exec_value *)sbit__arena_array(arena, limit, sizeof *all);
+    sbit__exec_value **lives =
+        (sbit__exec_value **)sbit__arena_array(arena, limit, sizeof(sbit__exec_value *));
+    size_t count = 0;
+    if (all == NULL || lives == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *all);
+    }
+    count = sbit__memory_list(session, all, lives);
+    qsort(lives, count, sizeof lives[0], sbit__memory_order);
+    SBIT__TRY(sbit__memory_fit(all, limit, lives, count, session->step_count, arena, bytes, error));
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        session->plan[idx].offset = all[idx].offset;
+    }
+    for (size_t s = 0; s < session->step_count; s++) {
+        session->steps[s].scratch_at = all[session->value_limit + s].offset;
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)
 {
-    const size_t limit = session->value_limit;
-    sbit__exec_value **lives = (sbit__exec_value **)sbit__arena_array(&session->plan_arena, limit,
-                                                                      sizeof(sbit__exec_value *));
-    size_t count = 0, bytes = 0;
-    if (lives == NULL) {
-        return sbit__fail_oom(error, limit * sizeof(sbit__exec_value *));
-    }
+    sbit__arena arena;
+    size_t bytes = 0;
+    sbit_status status = SBIT_OK;
     sbit__memory_lives(session);
     sbit__memory_share(session);
-    SBIT__TRY(sbit__memory_sizes(session, lives, &count, error));
-    qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    SBIT__TRY(sbit__memory_fit(session->plan, limit, lives, count, session->step_count,
-                               &session->plan_arena, &bytes, error));
-    return sbit__memory_allocate(session, bytes, error);
+    SBIT__TRY(sbit__memory_sizes(session, error));
+    sbit__arena_init(&arena, &session->allocator);
+    status = sbit__memory_offsets(session, &arena, &bytes, error);
+    sbit__arena_deinit(&arena);
+    return status == SBIT_OK ? sbit__memory_allocate(session, bytes, error) : status;
 }

@@ -22,7 +22,6 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->block = NULL;
     session->block_bytes = 0;
     session->unshared_bytes = 0;
-    session->scratch_needed = 0;
     session->plan = NULL;
     session->steps = NULL;
     session->step_count = 0;
@@ -30,6 +29,7 @@ SBIT__FN void sbit__plan_drop(sbit_session *session)
     session->ran = false;
     sbit__arena_deinit(&session->plan_arena);
     sbit__arena_init(&session->plan_arena, a);
+    session->plan_arena.block_bytes = SBIT__EXEC_ARENA;
 }
 
 /* >>inputs */
@@ -198,7 +198,7 @@ static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
         session->plan[idx].first = -1;
         session->plan[idx].last = -1;
         if (session->fed[idx]) {
-            infer->types[idx] = session->fed_types[idx];
+            infer->types[idx] = *session->fed_types[idx];
             infer->known[idx] = NULL;
         }
         if (session->constant[idx]) {
@@ -460,7 +460,7 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
     return SBIT_OK;
 }
 
-static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
+static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, sbit_error *error)
 {
     session->plan = (sbit__exec_value *)sbit__arena_array(
         &session->plan_arena, session->value_limit, sizeof(sbit__exec_value));
@@ -468,23 +468,31 @@ static sbit_status sbit__plan_fill(sbit_session *session, sbit_error *error)
         return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
     }
     SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    session->infer.passing = passing;
     sbit__plan_constants(session);
     SBIT__TRY(sbit__plan_sources(session, error));
     for (size_t o = 0; o < session->order_count; o++) {
         SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
     }
+    session->infer.passing = NULL;
+    sbit__arena_deinit(passing);
+    sbit__arena_init(passing, &session->allocator);
     SBIT__TRY(sbit__plan_steps(session, error));
-    SBIT__TRY(sbit__plan_memory(session, error));
-    return sbit__exec_scratch(session, session->scratch_needed, error);
+    SBIT__TRY(sbit__exec_scratch(session, 0, error)); /* of what was computed while planning */
+    return sbit__plan_memory(session, error);
 }
 
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error)
 {
     sbit_status status = SBIT_OK;
+    sbit__arena passing;
     sbit__plan_drop(session);
     session->plan_serial++;
     session->parent_serial = session->parent != NULL ? session->parent->plan_serial : 0;
-    status = sbit__plan_fill(session, error);
+    sbit__arena_init(&passing, &session->allocator);
+    status = sbit__plan_fill(session, &passing, error);
+    session->infer.passing = NULL;
+    sbit__arena_deinit(&passing);
     if (status != SBIT_OK) {
         sbit__plan_drop(session);
         return status;

@@ -22,7 +22,7 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->constant = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->fed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->fed_types = (sbit_type *)sbit__session_array(s, s->value_limit, sizeof(sbit_type), &ok);
+    s->fed_types = (sbit_type **)sbit__session_array(s, s->value_limit, sizeof(sbit_type *), &ok);
     s->values = (sbit_value *)sbit__session_array(s, s->value_limit, sizeof(sbit_value), &ok);
     s->dynamics =
         (sbit__dynamic *)sbit__session_array(s, s->value_limit, sizeof(sbit__dynamic), &ok);
@@ -219,6 +219,7 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
     }
     sbit__arena_init(&s->arena, &s->allocator);
     sbit__arena_init(&s->plan_arena, &s->allocator);
+    s->arena.block_bytes = s->plan_arena.block_bytes = SBIT__EXEC_ARENA;
     status = sbit__session_fill(s, desc, error);
     if (status != SBIT_OK) {
         status = sbit__meter_explain(s, status, error);
@@ -370,6 +371,19 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
     return SBIT_OK;
 }
 
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
+                                            sbit_error *error)
+{
+    if (s->fed_types[idx] == NULL) {
+        s->fed_types[idx] = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    }
+    if (s->fed_types[idx] == NULL) {
+        return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
+    }
+    *s->fed_types[idx] = *type;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__session_set(sbit_session *session, const sbit_value_info *info,
                                      const sbit_value *value, sbit_error *error)
 {
@@ -397,7 +411,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
     session->stale = session->stale || !session->planned || session->constant[id.idx] ||
                      !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
     session->fed[id.idx] = true;
-    session->fed_types[id.idx] = type;
+    SBIT__TRY(sbit__session_set_type(session, id.idx, &type, error));
     session->values[id.idx] = *value;
     return SBIT_OK;
 }
@@ -573,6 +587,10 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     memory->activation_bytes += s->block_bytes;
     memory->unshared_bytes += s->unshared_bytes;
     memory->scratch_bytes += s->scratch_bytes;
+    for (size_t i = 0; i < s->step_count; i++) {
+        const size_t bytes = s->steps[i].has_scratch ? s->steps[i].scratch_bytes : 0;
+        memory->scratch_bytes = bytes > memory->scratch_bytes ? bytes : memory->scratch_bytes;
+    }
     memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
     for (uint32_t i = 0; i < s->node_limit; i++) {

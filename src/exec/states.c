@@ -36,7 +36,7 @@ SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
     }
     s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &s->infer.types[idx]);
     s->fed[idx] = true;
-    s->fed_types[idx] = type;
+    SBIT__TRY(sbit__session_set_type(s, idx, &type, error));
     memset(&s->values[idx], 0, sizeof s->values[idx]);
     s->values[idx].tensor = copy;
     state->set = true;
@@ -79,10 +79,10 @@ static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, s
     const sbit_type type = sbit__type_of_value(from, &s->infer.types[state->output.idx]);
     sbit_tensor copy;
     if (from->kind != SBIT_KIND_TENSOR ||
-        !sbit__graph_type_equal(&type, &s->fed_types[state->input.idx])) {
+        !sbit__graph_type_equal(&type, s->fed_types[state->input.idx])) {
         char a[96], b[96];
         sbit__type_describe(s->graph, &type, a, sizeof a);
-        sbit__type_describe(s->graph, &s->fed_types[state->input.idx], b, sizeof b);
+        sbit__type_describe(s->graph, s->fed_types[state->input.idx], b, sizeof b);
         return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(s->graph, state->input)->name,
                           "state '%s' is %s, but the run gave %s for it",
                           sbit_graph_value(s->graph, state->input)->name, b, a);

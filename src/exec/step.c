@@ -258,9 +258,7 @@ SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error)
     step->asked = false;
     SBIT__TRY(call.row->prepare(&call, error));
     step->call.params = step->asked ? sbit__block_data(step->data->params) : NULL;
-    if (scratch_bytes > step->session->scratch_needed) {
-        step->session->scratch_needed = scratch_bytes;
-    }
+    step->scratch_bytes = scratch_bytes;
     return SBIT_OK;
 }
 
@@ -269,8 +267,9 @@ static sbit_status sbit__step_check_inputs(const sbit__step *step, sbit_error *e
 {
     const sbit_op_call *call = &step->call;
     for (int32_t i = 0; i < call->input_count; i++) {
-        const sbit_value *value = call->in_value[i];
-        if (value == NULL) {
+        const uint32_t idx = step->node->inputs[i].idx;
+        const sbit_value *value = &step->session->values[idx];
+        if (idx == 0) {
             continue;
         }
         if (value->kind != SBIT_KIND_TENSOR) {
@@ -319,8 +318,8 @@ static sbit_status sbit__step_prepare_late(sbit__step *step, sbit_error *error)
         SBIT__TRY(sbit__step_prepare(step, error));
         data->prepared_holds = true;
     }
-    return step->session->scratch_needed > step->session->scratch_bytes
-               ? sbit__exec_scratch(step->session, step->session->scratch_needed, error)
+    return step->scratch_bytes > step->session->scratch_bytes
+               ? sbit__exec_scratch(step->session, step->scratch_bytes, error)
                : SBIT_OK;
 }
 
@@ -444,7 +443,9 @@ static sbit_status sbit__step_compute(sbit__step *step, sbit_error *error)
     if (step->copies) {
         return sbit__call_copy_output(&step->call, 0, -1, step->call.in_value[0], error);
     }
-    step->call.scratch = session->scratch;
+    if (!step->has_scratch) {
+        step->call.scratch = session->scratch;
+    }
     return step->data->row->run(&step->call, error);
 }
 
@@ -493,8 +494,8 @@ SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id,
         sbit__dynamic_set_constant(session, &session->dynamics[idx], idx != 0);
     }
     status = sbit__step_prepare(&step, error);
-    if (status == SBIT_OK && session->scratch_needed > session->scratch_bytes) {
-        status = sbit__exec_scratch(session, session->scratch_needed, error);
+    if (status == SBIT_OK && step.scratch_bytes > session->scratch_bytes) {
+        status = sbit__exec_scratch(session, step.scratch_bytes, error);
     }
     if (status == SBIT_OK) {
         status = sbit__step_run(&step, error);

@@ -357,12 +357,13 @@ static bool sbit__infer_gather(sbit__infer *state, const sbit_node *node, sbit__
 {
     const size_t ins = node->input_count, outs = node->output_count;
     bool ok = true;
-    a->in_type = (const sbit_type **)sbit__arena_array(state->arena, ins + 1, sizeof(void *));
-    a->in = (const sbit_tensor **)sbit__arena_array(state->arena, ins + 1, sizeof(void *));
-    a->in_elems = (const sbit_dim **)sbit__arena_array(state->arena, ins + 1, sizeof(void *));
-    a->in_elem_count = (int64_t *)sbit__arena_array(state->arena, ins + 1, sizeof(int64_t));
-    a->out_type = (sbit_type **)sbit__arena_array(state->arena, outs + 1, sizeof(void *));
-    a->out = (sbit_type *)sbit__arena_array(state->arena, outs + 1, sizeof(sbit_type));
+    sbit__arena *arena = state->passing != NULL ? state->passing : state->arena;
+    a->in_type = (const sbit_type **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->in = (const sbit_tensor **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->in_elems = (const sbit_dim **)sbit__arena_array(arena, ins + 1, sizeof(void *));
+    a->in_elem_count = (int64_t *)sbit__arena_array(arena, ins + 1, sizeof(int64_t));
+    a->out_type = (sbit_type **)sbit__arena_array(arena, outs + 1, sizeof(void *));
+    a->out = (sbit_type *)sbit__arena_array(arena, outs + 1, sizeof(sbit_type));
     if (a->in_type == NULL || a->in == NULL || a->in_elems == NULL || a->in_elem_count == NULL ||
         a->out_type == NULL || a->out == NULL) {
         return false;

@@ -29,6 +29,7 @@ typedef struct sbit__infer {
     const sbit_graph *graph;
     const struct sbit__infer *outer; /* of the parent graph, for captured values; or NULL */
     sbit__arena *arena;
+    sbit__arena *passing; /* for what one node needs; NULL: arena */
     sbit_type *types;
     const sbit_tensor **known; /* data that is known now: constants, followed integers */
     const sbit_dim **elems;    /* followed integers, some of them unknown */

@@ -250,7 +250,7 @@ static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbi
     result.macs = cost.macs;
     int code = cli_bench_measure(args, inputs, session, &result);
     sbit_session_memory_of(session, &memory);
-    result.memory_bytes = memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
+    result.memory_bytes = memory.activation_bytes + memory.dynamic_bytes;
     sbit_session_destroy(session);
     if (code == CLI_OK && (args->profile || args->explain)) {
         code = cli_profile_take(inputs, args, program, &profile);

@@ -232,7 +232,7 @@ static int cli_evaluate_batch(cli_evaluation *e, int64_t first)
         sbit_session_memory memory;
         sbit_session_memory_of(e->session, &memory);
         e->score->peak_bytes =
-            memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
+            memory.activation_bytes + memory.dynamic_bytes;
     }
     if (e->data->has_labels) {
         CLI_TRY(cli_score_labels(e));
@@ -305,7 +305,7 @@ int cli_peak_of(cli_data *data, sbit_graph *graph, const char *name, size_t *byt
         code = cli_fail_library(&error, "'%s' cannot run on this data", name);
     }
     sbit_session_memory_of(session, &memory);
-    *bytes = memory.activation_bytes + memory.scratch_bytes + memory.dynamic_bytes;
+    *bytes = memory.activation_bytes + memory.dynamic_bytes;
     sbit_session_destroy(session);
     cli_batch_free(data->model->ctx, &batch);
     return code;
