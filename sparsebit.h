@@ -1139,12 +1139,16 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine 
 
 /* Runs forward and backward for a batch (its first target goes to the loss; rows of padding are cut
  * off) and updates the parameters. `report` may be NULL. A loss or gradient that is not finite is
- * an error that names it; parameters are then as before. */
+ * NUMERIC, naming the node it comes from; parameters and statistics are then as before. */
 SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
                                             sbit_train_report *report, sbit_error *error);
 /* The two halves: gradients can be read and changed between them. */
 SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
                                                 sbit_train_report *report, sbit_error *error);
+/* As backward, but adds: update then uses the mean over the samples of all batches since the last
+ * update. For batches larger than memory. */
+SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const sbit_batch *batch,
+                                                  sbit_train_report *report, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
                                               sbit_error *error);
 /* The learning rate from now on: what schedules change. */
@@ -1199,6 +1203,8 @@ typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_r
 typedef struct sbit_fit_desc {
     int64_t epochs;           /* 0: 1 */
     int64_t batch;            /* samples of a step; 0: 64 */
+    int64_t micro;            /* samples of one run, accumulated up to `batch`; 0: as many as the
+                                 feed gives at once */
     int64_t most;             /* samples of an epoch; 0: all */
     uint64_t seed;            /* of the order of samples */
     bool in_order;            /* do not shuffle */
@@ -75360,6 +75366,7 @@ typedef struct sbit__train_param {
     float rate, decay; /* factors */
     size_t output;     /* the session's, that is the gradient */
     float *grad;       /* of the last backward */
+    float *sum;        /* of several batches; NULL: not needed so far */
     bool borrowed;     /* data is a quantizer's */
 } sbit__train_param;
 
@@ -75377,6 +75384,8 @@ struct sbit_trainer {
     size_t param_count;
     sbit_statistic *statistics;
     size_t statistic_count;
+    void **kept;            /* their data before the last run */
+    sbit_session_desc desc; /* of the session */
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
@@ -75628,7 +75637,8 @@ static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
     }
     t->statistics =
         (sbit_statistic *)sbit__arena_array(&t->arena, 2 * nodes + 1, sizeof *t->statistics);
-    if (t->statistics == NULL) {
+    t->kept = (void **)sbit__arena_array(&t->arena, 2 * nodes + 1, sizeof *t->kept);
+    if (t->statistics == NULL || t->kept == NULL) {
         return sbit__fail_oom(error, nodes * sizeof *t->statistics);
     }
     return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
@@ -75724,6 +75734,7 @@ static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
     desc.input_count = t->param_count;
     desc.states = states;
     desc.state_count = t->statistic_count;
+    t->desc = desc;
     SBIT__TRY(sbit_session_create(t->graph, &desc, &t->session, error));
     for (size_t i = 0; i < t->param_count; i++) {
         SBIT__TRY(sbit_session_set_input_at(t->session, i, &t->params[i].data, error));
@@ -75826,13 +75837,14 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
 /* >>a step */
 
 /* The model's inputs behind the parameters, and the target; rows of padding are cut off. */
-static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sbit_error *error)
+static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, const sbit_batch *batch,
+                                    sbit_error *error)
 {
-    const size_t first = t->param_count, count = sbit_session_input_count(t->session);
+    const size_t first = t->param_count, count = sbit_session_input_count(session);
     const char *target = sbit_graph_value(t->graph, t->target)->name;
     const char *only = NULL;
     for (size_t i = first; i < count; i++) {
-        const char *name = sbit_session_input_info(t->session, i)->name;
+        const char *name = sbit_session_input_info(session, i)->name;
         const bool other = sbit__streq(name, target) ||
                            (t->teacher != NULL &&
                             sbit__streq(name, sbit_graph_value(t->graph, t->teacher_target)->name));
@@ -75849,7 +75861,7 @@ static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sb
         if (tensor.rank > 0 && batch->samples < tensor.dims[0]) {
             tensor.dims[0] = batch->samples;
         }
-        SBIT__TRY(sbit_session_set_input(t->session, name != NULL ? name : "", &tensor, error));
+        SBIT__TRY(sbit_session_set_input(session, name != NULL ? name : "", &tensor, error));
         if (t->teacher != NULL && !is_target) {
             SBIT__TRY(sbit_session_set_input(t->teacher, name, &tensor, error));
         }
@@ -75858,48 +75870,164 @@ static sbit_status sbit__train_feed(sbit_trainer *t, const sbit_batch *batch, sb
         return SBIT_OK;
     }
     SBIT__TRY(sbit_session_run(t->teacher, error));
-    return sbit_session_set_input(t->session, sbit_graph_value(t->graph, t->teacher_target)->name,
+    return sbit_session_set_input(session, sbit_graph_value(t->graph, t->teacher_target)->name,
                                   &sbit_session_output(t->teacher, t->teacher_output)->tensor,
                                   error);
+}
+
+/* Running statistics before a run (save) and again after one that must not count. */
+static sbit_status sbit__train_keep_statistics(sbit_trainer *t, bool save, sbit_error *error)
+{
+    for (size_t i = 0; i < t->statistic_count; i++) {
+        const sbit_value_info *info = sbit_graph_value(t->graph, t->statistics[i].value);
+        sbit_tensor tensor = info->constant;
+        const sbit_value *now = sbit_session_state_at(t->session, i);
+        if (t->kept[i] == NULL) {
+            t->kept[i] = sbit__arena_alloc(&t->arena, sbit_tensor_bytes(&tensor) + 1);
+        }
+        if (t->kept[i] == NULL) {
+            return sbit__fail_oom(error, sbit_tensor_bytes(&tensor));
+        }
+        if (save) {
+            memcpy(t->kept[i], now != NULL ? now->tensor.data : tensor.data,
+                   sbit_tensor_bytes(&tensor));
+        } else {
+            tensor.data = t->kept[i];
+            SBIT__TRY(sbit_session_set_input(t->session, info->name, &tensor, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+static bool sbit__train_finite(const sbit_tensor *tensor)
+{
+    const int64_t count = sbit_tensor_count(tensor);
+    bool finite = true;
+    for (int64_t i = 0; finite && tensor->dtype == SBIT_F32 && i < count; i++) {
+        const float v = ((const float *)tensor->data)[i];
+        finite = v - v == 0.0f;
+    }
+    return finite;
+}
+
+/* Which node made the first value that is not finite: everything is run again, and kept. */
+static sbit_status sbit__train_blame(sbit_trainer *t, sbit_session *session, const char *what,
+                                     const sbit_batch *batch, sbit_error *error)
+{
+    char node[160] = "";
+    for (size_t i = 0; i < t->param_count; i++) {
+        SBIT__TRY(sbit_session_set_input_at(session, i, &t->params[i].data, error));
+    }
+    SBIT__TRY(sbit__train_feed(t, session, batch, error));
+    SBIT__TRY(sbit_session_run(session, error));
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0 && node[0] == '\0';
+         id = sbit_graph_next(t->graph, id)) {
+        const sbit_node *info = sbit_graph_node(t->graph, id);
+        for (size_t k = 0; k < info->output_count; k++) {
+            const sbit_value *value =
+                info->outputs[k].idx != 0 ? sbit_session_value(session, info->outputs[k]) : NULL;
+            if (value != NULL && value->kind == SBIT_KIND_TENSOR && value->tensor.data != NULL &&
+                !sbit__train_finite(&value->tensor)) {
+                sbit_graph_describe(t->graph, id, node, sizeof node);
+            }
+        }
+    }
+    return sbit__fail(error, SBIT_ERR_NUMERIC, node,
+                      "%s is not finite after step %lld; first in %s: lower the learning rate, or "
+                      "clip the gradient",
+                      what, (long long)t->report.step, node[0] != '\0' ? node : "the input");
+}
+
+static sbit_status sbit__train_fail_finite(sbit_trainer *t, const char *what,
+                                           const sbit_batch *batch, sbit_error *error)
+{
+    sbit_session *session = NULL;
+    sbit_session_desc desc = t->desc;
+    desc.keep_values = true;
+    desc.state_count = 0;
+    SBIT__TRY(sbit__train_keep_statistics(t, false, error));
+    SBIT__TRY(sbit_session_create(t->graph, &desc, &session, error));
+    const sbit_status status = sbit__train_blame(t, session, what, batch, error);
+    sbit_session_destroy(session);
+    return status;
+}
+
+/* Before a run that adds to gradients: they move out of the session's memory. */
+static sbit_status sbit__train_gather(sbit_trainer *t, sbit_error *error)
+{
+    for (size_t i = 0; i < t->param_count; i++) {
+        sbit__train_param *p = &t->params[i];
+        const size_t bytes = sbit_tensor_bytes(&p->data);
+        if (p->sum == NULL) {
+            p->sum = (float *)sbit__arena_alloc(&t->arena, bytes + 1);
+        }
+        if (p->sum == NULL) {
+            return sbit__fail_oom(error, bytes);
+        }
+        if (p->grad != p->sum) {
+            memcpy(p->sum, p->grad, bytes);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__train_backward(sbit_trainer *t, const sbit_batch *batch, bool add,
+                                        sbit_train_report *report, sbit_error *error)
+{
+    const double before = add ? (double)t->report.samples : 0.0, loss = t->report.loss;
+    const double all = before + (double)batch->samples;
+    double squares = 0.0;
+    t->ready = false;
+    if (add) {
+        SBIT__TRY(sbit__train_gather(t, error));
+    }
+    SBIT__TRY(sbit__train_feed(t, t->session, batch, error));
+    SBIT__TRY(sbit__qat_publish(t, error));
+    SBIT__TRY(sbit__train_keep_statistics(t, true, error));
+    SBIT__TRY(sbit_session_run(t->session, error));
+    const double own = sbit__tensor_f64_at(&sbit_session_output(t->session, 0)->tensor, 0);
+    if (own - own != 0.0) {
+        return sbit__train_fail_finite(t, "the loss", batch, error);
+    }
+    for (size_t i = 0; i < t->param_count; i++) {
+        sbit__train_param *p = &t->params[i];
+        const int64_t count = sbit_tensor_count(&p->data);
+        p->grad = (float *)sbit_session_output(t->session, p->output)->tensor.data;
+        for (int64_t k = 0; add && k < count; k++) {
+            p->sum[k] =
+                (float)(((double)p->sum[k] * before + (double)p->grad[k] * (double)batch->samples) /
+                        all);
+        }
+        p->grad = add ? p->sum : p->grad;
+        const double square = (double)sbit__kernels(t->ctx)->f32_dot(count, p->grad, p->grad);
+        if (square - square != 0.0) {
+            char what[160];
+            snprintf(what, sizeof what, "the gradient of '%.100s'", p->name);
+            return sbit__train_fail_finite(t, what, batch, error);
+        }
+        squares += square;
+    }
+    t->report.loss = add ? (loss * before + own * (double)batch->samples) / all : own;
+    t->report.samples = (int64_t)all;
+    t->report.learning_rate = t->rate;
+    t->report.gradient_norm = sqrt(squares);
+    t->ready = true;
+    if (report != NULL) {
+        *report = t->report;
+    }
+    return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
                                                 sbit_train_report *report, sbit_error *error)
 {
-    double squares = 0.0;
-    trainer->ready = false;
-    SBIT__TRY(sbit__train_feed(trainer, batch, error));
-    SBIT__TRY(sbit__qat_publish(trainer, error));
-    SBIT__TRY(sbit_session_run(trainer->session, error));
-    trainer->report.loss =
-        sbit__tensor_f64_at(&sbit_session_output(trainer->session, 0)->tensor, 0);
-    trainer->report.samples = batch->samples;
-    trainer->report.learning_rate = trainer->rate;
-    if (trainer->report.loss - trainer->report.loss != 0.0) {
-        return sbit__fail(
-            error, SBIT_ERR_STATE, NULL,
-            "the loss is not finite after step %lld: lower the learning rate, or clip "
-            "the gradient",
-            (long long)trainer->report.step);
-    }
-    for (size_t i = 0; i < trainer->param_count; i++) {
-        sbit__train_param *p = &trainer->params[i];
-        const int64_t count = sbit_tensor_count(&p->data);
-        p->grad = (float *)sbit_session_output(trainer->session, p->output)->tensor.data;
-        const double own = (double)sbit__kernels(trainer->ctx)->f32_dot(count, p->grad, p->grad);
-        if (own - own != 0.0) {
-            return sbit__fail(error, SBIT_ERR_STATE, p->name,
-                              "the gradient of '%s' is not finite after step %lld", p->name,
-                              (long long)trainer->report.step);
-        }
-        squares += own;
-    }
-    trainer->report.gradient_norm = sqrt(squares);
-    trainer->ready = true;
-    if (report != NULL) {
-        *report = trainer->report;
-    }
-    return SBIT_OK;
+    return sbit__train_backward(trainer, batch, false, report, error);
+}
+
+SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const sbit_batch *batch,
+                                                  sbit_train_report *report, sbit_error *error)
+{
+    return sbit__train_backward(trainer, batch, trainer->ready, report, error);
 }
 
 typedef struct sbit__train_update {
@@ -76865,6 +76993,7 @@ typedef struct sbit__epochs {
     sbit__arena arena;
     int64_t *order;
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
+    int64_t micro;                                /* samples of a run */
     double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
     sbit_tensor room;                             /* of changed pictures */
@@ -76897,7 +77026,8 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
     SBIT__TRY(sbit__train_options(fit->trainer->ctx, &fit->arena, head, desc->rate_options,
                                   &fit->options, error));
     fit->batch = desc->batch > 0 ? desc->batch : 64;
-    fit->batch = fit->batch > most ? most : fit->batch;
+    fit->micro = desc->micro > 0 && desc->micro < most ? desc->micro : most;
+    fit->micro = fit->micro > fit->batch ? fit->batch : fit->micro;
     fit->epochs = desc->epochs > 0 ? desc->epochs : 1;
     fit->samples = desc->most > 0 && desc->most < fit->feed->count ? desc->most : fit->feed->count;
     const size_t inputs = sbit_graph_input_count(fit->trainer->graph);
@@ -76936,19 +77066,24 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     sbit_trainer *t = fit->trainer;
     const sbit_fit_desc *desc = fit->desc;
     const int64_t first = index * fit->batch, rest = fit->samples - first;
+    const int64_t count = rest < fit->batch ? rest : fit->batch;
     sbit_batch batch;
     sbit_train_report report;
-    memset(&batch, 0, sizeof batch);
     sbit_trainer_set_rate(t, sbit__epochs_rate(fit, epoch * fit->steps + index));
     t->report.epoch = epoch;
     t->report.learning_rate = t->rate;
     if (desc->before_step != NULL) {
         SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
     }
-    SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first,
-                              rest < fit->batch ? rest : fit->batch, &batch, error));
-    SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
-    SBIT__TRY(sbit_trainer_step(t, &batch, &report, error));
+    for (int64_t at = 0; at < count; at += fit->micro) {
+        const int64_t wanted = count - at < fit->micro ? count - at : fit->micro;
+        memset(&batch, 0, sizeof batch);
+        SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first + at, wanted, &batch, error));
+        SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
+        SBIT__TRY(at == 0 ? sbit_trainer_backward(t, &batch, NULL, error)
+                          : sbit_trainer_accumulate(t, &batch, NULL, error));
+    }
+    SBIT__TRY(sbit_trainer_update(t, &report, error));
     return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
 }
 

@@ -1034,3 +1034,168 @@ TEST(losses_and_settings)
     sbit_graph_destroy(graph);
     sbit_ctx_destroy(ctx);
 }
+
+/* A batch in pieces gives the gradients of the whole; a value that is not finite is traced to its
+ * node, and nothing has changed. */
+TEST(micro_batches_and_not_finite_values)
+{
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_train_report whole, parts;
+    sbit_trainer *t[2] = {NULL, NULL};
+    sbit_error error;
+    sbit_batch batch;
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    desc.learning_rate = 0.1f;
+    desc.fixed_statistics = true;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    for (int i = 0; i < 2; i++) {
+        CHECK(sbit_trainer_create(graph, &desc, &t[i], &error) == SBIT_OK);
+    }
+    batch.samples = SMALL_COUNT;
+    CHECK(sbit_trainer_backward(t[0], &batch, &whole, &error) == SBIT_OK);
+    for (int64_t at = 0; at < SMALL_COUNT; at += 30) {
+        sbit_tensor x = d->inputs, y = d->targets;
+        batch.samples = SMALL_COUNT - at < 30 ? SMALL_COUNT - at : 30;
+        x.dims[0] = y.dims[0] = batch.samples;
+        x.data = d->x + at * 2 * SMALL * SMALL;
+        y.data = d->y + at;
+        batch.inputs = &x;
+        batch.targets = &y;
+        CHECK_MSG(sbit_trainer_accumulate(t[1], &batch, &parts, &error) == SBIT_OK, "%s",
+                  error.message);
+    }
+    CHECK_EQ_I64(parts.samples, SMALL_COUNT);
+    CHECK_NEAR(parts.loss, whole.loss, 1e-6);
+    for (size_t p = 0; p < sbit_trainer_parameter_count(t[0]); p++) {
+        const sbit_train_parameter a = sbit_trainer_parameter(t[0], p);
+        const sbit_train_parameter b = sbit_trainer_parameter(t[1], p);
+        CHECK_MSG(relative_norm(b.gradient, a.gradient, sbit_tensor_count(&a.data)) < 1e-4, "%s",
+                  a.name);
+    }
+    sbit_trainer_destroy(t[0]);
+    sbit_trainer_destroy(t[1]);
+    desc.fixed_statistics = false;
+    CHECK(sbit_trainer_create(graph, &desc, &t[0], &error) == SBIT_OK);
+    batch.samples = SMALL_COUNT;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    CHECK(sbit_trainer_step(t[0], &batch, NULL, &error) == SBIT_OK);
+    CHECK(sbit_trainer_store(t[0], graph, &error) == SBIT_OK);
+    const sbit_value_id mean = sbit_graph_find_value(graph, "n1.running_mean");
+    const float before = ((const float *)sbit_graph_value(graph, mean)->constant.data)[0];
+    for (size_t p = 0; p < sbit_trainer_parameter_count(t[0]); p++) {
+        const sbit_train_parameter w = sbit_trainer_parameter(t[0], p);
+        if (strcmp(w.name, "c1.weight") == 0) {
+            ((float *)w.data.data)[3] = INFINITY;
+        }
+    }
+    CHECK(sbit_trainer_step(t[0], &batch, NULL, &error) == SBIT_ERR_NUMERIC);
+    CHECK_CONTAINS(error.message, "first in Conv 'c1'");
+    CHECK(sbit_trainer_update(t[0], NULL, &error) == SBIT_ERR_STATE);
+    sbit_trainer_store(t[0], graph, &error);
+    CHECK(((const float *)sbit_graph_value(graph, mean)->constant.data)[0] == before);
+    sbit_trainer_destroy(t[0]);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}
+
+/* ---- rows from outside: a loss of nodes, an optimizer, a schedule */
+
+static sbit_status own_loss(sbit_graph *graph, const sbit_options *options, sbit_value_id output,
+                            sbit_value_id target, sbit_value_id *loss, sbit_error *error)
+{
+    return sbit_loss_find(sbit_graph_ctx(graph), "mse")
+        ->build(graph, options, output, target, loss, error);
+}
+
+static size_t own_bytes(const sbit_optimizer_call *call)
+{
+    return (size_t)call->count; /* not needed: zeroed memory is checked */
+}
+
+static sbit_status own_update(void *state, const sbit_optimizer_call *call, const float *gradient,
+                              float *parameter, sbit_error *error)
+{
+    const float step = call->learning_rate * (float)sbit_options_float(call->options, "FACTOR");
+    (void)error;
+    for (int64_t i = 0; i < call->count; i++) {
+        if (((uint8_t *)state)[i]++ != (uint8_t)(call->step - 1)) {
+            return SBIT_ERR_STATE;
+        }
+        parameter[i] -= gradient[i] > 0.0f ? step : gradient[i] < 0.0f ? -step : 0.0f;
+    }
+    return SBIT_OK;
+}
+
+static double own_rate(const sbit_options *options, int64_t step, int64_t total)
+{
+    (void)options;
+    return step < total / 2 ? 1.0 : 0.5;
+}
+
+TEST(rows_from_outside)
+{
+    static const sbit_key keys[] = {{"FACTOR", SBIT_KEY_FLOAT, "1", 0, 10, NULL, "of the step"}};
+    static const sbit_loss_row loss = {{"own_loss", "as mse", 0, NULL, 0}, true, own_loss};
+    static const sbit_optimizer_row optimizer = {
+        {"signs", "by the gradient's sign", 0, keys, 1}, own_bytes, own_update};
+    static const sbit_rate_row rate = {{"halves", "full, then half", 0, NULL, 0}, own_rate};
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    static float wanted[SMALL_COUNT * 3];
+    sbit_train_desc desc;
+    sbit_fit_desc fit;
+    sbit_feed_desc data;
+    sbit_feed feed;
+    sbit_error error;
+    sbit_trainer *t = NULL;
+    loop_seen seen;
+    small_data_make(ctx, d);
+    for (int i = 0; i < SMALL_COUNT * 3; i++) {
+        wanted[i] = (float)(i % 3);
+    }
+    const sbit_tensor like = build_like(SBIT_F32, 2, SMALL_COUNT, 3, 0, wanted);
+    CHECK(sbit_loss_register(ctx, &loss, &error) == SBIT_OK);
+    CHECK(sbit_loss_register(ctx, &loss, &error) == SBIT_ERR_DUPLICATE);
+    CHECK(sbit_optimizer_register(ctx, &optimizer, &error) == SBIT_OK);
+    CHECK(sbit_rate_register(ctx, &rate, &error) == SBIT_OK);
+    memset(&desc, 0, sizeof desc);
+    memset(&fit, 0, sizeof fit);
+    memset(&data, 0, sizeof data);
+    memset(&seen, 0, sizeof seen);
+    data.inputs = &d->inputs;
+    data.targets = &like;
+    data.input_count = data.target_count = 1;
+    desc.loss = "own_loss";
+    desc.optimizer = "signs";
+    desc.optimizer_options = "FACTOR: 2";
+    desc.learning_rate = 0.005f;
+    fit.epochs = 6;
+    fit.batch = 35;
+    fit.micro = 20;
+    fit.rate = "halves";
+    fit.after_epoch = loop_epoch;
+    fit.user = &seen;
+    if (CHECK(sbit_feed_of_tensors(ctx, &data, &feed, &error) == SBIT_OK) &&
+        CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK &&
+                      sbit_trainer_fit(t, &feed, &fit, NULL, &error) == SBIT_OK,
+                  "%s", error.message)) {
+        CHECK_MSG(seen.last < seen.first, "%g, then %g", seen.first, seen.last);
+    }
+    sbit_trainer_destroy(t);
+    sbit_feed_close(&feed);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}

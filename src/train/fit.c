@@ -113,6 +113,7 @@ typedef struct sbit__epochs {
     sbit__arena arena;
     int64_t *order;
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
+    int64_t micro;                                /* samples of a run */
     double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
     sbit_tensor room;                             /* of changed pictures */
@@ -145,7 +146,8 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
     SBIT__TRY(sbit__train_options(fit->trainer->ctx, &fit->arena, head, desc->rate_options,
                                   &fit->options, error));
     fit->batch = desc->batch > 0 ? desc->batch : 64;
-    fit->batch = fit->batch > most ? most : fit->batch;
+    fit->micro = desc->micro > 0 && desc->micro < most ? desc->micro : most;
+    fit->micro = fit->micro > fit->batch ? fit->batch : fit->micro;
     fit->epochs = desc->epochs > 0 ? desc->epochs : 1;
     fit->samples = desc->most > 0 && desc->most < fit->feed->count ? desc->most : fit->feed->count;
     const size_t inputs = sbit_graph_input_count(fit->trainer->graph);
@@ -184,19 +186,24 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     sbit_trainer *t = fit->trainer;
     const sbit_fit_desc *desc = fit->desc;
     const int64_t first = index * fit->batch, rest = fit->samples - first;
+    const int64_t count = rest < fit->batch ? rest : fit->batch;
     sbit_batch batch;
     sbit_train_report report;
-    memset(&batch, 0, sizeof batch);
     sbit_trainer_set_rate(t, sbit__epochs_rate(fit, epoch * fit->steps + index));
     t->report.epoch = epoch;
     t->report.learning_rate = t->rate;
     if (desc->before_step != NULL) {
         SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
     }
-    SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first,
-                              rest < fit->batch ? rest : fit->batch, &batch, error));
-    SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
-    SBIT__TRY(sbit_trainer_step(t, &batch, &report, error));
+    for (int64_t at = 0; at < count; at += fit->micro) {
+        const int64_t wanted = count - at < fit->micro ? count - at : fit->micro;
+        memset(&batch, 0, sizeof batch);
+        SBIT__TRY(fit->feed->read(fit->feed->user, fit->order + first + at, wanted, &batch, error));
+        SBIT__TRY(sbit__augment_batch(t, desc, epoch, &batch, &fit->room, error));
+        SBIT__TRY(at == 0 ? sbit_trainer_backward(t, &batch, NULL, error)
+                          : sbit_trainer_accumulate(t, &batch, NULL, error));
+    }
+    SBIT__TRY(sbit_trainer_update(t, &report, error));
     return desc->after_step != NULL ? desc->after_step(t, &report, desc->user, error) : SBIT_OK;
 }
 

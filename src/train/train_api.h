@@ -69,12 +69,16 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer); /* NULL is fine 
 
 /* Runs forward and backward for a batch (its first target goes to the loss; rows of padding are cut
  * off) and updates the parameters. `report` may be NULL. A loss or gradient that is not finite is
- * an error that names it; parameters are then as before. */
+ * NUMERIC, naming the node it comes from; parameters and statistics are then as before. */
 SPARSEBIT_API sbit_status sbit_trainer_step(sbit_trainer *trainer, const sbit_batch *batch,
                                             sbit_train_report *report, sbit_error *error);
 /* The two halves: gradients can be read and changed between them. */
 SPARSEBIT_API sbit_status sbit_trainer_backward(sbit_trainer *trainer, const sbit_batch *batch,
                                                 sbit_train_report *report, sbit_error *error);
+/* As backward, but adds: update then uses the mean over the samples of all batches since the last
+ * update. For batches larger than memory. */
+SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const sbit_batch *batch,
+                                                  sbit_train_report *report, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
                                               sbit_error *error);
 /* The learning rate from now on: what schedules change. */
@@ -144,6 +148,8 @@ typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_r
 typedef struct sbit_fit_desc {
     int64_t epochs;           /* 0: 1 */
     int64_t batch;            /* samples of a step; 0: 64 */
+    int64_t micro;            /* samples of one run, accumulated up to `batch`; 0: as many as the
+                                 feed gives at once */
     int64_t most;             /* samples of an epoch; 0: all */
     uint64_t seed;            /* of the order of samples */
     bool in_order;            /* do not shuffle */

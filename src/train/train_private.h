@@ -23,6 +23,7 @@ typedef struct sbit__train_param {
     float rate, decay; /* factors */
     size_t output;     /* the session's, that is the gradient */
     float *grad;       /* of the last backward */
+    float *sum;        /* of several batches; NULL: not needed so far */
     bool borrowed;     /* data is a quantizer's */
 } sbit__train_param;
 
@@ -40,6 +41,8 @@ struct sbit_trainer {
     size_t param_count;
     sbit_statistic *statistics;
     size_t statistic_count;
+    void **kept;            /* their data before the last run */
+    sbit_session_desc desc; /* of the session */
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
