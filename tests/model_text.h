@@ -26,7 +26,9 @@ TEST_FN void model_put(model_bytes *to, const void *data, size_t size)
         to->room = 2 * (to->size + size);
         to->data = (unsigned char *)realloc(to->data, to->room);
     }
-    memcpy(to->data + to->size, data, size);
+    if (size > 0) {
+        memcpy(to->data + to->size, data, size);
+    }
     to->size += size;
 }
 
