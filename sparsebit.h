@@ -668,6 +668,7 @@ typedef struct sbit_node_profile {
                                  it is counted here */
     const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
                                  from it; internal operators have domain "sbit" */
+    bool on_integers;         /* it works on 8-bit integers; known once the session has planned */
     const char *reason;       /* why it was left as it is, where something better exists; or NULL */
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,
@@ -48497,6 +48498,11 @@ static sbit_status sbit__lower_add(sbit__lowering *lower, const sbit__lower_desc
     if (out != NULL) {
         *out = made;
     }
+    for (size_t i = 0; i < origin->count && lower->result->reason != NULL; i++) {
+        if (origin->nodes[i].idx < lower->result->reason_limit) {
+            lower->result->reason[origin->nodes[i].idx] = NULL;
+        }
+    }
     return sbit__lower_set_origin(lower->result, lower->arena, made, origin, error);
 }
 
@@ -49600,6 +49606,37 @@ static sbit_status sbit__int_resize(sbit__lowering *lower, const sbit_node *node
                : SBIT_OK;
 }
 
+/* >>reasons */
+
+/* A node next to quantizers that no entry above took. */
+static sbit_status sbit__int_why(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const sbit__lowered *result = lower->result;
+    const uint32_t idx = sbit__lowered_origin(result, node->id).idx;
+    sbit__int_param x;
+    bool in = false, out = false;
+    if (node->domain[0] != '\0' || strcmp(node->op_type, "QuantizeLinear") == 0 ||
+        strcmp(node->op_type, "DequantizeLinear") == 0 ||
+        (result->reason != NULL && idx < result->reason_limit && result->reason[idx] != NULL)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        in = in ||
+             (sbit__int_dq(lower, node->inputs[i], &x) && sbit__lower_constant(lower, x.x) == NULL);
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        out = out || sbit__int_q(lower, node->outputs[i], &x);
+    }
+    if (!in && !out) {
+        return SBIT_OK;
+    }
+    return sbit__lower_reason(lower, node->id,
+                              !in    ? "float: its input is not quantized"
+                              : !out ? "float: its result is not quantized"
+                                     : "float: it has no integer form",
+                              error);
+}
+
 /* >>table */
 
 static const sbit__lower_entry sbit__lower_int_table[] = {
@@ -49651,6 +49688,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"MaxPool", sbit__int_move},
     {"Resize", sbit__int_resize},
     {"Upsample", sbit__int_resize},
+    {NULL, sbit__int_why},
 };
 
 #undef SBIT__INT_INPUTS
@@ -53990,6 +54028,26 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
     }
 }
 
+/* Between quantizers: 8-bit integers in and out, or in and a sum out. */
+static bool sbit__session_on_integers(const sbit_session *s, const sbit_node *node)
+{
+    bool found = strcmp(node->domain, "sbit") == 0 && node->op_type[0] == 'Q';
+    for (size_t i = 0; !found && i < node->input_count && i < 1; i++) {
+        const uint32_t idx = node->inputs[i].idx;
+        const sbit_dtype dtype =
+            idx != 0 && idx < s->value_limit ? s->infer.types[idx].dtype : SBIT_UNDEFINED;
+        found = dtype == SBIT_U8 || dtype == SBIT_I8;
+    }
+    return found && strcmp(node->op_type, "DequantizeLinear") != 0;
+}
+
+/* Added by lowering to an operator that the caller has: no run of its own. */
+static bool sbit__session_is_layout(const sbit_session *s, sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(s->graph, id);
+    return strcmp(node->op_type, "ToFirst") == 0 || strcmp(node->op_type, "ToLast") == 0;
+}
+
 /* One of the caller's nodes. What was expanded from it counts together, in the nodes that stand one
  * behind the other. */
 static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, sbit_node_id into,
@@ -54000,6 +54058,7 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     memset(out, 0, sizeof *out);
     out->node = id;
     out->lowered = sbit_graph_node(s->graph, into);
+    out->on_integers = s->planned && sbit__session_on_integers(s, out->lowered);
     out->reason =
         lowered->reason != NULL && id.idx < lowered->reason_limit ? lowered->reason[id.idx] : NULL;
     if (first.idx != id.idx) {
@@ -54008,7 +54067,8 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     }
     while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
         out->nanoseconds += s->nodes[into.idx].nanoseconds;
-        out->runs += s->nodes[into.idx].runs;
+        out->runs +=
+            out->runs > 0 && sbit__session_is_layout(s, into) ? 0 : s->nodes[into.idx].runs;
         into = sbit_graph_next(s->graph, into);
     }
 }

@@ -947,6 +947,16 @@ TEST(cli_quantize_and_after)
     CHECK_CONTAINS(cli.out, "1 Conv, ");
     CHECK_CONTAINS(cli.out, " quantized; 0 nodes float");
     CHECK_CONTAINS(cli.out, "peak memory");
+
+    /* what runs on integers, and the simulation of that in float */
+    CHECK_EQ_I64(RUN("bench %sq.onnx --shape x=2x3x8x8 --iters 1 --explain", TMP), 0);
+    CHECK_CONTAINS(cli.out, "integer");
+    CHECK_EQ_I64(RUN("bench %sq.onnx --shape x=2x3x8x8 --iters 1 --explain --simulate --json", TMP),
+                 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"as\": \"float\"");
+    CHECK(strstr(cli.out, "\"as\": \"integer\"") == NULL);
+    CHECK_EQ_I64(RUN("run %sq.onnx --shape x=2x3x8x8 --simulate", TMP), 0);
 }
 
 /* Integer weights alone: nothing is measured, no data is wanted. */

@@ -22,13 +22,13 @@ static const cli_command cli_commands[] = {
      "sparsebit simplify model.onnx -o simple.onnx\n"
      "sparsebit simplify model.onnx -o simple.onnx --skip fold_batch_norm",
      cli_simplify},
-    {"run", "MODEL", "run a model once", "--input --shape --out --threads --json", "",
+    {"run", "MODEL", "run a model once", "--input --shape --out --simulate --threads --json", "",
      "Runs the model and shows its outputs; -o DIR also writes each as DIR/NAME.npy.",
      "sparsebit run model.onnx --input input=x.npy -o results\n"
      "sparsebit run model.onnx --shape input=1x3x224x224",
      cli_run},
     {"eval", "MODEL", "accuracy on labelled data",
-     "--data --limit --batch --output --as-is --threads --json" CLI_PREP, "--data",
+     "--data --limit --batch --output --as-is --simulate --threads --json" CLI_PREP, "--data",
      "Simplifies the model, runs it on every sample and counts how often the label has the highest logit (top-1)\n"
      "or one of the five highest (top-5). With pb:DIR the outputs are compared with the stored\n"
      "ones instead: the check fails above a relative error of 0.001.",
@@ -88,7 +88,7 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
-    {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --explain --isa --as-is --json",
+    {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --explain --simulate --isa --as-is --json",
      "",
      "Simplifies the model, runs it on the given inputs (random numbers for the others) and shows\n"
      "the median, smallest and mean time. --explain shows what became of each node: whether it\n"

@@ -133,6 +133,7 @@ typedef struct sbit_node_profile {
                                  it is counted here */
     const sbit_node *lowered; /* what does its work: a node of the session's own graph, borrowed
                                  from it; internal operators have domain "sbit" */
+    bool on_integers;         /* it works on 8-bit integers; known once the session has planned */
     const char *reason;       /* why it was left as it is, where something better exists; or NULL */
 } sbit_node_profile;
 SPARSEBIT_API size_t sbit_session_profile(const sbit_session *session, sbit_node_profile *nodes,

@@ -230,6 +230,11 @@ static sbit_status sbit__lower_add(sbit__lowering *lower, const sbit__lower_desc
     if (out != NULL) {
         *out = made;
     }
+    for (size_t i = 0; i < origin->count && lower->result->reason != NULL; i++) {
+        if (origin->nodes[i].idx < lower->result->reason_limit) {
+            lower->result->reason[origin->nodes[i].idx] = NULL;
+        }
+    }
     return sbit__lower_set_origin(lower->result, lower->arena, made, origin, error);
 }
 

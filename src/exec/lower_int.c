@@ -937,6 +937,37 @@ static sbit_status sbit__int_resize(sbit__lowering *lower, const sbit_node *node
                : SBIT_OK;
 }
 
+/* >>reasons */
+
+/* A node next to quantizers that no entry above took. */
+static sbit_status sbit__int_why(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
+{
+    const sbit__lowered *result = lower->result;
+    const uint32_t idx = sbit__lowered_origin(result, node->id).idx;
+    sbit__int_param x;
+    bool in = false, out = false;
+    if (node->domain[0] != '\0' || strcmp(node->op_type, "QuantizeLinear") == 0 ||
+        strcmp(node->op_type, "DequantizeLinear") == 0 ||
+        (result->reason != NULL && idx < result->reason_limit && result->reason[idx] != NULL)) {
+        return SBIT_OK;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        in = in ||
+             (sbit__int_dq(lower, node->inputs[i], &x) && sbit__lower_constant(lower, x.x) == NULL);
+    }
+    for (size_t i = 0; i < node->output_count; i++) {
+        out = out || sbit__int_q(lower, node->outputs[i], &x);
+    }
+    if (!in && !out) {
+        return SBIT_OK;
+    }
+    return sbit__lower_reason(lower, node->id,
+                              !in    ? "float: its input is not quantized"
+                              : !out ? "float: its result is not quantized"
+                                     : "float: it has no integer form",
+                              error);
+}
+
 /* >>table */
 
 static const sbit__lower_entry sbit__lower_int_table[] = {
@@ -988,6 +1019,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"MaxPool", sbit__int_move},
     {"Resize", sbit__int_resize},
     {"Upsample", sbit__int_resize},
+    {NULL, sbit__int_why},
 };
 
 #undef SBIT__INT_INPUTS

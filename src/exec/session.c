@@ -612,6 +612,26 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
     }
 }
 
+/* Between quantizers: 8-bit integers in and out, or in and a sum out. */
+static bool sbit__session_on_integers(const sbit_session *s, const sbit_node *node)
+{
+    bool found = strcmp(node->domain, "sbit") == 0 && node->op_type[0] == 'Q';
+    for (size_t i = 0; !found && i < node->input_count && i < 1; i++) {
+        const uint32_t idx = node->inputs[i].idx;
+        const sbit_dtype dtype =
+            idx != 0 && idx < s->value_limit ? s->infer.types[idx].dtype : SBIT_UNDEFINED;
+        found = dtype == SBIT_U8 || dtype == SBIT_I8;
+    }
+    return found && strcmp(node->op_type, "DequantizeLinear") != 0;
+}
+
+/* Added by lowering to an operator that the caller has: no run of its own. */
+static bool sbit__session_is_layout(const sbit_session *s, sbit_node_id id)
+{
+    const sbit_node *node = sbit_graph_node(s->graph, id);
+    return strcmp(node->op_type, "ToFirst") == 0 || strcmp(node->op_type, "ToLast") == 0;
+}
+
 /* One of the caller's nodes. What was expanded from it counts together, in the nodes that stand one
  * behind the other. */
 static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, sbit_node_id into,
@@ -622,6 +642,7 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     memset(out, 0, sizeof *out);
     out->node = id;
     out->lowered = sbit_graph_node(s->graph, into);
+    out->on_integers = s->planned && sbit__session_on_integers(s, out->lowered);
     out->reason =
         lowered->reason != NULL && id.idx < lowered->reason_limit ? lowered->reason[id.idx] : NULL;
     if (first.idx != id.idx) {
@@ -630,7 +651,8 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
     }
     while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
         out->nanoseconds += s->nodes[into.idx].nanoseconds;
-        out->runs += s->nodes[into.idx].runs;
+        out->runs +=
+            out->runs > 0 && sbit__session_is_layout(s, into) ? 0 : s->nodes[into.idx].runs;
         into = sbit_graph_next(s->graph, into);
     }
 }

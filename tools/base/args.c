@@ -71,6 +71,8 @@ static const cli_option cli_options[] = {
      "set to zero what is pruned and keep all shapes"},
     {"--explain", NULL, NULL, CLI_FLAG, CLI_AT(explain), 0, 0, NULL,
      "why: of every group of channels that is kept, of every node that runs in float"},
+    {"--simulate", NULL, NULL, CLI_FLAG, CLI_AT(simulate), 0, 0, NULL,
+     "compute what lies between DequantizeLinear and QuantizeLinear in float"},
     {"--eval", NULL, "SPEC", CLI_TEXT, CLI_AT(eval), 0, 0, NULL,
      "measure accuracy before and after on this data"},
     {"--stats", NULL, "FILE", CLI_TEXT, CLI_AT(stats), 0, 0, NULL,

@@ -24,7 +24,7 @@ typedef struct cli_args {
     const char *command;
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
-    bool flip, keep_zeros;
+    bool flip, keep_zeros, simulate;
     const char *stats, *save_stats; /* files of what observers saw */
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;

@@ -266,9 +266,12 @@ static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbi
 static int cli_bench_model(const cli_args *args, cli_inputs *inputs)
 {
     sbit_program *program = NULL;
+    sbit_session_desc desc;
     sbit_error error;
     memset(&error, 0, sizeof error);
-    if (sbit_program_create(inputs->model.graph, NULL, &program, &error) != SBIT_OK) {
+    memset(&desc, 0, sizeof desc);
+    desc.disable_integers = args->simulate;
+    if (sbit_program_create(inputs->model.graph, &desc, &program, &error) != SBIT_OK) {
         return cli_fail_library(&error, "'%s' cannot run", inputs->model.path);
     }
     const int code = cli_bench_program(args, inputs, program);

@@ -67,7 +67,7 @@ static int cli_eval_data(const cli_args *args, cli_model *model, cli_data *data)
     }
     cli_check_stored_prep(data, model);
     cli_ranges_stored(data, model, ranges);
-    CLI_TRY(cli_evaluate(data, model->graph, model->path, ranges, &score));
+    CLI_TRY(cli_evaluate(data, model->graph, model->path, args->simulate, ranges, &score));
     cli_ranges_warn(data, ranges);
     CLI_TRY(cli_show_score(args, data, &score));
     if (score.matched < score.sets) {

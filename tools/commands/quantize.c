@@ -279,7 +279,7 @@ static int cli_measure_cost(cli_job *job, sbit_graph *graph, const char *name, c
         CLI_TRY(cli_peak_of(&job->calib, graph, name, &out->peak_bytes));
     }
     if (job->has_eval) {
-        CLI_TRY(cli_evaluate(&job->eval, graph, name, NULL, &out->score));
+        CLI_TRY(cli_evaluate(&job->eval, graph, name, true, NULL, &out->score));
     }
     return CLI_OK;
 }

@@ -176,8 +176,11 @@ static int cli_run_table(const cli_args *args, const cli_inputs *inputs,
 static int cli_run_session(const cli_args *args, cli_inputs *inputs)
 {
     sbit_session *session = NULL;
+    sbit_session_desc desc;
     double seconds = 0.0;
-    CLI_TRY(cli_session_create(inputs->model.graph, NULL, inputs->model.path, &session));
+    memset(&desc, 0, sizeof desc);
+    desc.disable_integers = args->simulate;
+    CLI_TRY(cli_session_create(inputs->model.graph, &desc, inputs->model.path, &session));
     int code = cli_inputs_run(inputs, session, &seconds);
     for (size_t i = 0; i < sbit_session_output_count(session) && code == CLI_OK; i++) {
         code = cli_save_output(args, sbit_session_output_info(session, i)->name,

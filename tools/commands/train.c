@@ -155,7 +155,7 @@ static int cli_train_measure(cli_training *t, sbit_graph *graph, double *top1)
     cli_score score;
     *top1 = -1.0;
     if (t->has_val) {
-        CLI_TRY(cli_evaluate(&t->val, graph, t->job.args->out, NULL, &score));
+        CLI_TRY(cli_evaluate(&t->val, graph, t->job.args->out, true, NULL, &score));
         *top1 = (double)score.top1 / (double)score.samples;
     }
     return CLI_OK;

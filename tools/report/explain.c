@@ -4,21 +4,12 @@
 #include "base/table.h"
 #include "model/model.h"
 
-/* Integer operators: QLinearConv, MatMulInteger, and the internal ones, whose names begin with Q.
- */
-static bool cli_explain_is_integer(const sbit_node *lowered)
-{
-    const char *op = lowered->op_type;
-    return strncmp(op, "QLinear", 7) == 0 || strstr(op, "Integer") != NULL ||
-           (op[0] == 'Q' && strcmp(lowered->domain, "") != 0);
-}
-
 const char *cli_explain_kind(const sbit_node_profile *node)
 {
     if (node->runs == 0 && node->fused_into.idx == 0) {
         return "constant";
     }
-    return cli_explain_is_integer(node->lowered) ? "integer" : "float";
+    return node->on_integers ? "integer" : "float";
 }
 
 int cli_explain_table(const sbit_graph *graph, const sbit_node_profile *nodes, size_t count)

@@ -268,18 +268,21 @@ static int cli_evaluate_all(cli_evaluation *e)
     return CLI_OK;
 }
 
-int cli_evaluate(cli_data *data, sbit_graph *graph, const char *name, cli_range *ranges,
-                 cli_score *out)
+int cli_evaluate(cli_data *data, sbit_graph *graph, const char *name, bool simulate,
+                 cli_range *ranges, cli_score *out)
 {
     cli_evaluation e;
+    sbit_session_desc desc;
     memset(&e, 0, sizeof e);
+    memset(&desc, 0, sizeof desc);
     memset(out, 0, sizeof *out);
+    desc.disable_integers = simulate;
     e.data = data;
     e.graph = graph;
     e.name = name;
     e.ranges = ranges;
     e.score = out;
-    CLI_TRY(cli_session_create(graph, NULL, name, &e.session));
+    CLI_TRY(cli_session_create(graph, &desc, name, &e.session));
     const int code = cli_evaluate_all(&e);
     sbit_session_destroy(e.session);
     cli_batch_free(data->model->ctx, &e.batch);

@@ -31,9 +31,10 @@ int cli_find_output(const cli_args *args, const sbit_graph *graph, size_t *index
 /* The logits of a sample as floats; *classes values. NULL: the output is not [N, classes]. */
 const float *cli_logits(const sbit_tensor *output, int64_t slot, int64_t slots, float *room,
                         int64_t room_count, int64_t *classes);
-/* Runs the graph on all data. ranges (NULL: none) has one entry for each input. */
-int cli_evaluate(cli_data *data, sbit_graph *graph, const char *name, cli_range *ranges,
-                 cli_score *out);
+/* Runs the graph on all data. ranges (NULL: none) has one entry for each input. simulate: what lies
+ * between DequantizeLinear and QuantizeLinear in float. */
+int cli_evaluate(cli_data *data, sbit_graph *graph, const char *name, bool simulate,
+                 cli_range *ranges, cli_score *out);
 int cli_set_inputs(sbit_session *session, const cli_batch *batch, const char *name);
 /* Warns when the flags differ from the preprocessing stored in the model. */
 void cli_check_stored_prep(const cli_data *data, const cli_model *model);

@@ -1,0 +1,507 @@
+/* split */
+/* test_lowering_int.c: Q/DQ graphs on integers: which operators are found, the bits that they give
+ * against every operator run by itself, the same bits on every instruction set, layout changes at
+ * the borders only, what keeps a pattern from being used. */
+#include "../src/exec/exec_private.h"
+#include "test.h"
+
+#include "build_graph.h"
+
+/* ---- graphs */
+
+static sbit_value_id scalar(build *b, const char *name, sbit_dtype dtype, float value)
+{
+    const int8_t byte = (int8_t)(int32_t)value;
+    const uint8_t unsigned_byte = (uint8_t)(int32_t)value;
+    return build_constant(b, name, dtype, "",
+                          dtype == SBIT_F32  ? (const void *)&value
+                          : dtype == SBIT_I8 ? (const void *)&byte
+                                             : (const void *)&unsigned_byte);
+}
+
+static sbit_value_id quantize(build *b, sbit_value_id x, float scale, sbit_dtype dtype, int zero)
+{
+    const sbit_value_id in[3] = {x, scalar(b, "s", SBIT_F32, scale),
+                                 scalar(b, "z", dtype, (float)zero)};
+    return build_node(b, "QuantizeLinear", "q", in, 3, NULL, 0);
+}
+
+static sbit_value_id dequantize(build *b, sbit_value_id q, float scale, sbit_dtype dtype, int zero)
+{
+    const sbit_value_id in[3] = {q, scalar(b, "s", SBIT_F32, scale),
+                                 scalar(b, "z", dtype, (float)zero)};
+    return build_node(b, "DequantizeLinear", "dq", in, 3, NULL, 0);
+}
+
+/* Q and DQ of the same scale; int8 has its zero point 128 lower. */
+static sbit_value_id pair(build *b, sbit_value_id x, float scale, sbit_dtype dtype, int zero)
+{
+    zero -= dtype == SBIT_I8 ? 128 : 0;
+    return dequantize(b, quantize(b, x, scale, dtype, zero), scale, dtype, zero);
+}
+
+/* Integers from -100 to 100, dequantized with a scale for each index of `axis`. */
+static sbit_value_id weight(build *b, const char *dims, int64_t axis, float scale)
+{
+    static float scales[256];
+    sbit_tensor shape = build_tensor(SBIT_I8, dims, NULL);
+    const int64_t count = sbit_tensor_count(&shape), channels = shape.dims[axis];
+    int8_t *data = (int8_t *)malloc((size_t)count);
+    char text[16];
+    sbit_rng rng = sbit_rng_seed((uint64_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        data[i] = (int8_t)((int)sbit_rng_below(&rng, 201) - 100);
+    }
+    for (int64_t c = 0; c < channels; c++) {
+        scales[c] = scale * (1.0f + (float)(c % 7) / 16.0f);
+    }
+    snprintf(text, sizeof text, "%d", (int)channels);
+    const sbit_value_id in[2] = {build_constant(b, "w", SBIT_I8, dims, data),
+                                 build_constant(b, "ws", SBIT_F32, text, scales)};
+    const sbit_attr attr = build_int("axis", axis);
+    free(data);
+    return build_node(b, "DequantizeLinear", "wdq", in, 2, &attr, 1);
+}
+
+/* int32 with the scales of weight() times the input's */
+static sbit_value_id bias(build *b, int64_t channels, float scale)
+{
+    static float scales[256];
+    static int32_t data[256];
+    char text[16];
+    for (int64_t c = 0; c < channels; c++) {
+        scales[c] = scale;
+        data[c] = (int32_t)(c * 97 % 2000 - 900);
+    }
+    snprintf(text, sizeof text, "%d", (int)channels);
+    const sbit_value_id in[2] = {build_constant(b, "b", SBIT_I32, text, data),
+                                 build_constant(b, "bs", SBIT_F32, text, scales)};
+    const sbit_attr attr = build_int("axis", 0);
+    return build_node(b, "DequantizeLinear", "bdq", in, 2, &attr, 1);
+}
+
+static sbit_value_id conv(build *b, sbit_value_id x, const char *dims, int64_t group, bool biased)
+{
+    static const int64_t pads[4] = {1, 1, 1, 1};
+    sbit_value_id in[3];
+    sbit_attr attrs[2];
+    sbit_tensor shape = build_tensor(SBIT_I8, dims, NULL);
+    in[0] = x;
+    in[1] = weight(b, dims, 0, 0.004f);
+    in[2].idx = 0;
+    if (biased) {
+        in[2] = bias(b, shape.dims[0], 0.001f); /* not the sums' scale: becomes a float bias */
+    }
+    attrs[0] = build_int("group", group);
+    attrs[1] = build_ints("pads", pads, 4);
+    return build_node(b, "Conv", "conv", in, biased ? 3 : 2, attrs, shape.dims[2] == 3 ? 2 : 1);
+}
+
+/* ---- running */
+
+typedef struct result {
+    uint8_t *bytes;
+    size_t size;
+} result;
+
+/* The graph's first output for inputs of small numbers, on an instruction set. */
+static result run(build *b, const sbit_session_desc *desc)
+{
+    result out = {NULL, 0};
+    sbit_session *session = NULL;
+    if (b->failed ||
+        !build_do(b, sbit_session_create(b->graph, desc, &session, &b->error), "session")) {
+        return out;
+    }
+    float *inputs[4] = {NULL};
+    for (size_t i = 0; i < sbit_session_input_count(session) && !b->failed; i++) {
+        const sbit_value_info *info = sbit_session_input_info(session, i);
+        sbit_tensor t;
+        memset(&t, 0, sizeof t);
+        t.dtype = info->type.dtype;
+        t.rank = info->type.rank;
+        for (int32_t d = 0; d < t.rank; d++) {
+            t.dims[d] = info->type.dims[d].symbol == 0 ? info->type.dims[d].value : 2;
+        }
+        const int64_t count = sbit_tensor_count(&t);
+        float *data = inputs[i] = (float *)malloc((size_t)count * sizeof *data);
+        sbit_rng rng = sbit_rng_seed(i + 5);
+        for (int64_t k = 0; k < count; k++) {
+            data[k] = sbit_rng_normal(&rng);
+        }
+        t.data = data;
+        build_do(b, sbit_session_set_input_at(session, i, &t, &b->error), "input");
+    }
+    if (!b->failed && build_do(b, sbit_session_run(session, &b->error), "run")) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        out.size = sbit_tensor_bytes(y);
+        out.bytes = (uint8_t *)malloc(out.size + 1);
+        memcpy(out.bytes, y->data, out.size);
+    }
+    sbit_session_destroy(session);
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        free(inputs[i]);
+    }
+    return out;
+}
+
+/* How many nodes of the program are this operator. */
+static int count_nodes(build *b, const sbit_session_desc *desc, const char *op_type)
+{
+    sbit_session *session = NULL;
+    int count = 0;
+    if (!b->failed &&
+        build_do(b, sbit_session_create(b->graph, desc, &session, &b->error), "session")) {
+        const sbit_graph *graph = session->program->graph;
+        for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0;
+             id = sbit_graph_next(graph, id)) {
+            count += strcmp(sbit_graph_node(graph, id)->op_type, op_type) == 0;
+        }
+    }
+    sbit_session_destroy(session);
+    return count;
+}
+
+/* Elements that differ between integers and one by one; none by more than one step of 8 bits. */
+static size_t differences(build *b)
+{
+    sbit_session_desc one_by_one;
+    memset(&one_by_one, 0, sizeof one_by_one);
+    one_by_one.disable_fusion = true;
+    const result x = run(b, NULL), y = run(b, &one_by_one);
+    size_t count = 0;
+    CHECK(x.size > 0);
+    CHECK_EQ_I64(x.size, y.size);
+    for (size_t i = 0; i < x.size && i < y.size; i++) {
+        const int step = (int)(uint8_t)(x.bytes[i] - y.bytes[i] + 1);
+        count += step != 1;
+        CHECK_MSG(step <= 2, "byte %zu is %u, one by one %u", i, x.bytes[i], y.bytes[i]);
+    }
+    free(x.bytes);
+    free(y.bytes);
+    return count;
+}
+
+/* The bytes of the program are the same on every instruction set. */
+static void check_sets(build *b)
+{
+    const result want = run(b, NULL);
+    char path[512];
+    snprintf(path, sizeof path, "%s/lowering.onnx", SBIT_TEST_TMP);
+    build_do(b, sbit_graph_save(b->graph, path, NULL, &b->error), "save");
+    for (int isa = 1; isa < SBIT_ISA_COUNT && !b->failed; isa++) {
+        build other;
+        sbit_ctx_desc desc;
+        if (!sbit_isa_available((sbit_isa)isa)) {
+            continue;
+        }
+        memset(&other, 0, sizeof other);
+        memset(&desc, 0, sizeof desc);
+        desc.force_isa = (sbit_isa)isa;
+        desc.threads = 2;
+        build_do(&other, sbit_ctx_create(&desc, &other.ctx, &other.error), "context");
+        build_do(&other, sbit_graph_load(other.ctx, path, &other.graph, &other.error), "load");
+        const result got = run(&other, NULL);
+        CHECK_MSG(got.size == want.size && memcmp(got.bytes, want.bytes, got.size) == 0,
+                  "%s gives other bits", sbit_isa_name((sbit_isa)isa));
+        free(got.bytes);
+        build_end(&other);
+    }
+    free(want.bytes);
+}
+
+/* Ends the graph with a Q of x and checks everything: the operator is there, at most `most`
+ * elements differ by one step. */
+static void check_graph(build *b, sbit_value_id x, float scale, sbit_dtype dtype, int zero,
+                        const char *op_type, size_t most)
+{
+    build_output(b, quantize(b, x, scale, dtype, zero - (dtype == SBIT_I8 ? 128 : 0)));
+    CHECK_MSG(count_nodes(b, NULL, op_type) > 0, "there is no %s", op_type);
+    CHECK_EQ_I64(count_nodes(b, NULL, "DequantizeLinear"), 0);
+    const size_t count = differences(b);
+    CHECK_MSG(count <= most, "%s: %zu elements differ", op_type, count);
+    check_sets(b);
+}
+
+#define EACH_DTYPE(dtype)                                                                          \
+    for (sbit_dtype dtype = SBIT_U8; dtype != SBIT_UNDEFINED;                                      \
+         dtype = dtype == SBIT_U8 ? SBIT_I8 : SBIT_UNDEFINED)
+
+TEST(convolutions)
+{
+    static const struct {
+        const char *input, *dims;
+        int64_t group;
+        bool biased, relu;
+    } cases[] = {
+        {"2,3,9,9", "20,3,3,3", 1, true, true},     {"1,16,7,7", "24,16,1,1", 1, false, false},
+        {"1,12,7,7", "8,3,3,3", 4, true, false},    {"2,24,6,6", "24,1,3,3", 24, true, true},
+        {"1,70,5,5", "70,1,3,3", 70, false, false},
+    };
+    EACH_DTYPE(dtype)
+    {
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            build b;
+            build_begin(&b, 17);
+            sbit_value_id x = build_input(&b, "x", SBIT_F32, cases[i].input);
+            x = conv(&b, pair(&b, x, 0.02f, dtype, 120), cases[i].dims, cases[i].group,
+                     cases[i].biased);
+            if (cases[i].relu) {
+                x = build_unary(&b, "Relu", "relu", x);
+            }
+            check_graph(&b, x, 0.03f, dtype, 100, "QConv", 2);
+            CHECK_EQ_I64(count_nodes(&b, NULL, "Relu"), 0);
+            build_end(&b);
+        }
+    }
+}
+
+TEST(an_integer_bias_of_the_right_scale_is_added_to_the_sum)
+{
+    static const int32_t huge[2] = {INT32_MAX, -7}; /* would overflow: added as float */
+    for (int i = 0; i < 2; i++) {
+        build b;
+        build_begin(&b, 17);
+        sbit_value_id in[3], bias_in[2], w_in[2];
+        const float ws[1] = {0.004f};
+        static const int8_t w[6] = {1, -2, 3, 4, -5, 6};
+        const float s = 0.02f;
+        const float product = s * ws[0];
+        static const int32_t small[2] = {100, -200};
+        in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "4,3"), s, SBIT_U8, 128);
+        w_in[0] = build_constant(&b, "w", SBIT_I8, "3,2", w);
+        w_in[1] = build_constant(&b, "ws", SBIT_F32, "", ws);
+        in[1] = build_node(&b, "DequantizeLinear", "wdq", w_in, 2, NULL, 0);
+        bias_in[0] = build_constant(&b, "b", SBIT_I32, "2", i == 0 ? small : huge);
+        bias_in[1] = build_constant(&b, "bs", SBIT_F32, "", &product);
+        in[2] = build_node(&b, "DequantizeLinear", "bdq", bias_in, 2, NULL, 0);
+        const sbit_value_id y = build_node(&b, "Gemm", "gemm", in, 3, NULL, 0);
+        check_graph(&b, y, i == 0 ? 0.001f : 1000.0f, SBIT_U8, 60, "QGemm", 0);
+        build_end(&b);
+    }
+}
+
+TEST(products)
+{
+    EACH_DTYPE(dtype)
+    {
+        build b;
+        build_begin(&b, 17);
+        sbit_value_id in[3];
+        in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "5,40"), 0.02f, dtype, 130);
+        in[1] = weight(&b, "33,40", 0, 0.004f);
+        in[2] = bias(&b, 33, 0.001f);
+        const sbit_attr trans = build_int("transB", 1);
+        sbit_value_id y = build_node(&b, "Gemm", "gemm", in, 3, &trans, 1);
+        check_graph(&b, y, 0.03f, dtype, 100, "QGemm", 1);
+        build_end(&b);
+
+        build_begin(&b, 17); /* a bias behind MatMul */
+        in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "2,7,40"), 0.02f, dtype, 130);
+        in[1] = weight(&b, "40,33", 1, 0.004f);
+        y = build_node(&b, "MatMul", "matmul", in, 2, NULL, 0);
+        y = build_binary(&b, "Add", "add", y, build_weights(&b, "bias", "33", 9));
+        check_graph(&b, build_unary(&b, "Relu", "relu", y), 0.03f, dtype, 100, "QMatMul", 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "Add"), 0);
+        build_end(&b);
+
+        build_begin(&b, 17); /* two activations, a number behind */
+        in[0] = pair(&b, build_input(&b, "x", SBIT_F32, "2,3,9,16"), 0.02f, dtype, 130);
+        in[1] = pair(&b, build_input(&b, "k", SBIT_F32, "2,3,16,9"), 0.03f, dtype, 90);
+        y = build_node(&b, "MatMul", "matmul", in, 2, NULL, 0);
+        y = build_binary(&b, "Mul", "mul", y, scalar(&b, "n", SBIT_F32, 0.25f));
+        check_graph(&b, y, 0.03f, dtype, 100, "QMatMul", 2);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "Mul"), 0);
+        build_end(&b);
+    }
+}
+
+TEST(elementwise)
+{
+    static const char *const ops[] = {"Add", "Sub", "Mul"};
+    static const char *const names[] = {"QAdd", "QSub", "QMul"};
+    EACH_DTYPE(dtype)
+    {
+        for (int i = 0; i < 6; i++) {
+            build b;
+            build_begin(&b, 17);
+            const sbit_value_id x =
+                pair(&b, build_input(&b, "x", SBIT_F32, "2,19,5,5"), 0.02f, dtype, 128);
+            const sbit_value_id z =
+                pair(&b, build_input(&b, "z", SBIT_F32, i < 3 ? "2,19,5,5" : "2,19,1,1"), 0.03f,
+                     dtype, 90);
+            sbit_value_id y = build_binary(&b, ops[i % 3], "y", x, z);
+            y = i < 3 ? build_unary(&b, "Relu", "r", y) : y;
+            check_graph(&b, y, 0.04f, dtype, 70, names[i % 3], 0);
+            build_end(&b);
+        }
+    }
+}
+
+TEST(single_operators)
+{
+    static const struct {
+        const char *op_type, *name;
+    } cases[] = {
+        {"HardSwish", "QTable"},
+        {"Sigmoid", "QTable"},
+        {"HardSigmoid", "QTable"},
+        {"Tanh", "QTable"},
+        {"LeakyRelu", "QTable"},
+        {"Relu", "QTable"},
+        {"GlobalAveragePool", "QGlobalAveragePool"},
+    };
+    EACH_DTYPE(dtype)
+    {
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            build b;
+            build_begin(&b, 17);
+            const sbit_value_id x =
+                pair(&b, build_input(&b, "x", SBIT_F32, "2,19,3,3"), 0.02f, dtype, 128);
+            check_graph(&b, build_unary(&b, cases[i].op_type, "y", x), 0.021f, dtype, 90,
+                        cases[i].name, 1);
+            build_end(&b);
+        }
+        build b;
+        build_begin(&b, 17);
+        const sbit_value_id x =
+            pair(&b, build_input(&b, "x", SBIT_F32, "2,3,37"), 0.02f, dtype, 128);
+        check_graph(&b, build_unary(&b, "Softmax", "y", x), 1.0f / 256.0f, dtype, 0, "QSoftmax", 1);
+        build_end(&b);
+    }
+}
+
+/* Operators that move values run on the integers; layout changes stand at the borders. */
+TEST(regions_have_one_entry_and_one_exit)
+{
+    EACH_DTYPE(dtype)
+    {
+        build b;
+        build_begin(&b, 17);
+        static const int64_t shuffled[5] = {2, 2, 8, 8, 8}, back[4] = {2, 16, 8, 8};
+        static const int64_t perm[5] = {0, 2, 1, 3, 4}, two[2] = {2, 2}, axes[2] = {2, 3};
+        const sbit_attr permute = build_ints("perm", perm, 5), axis = build_int("axis", 1);
+        sbit_attr pool[2] = {build_ints("kernel_shape", two, 2), build_ints("strides", two, 2)};
+        sbit_attr mean[2] = {build_ints("axes", axes, 2), build_int("keepdims", 0)};
+        sbit_value_id x = build_input(&b, "x", SBIT_F32, "2,3,8,8"), y, in[2], halves[2];
+        x = pair(&b, x, 0.02f, dtype, 128);
+        x = build_unary(&b, "Relu", "r", conv(&b, x, "16,3,3,3", 1, true));
+        x = pair(&b, x, 0.03f, dtype, 0);
+        /* residual */
+        y = pair(&b, conv(&b, x, "16,16,3,3", 1, true), 0.03f, dtype, 128);
+        x = pair(&b, build_binary(&b, "Add", "add", y, x), 0.04f, dtype, 100);
+        /* shuffle */
+        in[0] = x;
+        in[1] = build_constant(&b, "shape", SBIT_I64, "5", shuffled);
+        x = pair(&b, build_node(&b, "Reshape", "m", in, 2, NULL, 0), 0.04f, dtype, 100);
+        x = pair(&b, build_node(&b, "Transpose", "t", &x, 1, &permute, 1), 0.04f, dtype, 100);
+        in[0] = x;
+        in[1] = build_constant(&b, "shape", SBIT_I64, "4", back);
+        x = pair(&b, build_node(&b, "Reshape", "n", in, 2, NULL, 0), 0.04f, dtype, 100);
+        /* halves: one through a convolution and a gate, then joined */
+        build_node_outputs(&b, "", "Split", "split", &x, 1, &axis, 1, halves, 2);
+        y = pair(&b, halves[0], 0.04f, dtype, 100);
+        y = pair(&b, conv(&b, y, "8,1,3,3", 8, false), 0.03f, dtype, 128);
+        y = pair(&b, build_unary(&b, "HardSwish", "h", y), 0.02f, dtype, 20);
+        in[0] = y;
+        in[1] = pair(&b, halves[1], 0.04f, dtype, 100);
+        x = build_node(&b, "Concat", "join", in, 2, &axis, 1);
+        x = pair(&b, x, 0.035f, dtype, 100);
+        x = pair(&b, build_node(&b, "MaxPool", "max", &x, 1, pool, 2), 0.035f, dtype, 100);
+        x = build_node(&b, "ReduceMean", "mean", &x, 1, mean, 2);
+        x = pair(&b, x, 0.02f, dtype, 100);
+        in[0] = x;
+        in[1] = weight(&b, "16,10", 1, 0.004f);
+        build_output(&b, build_node(&b, "Gemm", "logits", in, 2, NULL, 0));
+        CHECK_EQ_I64(count_nodes(&b, NULL, "ToLast"), 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "ToFirst"), 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QuantizeLinear"), 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QConv"), 3);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QShuffle"), 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QMaxPool"), 1);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QGemm"), 1);
+        check_sets(&b);
+        build_end(&b);
+    }
+}
+
+/* Placement as Sparsebit's: only inputs are quantized, so sums come out as float. */
+TEST(float_results_of_integer_sums)
+{
+    static const int64_t two[2] = {2, 2};
+    sbit_attr pool[2] = {build_ints("kernel_shape", two, 2), build_ints("strides", two, 2)};
+    build b;
+    build_begin(&b, 17);
+    sbit_value_id x = pair(&b, build_input(&b, "x", SBIT_F32, "2,3,8,8"), 0.02f, SBIT_U8, 128);
+    sbit_value_id y = build_unary(&b, "Relu", "r", conv(&b, x, "16,3,3,3", 1, true));
+    sbit_value_id z = conv(&b, pair(&b, y, 0.02f, SBIT_U8, 0), "16,16,3,3", 1, true);
+    y = build_unary(&b, "Relu", "s", build_binary(&b, "Add", "add", z, y));
+    y = build_node(&b, "MaxPool", "max", &y, 1, pool, 2); /* Q goes in front of it */
+    y = conv(&b, pair(&b, y, 0.03f, SBIT_U8, 0), "4,16,1,1", 1, false);
+    build_output(&b, quantize(&b, y, 0.05f, SBIT_U8, 128));
+    CHECK_EQ_I64(count_nodes(&b, NULL, "QConv"), 3);
+    CHECK_EQ_I64(count_nodes(&b, NULL, "QMaxPool"), 1);
+    CHECK_EQ_I64(count_nodes(&b, NULL, "ToLast"), 1);
+    CHECK_EQ_I64(count_nodes(&b, NULL, "ToFirst"), 1);
+    CHECK(differences(&b) <= 2);
+    check_sets(&b);
+    build_end(&b);
+}
+
+static sbit_status look(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,
+                        void *user, sbit_error *error)
+{
+    (void)graph;
+    (void)id;
+    (void)value;
+    (void)error;
+    ++*(int *)user;
+    return SBIT_OK;
+}
+
+TEST(what_somebody_looks_at_stays)
+{
+    build b;
+    int looks = 0;
+    sbit_session_desc desc;
+    build_begin(&b, 17);
+    const sbit_value_id x =
+        pair(&b, build_input(&b, "x", SBIT_F32, "1,3,8,8"), 0.02f, SBIT_U8, 128);
+    const sbit_value_id y = conv(&b, x, "16,3,3,3", 1, true);
+    build_output(&b, quantize(&b, build_unary(&b, "Relu", "r", y), 0.05f, SBIT_U8, 0));
+    memset(&desc, 0, sizeof desc);
+    desc.disable_integers = true;
+    CHECK_EQ_I64(count_nodes(&b, &desc, "QConv"), 0);
+    memset(&desc, 0, sizeof desc);
+    desc.tap_fn = look;
+    desc.tap_user = &looks;
+    desc.taps = &y;
+    desc.tap_count = 1;
+    CHECK_EQ_I64(count_nodes(&b, &desc, "QConv"), 1); /* with a float result */
+    CHECK_EQ_I64(count_nodes(&b, &desc, "Relu"), 1);
+    const result r = run(&b, &desc);
+    CHECK_EQ_I64(looks, 1);
+    free(r.bytes);
+    build_end(&b);
+}
+
+TEST(the_reason_why_a_node_is_float_is_told)
+{
+    build b;
+    sbit_session *session = NULL;
+    sbit_node_profile nodes[16];
+    build_begin(&b, 17);
+    const sbit_value_id x =
+        pair(&b, build_input(&b, "x", SBIT_F32, "1,3,8,8"), 0.02f, SBIT_U8, 128);
+    build_output(&b, build_unary(&b, "HardSwish", "h", x));
+    if (!b.failed && build_do(&b, sbit_session_create(b.graph, NULL, &session, &b.error), "make")) {
+        const size_t count = sbit_session_profile(session, nodes, 16);
+        bool told = false;
+        for (size_t i = 0; i < count; i++) {
+            told = told || (nodes[i].reason != NULL && strstr(nodes[i].reason, "not quantized"));
+        }
+        CHECK(told);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+}
