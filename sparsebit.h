@@ -18772,7 +18772,8 @@ SBIT__FN void sbit__f64_gemm_run(sbit_ctx *ctx, const sbit__f64_gemm *gemm)
 {
     sbit__f64_gemm task = *gemm;
     const double each = (double)gemm->n * (double)gemm->k + 1.0;
-    const int64_t grain = each < SBIT__WORTH_A_THREAD ? (int64_t)(SBIT__WORTH_A_THREAD / each) : 0;
+    const double worth = (double)SBIT__WORTH_A_THREAD;
+    const int64_t grain = each < worth ? (int64_t)(worth / each) : 0;
     sbit__parallel_range(ctx, gemm->m, grain + 1, sbit__f64_gemm_rows, &task);
 }
 
@@ -41428,7 +41429,7 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
     const sbit__q_roles *roles = sbit__q_roles_of(call);
     const sbit_type *in_type[9];
     sbit_type x, y, *out_type = &y;
-    sbit_op_call small = *call;
+    sbit_op_call part = *call;
     sbit__q_params params;
     sbit__q_state state;
     if (call->input_count <= roles->w || call->input_count > 9 || !sbit__q_fixed(call, roles) ||
@@ -41444,11 +41445,11 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
         x.dims[x.rank - 1] = channels;
     }
     in_type[roles->x] = &x;
-    small.in_type = in_type;
-    small.out_type = &out_type;
-    if (sbit__q_product_infer(&small, NULL) != SBIT_OK ||
-        sbit__q_plan(&small, roles, &state, NULL) != SBIT_OK || state.plain ||
-        sbit__q_read_params(&small, roles, &state, &params, NULL) != SBIT_OK) {
+    part.in_type = in_type;
+    part.out_type = &out_type;
+    if (sbit__q_product_infer(&part, NULL) != SBIT_OK ||
+        sbit__q_plan(&part, roles, &state, NULL) != SBIT_OK || state.plain ||
+        sbit__q_read_params(&part, roles, &state, &params, NULL) != SBIT_OK) {
         return SBIT_OK; /* prepare says what is wrong */
     }
     const int64_t count = state.matrix ? state.w_count : 1;
@@ -41458,7 +41459,7 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
         return sbit__op_no_memory(call, error);
     }
     for (int64_t i = 0; i < count; i++) {
-        sbit__q_pack(&small, roles, &state, &params, i, packed + bytes,
+        sbit__q_pack(&part, roles, &state, &params, i, packed + bytes,
                      packed + (size_t)i * state.packed_bytes);
     }
     call->release_input(call, roles->w);
@@ -49805,14 +49806,14 @@ static sbit_status sbit__layout_zero(sbit__lowering *lower, sbit_value_id *zero,
 {
     const sbit_tensor *tensor = sbit__lower_constant(lower, *zero);
     sbit_tensor shifted;
-    uint8_t byte = 0;
+    uint8_t octet = 0;
     if (tensor == NULL || tensor->dtype != SBIT_I8) {
         return SBIT_OK;
     }
     shifted = *tensor;
-    byte = (uint8_t)(((const uint8_t *)tensor->data)[0] ^ 0x80u);
+    octet = (uint8_t)(((const uint8_t *)tensor->data)[0] ^ 0x80u);
     shifted.dtype = SBIT_U8;
-    shifted.data = &byte;
+    shifted.data = &octet;
     return sbit_graph_add_constant(lower->graph, "zero_point", &shifted, zero, error);
 }
 
@@ -49994,8 +49995,8 @@ static sbit_status sbit__layout_table(sbit__lowering *lower, bool flip_x, bool f
         return SBIT_OK;
     }
     for (int i = 0; i < 256; i++) {
-        const uint8_t byte = ((const uint8_t *)old->data)[flip_x ? i ^ 0x80 : i];
-        bytes[i] = (uint8_t)(flip_y ? byte ^ 0x80u : byte);
+        const uint8_t octet = ((const uint8_t *)old->data)[flip_x ? i ^ 0x80 : i];
+        bytes[i] = (uint8_t)(flip_y ? octet ^ 0x80u : octet);
     }
     tensor = *old;
     tensor.data = bytes;
@@ -65446,13 +65447,13 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
     const int32_t axis =
         site->softmax_axis < 0 ? site->softmax_axis + shape->rank : site->softmax_axis;
     int64_t outer = 1, row = 1, inner = 1;
-    bool far = false;
+    bool apart = false;
     for (int32_t i = 0; i < shape->rank; i++) {
         int64_t *part = i < axis ? &outer : i == axis || site->softmax_rest ? &row : &inner;
         *part *= shape->dims[i];
     }
     for (int pass = 0; pass < 2; pass++) { /* look, then write */
-        for (int64_t r = 0; r < outer * inner && (pass == 0 || far); r++) {
+        for (int64_t r = 0; r < outer * inner && (pass == 0 || apart); r++) {
             const int64_t at = r / inner * row * inner + r % inner;
             float most = x[at];
             for (int64_t i = 1; i < row; i++) {
@@ -65460,14 +65461,14 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
             }
             for (int64_t i = 0; i < row; i++) {
                 const float value = x[at + i * inner];
-                far = far || value < most - 20.0f;
+                apart = apart || value < most - 20.0f;
                 if (pass == 1) {
                     y[at + i * inner] = value < most - 20.0f ? most - 20.0f : value;
                 }
             }
         }
     }
-    return far;
+    return apart;
 }
 
 /* Feeds float32 data laid out as `tensor`. */
@@ -68874,9 +68875,9 @@ static void sbit__adaround_adam(sbit__adaround *t, int64_t step, float beta)
             float gradient =
                 q >= least && q <= most ? share * (t->error[i] - t->target[i]) * t->scale[r] : 0.0f;
             if (beta > 0.0f) {
-                const float far = 2.0f * h - 1.0f, size = far < 0.0f ? -far : far;
+                const float turn = 2.0f * h - 1.0f, size = turn < 0.0f ? -turn : turn;
                 const float pull = 2.0f * beta * powf(size, beta - 1.0f);
-                gradient -= t->regularizer * (far < 0.0f ? -pull : pull);
+                gradient -= t->regularizer * (turn < 0.0f ? -pull : pull);
             }
             gradient *= slope;
             t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;

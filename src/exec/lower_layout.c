@@ -101,14 +101,14 @@ static sbit_status sbit__layout_zero(sbit__lowering *lower, sbit_value_id *zero,
 {
     const sbit_tensor *tensor = sbit__lower_constant(lower, *zero);
     sbit_tensor shifted;
-    uint8_t byte = 0;
+    uint8_t octet = 0;
     if (tensor == NULL || tensor->dtype != SBIT_I8) {
         return SBIT_OK;
     }
     shifted = *tensor;
-    byte = (uint8_t)(((const uint8_t *)tensor->data)[0] ^ 0x80u);
+    octet = (uint8_t)(((const uint8_t *)tensor->data)[0] ^ 0x80u);
     shifted.dtype = SBIT_U8;
-    shifted.data = &byte;
+    shifted.data = &octet;
     return sbit_graph_add_constant(lower->graph, "zero_point", &shifted, zero, error);
 }
 
@@ -290,8 +290,8 @@ static sbit_status sbit__layout_table(sbit__lowering *lower, bool flip_x, bool f
         return SBIT_OK;
     }
     for (int i = 0; i < 256; i++) {
-        const uint8_t byte = ((const uint8_t *)old->data)[flip_x ? i ^ 0x80 : i];
-        bytes[i] = (uint8_t)(flip_y ? byte ^ 0x80u : byte);
+        const uint8_t octet = ((const uint8_t *)old->data)[flip_x ? i ^ 0x80 : i];
+        bytes[i] = (uint8_t)(flip_y ? octet ^ 0x80u : octet);
     }
     tensor = *old;
     tensor.data = bytes;

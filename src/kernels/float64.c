@@ -33,7 +33,8 @@ SBIT__FN void sbit__f64_gemm_run(sbit_ctx *ctx, const sbit__f64_gemm *gemm)
 {
     sbit__f64_gemm task = *gemm;
     const double each = (double)gemm->n * (double)gemm->k + 1.0;
-    const int64_t grain = each < SBIT__WORTH_A_THREAD ? (int64_t)(SBIT__WORTH_A_THREAD / each) : 0;
+    const double worth = (double)SBIT__WORTH_A_THREAD;
+    const int64_t grain = each < worth ? (int64_t)(worth / each) : 0;
     sbit__parallel_range(ctx, gemm->m, grain + 1, sbit__f64_gemm_rows, &task);
 }
 

@@ -417,7 +417,7 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
     const sbit__q_roles *roles = sbit__q_roles_of(call);
     const sbit_type *in_type[9];
     sbit_type x, y, *out_type = &y;
-    sbit_op_call small = *call;
+    sbit_op_call part = *call;
     sbit__q_params params;
     sbit__q_state state;
     if (call->input_count <= roles->w || call->input_count > 9 || !sbit__q_fixed(call, roles) ||
@@ -433,11 +433,11 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
         x.dims[x.rank - 1] = channels;
     }
     in_type[roles->x] = &x;
-    small.in_type = in_type;
-    small.out_type = &out_type;
-    if (sbit__q_product_infer(&small, NULL) != SBIT_OK ||
-        sbit__q_plan(&small, roles, &state, NULL) != SBIT_OK || state.plain ||
-        sbit__q_read_params(&small, roles, &state, &params, NULL) != SBIT_OK) {
+    part.in_type = in_type;
+    part.out_type = &out_type;
+    if (sbit__q_product_infer(&part, NULL) != SBIT_OK ||
+        sbit__q_plan(&part, roles, &state, NULL) != SBIT_OK || state.plain ||
+        sbit__q_read_params(&part, roles, &state, &params, NULL) != SBIT_OK) {
         return SBIT_OK; /* prepare says what is wrong */
     }
     const int64_t count = state.matrix ? state.w_count : 1;
@@ -447,7 +447,7 @@ static sbit_status sbit__q_product_pack(const sbit_op_call *call, sbit_error *er
         return sbit__op_no_memory(call, error);
     }
     for (int64_t i = 0; i < count; i++) {
-        sbit__q_pack(&small, roles, &state, &params, i, packed + bytes,
+        sbit__q_pack(&part, roles, &state, &params, i, packed + bytes,
                      packed + (size_t)i * state.packed_bytes);
     }
     call->release_input(call, roles->w);

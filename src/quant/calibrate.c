@@ -145,13 +145,13 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
     const int32_t axis =
         site->softmax_axis < 0 ? site->softmax_axis + shape->rank : site->softmax_axis;
     int64_t outer = 1, row = 1, inner = 1;
-    bool far = false;
+    bool apart = false;
     for (int32_t i = 0; i < shape->rank; i++) {
         int64_t *part = i < axis ? &outer : i == axis || site->softmax_rest ? &row : &inner;
         *part *= shape->dims[i];
     }
     for (int pass = 0; pass < 2; pass++) { /* look, then write */
-        for (int64_t r = 0; r < outer * inner && (pass == 0 || far); r++) {
+        for (int64_t r = 0; r < outer * inner && (pass == 0 || apart); r++) {
             const int64_t at = r / inner * row * inner + r % inner;
             float most = x[at];
             for (int64_t i = 1; i < row; i++) {
@@ -159,14 +159,14 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
             }
             for (int64_t i = 0; i < row; i++) {
                 const float value = x[at + i * inner];
-                far = far || value < most - 20.0f;
+                apart = apart || value < most - 20.0f;
                 if (pass == 1) {
                     y[at + i * inner] = value < most - 20.0f ? most - 20.0f : value;
                 }
             }
         }
     }
-    return far;
+    return apart;
 }
 
 /* Feeds float32 data laid out as `tensor`. */

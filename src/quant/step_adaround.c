@@ -116,9 +116,9 @@ static void sbit__adaround_adam(sbit__adaround *t, int64_t step, float beta)
             float gradient =
                 q >= least && q <= most ? share * (t->error[i] - t->target[i]) * t->scale[r] : 0.0f;
             if (beta > 0.0f) {
-                const float far = 2.0f * h - 1.0f, size = far < 0.0f ? -far : far;
+                const float turn = 2.0f * h - 1.0f, size = turn < 0.0f ? -turn : turn;
                 const float pull = 2.0f * beta * powf(size, beta - 1.0f);
-                gradient -= t->regularizer * (far < 0.0f ? -pull : pull);
+                gradient -= t->regularizer * (turn < 0.0f ? -pull : pull);
             }
             gradient *= slope;
             t->m[i] = 0.9f * t->m[i] + 0.1f * gradient;

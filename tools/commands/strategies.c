@@ -1,5 +1,5 @@
 /* commands/strategies.c: the rows that configurations name: observers, quantizers, steps, profiles,
- * sparsers, passes, losses, optimizers, schedules of the learning rate; with their keys.
+ * sparsers, passes, losses, optimizers, schedules; with their keys.
  */
 #include "commands/commands.h"
 #include "base/json.h"
@@ -7,26 +7,27 @@
 #include "model/model.h"
 
 /* Every kind of row begins with a head; these give it by number and by name. */
-#define CLI_KIND(kind)                                                                             \
+#define CLI_KIND(kind, row_type, row_at, row_find)                                                 \
     static const sbit_head *cli_##kind##_at(size_t index)                                          \
     {                                                                                              \
-        const sbit_##kind##_row *row = sbit_##kind##_at(index);                                    \
+        const row_type *row = row_at(index);                                                       \
         return row != NULL ? &row->head : NULL;                                                    \
     }                                                                                              \
     static const sbit_head *cli_##kind##_find(const sbit_ctx *ctx, const char *name)               \
     {                                                                                              \
-        const sbit_##kind##_row *row = sbit_##kind##_find(ctx, name);                              \
+        const row_type *row = row_find(ctx, name);                                                 \
         return row != NULL ? &row->head : NULL;                                                    \
     }
-CLI_KIND(observer)
-CLI_KIND(quantizer)
-CLI_KIND(step)
-CLI_KIND(profile)
-CLI_KIND(sparser)
-CLI_KIND(pass)
-CLI_KIND(loss)
-CLI_KIND(optimizer)
-CLI_KIND(rate)
+CLI_KIND(observer, sbit_observer_row, sbit_observer_at, sbit_observer_find)
+CLI_KIND(quantizer, sbit_quantizer_row, sbit_quantizer_at, sbit_quantizer_find)
+CLI_KIND(step, sbit_step_row, sbit_step_at, sbit_step_find)
+CLI_KIND(profile, sbit_profile_row, sbit_profile_at, sbit_profile_find)
+CLI_KIND(sparser, sbit_sparser_row, sbit_sparser_at, sbit_sparser_find)
+CLI_KIND(sparsity, sbit_sparsity_row, sbit_sparsity_at, sbit_sparsity_find)
+CLI_KIND(pass, sbit_pass_row, sbit_pass_at, sbit_pass_find)
+CLI_KIND(loss, sbit_loss_row, sbit_loss_at, sbit_loss_find)
+CLI_KIND(optimizer, sbit_optimizer_row, sbit_optimizer_at, sbit_optimizer_find)
+CLI_KIND(rate, sbit_rate_row, sbit_rate_at, sbit_rate_find)
 
 typedef struct cli_kind_of_row {
     const char *name;  /* "observer" */
@@ -41,10 +42,11 @@ static const cli_kind_of_row cli_kinds[] = {
     {"step", "STEPS", cli_step_at, cli_step_find},
     {"profile", "PLACEMENT, --target", cli_profile_at, cli_profile_find},
     {"sparser", "SPARSER.STRATEGY", cli_sparser_at, cli_sparser_find},
+    {"sparsity", "SPARSER.SCHEDULE", cli_sparsity_at, cli_sparsity_find},
     {"pass", "--skip, --only", cli_pass_at, cli_pass_find},
     {"loss", "sbit_train_desc.loss", cli_loss_at, cli_loss_find},
     {"optimizer", "sbit_train_desc.optimizer", cli_optimizer_at, cli_optimizer_find},
-    {"schedule", "sbit_fit_desc.rate", cli_rate_at, cli_rate_find},
+    {"rate", "sbit_fit_desc.rate", cli_rate_at, cli_rate_find},
 };
 
 static const char *cli_key_type(const sbit_key *key)
