@@ -251,3 +251,45 @@ TEST(a_bad_sample_is_named_by_its_number)
     sbit_qconfig_destroy(config);
     build_end(&b);
 }
+
+/* .npy files, byte for byte as NumPy writes them (version 1, header padded to 64 bytes). */
+TEST(npy_files_become_tensors)
+{
+    static const char *const path = SBIT_TEST_TMP "/feed.npy";
+    static const struct {
+        const char *header;
+        sbit_status status;
+    } cases[] = {
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", SBIT_OK},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (6,), }", SBIT_OK},
+        {"{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3, 4), }", SBIT_OK},
+        {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", SBIT_ERR_UNSUPPORTED},
+        {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3), }", SBIT_ERR_UNSUPPORTED},
+        {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
+         SBIT_ERR_UNSUPPORTED},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }", SBIT_ERR_PARSE},
+    };
+    const float values[6] = {1.0f, -2.0f, 3.0f, 4.5f, 0.0f, 6.0f};
+    build b;
+    build_begin(&b, 13);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned char bytes[128 + sizeof values];
+        sbit_tensor x;
+        memset(&x, 0, sizeof x);
+        memset(bytes, ' ', 128);
+        memcpy(bytes, "\x93NUMPY\x01\x00\x76\x00", 10);
+        memcpy(bytes + 10, cases[i].header, strlen(cases[i].header));
+        bytes[127] = '\n';
+        memcpy(bytes + 128, values, sizeof values);
+        FILE *file = fopen(path, "wb");
+        CHECK(file != NULL && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes);
+        fclose(file);
+        CHECK_STATUS(sbit_tensor_load_npy(b.ctx, path, &x, &b.error), cases[i].status, b.error);
+        if (cases[i].status == SBIT_OK) {
+            CHECK_EQ_I64(sbit_tensor_bytes(&x), 24);
+            CHECK_MEM(x.data, values, sizeof values);
+        }
+        sbit_tensor_free(b.ctx, &x);
+    }
+    build_end(&b);
+}

@@ -148,6 +148,9 @@ SPARSEBIT_API void sbit_tensor_describe(const sbit_tensor *tensor, char *text, s
 /* A TensorProto file (.pb) as a tensor with data of its own; free with sbit_tensor_free. */
 SPARSEBIT_API sbit_status sbit_tensor_load_pb(sbit_ctx *ctx, const char *path, sbit_tensor *out,
                                               sbit_error *error);
+/* A .npy file of NumPy: one plain array in C order, of this machine's byte order; likewise. */
+SPARSEBIT_API sbit_status sbit_tensor_load_npy(sbit_ctx *ctx, const char *path, sbit_tensor *out,
+                                               sbit_error *error);
 SPARSEBIT_API sbit_status sbit_tensor_save_pb(sbit_ctx *ctx, const char *path, const char *name,
                                               const sbit_tensor *tensor, sbit_error *error);
 

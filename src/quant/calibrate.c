@@ -279,7 +279,9 @@ SBIT__FN bool sbit__quant_observes(const sbit__site *site)
 
 SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
 {
-    if ((!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
+    const bool tunes = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+    if ((tunes && !quant->bn_done) ||
+        (!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
         sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
         sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
         sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
@@ -345,6 +347,13 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
     }
     SBIT__TRY(sbit__quant_float_steps(quant, NULL, error));
+    if (!quant->tuning && !quant->bn_done &&
+        sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING")) {
+        return sbit__fail(
+            error, SBIT_ERR_STATE, "SCHEDULE.BN_TUNING",
+            "SCHEDULE.BN_TUNING reads calibration data: use sbit_quant_calibrate with "
+            "a feed");
+    }
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         if (sbit__quant_observes(site)) {
@@ -432,13 +441,8 @@ SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
-                                               sbit_error *error)
+static sbit_status sbit__calibrate_all(sbit_quant *quant, const sbit_feed *feed, sbit_error *error)
 {
-    if (quant == NULL || feed == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
-    }
-    SBIT__TRY(sbit__quant_float_steps(quant, feed, error));
     SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
     quant->feed = *feed;
     for (bool wanted = sbit_quant_needs_data(quant); wanted;) {
@@ -446,6 +450,26 @@ SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_fee
         SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
     return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error)
+{
+    if (quant == NULL || feed == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
+    }
+    SBIT__TRY(sbit__quant_float_steps(quant, feed, error));
+    const bool tunes = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+    quant->tuning = tunes && !quant->bn_done;
+    if (quant->tuning) {
+        sbit_status status = sbit__calibrate_all(quant, feed, error);
+        if (status == SBIT_OK) {
+            status = sbit__quant_tune_bn(quant, feed, error);
+        }
+        quant->tuning = false;
+        SBIT__TRY(status);
+    }
+    return sbit__calibrate_all(quant, feed, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)

@@ -196,7 +196,8 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_gra
     char name[256];
     sbit_layer_name(p->graph, layer, name, sizeof name);
     const char *layer_name = sbit__arena_strdup(&p->quant->arena, name, strlen(name));
-    if (layer_name == NULL) {
+    const char *tensor = sbit__arena_strdup(&p->quant->arena, value->name, strlen(value->name));
+    if (layer_name == NULL || tensor == NULL) {
         return sbit__fail_oom(error, sizeof name);
     }
     SBIT__TRY(sbit__grow(sbit_ctx_allocator(p->quant->ctx), &sites, &p->quant->site_capacity,
@@ -211,6 +212,7 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_gra
     site->target = target;
     site->layer = layer;
     site->layer_name = layer_name;
+    site->tensor = tensor;
     site->settings = *settings;
     site->axis = -1;
     site->settings.grid.parts.count = 1;

@@ -16,8 +16,9 @@ static void sbit__quant_release_sites(sbit_quant *quant)
 
 static bool sbit__quant_keeps_bn(const sbit_quant *quant)
 {
-    return !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
-           sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+    const sbit_options *top = &quant->config->tree.top;
+    const bool tunes = sbit_options_bool(top, "SCHEDULE.BN_TUNING");
+    return tunes ? !quant->bn_done : !sbit_options_bool(top, "SCHEDULE.FUSE_BN");
 }
 
 /* Finds the sites; lifts the graph to the opset that they need. */
@@ -39,13 +40,6 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
                           "nothing in this model can be quantized: no float32 layer with a "
                           "constant weight was found for profile %s",
                           quant->profile->head.name);
-    }
-    for (size_t i = 0; i < quant->site_count; i++) { /* outlives a change of the graph's names */
-        const char *name = sbit__site_value(&quant->sites[i])->name;
-        quant->sites[i].tensor = sbit__arena_strdup(&quant->arena, name, strlen(name));
-        if (quant->sites[i].tensor == NULL) {
-            return sbit__fail_oom(error, strlen(name));
-        }
     }
     return SBIT_OK;
 }
@@ -269,7 +263,7 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     const sbit__site *site = &quant->sites[index];
     memset(out, 0, sizeof *out);
     out->layer = site->layer_name;
-    out->tensor = sbit__site_value(site)->name;
+    out->tensor = site->tensor;
     out->value.idx = site->body == 0 ? site->value.idx : 0;
     out->target = site->target;
     out->enabled = site->enabled;
@@ -399,6 +393,58 @@ SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed 
     return sbit__quant_renew(quant, error);
 }
 
+/* Gives the float graph's BatchNormalization the statistics that those of `tuned` have; both are
+ * copies of one graph. */
+static sbit_status sbit__quant_take_statistics(sbit_quant *quant, const sbit_graph *tuned,
+                                               sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+         id = sbit_graph_next(quant->graph, id)) {
+        const sbit_node *node = sbit_graph_node(quant->graph, id);
+        if (!sbit__streq(node->op_type, "BatchNormalization") || node->input_count != 5) {
+            continue;
+        }
+        for (size_t i = 3; i < 5; i++) {
+            const sbit_value_info *from =
+                sbit_graph_value(tuned, sbit_graph_node(tuned, id)->inputs[i]);
+            sbit_value_id own;
+            if (!from->is_constant) {
+                continue;
+            }
+            SBIT__TRY(
+                sbit_graph_add_constant(quant->graph, from->name, &from->constant, &own, error));
+            SBIT__TRY(sbit_graph_set_node_input(quant->graph, id, i, own, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* SCHEDULE.BN_TUNING: the statistics of BatchNormalization follow the quantized weights in front of
+ * it; then it is folded. Activations stay float meanwhile: their ranges were those of the old
+ * statistics. */
+SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *feed,
+                                         sbit_error *error)
+{
+    sbit_graph *built = NULL;
+    sbit_simplify_desc simplify;
+    sbit_quant_build_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.float_activations = true;
+    SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
+    SBIT__TRY(sbit_quant_build(quant, &desc, &built, error));
+    sbit__quant_drop_session(quant);
+    sbit_status status = sbit_reestimate_bn(built, feed, error);
+    if (status == SBIT_OK) {
+        status = sbit__quant_take_statistics(quant, built, error);
+    }
+    sbit_graph_destroy(built);
+    SBIT__TRY(status);
+    quant->bn_done = true;
+    memset(&simplify, 0, sizeof simplify);
+    SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    return sbit__quant_renew(quant, error);
+}
+
 SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
                                          sbit_error *error)
 {
@@ -426,4 +472,44 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
     sbit_qconfig_destroy(before); /* the old sites' options pointed to its keys */
     SBIT__TRY(status);
     return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
+}
+
+/* >>quant in one call */
+static sbit_status sbit__quantize(sbit_quant *quant, const sbit_feed *feed, sbit_graph **out,
+                                  sbit_error *error)
+{
+    if (feed != NULL) {
+        SBIT__TRY(sbit_quant_calibrate(quant, feed, error));
+    } else {
+        SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    }
+    SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
+    return sbit_quant_build(quant, NULL, out, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qconfig *config,
+                                        const sbit_feed *feed, sbit_graph **out, sbit_error *error)
+{
+    sbit_qconfig *standard = NULL;
+    sbit_quant *quant = NULL;
+    sbit_graph *built = NULL;
+    sbit_status status = SBIT_OK;
+    if (graph == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "graph or out is NULL");
+    }
+    if (config == NULL) {
+        status = sbit_qconfig_create(sbit_graph_ctx(graph), NULL, &standard, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit_quant_create(graph, config != NULL ? config : standard, &quant, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__quantize(quant, feed, &built, error);
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(standard);
+    if (status == SBIT_OK) {
+        *out = built;
+    }
+    return status;
 }

@@ -22,6 +22,19 @@ extern "C" {
 
 typedef struct sbit_quant sbit_quant;
 
+/* The short way: simplified, calibrated on the feed (NULL: weights alone, if the configuration
+ * needs no data), all steps of the recipe, scales, the graph with Q/DQ nodes. config NULL: 8 bits,
+ * profile "generic". `graph` must outlive the result; free that with sbit_graph_destroy. Errors:
+ * those of the functions below. */
+SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qconfig *config,
+                                        const sbit_feed *feed, sbit_graph **out, sbit_error *error);
+
+/* Mean and variance of every BatchNormalization with constant statistics, anew from data, as
+ * training would leave them: after pruning, or for what quantized layers compute. Errors: NOT_FOUND
+ * if there is none. */
+SPARSEBIT_API sbit_status sbit_reestimate_bn(sbit_graph *graph, const sbit_feed *feed,
+                                             sbit_error *error);
+
 /* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
  * false); config is copied. Everything that can be wrong is reported here, before any work:
  * operators that cannot run, patterns in SPECIFIC that match nothing (warning with the nearest

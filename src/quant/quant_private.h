@@ -92,7 +92,7 @@ typedef struct sbit__site {
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool fixed_range;
     float fixed_min, fixed_max;
-    const char *tensor;         /* the value's name, the quant's own copy */
+    const char *tensor;         /* the value's name: a copy, the graph may change */
     bool softmax, softmax_rest; /* Softmax alone reads it; over all dims from its axis on */
     int32_t softmax_axis;
     uint32_t plan_group;     /* sites with one number pass one scale on */
@@ -141,6 +141,7 @@ struct sbit_quant {
     bool calibrated;       /* sites have scales */
     bool use_weights, use_activations;
     bool asym, asym_weights, asym_activations; /* of the calculation that runs */
+    bool bn_done, tuning;                      /* SCHEDULE.BN_TUNING has run; runs */
     bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
     sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
@@ -209,6 +210,9 @@ SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
                                          const sbit_session_desc *desc, sbit_session **out,
                                          sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* SCHEDULE.BN_TUNING, once, with a calibrated quant; what it leaves has to be calibrated again. */
+SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *feed,
+                                         sbit_error *error);
 /* Runs the steps of the float graph once, then finds the sites anew. */
 SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
                                              sbit_error *error);

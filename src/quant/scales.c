@@ -163,8 +163,7 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     }
 }
 
-static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add,
-                                   bool asked)
+static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add, bool asked)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);

@@ -160,7 +160,7 @@ SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const s
 {
     sbit_observer_call s;
     s.ctx = quant->ctx;
-    s.name = sbit__site_value(site)->name;
+    s.name = site->tensor;
     s.target = site->target;
     s.grid = &site->settings.grid;
     s.options = &site->settings.options;
@@ -172,7 +172,7 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
     const sbit_quantizer_row *row = site->settings.quantizer;
     sbit_quantizer_call s;
     s.ctx = quant->ctx;
-    s.name = sbit__site_value(site)->name;
+    s.name = site->tensor;
     s.target = site->target;
     s.grid = &site->settings.grid;
     s.options = &site->settings.options;
