@@ -37,9 +37,10 @@ static sbit_status sigma_observe(void *state, const sbit_observer_call *call,
     while (sbit_runs_next(&runs)) { /* runs of elements that share a scale */
         sigma *s = (sigma *)state + runs.part;
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const double value = (double)x->data[i];
             s->count += 1.0;
-            s->sum += x->data[i];
-            s->squares += (double)x->data[i] * x->data[i];
+            s->sum += value;
+            s->squares += value * value;
         }
     }
     return SBIT_OK;
