@@ -25,19 +25,18 @@ EXAMPLE: quantize a model with one input, data as float32 [256,3,32,32]
         {
             sbit_tensor x = {SBIT_F32, 4, {256, 3, 32, 32, 0, 0, 0, 0}, data};
             sbit_ctx *ctx = NULL;
-            sbit_graph *graph = NULL;
-            sbit_qconfig *config = NULL;
-            sbit_quant *quant = NULL;
+            sbit_graph *graph = NULL, *int8 = NULL;
+            sbit_feed feed = {0};
+            sbit_feed_desc desc = {0};
+            desc.inputs = &x;
+            desc.input_count = 1;
             sbit_status s = sbit_ctx_create(NULL, &ctx, error);
             if (s == SBIT_OK) { s = sbit_graph_load(ctx, in, &graph, error); }
-            if (s == SBIT_OK) { s = sbit_qconfig_create(ctx, "generic", &config, error); }
-            if (s == SBIT_OK) { s = sbit_quant_create(graph, config, &quant, error); }
-            if (s == SBIT_OK) { s = sbit_quant_prepare_calibration(quant, error); }
-            if (s == SBIT_OK) { s = sbit_quant_forward(quant, NULL, &x, 1, error); }
-            if (s == SBIT_OK) { s = sbit_quant_calc_qparams(quant, false, false, false, error); }
-            if (s == SBIT_OK) { s = sbit_quant_export_onnx(quant, out, NULL, error); }
-            sbit_quant_destroy(quant);
-            sbit_qconfig_destroy(config);
+            if (s == SBIT_OK) { s = sbit_feed_of_tensors(ctx, &desc, &feed, error); }
+            if (s == SBIT_OK) { s = sbit_quantize(graph, NULL, &feed, &int8, error); }
+            if (s == SBIT_OK) { s = sbit_graph_save(int8, out, NULL, error); }
+            sbit_graph_destroy(int8);
+            sbit_feed_close(&feed);
             sbit_graph_destroy(graph);
             sbit_ctx_destroy(ctx);
             return s;
@@ -55,7 +54,8 @@ CONTENTS (search for the tag)
     >>passes                simplifiers and fusions
     >>observers             calibration statistics
     >>quantizers            how tensors are rounded
-    >>qconfig >>quant       the quantization configuration and the steps
+    >>qconfig >>quant       the quantization configuration; quantizing in one call or step by step
+    >>steps                 recipes: AdaRound, cross-layer equalization ...; steps of one's own
     >>sconfig               the pruning configuration
     >>sparsers >>sparse     what channels are worth; masks, groups, smaller graphs
     >>grad >>train          gradients as nodes; training
@@ -246,6 +246,9 @@ SPARSEBIT_API void sbit_tensor_describe(const sbit_tensor *tensor, char *text, s
 /* A TensorProto file (.pb) as a tensor with data of its own; free with sbit_tensor_free. */
 SPARSEBIT_API sbit_status sbit_tensor_load_pb(sbit_ctx *ctx, const char *path, sbit_tensor *out,
                                               sbit_error *error);
+/* A .npy file of NumPy: one plain array in C order, of this machine's byte order; likewise. */
+SPARSEBIT_API sbit_status sbit_tensor_load_npy(sbit_ctx *ctx, const char *path, sbit_tensor *out,
+                                               sbit_error *error);
 SPARSEBIT_API sbit_status sbit_tensor_save_pb(sbit_ctx *ctx, const char *path, const char *name,
                                               const sbit_tensor *tensor, sbit_error *error);
 
@@ -823,6 +826,19 @@ SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
  */
 
 typedef struct sbit_quant sbit_quant;
+
+/* The short way: simplified, calibrated on the feed (NULL: weights alone, if the configuration
+ * needs no data), all steps of the recipe, scales, the graph with Q/DQ nodes. config NULL: 8 bits,
+ * profile "generic". `graph` must outlive the result; free that with sbit_graph_destroy. Errors:
+ * those of the functions below. */
+SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qconfig *config,
+                                        const sbit_feed *feed, sbit_graph **out, sbit_error *error);
+
+/* Mean and variance of every BatchNormalization with constant statistics, anew from data, as
+ * training would leave them: after pruning, or for what quantized layers compute. Errors: NOT_FOUND
+ * if there is none. */
+SPARSEBIT_API sbit_status sbit_reestimate_bn(sbit_graph *graph, const sbit_feed *feed,
+                                             sbit_error *error);
 
 /* The graph is copied, then simplified (BatchNormalization folded unless SCHEDULE.FUSE_BN is
  * false); config is copied. Everything that can be wrong is reported here, before any work:
@@ -4055,6 +4071,120 @@ SPARSEBIT_API sbit_status sbit_feed_of_tensors(sbit_ctx *ctx, const sbit_feed_de
     return SBIT_OK;
 }
 /* ---- end src/core/feed.c ---- */
+
+/* ---- begin src/core/npy.c ---- */
+/* npy.c: NumPy's .npy files as tensors. >>npy
+ *
+ * Called by: users who have data in NumPy. Calls: files, tensors.
+ *     "\x93NUMPY", u8 major, u8 minor, u16 (major 1) or u32 size of the header, little-endian,
+ *     header: a Python dict as text: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+ *     elements
+ */
+
+#include <stdlib.h> /* strtoll */
+
+static const struct {
+    char kind, size; /* of descr behind the byte order */
+    sbit_dtype dtype;
+} sbit__npy_types[] = {
+    {'f', '4', SBIT_F32}, {'f', '8', SBIT_F64}, {'f', '2', SBIT_F16}, {'u', '1', SBIT_U8},
+    {'i', '1', SBIT_I8},  {'u', '2', SBIT_U16}, {'i', '2', SBIT_I16}, {'u', '4', SBIT_U32},
+    {'i', '4', SBIT_I32}, {'u', '8', SBIT_U64}, {'i', '8', SBIT_I64}, {'b', '1', SBIT_BOOL},
+};
+
+/* What stands behind 'key': in the header; NULL: nothing. */
+static const char *sbit__npy_find(const char *header, const char *key)
+{
+    const char *at = strstr(header, key);
+    at = at != NULL ? strchr(at + strlen(key), ':') : NULL;
+    return at != NULL ? at + 1 + strspn(at + 1, " ") : NULL;
+}
+
+static bool sbit__npy_shape(const char *at, sbit_tensor *shape)
+{
+    if (at == NULL || *at != '(') {
+        return false;
+    }
+    at += 1 + strspn(at + 1, " ");
+    while (*at >= '0' && *at <= '9' && shape->rank < SBIT_MAX_RANK) {
+        char *end = NULL;
+        shape->dims[shape->rank++] = (int64_t)strtoll(at, &end, 10);
+        at = end + strspn(end, "L, ");
+    }
+    return *at == ')';
+}
+
+/* Type and shape; false: not one that can be read as it is. */
+static bool sbit__npy_header(const char *header, sbit_tensor *shape)
+{
+    const char *descr = sbit__npy_find(header, "'descr'");
+    const char *order = sbit__npy_find(header, "'fortran_order'");
+    const uint16_t probe = 1;
+    const char own = *(const unsigned char *)&probe == 1 ? '<' : '>';
+    memset(shape, 0, sizeof *shape);
+    if (descr == NULL || order == NULL || strncmp(order, "False", 5) != 0 || descr[0] != '\'' ||
+        strlen(descr) < 5 || descr[4] != '\'') {
+        return false;
+    }
+    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__npy_types); i++) {
+        if (descr[2] == sbit__npy_types[i].kind && descr[3] == sbit__npy_types[i].size &&
+            (descr[1] == own || descr[3] == '1')) {
+            shape->dtype = sbit__npy_types[i].dtype;
+        }
+    }
+    return shape->dtype != SBIT_UNDEFINED &&
+           sbit__npy_shape(sbit__npy_find(header, "'shape'"), shape);
+}
+
+static sbit_status sbit__npy_read(sbit_ctx *ctx, const char *path, const sbit__file *file,
+                                  sbit_tensor *out, sbit_error *error)
+{
+    char header[1024];
+    sbit_tensor shape;
+    const unsigned char *data = file->data;
+    const bool magic = file->size >= 12 && memcmp(data, "\x93NUMPY", 6) == 0;
+    const size_t start = magic && data[6] > 1 ? 12 : 10;
+    const size_t size =
+        !magic ? 0
+               : (size_t)data[8] | (size_t)data[9] << 8 |
+                     (start == 12 ? (size_t)data[10] << 16 | (size_t)data[11] << 24 : 0);
+    if (!magic || size >= sizeof header || size > file->size - start) {
+        return sbit__fail(error, SBIT_ERR_PARSE, path, "'%s' is not a .npy file of NumPy", path);
+    }
+    memcpy(header, data + start, size);
+    header[size] = '\0';
+    if (!sbit__npy_header(header, &shape)) {
+        return sbit__fail(
+            error, SBIT_ERR_UNSUPPORTED, path,
+            "'%s' cannot be read as it is; save one plain array, such as np.save(file, "
+            "np.ascontiguousarray(x, np.float32))",
+            path);
+    }
+    SBIT__TRY(sbit_tensor_alloc(ctx, shape.dtype, shape.rank, shape.dims, out, error));
+    const size_t bytes = sbit_tensor_bytes(out);
+    if (bytes > file->size - start - size) {
+        sbit_tensor_free(ctx, out);
+        return sbit__fail(error, SBIT_ERR_PARSE, path, "'%s' ends before its last element", path);
+    }
+    if (bytes > 0) {
+        memcpy(out->data, data + start + size, bytes);
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_tensor_load_npy(sbit_ctx *ctx, const char *path, sbit_tensor *out,
+                                               sbit_error *error)
+{
+    sbit__file file;
+    if (ctx == NULL || path == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "ctx, path or out is NULL");
+    }
+    SBIT__TRY(sbit__file_open(sbit_ctx_allocator(ctx), path, &file, error));
+    const sbit_status status = sbit__npy_read(ctx, path, &file, out, error);
+    sbit__file_close(&file);
+    return status;
+}
+/* ---- end src/core/npy.c ---- */
 
 /* ---- begin src/core/parts.c ---- */
 /* parts.c: which elements of a tensor share something. >>parts
@@ -51403,8 +51533,6 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
  * n.
  */
 
-#include <stdlib.h> /* qsort */
-
 enum {
     SBIT__FIT_MOST = 512
 };
@@ -63139,7 +63267,7 @@ typedef struct sbit__site {
     sbit__site_use *uses; /* in the order added; not for all_uses */
     bool fixed_range;
     float fixed_min, fixed_max;
-    const char *tensor;         /* the value's name, the quant's own copy */
+    const char *tensor;         /* the value's name: a copy, the graph may change */
     bool softmax, softmax_rest; /* Softmax alone reads it; over all dims from its axis on */
     int32_t softmax_axis;
     uint32_t plan_group;     /* sites with one number pass one scale on */
@@ -63188,6 +63316,7 @@ struct sbit_quant {
     bool calibrated;       /* sites have scales */
     bool use_weights, use_activations;
     bool asym, asym_weights, asym_activations; /* of the calculation that runs */
+    bool bn_done, tuning;                      /* SCHEDULE.BN_TUNING has run; runs */
     bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
     sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
@@ -63256,6 +63385,9 @@ SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
                                          const sbit_session_desc *desc, sbit_session **out,
                                          sbit_error *error);
 SBIT__FN void sbit__quant_drop_session(sbit_quant *quant);
+/* SCHEDULE.BN_TUNING, once, with a calibrated quant; what it leaves has to be calibrated again. */
+SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *feed,
+                                         sbit_error *error);
 /* Runs the steps of the float graph once, then finds the sites anew. */
 SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
                                              sbit_error *error);
@@ -64194,7 +64326,7 @@ SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const s
 {
     sbit_observer_call s;
     s.ctx = quant->ctx;
-    s.name = sbit__site_value(site)->name;
+    s.name = site->tensor;
     s.target = site->target;
     s.grid = &site->settings.grid;
     s.options = &site->settings.options;
@@ -64206,7 +64338,7 @@ SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const
     const sbit_quantizer_row *row = site->settings.quantizer;
     sbit_quantizer_call s;
     s.ctx = quant->ctx;
-    s.name = sbit__site_value(site)->name;
+    s.name = site->tensor;
     s.target = site->target;
     s.grid = &site->settings.grid;
     s.options = &site->settings.options;
@@ -64684,7 +64816,8 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_gra
     char name[256];
     sbit_layer_name(p->graph, layer, name, sizeof name);
     const char *layer_name = sbit__arena_strdup(&p->quant->arena, name, strlen(name));
-    if (layer_name == NULL) {
+    const char *tensor = sbit__arena_strdup(&p->quant->arena, value->name, strlen(value->name));
+    if (layer_name == NULL || tensor == NULL) {
         return sbit__fail_oom(error, sizeof name);
     }
     SBIT__TRY(sbit__grow(sbit_ctx_allocator(p->quant->ctx), &sites, &p->quant->site_capacity,
@@ -64699,6 +64832,7 @@ static sbit_status sbit__place_new_site(const sbit__placement *p, const sbit_gra
     site->target = target;
     site->layer = layer;
     site->layer_name = layer_name;
+    site->tensor = tensor;
     site->settings = *settings;
     site->axis = -1;
     site->settings.grid.parts.count = 1;
@@ -65581,7 +65715,9 @@ SBIT__FN bool sbit__quant_observes(const sbit__site *site)
 
 SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
 {
-    if ((!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
+    const bool tunes = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+    if ((tunes && !quant->bn_done) ||
+        (!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
         sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
         sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
         sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
@@ -65647,6 +65783,13 @@ SPARSEBIT_API sbit_status sbit_quant_prepare_calibration(sbit_quant *quant, sbit
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant is NULL");
     }
     SBIT__TRY(sbit__quant_float_steps(quant, NULL, error));
+    if (!quant->tuning && !quant->bn_done &&
+        sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING")) {
+        return sbit__fail(
+            error, SBIT_ERR_STATE, "SCHEDULE.BN_TUNING",
+            "SCHEDULE.BN_TUNING reads calibration data: use sbit_quant_calibrate with "
+            "a feed");
+    }
     for (size_t i = 0; i < quant->site_count; i++) {
         sbit__site *site = &quant->sites[i];
         if (sbit__quant_observes(site)) {
@@ -65734,13 +65877,8 @@ SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit
     return SBIT_OK;
 }
 
-SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
-                                               sbit_error *error)
+static sbit_status sbit__calibrate_all(sbit_quant *quant, const sbit_feed *feed, sbit_error *error)
 {
-    if (quant == NULL || feed == NULL) {
-        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
-    }
-    SBIT__TRY(sbit__quant_float_steps(quant, feed, error));
     SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
     quant->feed = *feed;
     for (bool wanted = sbit_quant_needs_data(quant); wanted;) {
@@ -65748,6 +65886,26 @@ SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_fee
         SBIT__TRY(sbit__calibrate_again(quant, &wanted, error));
     }
     return sbit__progress(quant->ctx, "calibrate", feed->count, feed->count, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quant_calibrate(sbit_quant *quant, const sbit_feed *feed,
+                                               sbit_error *error)
+{
+    if (quant == NULL || feed == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or feed is NULL");
+    }
+    SBIT__TRY(sbit__quant_float_steps(quant, feed, error));
+    const bool tunes = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+    quant->tuning = tunes && !quant->bn_done;
+    if (quant->tuning) {
+        sbit_status status = sbit__calibrate_all(quant, feed, error);
+        if (status == SBIT_OK) {
+            status = sbit__quant_tune_bn(quant, feed, error);
+        }
+        quant->tuning = false;
+        SBIT__TRY(status);
+    }
+    return sbit__calibrate_all(quant, feed, error);
 }
 
 SPARSEBIT_API const sbit_value *sbit_quant_output(const sbit_quant *quant, size_t index)
@@ -66025,8 +66183,7 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     }
 }
 
-static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add,
-                                   bool asked)
+static void sbit__calc_share_graph(sbit_quant *quant, const sbit_graph *graph, bool add, bool asked)
 {
     for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
         const sbit_node *node = sbit_graph_node(graph, id);
@@ -67130,8 +67287,9 @@ static void sbit__quant_release_sites(sbit_quant *quant)
 
 static bool sbit__quant_keeps_bn(const sbit_quant *quant)
 {
-    return !sbit_options_bool(&quant->config->tree.top, "SCHEDULE.FUSE_BN") ||
-           sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
+    const sbit_options *top = &quant->config->tree.top;
+    const bool tunes = sbit_options_bool(top, "SCHEDULE.BN_TUNING");
+    return tunes ? !quant->bn_done : !sbit_options_bool(top, "SCHEDULE.FUSE_BN");
 }
 
 /* Finds the sites; lifts the graph to the opset that they need. */
@@ -67153,13 +67311,6 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
                           "nothing in this model can be quantized: no float32 layer with a "
                           "constant weight was found for profile %s",
                           quant->profile->head.name);
-    }
-    for (size_t i = 0; i < quant->site_count; i++) { /* outlives a change of the graph's names */
-        const char *name = sbit__site_value(&quant->sites[i])->name;
-        quant->sites[i].tensor = sbit__arena_strdup(&quant->arena, name, strlen(name));
-        if (quant->sites[i].tensor == NULL) {
-            return sbit__fail_oom(error, strlen(name));
-        }
     }
     return SBIT_OK;
 }
@@ -67383,7 +67534,7 @@ SPARSEBIT_API sbit_status sbit_quant_site(const sbit_quant *quant, size_t index,
     const sbit__site *site = &quant->sites[index];
     memset(out, 0, sizeof *out);
     out->layer = site->layer_name;
-    out->tensor = sbit__site_value(site)->name;
+    out->tensor = site->tensor;
     out->value.idx = site->body == 0 ? site->value.idx : 0;
     out->target = site->target;
     out->enabled = site->enabled;
@@ -67513,6 +67664,58 @@ SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed 
     return sbit__quant_renew(quant, error);
 }
 
+/* Gives the float graph's BatchNormalization the statistics that those of `tuned` have; both are
+ * copies of one graph. */
+static sbit_status sbit__quant_take_statistics(sbit_quant *quant, const sbit_graph *tuned,
+                                               sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(quant->graph); id.idx != 0;
+         id = sbit_graph_next(quant->graph, id)) {
+        const sbit_node *node = sbit_graph_node(quant->graph, id);
+        if (!sbit__streq(node->op_type, "BatchNormalization") || node->input_count != 5) {
+            continue;
+        }
+        for (size_t i = 3; i < 5; i++) {
+            const sbit_value_info *from =
+                sbit_graph_value(tuned, sbit_graph_node(tuned, id)->inputs[i]);
+            sbit_value_id own;
+            if (!from->is_constant) {
+                continue;
+            }
+            SBIT__TRY(
+                sbit_graph_add_constant(quant->graph, from->name, &from->constant, &own, error));
+            SBIT__TRY(sbit_graph_set_node_input(quant->graph, id, i, own, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* SCHEDULE.BN_TUNING: the statistics of BatchNormalization follow the quantized weights in front of
+ * it; then it is folded. Activations stay float meanwhile: their ranges were those of the old
+ * statistics. */
+SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *feed,
+                                         sbit_error *error)
+{
+    sbit_graph *built = NULL;
+    sbit_simplify_desc simplify;
+    sbit_quant_build_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.float_activations = true;
+    SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
+    SBIT__TRY(sbit_quant_build(quant, &desc, &built, error));
+    sbit__quant_drop_session(quant);
+    sbit_status status = sbit_reestimate_bn(built, feed, error);
+    if (status == SBIT_OK) {
+        status = sbit__quant_take_statistics(quant, built, error);
+    }
+    sbit_graph_destroy(built);
+    SBIT__TRY(status);
+    quant->bn_done = true;
+    memset(&simplify, 0, sizeof simplify);
+    SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
+    return sbit__quant_renew(quant, error);
+}
+
 SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, const char *value,
                                          sbit_error *error)
 {
@@ -67541,7 +67744,278 @@ SPARSEBIT_API sbit_status sbit_quant_set(sbit_quant *quant, const char *path, co
     SBIT__TRY(status);
     return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }
+
+/* >>quant in one call */
+static sbit_status sbit__quantize(sbit_quant *quant, const sbit_feed *feed, sbit_graph **out,
+                                  sbit_error *error)
+{
+    if (feed != NULL) {
+        SBIT__TRY(sbit_quant_calibrate(quant, feed, error));
+    } else {
+        SBIT__TRY(sbit_quant_prepare_calibration(quant, error));
+    }
+    SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
+    return sbit_quant_build(quant, NULL, out, error);
+}
+
+SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qconfig *config,
+                                        const sbit_feed *feed, sbit_graph **out, sbit_error *error)
+{
+    sbit_qconfig *standard = NULL;
+    sbit_quant *quant = NULL;
+    sbit_graph *built = NULL;
+    sbit_status status = SBIT_OK;
+    if (graph == NULL || out == NULL) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "graph or out is NULL");
+    }
+    if (config == NULL) {
+        status = sbit_qconfig_create(sbit_graph_ctx(graph), NULL, &standard, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit_quant_create(graph, config != NULL ? config : standard, &quant, error);
+    }
+    if (status == SBIT_OK) {
+        status = sbit__quantize(quant, feed, &built, error);
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(standard);
+    if (status == SBIT_OK) {
+        *out = built;
+    }
+    return status;
+}
 /* ---- end src/quant/quant.c ---- */
+
+/* ---- begin src/quant/reestimate.c ---- */
+/* reestimate.c: running statistics of BatchNormalization from data, without training. >>reestimate
+ *
+ * Called by: users, quant (SCHEDULE.BN_TUNING), after pruning. Calls: exec.
+ * A copy of the graph runs with its BatchNormalization nodes in training mode and momentum 0: each
+ * batch tells its own mean and variance, as in training. Over batches means are averaged by samples
+ * and variances by the law of total variance. Batches with padding count only if there are no
+ * others.
+ */
+
+typedef struct sbit__reestimate_node {
+    sbit_node_id node;
+    sbit_value_id mean, var; /* outputs of the copy's node */
+    int64_t channels;
+    double *sums; /* [2][channels]: of means, of variances and squared means */
+} sbit__reestimate_node;
+
+typedef struct sbit__reestimate {
+    sbit_graph *graph, *copy;
+    sbit__arena arena;
+    sbit__reestimate_node *nodes;
+    size_t count;
+    double samples;
+} sbit__reestimate;
+
+/* A node whose statistics can be set: constants of float32, not in training mode. */
+static bool sbit__reestimate_takes(const sbit_graph *graph, const sbit_node *node)
+{
+    if (!sbit__streq(node->op_type, "BatchNormalization") || node->domain[0] != '\0' ||
+        node->input_count != 5 || node->output_count != 1 ||
+        sbit_node_int(node, "training_mode", 0) != 0) {
+        return false;
+    }
+    for (size_t i = 3; i < 5; i++) {
+        const sbit_value_info *value = sbit_graph_value(graph, node->inputs[i]);
+        if (!value->is_constant || value->constant.dtype != SBIT_F32 || value->constant.rank != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static sbit_status sbit__reestimate_trains(sbit__reestimate *r, sbit__reestimate_node *n,
+                                           sbit_error *error)
+{
+    const sbit_value_info *mean =
+        sbit_graph_value(r->copy, sbit_graph_node(r->copy, n->node)->inputs[3]);
+    const sbit_type type = mean->type;
+    sbit_attr attr;
+    n->channels = mean->constant.dims[0];
+    n->sums = (double *)sbit__arena_array(&r->arena, 2 * (size_t)n->channels, sizeof(double));
+    if (n->sums == NULL) {
+        return sbit__fail_oom(error, 16 * (size_t)n->channels);
+    }
+    memset(n->sums, 0, 2 * (size_t)n->channels * sizeof(double));
+    memset(&attr, 0, sizeof attr);
+    attr.name = "momentum";
+    attr.type = SBIT_ONNX_ATTR_FLOAT;
+    SBIT__TRY(sbit_graph_set_attr(r->copy, n->node, &attr, error));
+    if (sbit_graph_opset(r->copy, "") >= 14) {
+        memset(&attr, 0, sizeof attr);
+        attr.name = "training_mode";
+        attr.type = SBIT_ONNX_ATTR_INT;
+        attr.i = 1;
+        SBIT__TRY(sbit_graph_set_attr(r->copy, n->node, &attr, error));
+    }
+    SBIT__TRY(sbit_graph_add_value(r->copy, "batch_mean", &type, &n->mean, error));
+    SBIT__TRY(sbit_graph_add_value(r->copy, "batch_var", &type, &n->var, error));
+    SBIT__TRY(sbit_graph_set_node_output(r->copy, n->node, 1, n->mean, error));
+    return sbit_graph_set_node_output(r->copy, n->node, 2, n->var, error);
+}
+
+static sbit_status sbit__reestimate_find(sbit__reestimate *r, sbit_error *error)
+{
+    const size_t limit = sbit_graph_node_limit(r->graph);
+    r->nodes = (sbit__reestimate_node *)sbit__arena_array(&r->arena, limit, sizeof *r->nodes);
+    if (r->nodes == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *r->nodes);
+    }
+    for (sbit_node_id id = sbit_graph_first(r->graph); id.idx != 0;
+         id = sbit_graph_next(r->graph, id)) {
+        if (sbit__reestimate_takes(r->graph, sbit_graph_node(r->graph, id))) {
+            memset(&r->nodes[r->count], 0, sizeof *r->nodes);
+            r->nodes[r->count].node = id;
+            SBIT__TRY(sbit__reestimate_trains(r, &r->nodes[r->count], error));
+            r->count++;
+        }
+    }
+    return SBIT_OK;
+}
+
+static void sbit__reestimate_add(sbit__reestimate *r, sbit_session *session, int64_t samples)
+{
+    for (size_t k = 0; k < r->count; k++) {
+        const sbit__reestimate_node *n = &r->nodes[k];
+        const float *mean = (const float *)sbit_session_output(session, 2 * k)->tensor.data;
+        const float *var = (const float *)sbit_session_output(session, 2 * k + 1)->tensor.data;
+        for (int64_t c = 0; c < n->channels; c++) {
+            const double m = (double)mean[c];
+            n->sums[c] += (double)samples * m;
+            n->sums[n->channels + c] += (double)samples * ((double)var[c] + m * m);
+        }
+    }
+    r->samples += (double)samples;
+}
+
+static sbit_status sbit__reestimate_batch(sbit__reestimate *r, sbit_session *session,
+                                          const sbit_batch *batch, bool padded, sbit_error *error)
+{
+    bool pads = false;
+    for (size_t i = 0; i < batch->input_count; i++) {
+        const sbit_tensor *x = &batch->inputs[i];
+        pads = pads || (x->rank > 0 && x->dims[0] > batch->samples);
+        if (batch->names == NULL) {
+            SBIT__TRY(sbit_session_set_input_at(session, i, x, error));
+        } else if (sbit_graph_find_value(r->copy, batch->names[i]).idx != 0) {
+            SBIT__TRY(sbit_session_set_input(session, batch->names[i], x, error));
+        }
+    }
+    if (pads != padded) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_session_run(session, error));
+    sbit__reestimate_add(r, session, batch->samples);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__reestimate_read(sbit__reestimate *r, sbit_session *session,
+                                         const sbit_feed *feed, sbit_error *error)
+{
+    for (int padded = 0; padded < 2 && !(r->samples > 0.0); padded++) {
+        sbit_batch batch;
+        for (int64_t at = 0; at < feed->count; at += batch.samples) {
+            SBIT__TRY(
+                sbit__progress(sbit_graph_ctx(r->graph), "reestimate", at, feed->count, error));
+            SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
+            SBIT__TRY(sbit__reestimate_batch(r, session, &batch, padded != 0, error));
+        }
+    }
+    return SBIT_OK;
+}
+
+/* A constant of the node's own where others read the old one too. */
+static sbit_status sbit__reestimate_set(sbit__reestimate *r, sbit_node_id node, size_t input,
+                                        const sbit_tensor *tensor, sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_node(r->graph, node)->inputs[input];
+    sbit_value_id own;
+    if (sbit_graph_value(r->graph, id)->use_count == 1) {
+        return sbit_graph_set_constant(r->graph, id, tensor, error);
+    }
+    SBIT__TRY(sbit_graph_add_constant(r->graph, sbit_graph_value(r->graph, id)->name, tensor, &own,
+                                      error));
+    return sbit_graph_set_node_input(r->graph, node, input, own, error);
+}
+
+static sbit_status sbit__reestimate_store(sbit__reestimate *r, sbit_error *error)
+{
+    for (size_t k = 0; k < r->count; k++) {
+        const sbit__reestimate_node *n = &r->nodes[k];
+        float *values =
+            (float *)sbit__arena_array(&r->arena, 2 * (size_t)n->channels, sizeof(float));
+        sbit_tensor tensor;
+        if (values == NULL) {
+            return sbit__fail_oom(error, 8 * (size_t)n->channels);
+        }
+        for (int64_t c = 0; c < n->channels; c++) {
+            const double mean = n->sums[c] / r->samples;
+            const double var = n->sums[n->channels + c] / r->samples - mean * mean;
+            values[c] = (float)mean;
+            values[n->channels + c] = var > 0.0 ? (float)var : 0.0f;
+        }
+        memset(&tensor, 0, sizeof tensor);
+        tensor.dtype = SBIT_F32;
+        tensor.rank = 1;
+        tensor.dims[0] = n->channels;
+        tensor.data = values;
+        SBIT__TRY(sbit__reestimate_set(r, n->node, 3, &tensor, error));
+        tensor.data = values + n->channels;
+        SBIT__TRY(sbit__reestimate_set(r, n->node, 4, &tensor, error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__reestimate_work(sbit__reestimate *r, const sbit_feed *feed,
+                                         sbit_session **session, sbit_error *error)
+{
+    sbit_session_desc desc;
+    SBIT__TRY(sbit_graph_clone(r->graph, &r->copy, error));
+    SBIT__TRY(sbit__reestimate_find(r, error));
+    if (r->count == 0) {
+        return sbit__fail(error, SBIT_ERR_NOT_FOUND, NULL,
+                          "the model has no BatchNormalization with constant statistics");
+    }
+    sbit_value_id *outputs =
+        (sbit_value_id *)sbit__arena_array(&r->arena, 2 * r->count, sizeof *outputs);
+    if (outputs == NULL) {
+        return sbit__fail_oom(error, 2 * r->count * sizeof *outputs);
+    }
+    for (size_t k = 0; k < r->count; k++) {
+        outputs[2 * k] = r->nodes[k].mean;
+        outputs[2 * k + 1] = r->nodes[k].var;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.outputs = outputs;
+    desc.output_count = 2 * r->count;
+    SBIT__TRY(sbit_session_create(r->copy, &desc, session, error));
+    SBIT__TRY(sbit__reestimate_read(r, *session, feed, error));
+    return sbit__reestimate_store(r, error);
+}
+
+SPARSEBIT_API sbit_status sbit_reestimate_bn(sbit_graph *graph, const sbit_feed *feed,
+                                             sbit_error *error)
+{
+    sbit__reestimate r;
+    sbit_session *session = NULL;
+    if (graph == NULL || feed == NULL || feed->read == NULL || feed->count < 1) {
+        return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
+                          "a graph and a feed with samples are wanted");
+    }
+    memset(&r, 0, sizeof r);
+    r.graph = graph;
+    sbit__arena_init(&r.arena, sbit_ctx_allocator(sbit_graph_ctx(graph)));
+    const sbit_status status = sbit__reestimate_work(&r, feed, &session, error);
+    sbit_session_destroy(session);
+    sbit_graph_destroy(r.copy);
+    sbit__arena_deinit(&r.arena);
+    return status;
+}
+/* ---- end src/quant/reestimate.c ---- */
 
 /* ---- begin src/quant/walk.c ---- */
 /* walk.c: one run of the model over all samples that stops between layers. >>walk

@@ -121,7 +121,9 @@ static int in_one_call(sbit_graph *graph, const sbit_feed *feed, const sbit_tens
                        sbit_graph_save(int8, "int8.onnx", NULL, error) ||
                        measure(graph, int8, x, &db, error);
     sbit_graph_destroy(int8);
-    printf(failed ? "" : "int8.onnx: %.1f dB\n", db);
+    if (!failed) {
+        printf("int8.onnx: %.1f dB\n", db);
+    }
     return failed;
 }
 
@@ -145,8 +147,9 @@ static int step_by_step(sbit_graph *graph, const sbit_feed *feed, const sbit_ten
         failed = sbit_quant_set(quant, "STEPS", recipes[i], error) ||
                  sbit_quant_calc_qparams(quant, asym[i][0] == 't', true, true, error) ||
                  sbit_quant_build(quant, NULL, &int4, error) || measure(graph, int4, x, &db, error);
-        printf(failed ? "" : "4-bit weights, steps %s, asym %s: %.1f dB\n", recipes[i], asym[i],
-               db);
+        if (!failed) {
+            printf("4-bit weights, steps %s, asym %s: %.1f dB\n", recipes[i], asym[i], db);
+        }
         sbit_graph_destroy(int4);
     }
     sbit_quant_destroy(quant);
