@@ -350,7 +350,10 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     if (status != SBIT_OK) {
         return status == SBIT_ERR_OUT_OF_MEMORY ? sbit__fail_oom(error, 0) : SBIT_OK;
     }
-    status = sbit__lower_run(&lower, integers, error);
+    lower.work = sbit__alloc(&lower.ctx->allocator, SBIT__LOWER_WORK_BYTES);
+    status = lower.work != NULL ? sbit__lower_run(&lower, integers, error)
+                                : sbit__fail_oom(error, SBIT__LOWER_WORK_BYTES);
+    sbit__free(&lower.ctx->allocator, lower.work, SBIT__LOWER_WORK_BYTES);
     sbit__facts_deinit(&lower.facts);
     return status;
 }

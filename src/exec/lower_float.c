@@ -186,7 +186,7 @@ static sbit_status sbit__lower_make_sum(sbit__lowering *lower, const sbit_node *
                                         const sbit__lower_tail *tail, sbit_error *error)
 {
     sbit_value_id inputs[4];
-    sbit_attr attrs[SBIT__LOWER_ATTRS];
+    sbit_attr *attrs = (sbit_attr *)lower->work; /* SBIT__LOWER_ATTRS of them */
     sbit__lower_desc desc;
     memset(&desc, 0, sizeof desc);
     for (size_t i = 0; i < 3; i++) {

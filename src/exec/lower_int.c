@@ -22,6 +22,7 @@
 #define SBIT__INT_INPUTS 64 /* of a Concat: 2 and 3 for each tensor */
 #define SBIT__INT_NODES 48
 #define SBIT__INT_ATTRS 16
+#define SBIT__INT_UNARY 3 /* inputs of an operator that becomes a table */
 
 /* DQ or Q of a whole tensor of 8 bits. */
 typedef struct sbit__int_param {
@@ -39,6 +40,15 @@ typedef struct sbit__int_build {
     sbit_attr attrs[SBIT__INT_ATTRS];
     size_t input_count, node_count, attr_count;
 } sbit__int_build;
+typedef char sbit__int_build_fits[sizeof(sbit__int_build) <= SBIT__LOWER_WORK_BYTES ? 1 : -1];
+
+/* One at a time, in the lowering's own memory: it is too large for the stack. */
+static sbit__int_build *sbit__int_begin(const sbit__lowering *lower)
+{
+    sbit__int_build *build = (sbit__int_build *)lower->work;
+    memset(build, 0, sizeof *build);
+    return build;
+}
 
 /* >>looking */
 
@@ -375,43 +385,42 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
                                           const sbit__int_product *product,
                                           const sbit__int_tail *tail, sbit_error *error)
 {
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
-    if (!sbit__int_attrs(&build, node)) {
+    sbit__int_build *build = sbit__int_begin(lower);
+    if (!sbit__int_attrs(build, node)) {
         return SBIT_OK;
     }
-    sbit__int_node(&build, node->id);
+    sbit__int_node(build, node->id);
     for (size_t i = 0; i < tail->count; i++) {
-        sbit__int_node(&build, tail->nodes[i]);
+        sbit__int_node(build, tail->nodes[i]);
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const sbit_node *maker = sbit__lower_producer(lower, node->inputs[i]);
         if (sbit__lower_is(lower, maker, "DequantizeLinear")) {
-            sbit__int_node(&build, maker->id);
+            sbit__int_node(build, maker->id);
         }
     }
-    SBIT__TRY(sbit__int_put(lower, &build, true, &product->x, error));
-    SBIT__TRY(sbit__int_put(lower, &build, true, &product->w, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &product->x, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &product->w, error));
     const bool gemm = strcmp(product->op_type, "QGemm") == 0;
     if (gemm) {
-        build.inputs[build.input_count++] = product->bias;
+        build->inputs[build->input_count++] = product->bias;
     }
     if (tail->q.node != NULL) {
-        SBIT__TRY(sbit__int_put(lower, &build, false, &tail->q, error));
+        SBIT__TRY(sbit__int_put(lower, build, false, &tail->q, error));
     } else {
-        build.input_count += 2;
+        build->input_count += 2;
     }
     if (!gemm) {
-        build.inputs[build.input_count++] = product->bias;
+        build->inputs[build->input_count++] = product->bias;
     }
-    while (build.input_count > 0 && build.inputs[build.input_count - 1].idx == 0) {
-        build.input_count--;
+    while (build->input_count > 0 && build->inputs[build->input_count - 1].idx == 0) {
+        build->input_count--;
     }
-    sbit__int_bounds(&build, tail);
+    sbit__int_bounds(build, tail);
     if (tail->factor != 1.0f) {
-        build.attrs[build.attr_count++] = sbit__attr_float("alpha", tail->factor);
+        build->attrs[build->attr_count++] = sbit__attr_float("alpha", tail->factor);
     }
-    return sbit__int_replace(lower, &build, NULL, product->op_type, &tail->output, 1, error);
+    return sbit__int_replace(lower, build, NULL, product->op_type, &tail->output, 1, error);
 }
 
 /* The first node whose output's only user is asked for; with one output. */
@@ -533,8 +542,7 @@ static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node
 {
     sbit__int_param a, b;
     sbit__int_tail tail;
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
+    sbit__int_build *build = sbit__int_begin(lower);
     if (node->input_count != 2 || !sbit__int_dq(lower, node->inputs[0], &a) ||
         !sbit__int_dq(lower, node->inputs[1], &b)) {
         return SBIT_OK;
@@ -543,27 +551,26 @@ static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node
     if (!sbit__int_follow(lower, &tail)) {
         return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
     }
-    sbit__int_node(&build, node->id);
+    sbit__int_node(build, node->id);
     for (size_t i = 0; i < tail.count; i++) {
-        sbit__int_node(&build, tail.nodes[i]);
+        sbit__int_node(build, tail.nodes[i]);
     }
-    sbit__int_node(&build, a.node->id);
-    sbit__int_node(&build, b.node->id);
-    SBIT__TRY(sbit__int_put(lower, &build, true, &a, error));
-    SBIT__TRY(sbit__int_put(lower, &build, true, &b, error));
-    SBIT__TRY(sbit__int_put(lower, &build, false, &tail.q, error));
-    sbit__int_bounds(&build, &tail);
+    sbit__int_node(build, a.node->id);
+    sbit__int_node(build, b.node->id);
+    SBIT__TRY(sbit__int_put(lower, build, true, &a, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &b, error));
+    SBIT__TRY(sbit__int_put(lower, build, false, &tail.q, error));
+    sbit__int_bounds(build, &tail);
     const char *op_type = strcmp(node->op_type, "Add") == 0   ? "QAdd"
                           : strcmp(node->op_type, "Sub") == 0 ? "QSub"
                                                               : "QMul";
-    return sbit__int_replace(lower, &build, NULL, op_type, &tail.output, 1, error);
+    return sbit__int_replace(lower, build, NULL, op_type, &tail.output, 1, error);
 }
 
 static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
+    sbit__int_build *build = sbit__int_begin(lower);
     if (3 * node->input_count + 2 > SBIT__INT_INPUTS) {
         return SBIT_OK;
     }
@@ -575,16 +582,16 @@ static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node
     if (!sbit__int_q(lower, node->outputs[0], &q)) {
         return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
     }
-    sbit__int_node(&build, node->id);
-    sbit__int_node(&build, q.node->id);
-    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    SBIT__TRY(sbit__int_put(lower, build, false, &q, error));
     for (size_t i = 0; i < node->input_count; i++) {
         (void)sbit__int_dq(lower, node->inputs[i], &x);
-        sbit__int_node(&build, x.node->id);
-        SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
+        sbit__int_node(build, x.node->id);
+        SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
     }
-    build.attrs[build.attr_count++] = sbit__attr_int("axis", sbit_node_int(node, "axis", 1));
-    return sbit__int_replace(lower, &build, NULL, "QConcat", &q.x, 1, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("axis", sbit_node_int(node, "axis", 1));
+    return sbit__int_replace(lower, build, NULL, "QConcat", &q.x, 1, error);
 }
 
 /* One tensor in, one out: x, its parameters, the result's. */
@@ -617,17 +624,16 @@ static sbit_status sbit__int_between(sbit__lowering *lower, const sbit_node *nod
 static sbit_status sbit__int_pool(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
-    sbit__int_build build;
+    sbit__int_build *build = sbit__int_begin(lower);
     bool found = false;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
-    if (!found || !sbit__int_attrs(&build, node)) {
+    if (!found || !sbit__int_attrs(build, node)) {
         return SBIT_OK;
     }
     return sbit__int_single(lower, node,
                             strcmp(node->op_type, "AveragePool") == 0 ? "QAveragePool"
                                                                       : "QGlobalAveragePool",
-                            &x, &q, &build, q.x, error);
+                            &x, &q, build, q.x, error);
 }
 
 static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *node,
@@ -635,17 +641,16 @@ static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *nod
 {
     const int64_t opset = sbit_graph_opset(lower->graph, "");
     sbit__int_param x, q;
-    sbit__int_build build;
+    sbit__int_build *build = sbit__int_begin(lower);
     bool found = false;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
     if (!found) {
         return SBIT_OK;
     }
-    build.attrs[build.attr_count++] =
+    build->attrs[build->attr_count++] =
         sbit__attr_int("axis", sbit_node_int(node, "axis", opset < 13 ? 1 : -1));
-    build.attrs[build.attr_count++] = sbit__attr_int("opset", opset);
-    return sbit__int_single(lower, node, "QSoftmax", &x, &q, &build, q.x, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("opset", opset);
+    return sbit__int_single(lower, node, "QSoftmax", &x, &q, build, q.x, error);
 }
 
 /* All axes from 2 on, in any order. */
@@ -670,9 +675,8 @@ static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node
 static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
-    sbit__int_build build;
+    sbit__int_build *build = sbit__int_begin(lower);
     bool found = false;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
     if (!found) {
         return SBIT_OK;
@@ -683,7 +687,7 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
             lower, node->id, "float: integer means are over all positions of N, C, ...", error);
     }
     if (sbit_node_int(node, "keepdims", 1) != 0) {
-        return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, &build, q.x, error);
+        return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, build, q.x, error);
     }
     sbit_value_id pooled;
     sbit_type shape = *type;
@@ -693,24 +697,24 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
         shape.dims[i] = sbit__dim(1);
     }
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
-    SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
-    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
+    SBIT__TRY(sbit__int_put(lower, build, false, &q, error));
     memset(&desc, 0, sizeof desc);
     desc.op_type = "QGlobalAveragePool";
-    desc.inputs = build.inputs;
-    desc.input_count = build.input_count;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
     desc.outputs = &pooled;
     desc.output_count = 1;
     desc.nodes = &node->id;
     desc.node_count = 1;
     desc.at = node->id;
     SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
-    build.inputs[0] = pooled;
-    build.input_count = 1;
-    sbit__int_node(&build, node->id);
-    sbit__int_node(&build, q.node->id);
-    sbit__int_node(&build, x.node->id);
-    return sbit__int_replace(lower, &build, "", "Flatten", &q.x, 1, error);
+    build->inputs[0] = pooled;
+    build->input_count = 1;
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    sbit__int_node(build, x.node->id);
+    return sbit__int_replace(lower, build, "", "Flatten", &q.x, 1, error);
 }
 
 /* >>tables */
@@ -722,11 +726,11 @@ static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node,
     sbit_op_call call;
     sbit_tensor x, y;
     sbit_type in, out, *out_type = &out;
-    const sbit_tensor *inputs[8];
-    const sbit_type *types[8];
+    const sbit_tensor *inputs[SBIT__INT_UNARY];
+    const sbit_type *types[SBIT__INT_UNARY];
     sbit_tensor *outputs = &y;
-    sbit_type constant[8];
-    float results[256];
+    sbit_type constant[SBIT__INT_UNARY];
+    float *results = values + 256; /* of the lowering's work */
     memset(&call, 0, sizeof call);
     memset(&x, 0, sizeof x);
     x.dtype = SBIT_F32;
@@ -753,7 +757,7 @@ static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node,
     call.out = &outputs;
     call.out_type = &out_type;
     SBIT__TRY(call.row->run(&call, error));
-    memcpy(values, results, sizeof results);
+    memcpy(values, results, 256 * sizeof *values);
     return SBIT_OK;
 }
 
@@ -764,7 +768,7 @@ static sbit_status sbit__int_table(sbit__lowering *lower, const sbit_node *node,
 {
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
     const int32_t shift_x = x->dtype == SBIT_I8 ? 128 : 0, shift_q = q->dtype == SBIT_I8 ? 128 : 0;
-    float values[256];
+    float *values = (float *)lower->work; /* nothing is being put together yet */
     uint8_t bytes[256];
     for (int32_t i = 0; i < 256; i++) {
         bytes[i] = (uint8_t)i;
@@ -784,29 +788,28 @@ static sbit_status sbit__int_make_table(sbit__lowering *lower, const sbit_node *
                                         const sbit__int_param *x, const sbit__int_param *q,
                                         sbit_error *error)
 {
-    sbit__int_build build;
     uint8_t table[256];
     sbit_value_id id;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_table(lower, node, x, q, table, error));
     SBIT__TRY(sbit__int_constant(lower, "table", SBIT_U8, 256, table, &id, error));
-    build.inputs[0] = x->x;
-    build.inputs[1] = id;
-    build.input_count = 2;
+    sbit__int_build *build = sbit__int_begin(lower);
+    build->inputs[0] = x->x;
+    build->inputs[1] = id;
+    build->input_count = 2;
     if (node != NULL) {
-        sbit__int_node(&build, node->id);
+        sbit__int_node(build, node->id);
     }
-    sbit__int_node(&build, q->node->id);
-    sbit__int_node(&build, x->node->id);
-    build.attrs[build.attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
-    return sbit__int_replace(lower, &build, NULL, "QTable", &q->x, 1, error);
+    sbit__int_node(build, q->node->id);
+    sbit__int_node(build, x->node->id);
+    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
+    return sbit__int_replace(lower, build, NULL, "QTable", &q->x, 1, error);
 }
 
 static sbit_status sbit__int_unary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
     bool found = false;
-    if (node->input_count > 3) {
+    if (node->input_count > SBIT__INT_UNARY) {
         return SBIT_OK;
     }
     for (size_t i = 1; i < node->input_count; i++) { /* bounds of Clip, slope of PRelu */
@@ -904,29 +907,28 @@ static sbit_status sbit__int_move(sbit__lowering *lower, const sbit_node *node, 
     const bool pool = strcmp(node->op_type, "MaxPool") == 0;
     sbit_value_id outputs[SBIT__INT_NODES];
     sbit__int_param x, q;
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
+    sbit__int_build *build = sbit__int_begin(lower);
     const bool quantized = sbit__int_dq(lower, sbit__lower_in(node, 0), &x);
-    sbit__int_node(&build, node->id);
-    if (node->input_count > SBIT__INT_INPUTS || !sbit__int_attrs(&build, node) ||
-        !sbit__int_moved(lower, node, quantized ? &x : NULL, outputs, &build)) {
+    sbit__int_node(build, node->id);
+    if (node->input_count > SBIT__INT_INPUTS || !sbit__int_attrs(build, node) ||
+        !sbit__int_moved(lower, node, quantized ? &x : NULL, outputs, build)) {
         return SBIT_OK;
     }
-    memcpy(build.inputs, node->inputs, node->input_count * sizeof build.inputs[0]);
-    build.input_count = node->input_count;
+    memcpy(build->inputs, node->inputs, node->input_count * sizeof build->inputs[0]);
+    build->input_count = node->input_count;
     if (pool && (node->output_count != 1 || sbit__lower_type(lower, node->inputs[0])->rank < 3)) {
         return SBIT_OK;
     }
     if (quantized) {
-        build.inputs[0] = x.x;
-        sbit__int_node(&build, x.node->id);
+        build->inputs[0] = x.x;
+        sbit__int_node(build, x.node->id);
     } else if (node->output_count != 1 || !sbit__int_q(lower, node->outputs[0], &q) ||
                !sbit__int_may_lift(lower, node, &q)) {
         return SBIT_OK;
     } else {
-        SBIT__TRY(sbit__int_lift(lower, node, &q, &build.inputs[0], error));
+        SBIT__TRY(sbit__int_lift(lower, node, &q, &build->inputs[0], error));
     }
-    return sbit__int_replace(lower, &build, pool ? NULL : "", pool ? "QMaxPool" : node->op_type,
+    return sbit__int_replace(lower, build, pool ? NULL : "", pool ? "QMaxPool" : node->op_type,
                              outputs, node->output_count, error);
 }
 

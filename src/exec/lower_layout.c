@@ -120,6 +120,7 @@ typedef struct sbit__layout_build {
     sbit_attr attrs[SBIT__LAYOUT_ATTRS];
     size_t input_count, attr_count;
 } sbit__layout_build;
+typedef char sbit__layout_build_fits[sizeof(sbit__layout_build) <= SBIT__LOWER_WORK_BYTES ? 1 : -1];
 
 static bool sbit__layout_copy(const sbit_node *node, sbit__layout_build *build)
 {
@@ -223,19 +224,19 @@ static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *nod
     const bool max = strcmp(node->op_type, "QMaxPool") == 0;
     const size_t *zeros = conv ? zeros_of_conv : zeros_of_pool;
     const sbit_node_id id = node->id;
-    sbit__layout_build build;
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
     const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
     if (sbit_node_int(node, "channels_last", 0) != 0 || rank < 3 ||
         sbit__lower_type(lower, node->outputs[0])->rank != rank ||
-        !sbit__layout_copy(node, &build)) {
+        !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build.inputs[0], error));
-    for (size_t i = 0; !max && i < 2 && zeros[i] < build.input_count; i++) {
-        SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
+    for (size_t i = 0; !max && i < 2 && zeros[i] < build->input_count; i++) {
+        SBIT__TRY(sbit__layout_zero(lower, &build->inputs[zeros[i]], error));
     }
-    build.attrs[build.attr_count++] = sbit__attr_int("channels_last", 1);
-    return sbit__layout_finish(lower, id, &build, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("channels_last", 1);
+    return sbit__layout_finish(lower, id, build, error);
 }
 
 /* >>operators that do not care */
@@ -328,8 +329,8 @@ static sbit_status sbit__layout_pass(sbit__lowering *lower, const sbit_node *nod
     const bool flip_y = sbit__lower_type(lower, node->outputs[0])->dtype == SBIT_I8;
     size_t zeros[SBIT__LAYOUT_INPUTS];
     const size_t zero_count = sbit__layout_zeros(node, zeros);
-    sbit__layout_build build;
-    if (!sbit__layout_ready(lower, node) || !sbit__layout_copy(node, &build)) {
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
+    if (!sbit__layout_ready(lower, node) || !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
     if (sbit__lower_is(lower, node, "QuantizeLinear") && flip_y && node->input_count < 3) {
@@ -337,25 +338,25 @@ static sbit_status sbit__layout_pass(sbit__lowering *lower, const sbit_node *nod
     }
     for (size_t i = 0; i < node->input_count; i++) {
         if (sbit__layout_is_data(lower, node, i, rank)) {
-            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &build.inputs[i], error));
+            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &build->inputs[i], error));
         }
     }
     for (size_t i = 0; i < zero_count && i < SBIT__LAYOUT_INPUTS; i++) {
-        if (zeros[i] < build.input_count) {
-            SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+        if (zeros[i] < build->input_count) {
+            SBIT__TRY(sbit__layout_zero(lower, &build->inputs[zeros[i]], error));
         }
     }
     if (sbit__layout_is(node, "QTable")) {
-        SBIT__TRY(sbit__layout_table(lower, flip_x, flip_y, &build.inputs[1], error));
-        sbit__layout_set(&build, "to", SBIT_U8);
+        SBIT__TRY(sbit__layout_table(lower, flip_x, flip_y, &build->inputs[1], error));
+        sbit__layout_set(build, "to", SBIT_U8);
     }
     const bool split = sbit__lower_is(lower, node, "Split");
     if (split || sbit__layout_is(node, "QConcat") || sbit__lower_is(lower, node, "Concat")) {
         int64_t axis = sbit_node_int(node, "axis", split ? 0 : 1);
         axis = axis < 0 ? axis + rank : axis;
-        sbit__layout_set(&build, "axis", axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1);
+        sbit__layout_set(build, "axis", axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1);
     }
-    return sbit__layout_finish(lower, id, &build, error);
+    return sbit__layout_finish(lower, id, build, error);
 }
 
 /* Dequantizing puts 4 bytes where 1 was: only if what follows takes channels last, too. */

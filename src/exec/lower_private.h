@@ -53,8 +53,11 @@ typedef struct sbit__lowering {
     sbit__facts facts;
     sbit__lowered *result;
     sbit__arena *arena; /* as long as the program */
+    void *work;         /* SBIT__LOWER_WORK_BYTES for whoever puts a node together */
     size_t changes;
 } sbit__lowering;
+
+#define SBIT__LOWER_WORK_BYTES (24 * sizeof(sbit_attr))
 
 typedef struct sbit__lower_entry {
     const char *op_type; /* of ai.onnx; NULL: every node */

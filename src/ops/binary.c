@@ -14,7 +14,7 @@
 
 #include <math.h> /* powf, fmod, fabs */
 
-#define SBIT__BINARY_CHUNK 256 /* elements converted at a time, on the stack */
+#define SBIT__BINARY_CHUNK 64 /* elements converted at a time, on the stack */
 
 /* The operations; the first ones are the kernel table's, in its order. */
 typedef enum sbit__binary_op {
@@ -435,8 +435,9 @@ static sbit_dim sbit__binary_elem(sbit__binary_op op, sbit_dim a, sbit_dim b)
 /* States the elements of output 0 if those of inputs 0 and `other` are followed. */
 static void sbit__binary_elems(const sbit_op_call *call, sbit__binary_op op)
 {
-    sbit_dim a[SBIT__ELEMS_MAX], b[SBIT__ELEMS_MAX];
-    int64_t n = 0, m = 0;
+    sbit_dim a[SBIT__ELEMS_MAX];
+    sbit__elems b;
+    int64_t n = 0;
     if ((SBIT_T(sbit__in_dtype(call, 0)) &
          (SBIT_T(SBIT_I64) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_BOOL))) == 0 ||
         call->out_type[0] == NULL || call->out_type[0]->rank < 0 || call->out_type[0]->rank > 1 ||
@@ -444,17 +445,15 @@ static void sbit__binary_elems(const sbit_op_call *call, sbit__binary_op op)
         return;
     }
     for (int32_t k = 1; k < call->input_count; k++) {
-        if (!sbit__op_elems(call, k, b, SBIT__ELEMS_MAX, &m) || (n != m && n != 1 && m != 1)) {
+        if (!sbit__op_elems_view(call, k, &b) || b.count > SBIT__ELEMS_MAX ||
+            (n != b.count && n != 1 && b.count != 1)) {
             return;
         }
-        if (m > n) {
-            for (int64_t i = 1; i < m; i++) {
-                a[i] = a[0];
-            }
-            n = m;
+        for (; n < b.count; n++) {
+            a[n] = a[0];
         }
         for (int64_t i = 0; i < n; i++) {
-            a[i] = sbit__binary_elem(op, a[i], b[m == 1 ? 0 : i]);
+            a[i] = sbit__binary_elem(op, a[i], sbit__elems_at(&b, b.count == 1 ? 0 : i));
         }
     }
     sbit__op_set_elems(call, 0, a, n);
@@ -693,8 +692,9 @@ static sbit_status sbit__binary_mean_run(const sbit_op_call *call, sbit_error *e
 
 static sbit_status sbit__where_infer(const sbit_op_call *call, sbit_error *error)
 {
-    sbit_dim c[SBIT__ELEMS_MAX], x[SBIT__ELEMS_MAX], z[SBIT__ELEMS_MAX];
-    int64_t nc = 0, nx = 0, nz = 0, n = 0;
+    sbit_dim made[SBIT__ELEMS_MAX];
+    sbit__elems c, x, z;
+    int64_t n = 0;
     sbit_dtype dtype = SBIT_UNDEFINED;
     sbit_type *out = NULL;
     SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
@@ -706,26 +706,27 @@ static sbit_status sbit__where_infer(const sbit_op_call *call, sbit_error *error
         return SBIT_OK;
     }
     SBIT__TRY(sbit__op_broadcast(call, call->in_type, 3, out, error));
-    if (out->rank < 0 || out->rank > 1 || !sbit__op_elems(call, 0, c, SBIT__ELEMS_MAX, &nc) ||
-        !sbit__op_elems(call, 1, x, SBIT__ELEMS_MAX, &nx) ||
-        !sbit__op_elems(call, 2, z, SBIT__ELEMS_MAX, &nz)) {
+    if (out->rank < 0 || out->rank > 1 || !sbit__op_elems_view(call, 0, &c) ||
+        !sbit__op_elems_view(call, 1, &x) || !sbit__op_elems_view(call, 2, &z)) {
         return SBIT_OK;
     }
-    n = nc > nx ? nc : nx;
-    n = nz > n ? nz : n;
-    if ((nc != n && nc != 1) || (nx != n && nx != 1) || (nz != n && nz != 1)) {
+    n = c.count > x.count ? c.count : x.count;
+    n = z.count > n ? z.count : n;
+    if ((c.count != n && c.count != 1) || (x.count != n && x.count != 1) ||
+        (z.count != n && z.count != 1) || n > SBIT__ELEMS_MAX) {
         return SBIT_OK;
     }
-    for (int64_t i = n - 1; i >= 0; i--) { /* c[0] is read last */
-        const sbit_dim cond = c[nc == 1 ? 0 : i];
-        const sbit_dim then = x[nx == 1 ? 0 : i], other = z[nz == 1 ? 0 : i];
+    for (int64_t i = 0; i < n; i++) {
+        const sbit_dim cond = sbit__elems_at(&c, c.count == 1 ? 0 : i);
+        const sbit_dim then = sbit__elems_at(&x, x.count == 1 ? 0 : i);
+        const sbit_dim other = sbit__elems_at(&z, z.count == 1 ? 0 : i);
         const bool same = sbit__dim_equal(then, other);
-        c[i] = same                     ? then
-               : !sbit__dim_known(cond) ? sbit__dim_any()
-               : cond.value != 0        ? then
-                                        : other;
+        made[i] = same                     ? then
+                  : !sbit__dim_known(cond) ? sbit__dim_any()
+                  : cond.value != 0        ? then
+                                           : other;
     }
-    sbit__op_set_elems(call, 0, c, n);
+    sbit__op_set_elems(call, 0, made, n);
     return SBIT_OK;
 }
 

@@ -18,9 +18,8 @@
 
 #include <math.h> /* rint, frexp, ldexp, NAN, INFINITY */
 
-#define SBIT__CONVERT_BLOCK                                                                        \
-    256 /* elements at a time; a multiple of 4, so that bytes stay whole                           \
-         */
+/* Elements at a time; a multiple of 4, so that bytes stay whole. */
+#define SBIT__CONVERT_BLOCK 64
 
 typedef struct sbit__small_float {
     int32_t mantissa_bits, bias;

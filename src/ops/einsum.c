@@ -394,6 +394,22 @@ static void sbit__einsum_gemm(const sbit__einsum_product *product, sbit__gemm *g
     gemm->alpha = 1.0f;
 }
 
+typedef struct sbit__einsum_task {
+    const sbit_op_call *call;
+    const sbit__einsum *einsum;
+    int64_t strides[SBIT__EINSUM_OPERANDS][SBIT__EINSUM_LABELS];
+    int32_t summed[SBIT__EINSUM_LABELS]; /* labels, the innermost last */
+    int32_t summed_count;
+    int64_t terms; /* combinations of them */
+} sbit__einsum_task;
+
+/* What a run works with: too much for the stack, so it lies in scratch memory. */
+typedef struct sbit__einsum_work {
+    sbit__einsum einsum;
+    sbit__einsum_product product;
+    sbit__einsum_task task;
+} sbit__einsum_work;
+
 static void sbit__einsum_run_product(const sbit_op_call *call, const sbit__einsum *einsum,
                                      const sbit__einsum_product *product)
 {
@@ -414,20 +430,12 @@ static void sbit__einsum_run_product(const sbit_op_call *call, const sbit__einsu
         gemm.a = (const float *)call->in[a]->data + offset[a];
         gemm.b = (const float *)call->in[b]->data + offset[b];
         gemm.c = (float *)call->out[0]->data + offset[2];
-        sbit__gemm_run(call->ctx, &gemm, call->scratch);
+        sbit__gemm_run(call->ctx, &gemm,
+                       (char *)call->scratch + sbit__align64(sizeof(sbit__einsum_work)));
     }
 }
 
 /* ---- by walking all label values */
-
-typedef struct sbit__einsum_task {
-    const sbit_op_call *call;
-    const sbit__einsum *einsum;
-    int64_t strides[SBIT__EINSUM_OPERANDS][SBIT__EINSUM_LABELS];
-    int32_t summed[SBIT__EINSUM_LABELS]; /* labels, the innermost last */
-    int32_t summed_count;
-    int64_t terms; /* combinations of them */
-} sbit__einsum_task;
 
 static double sbit__einsum_load(const sbit_tensor *tensor, int64_t at)
 {
@@ -492,11 +500,22 @@ static void sbit__einsum_elements(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
+static sbit_status sbit__einsum_prepare_product(const sbit_op_call *call, sbit__einsum_work *work,
+                                                sbit_error *error)
+{
+    sbit__gemm gemm;
+    SBIT__TRY(sbit__einsum_read(call, &work->einsum, error));
+    if (call->out_type[0] != NULL && sbit__type_static(call->out_type[0]) &&
+        sbit__einsum_is_product(call, &work->einsum, &work->product)) {
+        sbit__einsum_gemm(&work->product, &gemm);
+        *call->scratch_bytes += sbit__gemm_scratch_bytes(call->ctx, &gemm);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__einsum_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__einsum einsum;
-    sbit__einsum_product product;
-    sbit__gemm gemm;
+    const sbit_allocator *a = &call->ctx->allocator;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < call->input_count; i++) {
@@ -504,51 +523,59 @@ static sbit_status sbit__einsum_prepare(const sbit_op_call *call, sbit_error *er
             return SBIT_OK;
         }
     }
-    *call->scratch_bytes = sbit__op_in_float_scratch(call);
-    SBIT__TRY(sbit__einsum_read(call, &einsum, error));
-    if (call->out_type[0] != NULL && sbit__type_static(call->out_type[0]) &&
-        sbit__einsum_is_product(call, &einsum, &product)) {
-        sbit__einsum_gemm(&product, &gemm);
-        *call->scratch_bytes += sbit__gemm_scratch_bytes(call->ctx, &gemm);
+    *call->scratch_bytes =
+        sbit__op_in_float_scratch(call) + sbit__align64(sizeof(sbit__einsum_work));
+    sbit__einsum_work *work = (sbit__einsum_work *)sbit__calloc(a, 1, sizeof *work);
+    if (work == NULL) {
+        return sbit__fail_oom(error, sizeof *work);
+    }
+    const sbit_status status = sbit__einsum_prepare_product(call, work, error);
+    sbit__free(a, work, sizeof *work);
+    return status;
+}
+
+/* The labels that are summed over. */
+static sbit_status sbit__einsum_terms(const sbit_op_call *call, const sbit__einsum *einsum,
+                                      sbit__einsum_task *task, sbit_error *error)
+{
+    bool in_out[SBIT__EINSUM_LABELS] = {false};
+    memset(task, 0, sizeof *task);
+    task->call = call;
+    task->einsum = einsum;
+    task->terms = 1;
+    for (int32_t i = 0; i < einsum->operands; i++) {
+        sbit__einsum_strides(einsum, &einsum->in[i], call->in_type[i], task->strides[i]);
+    }
+    for (int32_t i = 0; i < einsum->out.rank; i++) {
+        in_out[einsum->out.labels[i]] = true;
+    }
+    for (int32_t label = 0; label < SBIT__EINSUM_LABELS; label++) {
+        if (einsum->uses[label] > 0 && !in_out[label]) {
+            task->summed[task->summed_count++] = label;
+            if (!sbit__mul_i64(task->terms, einsum->sizes[label].value, &task->terms)) {
+                return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+            }
+        }
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__einsum_run_any(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__einsum einsum;
-    sbit__einsum_product product;
-    sbit__einsum_task task;
+    sbit__einsum_work *work = (sbit__einsum_work *)call->scratch;
     const int64_t count = sbit_tensor_count(call->out[0]);
-    bool in_out[SBIT__EINSUM_LABELS] = {false};
-    SBIT__TRY(sbit__einsum_read(call, &einsum, error));
+    SBIT__TRY(sbit__einsum_read(call, &work->einsum, error));
     if (count == 0) {
         return SBIT_OK;
     }
-    memset(&task, 0, sizeof task);
-    task.call = call;
-    task.einsum = &einsum;
-    task.terms = 1;
-    for (int32_t i = 0; i < einsum.operands; i++) {
-        sbit__einsum_strides(&einsum, &einsum.in[i], call->in_type[i], task.strides[i]);
-    }
-    for (int32_t i = 0; i < einsum.out.rank; i++) {
-        in_out[einsum.out.labels[i]] = true;
-    }
-    for (int32_t label = 0; label < SBIT__EINSUM_LABELS; label++) {
-        if (einsum.uses[label] > 0 && !in_out[label]) {
-            task.summed[task.summed_count++] = label;
-            if (!sbit__mul_i64(task.terms, einsum.sizes[label].value, &task.terms)) {
-                return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
-            }
-        }
-    }
-    if (task.terms > 0 && sbit__einsum_is_product(call, &einsum, &product)) {
-        sbit__einsum_run_product(call, &einsum, &product);
+    SBIT__TRY(sbit__einsum_terms(call, &work->einsum, &work->task, error));
+    const int64_t terms = work->task.terms;
+    if (terms > 0 && sbit__einsum_is_product(call, &work->einsum, &work->product)) {
+        sbit__einsum_run_product(call, &work->einsum, &work->product);
         return SBIT_OK;
     }
-    sbit__parallel_range(call->ctx, count, 1 + 4096 / (task.terms > 0 ? task.terms : 1),
-                         sbit__einsum_elements, &task);
+    sbit__parallel_range(call->ctx, count, 1 + 4096 / (terms > 0 ? terms : 1),
+                         sbit__einsum_elements, &work->task);
     return SBIT_OK;
 }
 

@@ -116,34 +116,42 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
     return sbit__op_output(call, i, type->dtype, type->rank, dims, out, error);
 }
 
-SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
-                             int64_t *count)
+SBIT__FN bool sbit__op_elems_view(const sbit_op_call *call, int32_t i, sbit__elems *out)
 {
     const sbit_tensor *tensor = sbit__in(call, i);
-    int64_t n = 0;
     if (i < 0 || i >= call->input_count) {
         return false;
     }
-    if (call->in_elems != NULL && call->in_elems[i] != NULL) {
-        n = call->in_elem_count[i];
-        if (n > capacity) {
-            return false;
-        }
-        for (int64_t k = 0; k < n; k++) {
-            elems[k] = call->in_elems[i][k];
-        }
-        *count = n;
+    out->dims = call->in_elems != NULL ? call->in_elems[i] : NULL;
+    out->tensor = tensor;
+    if (out->dims != NULL) {
+        out->count = call->in_elem_count[i];
         return true;
     }
-    if (tensor == NULL || tensor->rank > 1 || sbit_tensor_count(tensor) > capacity ||
+    if (tensor == NULL || tensor->rank > 1 ||
         (SBIT_T(tensor->dtype) & (SBIT_T_INTS | SBIT_T(SBIT_BOOL))) == 0) {
         return false;
     }
-    n = sbit_tensor_count(tensor);
-    for (int64_t k = 0; k < n; k++) {
-        elems[k] = sbit__dim(sbit__tensor_i64_at(tensor, k));
+    out->count = sbit_tensor_count(tensor);
+    return out->count <= SBIT__ELEMS_MAX;
+}
+
+SBIT__FN sbit_dim sbit__elems_at(const sbit__elems *elems, int64_t k)
+{
+    return elems->dims != NULL ? elems->dims[k] : sbit__dim(sbit__tensor_i64_at(elems->tensor, k));
+}
+
+SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
+                             int64_t *count)
+{
+    sbit__elems view;
+    if (!sbit__op_elems_view(call, i, &view) || view.count > capacity) {
+        return false;
     }
-    *count = n;
+    for (int64_t k = 0; k < view.count; k++) {
+        elems[k] = sbit__elems_at(&view, k);
+    }
+    *count = view.count;
     return true;
 }
 

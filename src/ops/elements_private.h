@@ -52,6 +52,14 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
 /* infer: the elements of a small integer input as numbers and symbols; false: not known. */
 SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
                              int64_t *count);
+/* The same without a copy: element k is sbit__elems_at(&elems, k). */
+typedef struct sbit__elems {
+    const sbit_dim *dims;      /* NULL: numbers of the tensor */
+    const sbit_tensor *tensor;
+    int64_t count;
+} sbit__elems;
+SBIT__FN bool sbit__op_elems_view(const sbit_op_call *call, int32_t i, sbit__elems *out);
+SBIT__FN sbit_dim sbit__elems_at(const sbit__elems *elems, int64_t k);
 SBIT__FN void sbit__op_set_elems(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
                                  int64_t count);
 #define SBIT__ELEMS_MAX 64

@@ -38,9 +38,10 @@ static sbit_status sbit__gather_axis(const sbit_op_call *call, int32_t rank, int
 
 static sbit_status sbit__gather_elems(const sbit_op_call *call, sbit_error *error)
 {
-    sbit_dim data[SBIT__ELEMS_MAX], index[SBIT__ELEMS_MAX];
-    int64_t n = 0, m = 0;
-    if (!sbit__op_elems(call, 0, data, SBIT__ELEMS_MAX, &n) ||
+    sbit_dim index[SBIT__ELEMS_MAX];
+    sbit__elems data;
+    int64_t m = 0;
+    if (!sbit__op_elems_view(call, 0, &data) ||
         !sbit__op_elems(call, 1, index, SBIT__ELEMS_MAX, &m)) {
         return SBIT_OK;
     }
@@ -49,11 +50,11 @@ static sbit_status sbit__gather_elems(const sbit_op_call *call, sbit_error *erro
         if (!sbit__dim_known(index[i])) {
             return SBIT_OK;
         }
-        if (at < -n || at >= n) {
+        if (at < -data.count || at >= data.count) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, sbit__gather_outside, (long long)at,
-                                (long long)n);
+                                (long long)data.count);
         }
-        index[i] = data[at < 0 ? at + n : at];
+        index[i] = sbit__elems_at(&data, at < 0 ? at + data.count : at);
     }
     sbit__op_set_elems(call, 0, index, m);
     return SBIT_OK;

@@ -9,7 +9,7 @@
 
 #include <math.h> /* exp, erf, tanh, cos, sin, fabs */
 
-#define SBIT__SLOPE_CHUNK 256
+#define SBIT__SLOPE_CHUNK 96
 
 /* >>shapes from inputs */
 

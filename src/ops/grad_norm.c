@@ -17,7 +17,7 @@
 
 #include <math.h> /* sqrt, exp, log */
 
-#define SBIT__NORM_CHUNK 1024
+#define SBIT__NORM_CHUNK 256
 
 /* >>BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var */
 

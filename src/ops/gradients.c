@@ -11,8 +11,6 @@
 
 #include <stdio.h> /* vsnprintf */
 
-#define SBIT__GRAD_ATTRS 16
-
 /* >>adding nodes */
 
 SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, const char *format, ...)
@@ -124,15 +122,32 @@ static sbit_attr sbit__g_text(const char *name, const char *value)
     return attr;
 }
 
-/* The node's own attributes and `of`: its operator. */
-static size_t sbit__g_attrs(sbit_gradient *g, sbit_attr attrs[SBIT__GRAD_ATTRS])
+/* A node with the attributes of the forward node, except `without` (NULL: all); `of`: and its
+ * operator. */
+static sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
+                                      const sbit_value_id *inputs, size_t input_count, bool of,
+                                      const char *without)
 {
+    const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(g->graph));
+    const size_t room = g->node->attr_count + 1;
+    sbit_attr *attrs = (sbit_attr *)sbit__calloc(a, room, sizeof *attrs);
+    sbit_value_id out = {0};
     size_t count = 0;
-    attrs[count++] = sbit__g_text("of", g->node->op_type);
-    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
-        attrs[count++] = g->node->attrs[i];
+    if (attrs == NULL) {
+        sbit_gradient_fail(g, SBIT_ERR_OUT_OF_MEMORY, "no memory for its attributes");
+        return out;
     }
-    return count;
+    if (of) {
+        attrs[count++] = sbit__g_text("of", g->node->op_type);
+    }
+    for (size_t i = 0; i < g->node->attr_count; i++) {
+        if (without == NULL || !sbit__streq(g->node->attrs[i].name, without)) {
+            attrs[count++] = g->node->attrs[i];
+        }
+    }
+    out = sbit_gradient_add(g, domain, op_type, inputs, input_count, attrs, count);
+    sbit__free(a, attrs, room * sizeof *attrs);
+    return out;
 }
 
 /* >>what is known of values */
@@ -226,8 +241,6 @@ SBIT__FN void sbit__grad_identity(sbit_gradient *g)
 
 static void sbit__g_activation(sbit_gradient *g, sbit_value_id from)
 {
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
-    const size_t count = sbit__g_attrs(g, attrs);
     sbit_value_id inputs[4];
     int32_t n = 2;
     inputs[0] = g->output_grads[0];
@@ -236,7 +249,7 @@ static void sbit__g_activation(sbit_gradient *g, sbit_value_id from)
         inputs[n++] = g->inputs[i];
     }
     g->input_grads[0] =
-        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, (size_t)n, attrs, count);
+        sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, (size_t)n, true, NULL);
 }
 
 SBIT__FN void sbit__grad_from_input(sbit_gradient *g)
@@ -784,8 +797,6 @@ SBIT__FN void sbit__grad_conv(sbit_gradient *g)
 SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
 {
     const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], w = g->inputs[1];
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
-    size_t count = 0;
     const char *pad = sbit_node_string(g->node, "auto_pad", "NOTSET");
     if (sbit_node_attr(g->node, "output_shape") != NULL ||
         (!sbit__streq(pad, "NOTSET") && pad[0] != '\0')) {
@@ -793,19 +804,14 @@ SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
                            "with output_shape or auto_pad it has no gradient: state its pads");
         return;
     }
-    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
-        if (!sbit__streq(g->node->attrs[i].name, "output_padding")) {
-            attrs[count++] = g->node->attrs[i];
-        }
-    }
     if (g->wanted[0]) {
         const sbit_value_id inputs[2] = {dy, w};
-        g->input_grads[0] = sbit_gradient_add(g, "", "Conv", inputs, 2, attrs, count);
+        g->input_grads[0] = sbit__g_add_like(g, "", "Conv", inputs, 2, false, "output_padding");
     }
     if (g->wanted[1]) {
         const sbit_value_id inputs[3] = {dy, x, sbit__g_shape(g, w)};
-        g->input_grads[1] =
-            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", inputs, 3, attrs, count);
+        g->input_grads[1] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", inputs, 3,
+                                             false, "output_padding");
     }
     if (sbit__g_wanted(g, 2)) {
         g->input_grads[2] = sbit__g_reduce(g, dy, g->inputs[2], 1);
@@ -814,7 +820,6 @@ SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_pool(sbit_gradient *g)
 {
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
     int64_t axes[SBIT_MAX_RANK];
     const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[0]};
     if (g->output_count > 1 && g->output_grads[1].idx != 0) {
@@ -829,9 +834,7 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
         g->input_grads[0] = sbit__g_spread(g, g->output_grads[0], &list, true);
         return;
     }
-    const size_t count = sbit__g_attrs(g, attrs);
-    g->input_grads[0] =
-        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, attrs, count);
+    g->input_grads[0] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, true, NULL);
 }
 
 /* >>recurrent */

@@ -606,8 +606,9 @@ static sbit_status sbit__slice_infer(const sbit_op_call *call, sbit_error *error
     sbit__slice slice;
     const sbit_type *x = NULL;
     sbit_type *out = NULL;
-    sbit_dim elems[SBIT__ELEMS_MAX], picked[SBIT__ELEMS_MAX];
-    int64_t count = 0, first = 0;
+    sbit_dim picked[SBIT__ELEMS_MAX];
+    sbit__elems elems;
+    int64_t first = 0;
     const bool inputs = call->row->since_version >= 10;
     SBIT__TRY(sbit__op_inputs(call, inputs ? 3 : 1, inputs ? 5 : 1, error));
     x = call->in_type[0];
@@ -624,15 +625,15 @@ static sbit_status sbit__slice_infer(const sbit_op_call *call, sbit_error *error
     }
     if (x->rank != 1 || !slice.cut[0] || !sbit__dim_known(slice.start[0]) ||
         !sbit__dim_known(slice.end[0]) || !sbit__dim_known(slice.step[0]) ||
-        !sbit__op_elems(call, 0, elems, SBIT__ELEMS_MAX, &count)) {
+        !sbit__op_elems_view(call, 0, &elems)) {
         return SBIT_OK;
     }
-    const int64_t n = sbit__slice_clamp(count, slice.start[0].value, slice.end[0].value,
+    const int64_t n = sbit__slice_clamp(elems.count, slice.start[0].value, slice.end[0].value,
                                         slice.step[0].value, &first);
-    for (int64_t i = 0; i < n; i++) {
-        picked[i] = elems[first + i * slice.step[0].value];
+    for (int64_t i = 0; i < n && i < SBIT__ELEMS_MAX; i++) {
+        picked[i] = sbit__elems_at(&elems, first + i * slice.step[0].value);
     }
-    sbit__op_set_elems(call, 0, picked, n);
+    sbit__op_set_elems(call, 0, picked, n < SBIT__ELEMS_MAX ? n : SBIT__ELEMS_MAX);
     return SBIT_OK;
 }
 

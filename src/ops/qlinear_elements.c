@@ -11,7 +11,7 @@
  */
 #include "qlinear_private.h"
 
-#define SBIT__Q_CHUNK ((int64_t)1024) /* elements at a time */
+#define SBIT__Q_CHUNK ((int64_t)256) /* elements at a time */
 
 /* Inputs that every operator here with one tensor has, in this order. */
 enum {
@@ -458,26 +458,24 @@ static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *po
 
 static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__q_pool pool;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__type_static(call->in_type[0])) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__q_pool_shape(call, &pool, error));
-    sbit__q_pool *params = (sbit__q_pool *)call->alloc_params(call, sizeof *params);
-    if (params == NULL) {
+    sbit__q_pool *pool = (sbit__q_pool *)call->alloc_params(call, sizeof *pool);
+    if (pool == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    SBIT__TRY(sbit__q_pool_shape(call, pool, error));
     if (!sbit__q_channels_last(call) || call->in_type[0]->dtype == SBIT_I8 ||
         call->out_type[0]->dtype == SBIT_I8) {
-        pool.x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
-        pool.y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
+        pool->x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
+        pool->y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
     }
-    pool.sum_bytes = sbit__align64((size_t)pool.channels * sizeof(float));
-    *params = pool;
+    pool->sum_bytes = sbit__align64((size_t)pool->channels * sizeof(float));
     *call->scratch_bytes =
-        pool.x_bytes + pool.y_bytes + pool.sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
+        pool->x_bytes + pool->y_bytes + pool->sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
 }
 

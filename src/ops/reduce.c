@@ -12,7 +12,8 @@
 
 #include <math.h> /* sqrt, log, exp, fabs, INFINITY */
 
-#define SBIT__REDUCE_CHUNK 256
+#define SBIT__REDUCE_CHUNK 96 /* elements at a time, on the stack */
+#define SBIT__CUM_CHUNK 48    /* in four arrays */
 
 typedef enum sbit__reduce_op {
     SBIT__REDUCE_SUM,
@@ -716,8 +717,8 @@ static void sbit__cum_step(const sbit__cum_task *task, int64_t n, const double *
 /* One chunk of neighbours along the whole axis. */
 static void sbit__cum_chunk(const sbit__cum_task *task, int64_t base, int64_t n)
 {
-    double f[SBIT__REDUCE_CHUNK], acc_f[SBIT__REDUCE_CHUNK];
-    int64_t v[SBIT__REDUCE_CHUNK], acc_v[SBIT__REDUCE_CHUNK];
+    double f[SBIT__CUM_CHUNK], acc_f[SBIT__CUM_CHUNK];
+    int64_t v[SBIT__CUM_CHUNK], acc_v[SBIT__CUM_CHUNK];
     const sbit_dtype dtype = task->along.x->dtype;
     const sbit_dtype cls = task->integers ? SBIT_I64 : SBIT_F64;
     void *now = task->integers ? (void *)v : (void *)f;
@@ -746,9 +747,9 @@ static void sbit__cum_range(void *data, int64_t begin, int64_t end, int32_t work
     (void)worker;
     for (int64_t o = begin; o < end; o++) {
         const int64_t base = o * task->along.size * task->along.inner;
-        for (int64_t i = 0; i < task->along.inner; i += SBIT__REDUCE_CHUNK) {
+        for (int64_t i = 0; i < task->along.inner; i += SBIT__CUM_CHUNK) {
             const int64_t left = task->along.inner - i;
-            sbit__cum_chunk(task, base + i, left < SBIT__REDUCE_CHUNK ? left : SBIT__REDUCE_CHUNK);
+            sbit__cum_chunk(task, base + i, left < SBIT__CUM_CHUNK ? left : SBIT__CUM_CHUNK);
         }
     }
 }
@@ -1073,6 +1074,7 @@ static const sbit_op_row sbit__reduce_rows[] = {
 #undef SBIT__REDUCE_OTHER
 #undef SBIT__REDUCE_ARG
 #undef SBIT__REDUCE_CHUNK
+#undef SBIT__CUM_CHUNK
 
 SBIT__FN const sbit_op_row *sbit__op_rows_reduce(size_t *count)
 {

@@ -15,7 +15,7 @@
 
 #include <math.h> /* logf, exp, log */
 
-#define SBIT__SOFTMAX_STRIP 256 /* lines side by side; floats at a time within a line */
+#define SBIT__SOFTMAX_STRIP 128 /* lines side by side; floats at a time within a line */
 
 typedef enum sbit__softmax_kind {
     SBIT__SOFTMAX_PLAIN,

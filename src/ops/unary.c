@@ -11,7 +11,7 @@
 
 #include <math.h> /* expf, erff, rintf and friends */
 
-#define SBIT__UNARY_CHUNK 256 /* elements converted at a time, on the stack */
+#define SBIT__UNARY_CHUNK 128 /* elements converted at a time, on the stack */
 
 typedef struct sbit__unary_args {
     const sbit_kernels *kernels;

@@ -7,7 +7,7 @@
  */
 #include "passes_private.h"
 
-#define SBIT__SEQ_MAX 256
+#define SBIT__SEQ_MAX 96
 
 /* >>what is in a sequence */
 
