@@ -141,7 +141,8 @@ matrix() { # CC CXX
         start "$cc C99 SPARSEBIT_$switch" "$c99 -DSPARSEBIT_$switch=1 -fsyntax-only $dir/impl.c"
     done
     start "$cc C99 SPARSEBIT_NO_SIMD" "$c99 -DSPARSEBIT_NO_SIMD=1 -c -o $o-NO_SIMD.o $dir/impl.c"
-    start "$cc C99 without files, for size" "$c99 -Os -DSPARSEBIT_NO_FILES=1 -fsyntax-only $dir/impl.c"
+    start "$cc C99 without files, for size" "$c99 -Os -DSPARSEBIT_NO_FILES=1 -c -o $o-size.o \
+        $dir/impl.c"
     start "$cc C++11 without threads, files, SIMD" "$cxx -DSPARSEBIT_NO_THREADS=1 \
         -DSPARSEBIT_NO_FILES=1 -DSPARSEBIT_NO_SIMD=1 -fsyntax-only $dir/impl.c"
     start "$cc C: two files, own names only, no exit or print" "$c99 -c -o $o-c.o $dir/impl.c &&

@@ -21,7 +21,11 @@
 #define SPARSEBIT_NO_MMAP 0
 #endif
 #ifndef SPARSEBIT_NO_THREADS /* 1: no thread pool; parallel_for callbacks still work */
+#if defined(_WIN32) || defined(__unix__) || defined(__APPLE__) || defined(__HAIKU__)
 #define SPARSEBIT_NO_THREADS 0
+#else /* no system, or none that is known: define it 0 where there are POSIX threads */
+#define SPARSEBIT_NO_THREADS 1
+#endif
 #endif
 #ifndef SPARSEBIT_NO_SIMD /* 1: scalar kernels only; smaller, 10-50 times slower */
 #define SPARSEBIT_NO_SIMD 0

@@ -662,7 +662,7 @@ SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, 
                                      sbit_error *error)
 {
     (void)a;
-    (void)out;
+    memset(out, 0, sizeof *out);
     return sbit__file_refuse(path, error);
 }
 
@@ -673,7 +673,7 @@ SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *
     (void)a;
     (void)offset;
     (void)size;
-    (void)out;
+    memset(out, 0, sizeof *out);
     return sbit__file_refuse(path, error);
 }
 
@@ -687,7 +687,7 @@ SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path
                                        sbit_error *error)
 {
     (void)a;
-    (void)out;
+    memset(out, 0, sizeof *out);
     return sbit__file_refuse(path, error);
 }
 

@@ -19,6 +19,9 @@
 #include <windows.h> /* threads, SRW locks, condition variables */
 #else
 #include <pthread.h> /* threads, mutexes, condition variables */
+#if defined(__NEWLIB__) && !defined(_POSIX_THREADS)
+#error "this C library has pthread.h but no threads: define SPARSEBIT_NO_THREADS as 1"
+#endif
 #endif
 
 enum {
