@@ -82,7 +82,8 @@ OPTIONS (0 or 1, before the implementation)
     SPARSEBIT_STATIC        all functions static
     SPARSEBIT_NO_FILES      no file access
     SPARSEBIT_NO_MMAP       read files instead of mapping them
-    SPARSEBIT_NO_THREADS    no thread pool (the parallel_for callback still works)
+    SPARSEBIT_NO_THREADS    no thread pool (the parallel_for callback still works); 1 by itself
+                            where no system is known (bare metal)
     SPARSEBIT_NO_SIMD       scalar kernels only: smaller, far slower
     SPARSEBIT_ASSERT(x)     checks programmers' mistakes; nothing by default
 
@@ -2730,6 +2731,9 @@ SBIT__FN const void *sbit__registry_at(const sbit_ctx *ctx, const void *kind, si
 #include <windows.h> /* threads, SRW locks, condition variables */
 #else
 #include <pthread.h> /* threads, mutexes, condition variables */
+#if defined(__NEWLIB__) && !defined(_POSIX_THREADS)
+#error "this C library has pthread.h but no threads: define SPARSEBIT_NO_THREADS as 1"
+#endif
 #endif
 
 enum {
@@ -12687,7 +12691,8 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_row__avx2(int64_t out_w, int64_t
 
 /* >>depthwise plane: blocks of 8 columns */
 enum {
-    SBIT__PLANE8_MASKS = 32 /* columns of a kernel */
+    SBIT__PLANE8_MASKS =
+        8 /* columns of a kernel whose masks are kept; others are made when needed */
 };
 
 typedef struct sbit__plane8 {
@@ -12716,12 +12721,14 @@ SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int
     if (!edge) {
         return sbit__tap8(from, stride);
     }
-    const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
+    const bool kept = j < SBIT__PLANE8_MASKS;
+    const __m256 a =
+        _mm256_maskload_ps(from, kept ? p->mask[j] : sbit__span8(-at, p->d->in_w - at));
     if (stride == 1) {
         return a;
     }
-    return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
-                             _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i high = kept ? p->mask_high[j] : sbit__span8(-at - 7, p->d->in_w - at - 7);
+    return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, high), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /* Row iy of the image, or zeros. */
@@ -12748,7 +12755,7 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 8);
     p->edge = at < 0 || at + reach >= d->in_w;
-    for (int64_t j = 0; j < d->kw && p->edge; j++) {
+    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE8_MASKS && p->edge; j++) {
         const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
         p->mask[j] = sbit__span8(begin, end);
         p->mask_high[j] = sbit__span8(begin - 7, end - 7);
@@ -12876,7 +12883,7 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(const sbit__depthwis
                                                             const float *weights, float bias,
                                                             float *y, const sbit__epilogue *ep)
 {
-    if (d->stride_w > 2 || d->kw > SBIT__PLANE8_MASKS) {
+    if (d->stride_w > 2) {
         sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
         return;
     }
@@ -19653,9 +19660,8 @@ SBIT__INLINE void sbit__real_set(bool wide, void *data, int64_t index, double va
  *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
  */
 
-#define SBIT__CONVERT_BLOCK                                                                        \
-    256 /* elements at a time; a multiple of 4, so that bytes stay whole                           \
-         */
+/* Elements at a time; a multiple of 4, so that bytes stay whole. */
+#define SBIT__CONVERT_BLOCK 64
 
 typedef struct sbit__small_float {
     int32_t mantissa_bits, bias;
@@ -20710,6 +20716,14 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
 /* infer: the elements of a small integer input as numbers and symbols; false: not known. */
 SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
                              int64_t *count);
+/* The same without a copy: element k is sbit__elems_at(&elems, k). */
+typedef struct sbit__elems {
+    const sbit_dim *dims;      /* NULL: numbers of the tensor */
+    const sbit_tensor *tensor;
+    int64_t count;
+} sbit__elems;
+SBIT__FN bool sbit__op_elems_view(const sbit_op_call *call, int32_t i, sbit__elems *out);
+SBIT__FN sbit_dim sbit__elems_at(const sbit__elems *elems, int64_t k);
 SBIT__FN void sbit__op_set_elems(const sbit_op_call *call, int32_t output, const sbit_dim *elems,
                                  int64_t count);
 #define SBIT__ELEMS_MAX 64
@@ -20893,34 +20907,42 @@ SBIT__FN sbit_status sbit__op_output_type(const sbit_op_call *call, int32_t i,
     return sbit__op_output(call, i, type->dtype, type->rank, dims, out, error);
 }
 
-SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
-                             int64_t *count)
+SBIT__FN bool sbit__op_elems_view(const sbit_op_call *call, int32_t i, sbit__elems *out)
 {
     const sbit_tensor *tensor = sbit__in(call, i);
-    int64_t n = 0;
     if (i < 0 || i >= call->input_count) {
         return false;
     }
-    if (call->in_elems != NULL && call->in_elems[i] != NULL) {
-        n = call->in_elem_count[i];
-        if (n > capacity) {
-            return false;
-        }
-        for (int64_t k = 0; k < n; k++) {
-            elems[k] = call->in_elems[i][k];
-        }
-        *count = n;
+    out->dims = call->in_elems != NULL ? call->in_elems[i] : NULL;
+    out->tensor = tensor;
+    if (out->dims != NULL) {
+        out->count = call->in_elem_count[i];
         return true;
     }
-    if (tensor == NULL || tensor->rank > 1 || sbit_tensor_count(tensor) > capacity ||
+    if (tensor == NULL || tensor->rank > 1 ||
         (SBIT_T(tensor->dtype) & (SBIT_T_INTS | SBIT_T(SBIT_BOOL))) == 0) {
         return false;
     }
-    n = sbit_tensor_count(tensor);
-    for (int64_t k = 0; k < n; k++) {
-        elems[k] = sbit__dim(sbit__tensor_i64_at(tensor, k));
+    out->count = sbit_tensor_count(tensor);
+    return out->count <= SBIT__ELEMS_MAX;
+}
+
+SBIT__FN sbit_dim sbit__elems_at(const sbit__elems *elems, int64_t k)
+{
+    return elems->dims != NULL ? elems->dims[k] : sbit__dim(sbit__tensor_i64_at(elems->tensor, k));
+}
+
+SBIT__FN bool sbit__op_elems(const sbit_op_call *call, int32_t i, sbit_dim *elems, int64_t capacity,
+                             int64_t *count)
+{
+    sbit__elems view;
+    if (!sbit__op_elems_view(call, i, &view) || view.count > capacity) {
+        return false;
     }
-    *count = n;
+    for (int64_t k = 0; k < view.count; k++) {
+        elems[k] = sbit__elems_at(&view, k);
+    }
+    *count = view.count;
     return true;
 }
 
@@ -21686,8 +21708,6 @@ SBIT__FN sbit_status sbit__window_dims(const sbit_op_call *call, sbit__window *w
  * from then on, so that rules read as formulas.
  */
 
-#define SBIT__GRAD_ATTRS 16
-
 /* >>adding nodes */
 
 SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, const char *format, ...)
@@ -21799,15 +21819,32 @@ static sbit_attr sbit__g_text(const char *name, const char *value)
     return attr;
 }
 
-/* The node's own attributes and `of`: its operator. */
-static size_t sbit__g_attrs(sbit_gradient *g, sbit_attr attrs[SBIT__GRAD_ATTRS])
+/* A node with the attributes of the forward node, except `without` (NULL: all); `of`: and its
+ * operator. */
+static sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
+                                      const sbit_value_id *inputs, size_t input_count, bool of,
+                                      const char *without)
 {
+    const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(g->graph));
+    const size_t room = g->node->attr_count + 1;
+    sbit_attr *attrs = (sbit_attr *)sbit__calloc(a, room, sizeof *attrs);
+    sbit_value_id out = {0};
     size_t count = 0;
-    attrs[count++] = sbit__g_text("of", g->node->op_type);
-    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
-        attrs[count++] = g->node->attrs[i];
+    if (attrs == NULL) {
+        sbit_gradient_fail(g, SBIT_ERR_OUT_OF_MEMORY, "no memory for its attributes");
+        return out;
     }
-    return count;
+    if (of) {
+        attrs[count++] = sbit__g_text("of", g->node->op_type);
+    }
+    for (size_t i = 0; i < g->node->attr_count; i++) {
+        if (without == NULL || !sbit__streq(g->node->attrs[i].name, without)) {
+            attrs[count++] = g->node->attrs[i];
+        }
+    }
+    out = sbit_gradient_add(g, domain, op_type, inputs, input_count, attrs, count);
+    sbit__free(a, attrs, room * sizeof *attrs);
+    return out;
 }
 
 /* >>what is known of values */
@@ -21901,8 +21938,6 @@ SBIT__FN void sbit__grad_identity(sbit_gradient *g)
 
 static void sbit__g_activation(sbit_gradient *g, sbit_value_id from)
 {
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
-    const size_t count = sbit__g_attrs(g, attrs);
     sbit_value_id inputs[4];
     int32_t n = 2;
     inputs[0] = g->output_grads[0];
@@ -21911,7 +21946,7 @@ static void sbit__g_activation(sbit_gradient *g, sbit_value_id from)
         inputs[n++] = g->inputs[i];
     }
     g->input_grads[0] =
-        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, (size_t)n, attrs, count);
+        sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, (size_t)n, true, NULL);
 }
 
 SBIT__FN void sbit__grad_from_input(sbit_gradient *g)
@@ -22459,8 +22494,6 @@ SBIT__FN void sbit__grad_conv(sbit_gradient *g)
 SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
 {
     const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], w = g->inputs[1];
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
-    size_t count = 0;
     const char *pad = sbit_node_string(g->node, "auto_pad", "NOTSET");
     if (sbit_node_attr(g->node, "output_shape") != NULL ||
         (!sbit__streq(pad, "NOTSET") && pad[0] != '\0')) {
@@ -22468,19 +22501,14 @@ SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
                            "with output_shape or auto_pad it has no gradient: state its pads");
         return;
     }
-    for (size_t i = 0; i < g->node->attr_count && count < SBIT__GRAD_ATTRS; i++) {
-        if (!sbit__streq(g->node->attrs[i].name, "output_padding")) {
-            attrs[count++] = g->node->attrs[i];
-        }
-    }
     if (g->wanted[0]) {
         const sbit_value_id inputs[2] = {dy, w};
-        g->input_grads[0] = sbit_gradient_add(g, "", "Conv", inputs, 2, attrs, count);
+        g->input_grads[0] = sbit__g_add_like(g, "", "Conv", inputs, 2, false, "output_padding");
     }
     if (g->wanted[1]) {
         const sbit_value_id inputs[3] = {dy, x, sbit__g_shape(g, w)};
-        g->input_grads[1] =
-            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", inputs, 3, attrs, count);
+        g->input_grads[1] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "ConvWeightGrad", inputs, 3,
+                                             false, "output_padding");
     }
     if (sbit__g_wanted(g, 2)) {
         g->input_grads[2] = sbit__g_reduce(g, dy, g->inputs[2], 1);
@@ -22489,7 +22517,6 @@ SBIT__FN void sbit__grad_conv_transpose(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_pool(sbit_gradient *g)
 {
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
     int64_t axes[SBIT_MAX_RANK];
     const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[0]};
     if (g->output_count > 1 && g->output_grads[1].idx != 0) {
@@ -22504,9 +22531,7 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
         g->input_grads[0] = sbit__g_spread(g, g->output_grads[0], &list, true);
         return;
     }
-    const size_t count = sbit__g_attrs(g, attrs);
-    g->input_grads[0] =
-        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, attrs, count);
+    g->input_grads[0] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, true, NULL);
 }
 
 /* >>recurrent */
@@ -26922,7 +26947,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_norm(size_t *count)
  *   Hardmax     1 for the first largest element, else 0
  */
 
-#define SBIT__SOFTMAX_STRIP 256 /* lines side by side; floats at a time within a line */
+#define SBIT__SOFTMAX_STRIP 128 /* lines side by side; floats at a time within a line */
 
 typedef enum sbit__softmax_kind {
     SBIT__SOFTMAX_PLAIN,
@@ -31800,7 +31825,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grid(size_t *count)
  * Does not: Clip and PRelu, which have more than one tensor: binary.c.
  */
 
-#define SBIT__UNARY_CHUNK 256 /* elements converted at a time, on the stack */
+#define SBIT__UNARY_CHUNK 128 /* elements converted at a time, on the stack */
 
 typedef struct sbit__unary_args {
     const sbit_kernels *kernels;
@@ -32363,7 +32388,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_unary(size_t *count)
  * Integer division truncates towards zero; by zero it gives 0, as does the remainder.
  */
 
-#define SBIT__BINARY_CHUNK 256 /* elements converted at a time, on the stack */
+#define SBIT__BINARY_CHUNK 64 /* elements converted at a time, on the stack */
 
 /* The operations; the first ones are the kernel table's, in its order. */
 typedef enum sbit__binary_op {
@@ -32784,8 +32809,9 @@ static sbit_dim sbit__binary_elem(sbit__binary_op op, sbit_dim a, sbit_dim b)
 /* States the elements of output 0 if those of inputs 0 and `other` are followed. */
 static void sbit__binary_elems(const sbit_op_call *call, sbit__binary_op op)
 {
-    sbit_dim a[SBIT__ELEMS_MAX], b[SBIT__ELEMS_MAX];
-    int64_t n = 0, m = 0;
+    sbit_dim a[SBIT__ELEMS_MAX];
+    sbit__elems b;
+    int64_t n = 0;
     if ((SBIT_T(sbit__in_dtype(call, 0)) &
          (SBIT_T(SBIT_I64) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_BOOL))) == 0 ||
         call->out_type[0] == NULL || call->out_type[0]->rank < 0 || call->out_type[0]->rank > 1 ||
@@ -32793,17 +32819,15 @@ static void sbit__binary_elems(const sbit_op_call *call, sbit__binary_op op)
         return;
     }
     for (int32_t k = 1; k < call->input_count; k++) {
-        if (!sbit__op_elems(call, k, b, SBIT__ELEMS_MAX, &m) || (n != m && n != 1 && m != 1)) {
+        if (!sbit__op_elems_view(call, k, &b) || b.count > SBIT__ELEMS_MAX ||
+            (n != b.count && n != 1 && b.count != 1)) {
             return;
         }
-        if (m > n) {
-            for (int64_t i = 1; i < m; i++) {
-                a[i] = a[0];
-            }
-            n = m;
+        for (; n < b.count; n++) {
+            a[n] = a[0];
         }
         for (int64_t i = 0; i < n; i++) {
-            a[i] = sbit__binary_elem(op, a[i], b[m == 1 ? 0 : i]);
+            a[i] = sbit__binary_elem(op, a[i], sbit__elems_at(&b, b.count == 1 ? 0 : i));
         }
     }
     sbit__op_set_elems(call, 0, a, n);
@@ -33042,8 +33066,9 @@ static sbit_status sbit__binary_mean_run(const sbit_op_call *call, sbit_error *e
 
 static sbit_status sbit__where_infer(const sbit_op_call *call, sbit_error *error)
 {
-    sbit_dim c[SBIT__ELEMS_MAX], x[SBIT__ELEMS_MAX], z[SBIT__ELEMS_MAX];
-    int64_t nc = 0, nx = 0, nz = 0, n = 0;
+    sbit_dim made[SBIT__ELEMS_MAX];
+    sbit__elems c, x, z;
+    int64_t n = 0;
     sbit_dtype dtype = SBIT_UNDEFINED;
     sbit_type *out = NULL;
     SBIT__TRY(sbit__op_inputs(call, 3, 3, error));
@@ -33055,26 +33080,27 @@ static sbit_status sbit__where_infer(const sbit_op_call *call, sbit_error *error
         return SBIT_OK;
     }
     SBIT__TRY(sbit__op_broadcast(call, call->in_type, 3, out, error));
-    if (out->rank < 0 || out->rank > 1 || !sbit__op_elems(call, 0, c, SBIT__ELEMS_MAX, &nc) ||
-        !sbit__op_elems(call, 1, x, SBIT__ELEMS_MAX, &nx) ||
-        !sbit__op_elems(call, 2, z, SBIT__ELEMS_MAX, &nz)) {
+    if (out->rank < 0 || out->rank > 1 || !sbit__op_elems_view(call, 0, &c) ||
+        !sbit__op_elems_view(call, 1, &x) || !sbit__op_elems_view(call, 2, &z)) {
         return SBIT_OK;
     }
-    n = nc > nx ? nc : nx;
-    n = nz > n ? nz : n;
-    if ((nc != n && nc != 1) || (nx != n && nx != 1) || (nz != n && nz != 1)) {
+    n = c.count > x.count ? c.count : x.count;
+    n = z.count > n ? z.count : n;
+    if ((c.count != n && c.count != 1) || (x.count != n && x.count != 1) ||
+        (z.count != n && z.count != 1) || n > SBIT__ELEMS_MAX) {
         return SBIT_OK;
     }
-    for (int64_t i = n - 1; i >= 0; i--) { /* c[0] is read last */
-        const sbit_dim cond = c[nc == 1 ? 0 : i];
-        const sbit_dim then = x[nx == 1 ? 0 : i], other = z[nz == 1 ? 0 : i];
+    for (int64_t i = 0; i < n; i++) {
+        const sbit_dim cond = sbit__elems_at(&c, c.count == 1 ? 0 : i);
+        const sbit_dim then = sbit__elems_at(&x, x.count == 1 ? 0 : i);
+        const sbit_dim other = sbit__elems_at(&z, z.count == 1 ? 0 : i);
         const bool same = sbit__dim_equal(then, other);
-        c[i] = same                     ? then
-               : !sbit__dim_known(cond) ? sbit__dim_any()
-               : cond.value != 0        ? then
-                                        : other;
+        made[i] = same                     ? then
+                  : !sbit__dim_known(cond) ? sbit__dim_any()
+                  : cond.value != 0        ? then
+                                           : other;
     }
-    sbit__op_set_elems(call, 0, c, n);
+    sbit__op_set_elems(call, 0, made, n);
     return SBIT_OK;
 }
 
@@ -33431,7 +33457,8 @@ SBIT__FN const sbit_op_row *sbit__op_rows_binary(size_t *count)
  * summation depends on the shape only, never on the number of threads.
  */
 
-#define SBIT__REDUCE_CHUNK 256
+#define SBIT__REDUCE_CHUNK 96 /* elements at a time, on the stack */
+#define SBIT__CUM_CHUNK 48    /* in four arrays */
 
 typedef enum sbit__reduce_op {
     SBIT__REDUCE_SUM,
@@ -34135,8 +34162,8 @@ static void sbit__cum_step(const sbit__cum_task *task, int64_t n, const double *
 /* One chunk of neighbours along the whole axis. */
 static void sbit__cum_chunk(const sbit__cum_task *task, int64_t base, int64_t n)
 {
-    double f[SBIT__REDUCE_CHUNK], acc_f[SBIT__REDUCE_CHUNK];
-    int64_t v[SBIT__REDUCE_CHUNK], acc_v[SBIT__REDUCE_CHUNK];
+    double f[SBIT__CUM_CHUNK], acc_f[SBIT__CUM_CHUNK];
+    int64_t v[SBIT__CUM_CHUNK], acc_v[SBIT__CUM_CHUNK];
     const sbit_dtype dtype = task->along.x->dtype;
     const sbit_dtype cls = task->integers ? SBIT_I64 : SBIT_F64;
     void *now = task->integers ? (void *)v : (void *)f;
@@ -34165,9 +34192,9 @@ static void sbit__cum_range(void *data, int64_t begin, int64_t end, int32_t work
     (void)worker;
     for (int64_t o = begin; o < end; o++) {
         const int64_t base = o * task->along.size * task->along.inner;
-        for (int64_t i = 0; i < task->along.inner; i += SBIT__REDUCE_CHUNK) {
+        for (int64_t i = 0; i < task->along.inner; i += SBIT__CUM_CHUNK) {
             const int64_t left = task->along.inner - i;
-            sbit__cum_chunk(task, base + i, left < SBIT__REDUCE_CHUNK ? left : SBIT__REDUCE_CHUNK);
+            sbit__cum_chunk(task, base + i, left < SBIT__CUM_CHUNK ? left : SBIT__CUM_CHUNK);
         }
     }
 }
@@ -34492,6 +34519,7 @@ static const sbit_op_row sbit__reduce_rows[] = {
 #undef SBIT__REDUCE_OTHER
 #undef SBIT__REDUCE_ARG
 #undef SBIT__REDUCE_CHUNK
+#undef SBIT__CUM_CHUNK
 
 SBIT__FN const sbit_op_row *sbit__op_rows_reduce(size_t *count)
 {
@@ -35936,8 +35964,9 @@ static sbit_status sbit__slice_infer(const sbit_op_call *call, sbit_error *error
     sbit__slice slice;
     const sbit_type *x = NULL;
     sbit_type *out = NULL;
-    sbit_dim elems[SBIT__ELEMS_MAX], picked[SBIT__ELEMS_MAX];
-    int64_t count = 0, first = 0;
+    sbit_dim picked[SBIT__ELEMS_MAX];
+    sbit__elems elems;
+    int64_t first = 0;
     const bool inputs = call->row->since_version >= 10;
     SBIT__TRY(sbit__op_inputs(call, inputs ? 3 : 1, inputs ? 5 : 1, error));
     x = call->in_type[0];
@@ -35954,15 +35983,15 @@ static sbit_status sbit__slice_infer(const sbit_op_call *call, sbit_error *error
     }
     if (x->rank != 1 || !slice.cut[0] || !sbit__dim_known(slice.start[0]) ||
         !sbit__dim_known(slice.end[0]) || !sbit__dim_known(slice.step[0]) ||
-        !sbit__op_elems(call, 0, elems, SBIT__ELEMS_MAX, &count)) {
+        !sbit__op_elems_view(call, 0, &elems)) {
         return SBIT_OK;
     }
-    const int64_t n = sbit__slice_clamp(count, slice.start[0].value, slice.end[0].value,
+    const int64_t n = sbit__slice_clamp(elems.count, slice.start[0].value, slice.end[0].value,
                                         slice.step[0].value, &first);
-    for (int64_t i = 0; i < n; i++) {
-        picked[i] = elems[first + i * slice.step[0].value];
+    for (int64_t i = 0; i < n && i < SBIT__ELEMS_MAX; i++) {
+        picked[i] = sbit__elems_at(&elems, first + i * slice.step[0].value);
     }
-    sbit__op_set_elems(call, 0, picked, n);
+    sbit__op_set_elems(call, 0, picked, n < SBIT__ELEMS_MAX ? n : SBIT__ELEMS_MAX);
     return SBIT_OK;
 }
 
@@ -36713,9 +36742,10 @@ static sbit_status sbit__gather_axis(const sbit_op_call *call, int32_t rank, int
 
 static sbit_status sbit__gather_elems(const sbit_op_call *call, sbit_error *error)
 {
-    sbit_dim data[SBIT__ELEMS_MAX], index[SBIT__ELEMS_MAX];
-    int64_t n = 0, m = 0;
-    if (!sbit__op_elems(call, 0, data, SBIT__ELEMS_MAX, &n) ||
+    sbit_dim index[SBIT__ELEMS_MAX];
+    sbit__elems data;
+    int64_t m = 0;
+    if (!sbit__op_elems_view(call, 0, &data) ||
         !sbit__op_elems(call, 1, index, SBIT__ELEMS_MAX, &m)) {
         return SBIT_OK;
     }
@@ -36724,11 +36754,11 @@ static sbit_status sbit__gather_elems(const sbit_op_call *call, sbit_error *erro
         if (!sbit__dim_known(index[i])) {
             return SBIT_OK;
         }
-        if (at < -n || at >= n) {
+        if (at < -data.count || at >= data.count) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, sbit__gather_outside, (long long)at,
-                                (long long)n);
+                                (long long)data.count);
         }
-        index[i] = data[at < 0 ? at + n : at];
+        index[i] = sbit__elems_at(&data, at < 0 ? at + data.count : at);
     }
     sbit__op_set_elems(call, 0, index, m);
     return SBIT_OK;
@@ -41845,7 +41875,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_qlinear(size_t *count)
  * up in eight sums (element i goes to sum i % 8) that are joined pairwise.
  */
 
-#define SBIT__Q_CHUNK ((int64_t)1024) /* elements at a time */
+#define SBIT__Q_CHUNK ((int64_t)256) /* elements at a time */
 
 /* Inputs that every operator here with one tensor has, in this order. */
 enum {
@@ -42292,26 +42322,24 @@ static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *po
 
 static sbit_status sbit__q_pool_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__q_pool pool;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     if (!sbit__type_static(call->in_type[0])) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__q_pool_shape(call, &pool, error));
-    sbit__q_pool *params = (sbit__q_pool *)call->alloc_params(call, sizeof *params);
-    if (params == NULL) {
+    sbit__q_pool *pool = (sbit__q_pool *)call->alloc_params(call, sizeof *pool);
+    if (pool == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    SBIT__TRY(sbit__q_pool_shape(call, pool, error));
     if (!sbit__q_channels_last(call) || call->in_type[0]->dtype == SBIT_I8 ||
         call->out_type[0]->dtype == SBIT_I8) {
-        pool.x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
-        pool.y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
+        pool->x_bytes = sbit__align64((size_t)sbit__type_size(call->in_type[0]));
+        pool->y_bytes = sbit__align64((size_t)sbit__type_size(call->out_type[0]));
     }
-    pool.sum_bytes = sbit__align64((size_t)pool.channels * sizeof(float));
-    *params = pool;
+    pool->sum_bytes = sbit__align64((size_t)pool->channels * sizeof(float));
     *call->scratch_bytes =
-        pool.x_bytes + pool.y_bytes + pool.sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
+        pool->x_bytes + pool->y_bytes + pool->sum_bytes * (size_t)sbit_ctx_threads(call->ctx);
     return SBIT_OK;
 }
 
@@ -44104,6 +44132,22 @@ static void sbit__einsum_gemm(const sbit__einsum_product *product, sbit__gemm *g
     gemm->alpha = 1.0f;
 }
 
+typedef struct sbit__einsum_task {
+    const sbit_op_call *call;
+    const sbit__einsum *einsum;
+    int64_t strides[SBIT__EINSUM_OPERANDS][SBIT__EINSUM_LABELS];
+    int32_t summed[SBIT__EINSUM_LABELS]; /* labels, the innermost last */
+    int32_t summed_count;
+    int64_t terms; /* combinations of them */
+} sbit__einsum_task;
+
+/* What a run works with: too much for the stack, so it lies in scratch memory. */
+typedef struct sbit__einsum_work {
+    sbit__einsum einsum;
+    sbit__einsum_product product;
+    sbit__einsum_task task;
+} sbit__einsum_work;
+
 static void sbit__einsum_run_product(const sbit_op_call *call, const sbit__einsum *einsum,
                                      const sbit__einsum_product *product)
 {
@@ -44124,20 +44168,12 @@ static void sbit__einsum_run_product(const sbit_op_call *call, const sbit__einsu
         gemm.a = (const float *)call->in[a]->data + offset[a];
         gemm.b = (const float *)call->in[b]->data + offset[b];
         gemm.c = (float *)call->out[0]->data + offset[2];
-        sbit__gemm_run(call->ctx, &gemm, call->scratch);
+        sbit__gemm_run(call->ctx, &gemm,
+                       (char *)call->scratch + sbit__align64(sizeof(sbit__einsum_work)));
     }
 }
 
 /* ---- by walking all label values */
-
-typedef struct sbit__einsum_task {
-    const sbit_op_call *call;
-    const sbit__einsum *einsum;
-    int64_t strides[SBIT__EINSUM_OPERANDS][SBIT__EINSUM_LABELS];
-    int32_t summed[SBIT__EINSUM_LABELS]; /* labels, the innermost last */
-    int32_t summed_count;
-    int64_t terms; /* combinations of them */
-} sbit__einsum_task;
 
 static double sbit__einsum_load(const sbit_tensor *tensor, int64_t at)
 {
@@ -44202,11 +44238,22 @@ static void sbit__einsum_elements(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
+static sbit_status sbit__einsum_prepare_product(const sbit_op_call *call, sbit__einsum_work *work,
+                                                sbit_error *error)
+{
+    sbit__gemm gemm;
+    SBIT__TRY(sbit__einsum_read(call, &work->einsum, error));
+    if (call->out_type[0] != NULL && sbit__type_static(call->out_type[0]) &&
+        sbit__einsum_is_product(call, &work->einsum, &work->product)) {
+        sbit__einsum_gemm(&work->product, &gemm);
+        *call->scratch_bytes += sbit__gemm_scratch_bytes(call->ctx, &gemm);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__einsum_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__einsum einsum;
-    sbit__einsum_product product;
-    sbit__gemm gemm;
+    const sbit_allocator *a = &call->ctx->allocator;
     *call->scratch_bytes = 0;
     SBIT__TRY(sbit__op_check(call, error));
     for (int32_t i = 0; i < call->input_count; i++) {
@@ -44214,51 +44261,59 @@ static sbit_status sbit__einsum_prepare(const sbit_op_call *call, sbit_error *er
             return SBIT_OK;
         }
     }
-    *call->scratch_bytes = sbit__op_in_float_scratch(call);
-    SBIT__TRY(sbit__einsum_read(call, &einsum, error));
-    if (call->out_type[0] != NULL && sbit__type_static(call->out_type[0]) &&
-        sbit__einsum_is_product(call, &einsum, &product)) {
-        sbit__einsum_gemm(&product, &gemm);
-        *call->scratch_bytes += sbit__gemm_scratch_bytes(call->ctx, &gemm);
+    *call->scratch_bytes =
+        sbit__op_in_float_scratch(call) + sbit__align64(sizeof(sbit__einsum_work));
+    sbit__einsum_work *work = (sbit__einsum_work *)sbit__calloc(a, 1, sizeof *work);
+    if (work == NULL) {
+        return sbit__fail_oom(error, sizeof *work);
+    }
+    const sbit_status status = sbit__einsum_prepare_product(call, work, error);
+    sbit__free(a, work, sizeof *work);
+    return status;
+}
+
+/* The labels that are summed over. */
+static sbit_status sbit__einsum_terms(const sbit_op_call *call, const sbit__einsum *einsum,
+                                      sbit__einsum_task *task, sbit_error *error)
+{
+    bool in_out[SBIT__EINSUM_LABELS] = {false};
+    memset(task, 0, sizeof *task);
+    task->call = call;
+    task->einsum = einsum;
+    task->terms = 1;
+    for (int32_t i = 0; i < einsum->operands; i++) {
+        sbit__einsum_strides(einsum, &einsum->in[i], call->in_type[i], task->strides[i]);
+    }
+    for (int32_t i = 0; i < einsum->out.rank; i++) {
+        in_out[einsum->out.labels[i]] = true;
+    }
+    for (int32_t label = 0; label < SBIT__EINSUM_LABELS; label++) {
+        if (einsum->uses[label] > 0 && !in_out[label]) {
+            task->summed[task->summed_count++] = label;
+            if (!sbit__mul_i64(task->terms, einsum->sizes[label].value, &task->terms)) {
+                return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
+            }
+        }
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__einsum_run_any(const sbit_op_call *call, sbit_error *error)
 {
-    sbit__einsum einsum;
-    sbit__einsum_product product;
-    sbit__einsum_task task;
+    sbit__einsum_work *work = (sbit__einsum_work *)call->scratch;
     const int64_t count = sbit_tensor_count(call->out[0]);
-    bool in_out[SBIT__EINSUM_LABELS] = {false};
-    SBIT__TRY(sbit__einsum_read(call, &einsum, error));
+    SBIT__TRY(sbit__einsum_read(call, &work->einsum, error));
     if (count == 0) {
         return SBIT_OK;
     }
-    memset(&task, 0, sizeof task);
-    task.call = call;
-    task.einsum = &einsum;
-    task.terms = 1;
-    for (int32_t i = 0; i < einsum.operands; i++) {
-        sbit__einsum_strides(&einsum, &einsum.in[i], call->in_type[i], task.strides[i]);
-    }
-    for (int32_t i = 0; i < einsum.out.rank; i++) {
-        in_out[einsum.out.labels[i]] = true;
-    }
-    for (int32_t label = 0; label < SBIT__EINSUM_LABELS; label++) {
-        if (einsum.uses[label] > 0 && !in_out[label]) {
-            task.summed[task.summed_count++] = label;
-            if (!sbit__mul_i64(task.terms, einsum.sizes[label].value, &task.terms)) {
-                return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "sizes overflow");
-            }
-        }
-    }
-    if (task.terms > 0 && sbit__einsum_is_product(call, &einsum, &product)) {
-        sbit__einsum_run_product(call, &einsum, &product);
+    SBIT__TRY(sbit__einsum_terms(call, &work->einsum, &work->task, error));
+    const int64_t terms = work->task.terms;
+    if (terms > 0 && sbit__einsum_is_product(call, &work->einsum, &work->product)) {
+        sbit__einsum_run_product(call, &work->einsum, &work->product);
         return SBIT_OK;
     }
-    sbit__parallel_range(call->ctx, count, 1 + 4096 / (task.terms > 0 ? task.terms : 1),
-                         sbit__einsum_elements, &task);
+    sbit__parallel_range(call->ctx, count, 1 + 4096 / (terms > 0 ? terms : 1),
+                         sbit__einsum_elements, &work->task);
     return SBIT_OK;
 }
 
@@ -44402,7 +44457,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_einsum(size_t *count)
  * (whichever rule is used says so); at a kink it is that of PyTorch: 0 for Relu, Clip and Abs.
  */
 
-#define SBIT__SLOPE_CHUNK 256
+#define SBIT__SLOPE_CHUNK 96
 
 /* >>shapes from inputs */
 
@@ -45783,7 +45838,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_pool(size_t *count)
  * unbiased 0 the one that normalizes, as ONNX does.
  */
 
-#define SBIT__NORM_CHUNK 1024
+#define SBIT__NORM_CHUNK 256
 
 /* >>BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var */
 
@@ -47998,8 +48053,11 @@ typedef struct sbit__lowering {
     sbit__facts facts;
     sbit__lowered *result;
     sbit__arena *arena; /* as long as the program */
+    void *work;         /* SBIT__LOWER_WORK_BYTES for whoever puts a node together */
     size_t changes;
 } sbit__lowering;
+
+#define SBIT__LOWER_WORK_BYTES (24 * sizeof(sbit_attr))
 
 typedef struct sbit__lower_entry {
     const char *op_type; /* of ai.onnx; NULL: every node */
@@ -48749,7 +48807,10 @@ SBIT__FN sbit_status sbit__lower_graph(sbit_graph *graph, const bool *kept, uint
     if (status != SBIT_OK) {
         return status == SBIT_ERR_OUT_OF_MEMORY ? sbit__fail_oom(error, 0) : SBIT_OK;
     }
-    status = sbit__lower_run(&lower, integers, error);
+    lower.work = sbit__alloc(&lower.ctx->allocator, SBIT__LOWER_WORK_BYTES);
+    status = lower.work != NULL ? sbit__lower_run(&lower, integers, error)
+                                : sbit__fail_oom(error, SBIT__LOWER_WORK_BYTES);
+    sbit__free(&lower.ctx->allocator, lower.work, SBIT__LOWER_WORK_BYTES);
     sbit__facts_deinit(&lower.facts);
     return status;
 }
@@ -48822,6 +48883,7 @@ SBIT__FN sbit_status sbit__lower_finish(const sbit_graph *graph, sbit__lowered *
 #define SBIT__INT_INPUTS 64 /* of a Concat: 2 and 3 for each tensor */
 #define SBIT__INT_NODES 48
 #define SBIT__INT_ATTRS 16
+#define SBIT__INT_UNARY 3 /* inputs of an operator that becomes a table */
 
 /* DQ or Q of a whole tensor of 8 bits. */
 typedef struct sbit__int_param {
@@ -48839,6 +48901,15 @@ typedef struct sbit__int_build {
     sbit_attr attrs[SBIT__INT_ATTRS];
     size_t input_count, node_count, attr_count;
 } sbit__int_build;
+typedef char sbit__int_build_fits[sizeof(sbit__int_build) <= SBIT__LOWER_WORK_BYTES ? 1 : -1];
+
+/* One at a time, in the lowering's own memory: it is too large for the stack. */
+static sbit__int_build *sbit__int_begin(const sbit__lowering *lower)
+{
+    sbit__int_build *build = (sbit__int_build *)lower->work;
+    memset(build, 0, sizeof *build);
+    return build;
+}
 
 /* >>looking */
 
@@ -49175,43 +49246,42 @@ static sbit_status sbit__int_emit_product(sbit__lowering *lower, const sbit_node
                                           const sbit__int_product *product,
                                           const sbit__int_tail *tail, sbit_error *error)
 {
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
-    if (!sbit__int_attrs(&build, node)) {
+    sbit__int_build *build = sbit__int_begin(lower);
+    if (!sbit__int_attrs(build, node)) {
         return SBIT_OK;
     }
-    sbit__int_node(&build, node->id);
+    sbit__int_node(build, node->id);
     for (size_t i = 0; i < tail->count; i++) {
-        sbit__int_node(&build, tail->nodes[i]);
+        sbit__int_node(build, tail->nodes[i]);
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const sbit_node *maker = sbit__lower_producer(lower, node->inputs[i]);
         if (sbit__lower_is(lower, maker, "DequantizeLinear")) {
-            sbit__int_node(&build, maker->id);
+            sbit__int_node(build, maker->id);
         }
     }
-    SBIT__TRY(sbit__int_put(lower, &build, true, &product->x, error));
-    SBIT__TRY(sbit__int_put(lower, &build, true, &product->w, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &product->x, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &product->w, error));
     const bool gemm = strcmp(product->op_type, "QGemm") == 0;
     if (gemm) {
-        build.inputs[build.input_count++] = product->bias;
+        build->inputs[build->input_count++] = product->bias;
     }
     if (tail->q.node != NULL) {
-        SBIT__TRY(sbit__int_put(lower, &build, false, &tail->q, error));
+        SBIT__TRY(sbit__int_put(lower, build, false, &tail->q, error));
     } else {
-        build.input_count += 2;
+        build->input_count += 2;
     }
     if (!gemm) {
-        build.inputs[build.input_count++] = product->bias;
+        build->inputs[build->input_count++] = product->bias;
     }
-    while (build.input_count > 0 && build.inputs[build.input_count - 1].idx == 0) {
-        build.input_count--;
+    while (build->input_count > 0 && build->inputs[build->input_count - 1].idx == 0) {
+        build->input_count--;
     }
-    sbit__int_bounds(&build, tail);
+    sbit__int_bounds(build, tail);
     if (tail->factor != 1.0f) {
-        build.attrs[build.attr_count++] = sbit__attr_float("alpha", tail->factor);
+        build->attrs[build->attr_count++] = sbit__attr_float("alpha", tail->factor);
     }
-    return sbit__int_replace(lower, &build, NULL, product->op_type, &tail->output, 1, error);
+    return sbit__int_replace(lower, build, NULL, product->op_type, &tail->output, 1, error);
 }
 
 /* The first node whose output's only user is asked for; with one output. */
@@ -49333,8 +49403,7 @@ static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node
 {
     sbit__int_param a, b;
     sbit__int_tail tail;
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
+    sbit__int_build *build = sbit__int_begin(lower);
     if (node->input_count != 2 || !sbit__int_dq(lower, node->inputs[0], &a) ||
         !sbit__int_dq(lower, node->inputs[1], &b)) {
         return SBIT_OK;
@@ -49343,27 +49412,26 @@ static sbit_status sbit__int_binary(sbit__lowering *lower, const sbit_node *node
     if (!sbit__int_follow(lower, &tail)) {
         return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
     }
-    sbit__int_node(&build, node->id);
+    sbit__int_node(build, node->id);
     for (size_t i = 0; i < tail.count; i++) {
-        sbit__int_node(&build, tail.nodes[i]);
+        sbit__int_node(build, tail.nodes[i]);
     }
-    sbit__int_node(&build, a.node->id);
-    sbit__int_node(&build, b.node->id);
-    SBIT__TRY(sbit__int_put(lower, &build, true, &a, error));
-    SBIT__TRY(sbit__int_put(lower, &build, true, &b, error));
-    SBIT__TRY(sbit__int_put(lower, &build, false, &tail.q, error));
-    sbit__int_bounds(&build, &tail);
+    sbit__int_node(build, a.node->id);
+    sbit__int_node(build, b.node->id);
+    SBIT__TRY(sbit__int_put(lower, build, true, &a, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &b, error));
+    SBIT__TRY(sbit__int_put(lower, build, false, &tail.q, error));
+    sbit__int_bounds(build, &tail);
     const char *op_type = strcmp(node->op_type, "Add") == 0   ? "QAdd"
                           : strcmp(node->op_type, "Sub") == 0 ? "QSub"
                                                               : "QMul";
-    return sbit__int_replace(lower, &build, NULL, op_type, &tail.output, 1, error);
+    return sbit__int_replace(lower, build, NULL, op_type, &tail.output, 1, error);
 }
 
 static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
+    sbit__int_build *build = sbit__int_begin(lower);
     if (3 * node->input_count + 2 > SBIT__INT_INPUTS) {
         return SBIT_OK;
     }
@@ -49375,16 +49443,16 @@ static sbit_status sbit__int_concat(sbit__lowering *lower, const sbit_node *node
     if (!sbit__int_q(lower, node->outputs[0], &q)) {
         return sbit__lower_reason(lower, node->id, "float: its result is not quantized", error);
     }
-    sbit__int_node(&build, node->id);
-    sbit__int_node(&build, q.node->id);
-    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    SBIT__TRY(sbit__int_put(lower, build, false, &q, error));
     for (size_t i = 0; i < node->input_count; i++) {
         (void)sbit__int_dq(lower, node->inputs[i], &x);
-        sbit__int_node(&build, x.node->id);
-        SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
+        sbit__int_node(build, x.node->id);
+        SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
     }
-    build.attrs[build.attr_count++] = sbit__attr_int("axis", sbit_node_int(node, "axis", 1));
-    return sbit__int_replace(lower, &build, NULL, "QConcat", &q.x, 1, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("axis", sbit_node_int(node, "axis", 1));
+    return sbit__int_replace(lower, build, NULL, "QConcat", &q.x, 1, error);
 }
 
 /* One tensor in, one out: x, its parameters, the result's. */
@@ -49417,17 +49485,16 @@ static sbit_status sbit__int_between(sbit__lowering *lower, const sbit_node *nod
 static sbit_status sbit__int_pool(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
-    sbit__int_build build;
+    sbit__int_build *build = sbit__int_begin(lower);
     bool found = false;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
-    if (!found || !sbit__int_attrs(&build, node)) {
+    if (!found || !sbit__int_attrs(build, node)) {
         return SBIT_OK;
     }
     return sbit__int_single(lower, node,
                             strcmp(node->op_type, "AveragePool") == 0 ? "QAveragePool"
                                                                       : "QGlobalAveragePool",
-                            &x, &q, &build, q.x, error);
+                            &x, &q, build, q.x, error);
 }
 
 static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *node,
@@ -49435,17 +49502,16 @@ static sbit_status sbit__int_softmax(sbit__lowering *lower, const sbit_node *nod
 {
     const int64_t opset = sbit_graph_opset(lower->graph, "");
     sbit__int_param x, q;
-    sbit__int_build build;
+    sbit__int_build *build = sbit__int_begin(lower);
     bool found = false;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
     if (!found) {
         return SBIT_OK;
     }
-    build.attrs[build.attr_count++] =
+    build->attrs[build->attr_count++] =
         sbit__attr_int("axis", sbit_node_int(node, "axis", opset < 13 ? 1 : -1));
-    build.attrs[build.attr_count++] = sbit__attr_int("opset", opset);
-    return sbit__int_single(lower, node, "QSoftmax", &x, &q, &build, q.x, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("opset", opset);
+    return sbit__int_single(lower, node, "QSoftmax", &x, &q, build, q.x, error);
 }
 
 /* All axes from 2 on, in any order. */
@@ -49470,9 +49536,8 @@ static bool sbit__int_all_positions(const sbit__lowering *lower, const sbit_node
 static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
-    sbit__int_build build;
+    sbit__int_build *build = sbit__int_begin(lower);
     bool found = false;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
     if (!found) {
         return SBIT_OK;
@@ -49483,7 +49548,7 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
             lower, node->id, "float: integer means are over all positions of N, C, ...", error);
     }
     if (sbit_node_int(node, "keepdims", 1) != 0) {
-        return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, &build, q.x, error);
+        return sbit__int_single(lower, node, "QGlobalAveragePool", &x, &q, build, q.x, error);
     }
     sbit_value_id pooled;
     sbit_type shape = *type;
@@ -49493,24 +49558,24 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
         shape.dims[i] = sbit__dim(1);
     }
     SBIT__TRY(sbit_graph_add_value(lower->graph, "pooled", &shape, &pooled, error));
-    SBIT__TRY(sbit__int_put(lower, &build, true, &x, error));
-    SBIT__TRY(sbit__int_put(lower, &build, false, &q, error));
+    SBIT__TRY(sbit__int_put(lower, build, true, &x, error));
+    SBIT__TRY(sbit__int_put(lower, build, false, &q, error));
     memset(&desc, 0, sizeof desc);
     desc.op_type = "QGlobalAveragePool";
-    desc.inputs = build.inputs;
-    desc.input_count = build.input_count;
+    desc.inputs = build->inputs;
+    desc.input_count = build->input_count;
     desc.outputs = &pooled;
     desc.output_count = 1;
     desc.nodes = &node->id;
     desc.node_count = 1;
     desc.at = node->id;
     SBIT__TRY(sbit__lower_insert(lower, &desc, NULL, error));
-    build.inputs[0] = pooled;
-    build.input_count = 1;
-    sbit__int_node(&build, node->id);
-    sbit__int_node(&build, q.node->id);
-    sbit__int_node(&build, x.node->id);
-    return sbit__int_replace(lower, &build, "", "Flatten", &q.x, 1, error);
+    build->inputs[0] = pooled;
+    build->input_count = 1;
+    sbit__int_node(build, node->id);
+    sbit__int_node(build, q.node->id);
+    sbit__int_node(build, x.node->id);
+    return sbit__int_replace(lower, build, "", "Flatten", &q.x, 1, error);
 }
 
 /* >>tables */
@@ -49522,11 +49587,11 @@ static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node,
     sbit_op_call call;
     sbit_tensor x, y;
     sbit_type in, out, *out_type = &out;
-    const sbit_tensor *inputs[8];
-    const sbit_type *types[8];
+    const sbit_tensor *inputs[SBIT__INT_UNARY];
+    const sbit_type *types[SBIT__INT_UNARY];
     sbit_tensor *outputs = &y;
-    sbit_type constant[8];
-    float results[256];
+    sbit_type constant[SBIT__INT_UNARY];
+    float *results = values + 256; /* of the lowering's work */
     memset(&call, 0, sizeof call);
     memset(&x, 0, sizeof x);
     x.dtype = SBIT_F32;
@@ -49553,7 +49618,7 @@ static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node,
     call.out = &outputs;
     call.out_type = &out_type;
     SBIT__TRY(call.row->run(&call, error));
-    memcpy(values, results, sizeof results);
+    memcpy(values, results, 256 * sizeof *values);
     return SBIT_OK;
 }
 
@@ -49564,7 +49629,7 @@ static sbit_status sbit__int_table(sbit__lowering *lower, const sbit_node *node,
 {
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
     const int32_t shift_x = x->dtype == SBIT_I8 ? 128 : 0, shift_q = q->dtype == SBIT_I8 ? 128 : 0;
-    float values[256];
+    float *values = (float *)lower->work; /* nothing is being put together yet */
     uint8_t bytes[256];
     for (int32_t i = 0; i < 256; i++) {
         bytes[i] = (uint8_t)i;
@@ -49584,29 +49649,28 @@ static sbit_status sbit__int_make_table(sbit__lowering *lower, const sbit_node *
                                         const sbit__int_param *x, const sbit__int_param *q,
                                         sbit_error *error)
 {
-    sbit__int_build build;
     uint8_t table[256];
     sbit_value_id id;
-    memset(&build, 0, sizeof build);
     SBIT__TRY(sbit__int_table(lower, node, x, q, table, error));
     SBIT__TRY(sbit__int_constant(lower, "table", SBIT_U8, 256, table, &id, error));
-    build.inputs[0] = x->x;
-    build.inputs[1] = id;
-    build.input_count = 2;
+    sbit__int_build *build = sbit__int_begin(lower);
+    build->inputs[0] = x->x;
+    build->inputs[1] = id;
+    build->input_count = 2;
     if (node != NULL) {
-        sbit__int_node(&build, node->id);
+        sbit__int_node(build, node->id);
     }
-    sbit__int_node(&build, q->node->id);
-    sbit__int_node(&build, x->node->id);
-    build.attrs[build.attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
-    return sbit__int_replace(lower, &build, NULL, "QTable", &q->x, 1, error);
+    sbit__int_node(build, q->node->id);
+    sbit__int_node(build, x->node->id);
+    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
+    return sbit__int_replace(lower, build, NULL, "QTable", &q->x, 1, error);
 }
 
 static sbit_status sbit__int_unary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
 {
     sbit__int_param x, q;
     bool found = false;
-    if (node->input_count > 3) {
+    if (node->input_count > SBIT__INT_UNARY) {
         return SBIT_OK;
     }
     for (size_t i = 1; i < node->input_count; i++) { /* bounds of Clip, slope of PRelu */
@@ -49704,29 +49768,28 @@ static sbit_status sbit__int_move(sbit__lowering *lower, const sbit_node *node, 
     const bool pool = strcmp(node->op_type, "MaxPool") == 0;
     sbit_value_id outputs[SBIT__INT_NODES];
     sbit__int_param x, q;
-    sbit__int_build build;
-    memset(&build, 0, sizeof build);
+    sbit__int_build *build = sbit__int_begin(lower);
     const bool quantized = sbit__int_dq(lower, sbit__lower_in(node, 0), &x);
-    sbit__int_node(&build, node->id);
-    if (node->input_count > SBIT__INT_INPUTS || !sbit__int_attrs(&build, node) ||
-        !sbit__int_moved(lower, node, quantized ? &x : NULL, outputs, &build)) {
+    sbit__int_node(build, node->id);
+    if (node->input_count > SBIT__INT_INPUTS || !sbit__int_attrs(build, node) ||
+        !sbit__int_moved(lower, node, quantized ? &x : NULL, outputs, build)) {
         return SBIT_OK;
     }
-    memcpy(build.inputs, node->inputs, node->input_count * sizeof build.inputs[0]);
-    build.input_count = node->input_count;
+    memcpy(build->inputs, node->inputs, node->input_count * sizeof build->inputs[0]);
+    build->input_count = node->input_count;
     if (pool && (node->output_count != 1 || sbit__lower_type(lower, node->inputs[0])->rank < 3)) {
         return SBIT_OK;
     }
     if (quantized) {
-        build.inputs[0] = x.x;
-        sbit__int_node(&build, x.node->id);
+        build->inputs[0] = x.x;
+        sbit__int_node(build, x.node->id);
     } else if (node->output_count != 1 || !sbit__int_q(lower, node->outputs[0], &q) ||
                !sbit__int_may_lift(lower, node, &q)) {
         return SBIT_OK;
     } else {
-        SBIT__TRY(sbit__int_lift(lower, node, &q, &build.inputs[0], error));
+        SBIT__TRY(sbit__int_lift(lower, node, &q, &build->inputs[0], error));
     }
-    return sbit__int_replace(lower, &build, pool ? NULL : "", pool ? "QMaxPool" : node->op_type,
+    return sbit__int_replace(lower, build, pool ? NULL : "", pool ? "QMaxPool" : node->op_type,
                              outputs, node->output_count, error);
 }
 
@@ -49955,6 +50018,7 @@ typedef struct sbit__layout_build {
     sbit_attr attrs[SBIT__LAYOUT_ATTRS];
     size_t input_count, attr_count;
 } sbit__layout_build;
+typedef char sbit__layout_build_fits[sizeof(sbit__layout_build) <= SBIT__LOWER_WORK_BYTES ? 1 : -1];
 
 static bool sbit__layout_copy(const sbit_node *node, sbit__layout_build *build)
 {
@@ -50058,19 +50122,19 @@ static sbit_status sbit__layout_want(sbit__lowering *lower, const sbit_node *nod
     const bool max = strcmp(node->op_type, "QMaxPool") == 0;
     const size_t *zeros = conv ? zeros_of_conv : zeros_of_pool;
     const sbit_node_id id = node->id;
-    sbit__layout_build build;
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
     const int32_t rank = sbit__lower_type(lower, node->inputs[0])->rank;
     if (sbit_node_int(node, "channels_last", 0) != 0 || rank < 3 ||
         sbit__lower_type(lower, node->outputs[0])->rank != rank ||
-        !sbit__layout_copy(node, &build)) {
+        !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build.inputs[0], error));
-    for (size_t i = 0; !max && i < 2 && zeros[i] < build.input_count; i++) {
-        SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+    SBIT__TRY(sbit__layout_last(lower, node->inputs[0], node, &build->inputs[0], error));
+    for (size_t i = 0; !max && i < 2 && zeros[i] < build->input_count; i++) {
+        SBIT__TRY(sbit__layout_zero(lower, &build->inputs[zeros[i]], error));
     }
-    build.attrs[build.attr_count++] = sbit__attr_int("channels_last", 1);
-    return sbit__layout_finish(lower, id, &build, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("channels_last", 1);
+    return sbit__layout_finish(lower, id, build, error);
 }
 
 /* >>operators that do not care */
@@ -50163,8 +50227,8 @@ static sbit_status sbit__layout_pass(sbit__lowering *lower, const sbit_node *nod
     const bool flip_y = sbit__lower_type(lower, node->outputs[0])->dtype == SBIT_I8;
     size_t zeros[SBIT__LAYOUT_INPUTS];
     const size_t zero_count = sbit__layout_zeros(node, zeros);
-    sbit__layout_build build;
-    if (!sbit__layout_ready(lower, node) || !sbit__layout_copy(node, &build)) {
+    sbit__layout_build *build = (sbit__layout_build *)lower->work;
+    if (!sbit__layout_ready(lower, node) || !sbit__layout_copy(node, build)) {
         return SBIT_OK;
     }
     if (sbit__lower_is(lower, node, "QuantizeLinear") && flip_y && node->input_count < 3) {
@@ -50172,25 +50236,25 @@ static sbit_status sbit__layout_pass(sbit__lowering *lower, const sbit_node *nod
     }
     for (size_t i = 0; i < node->input_count; i++) {
         if (sbit__layout_is_data(lower, node, i, rank)) {
-            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &build.inputs[i], error));
+            SBIT__TRY(sbit__layout_last(lower, node->inputs[i], node, &build->inputs[i], error));
         }
     }
     for (size_t i = 0; i < zero_count && i < SBIT__LAYOUT_INPUTS; i++) {
-        if (zeros[i] < build.input_count) {
-            SBIT__TRY(sbit__layout_zero(lower, &build.inputs[zeros[i]], error));
+        if (zeros[i] < build->input_count) {
+            SBIT__TRY(sbit__layout_zero(lower, &build->inputs[zeros[i]], error));
         }
     }
     if (sbit__layout_is(node, "QTable")) {
-        SBIT__TRY(sbit__layout_table(lower, flip_x, flip_y, &build.inputs[1], error));
-        sbit__layout_set(&build, "to", SBIT_U8);
+        SBIT__TRY(sbit__layout_table(lower, flip_x, flip_y, &build->inputs[1], error));
+        sbit__layout_set(build, "to", SBIT_U8);
     }
     const bool split = sbit__lower_is(lower, node, "Split");
     if (split || sbit__layout_is(node, "QConcat") || sbit__lower_is(lower, node, "Concat")) {
         int64_t axis = sbit_node_int(node, "axis", split ? 0 : 1);
         axis = axis < 0 ? axis + rank : axis;
-        sbit__layout_set(&build, "axis", axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1);
+        sbit__layout_set(build, "axis", axis == 0 ? 0 : axis == 1 ? rank - 1 : axis - 1);
     }
-    return sbit__layout_finish(lower, id, &build, error);
+    return sbit__layout_finish(lower, id, build, error);
 }
 
 /* Dequantizing puts 4 bytes where 1 was: only if what follows takes channels last, too. */
@@ -50510,7 +50574,7 @@ static sbit_status sbit__lower_make_sum(sbit__lowering *lower, const sbit_node *
                                         const sbit__lower_tail *tail, sbit_error *error)
 {
     sbit_value_id inputs[4];
-    sbit_attr attrs[SBIT__LOWER_ATTRS];
+    sbit_attr *attrs = (sbit_attr *)lower->work; /* SBIT__LOWER_ATTRS of them */
     sbit__lower_desc desc;
     memset(&desc, 0, sizeof desc);
     for (size_t i = 0; i < 3; i++) {
@@ -57996,7 +58060,7 @@ SBIT__FN const sbit_pass_row *sbit__pass_identity(void)
  * sequence any more. A Split of which one output is used becomes a Slice.
  */
 
-#define SBIT__SEQ_MAX 256
+#define SBIT__SEQ_MAX 96
 
 /* >>what is in a sequence */
 

@@ -1027,7 +1027,11 @@ SPARSEBIT_API void sbit_onnx_print(sbit_onnx_kind kind, const void *message, uin
 #define SPARSEBIT_NO_MMAP 0
 #endif
 #ifndef SPARSEBIT_NO_THREADS /* 1: no thread pool; parallel_for callbacks still work */
+#if defined(_WIN32) || defined(__unix__) || defined(__APPLE__) || defined(__HAIKU__)
 #define SPARSEBIT_NO_THREADS 0
+#else /* no system, or none that is known: define it 0 where there are POSIX threads */
+#define SPARSEBIT_NO_THREADS 1
+#endif
 #endif
 #ifndef SPARSEBIT_NO_SIMD /* 1: scalar kernels only; smaller, 10-50 times slower */
 #define SPARSEBIT_NO_SIMD 0
@@ -2795,7 +2799,7 @@ SBIT__FN sbit_status sbit__file_open(const sbit_allocator *a, const char *path, 
                                      sbit_error *error)
 {
     (void)a;
-    (void)out;
+    memset(out, 0, sizeof *out);
     return sbit__file_refuse(path, error);
 }
 
@@ -2806,7 +2810,7 @@ SBIT__FN sbit_status sbit__file_open_range(const sbit_allocator *a, const char *
     (void)a;
     (void)offset;
     (void)size;
-    (void)out;
+    memset(out, 0, sizeof *out);
     return sbit__file_refuse(path, error);
 }
 
@@ -2820,7 +2824,7 @@ SBIT__FN sbit_status sbit__writer_open(const sbit_allocator *a, const char *path
                                        sbit_error *error)
 {
     (void)a;
-    (void)out;
+    memset(out, 0, sizeof *out);
     return sbit__file_refuse(path, error);
 }
 
@@ -4444,7 +4448,7 @@ static sbit_status sbit__onnx_doc_init(const sbit_onnx_read_desc *desc, sbit_onn
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "the allocator must set all three functions or none");
     }
-    if ((int)desc->kind < 0 || (int)desc->kind >= (int)SBIT_ONNX_KIND_COUNT) {
+    if ((uint32_t)desc->kind >= (uint32_t)SBIT_ONNX_KIND_COUNT) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "no message kind has number %d",
                           (int)desc->kind);
     }

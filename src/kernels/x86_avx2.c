@@ -1036,7 +1036,8 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_row__avx2(int64_t out_w, int64_t
 
 /* >>depthwise plane: blocks of 8 columns */
 enum {
-    SBIT__PLANE8_MASKS = 32 /* columns of a kernel */
+    SBIT__PLANE8_MASKS =
+        8 /* columns of a kernel whose masks are kept; others are made when needed */
 };
 
 typedef struct sbit__plane8 {
@@ -1065,12 +1066,14 @@ SBIT__AVX2 __m256 sbit__plane8_tap(const sbit__plane8 *p, const float *line, int
     if (!edge) {
         return sbit__tap8(from, stride);
     }
-    const __m256 a = _mm256_maskload_ps(from, p->mask[j]);
+    const bool kept = j < SBIT__PLANE8_MASKS;
+    const __m256 a =
+        _mm256_maskload_ps(from, kept ? p->mask[j] : sbit__span8(-at, p->d->in_w - at));
     if (stride == 1) {
         return a;
     }
-    return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, p->mask_high[j]),
-                             _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i high = kept ? p->mask_high[j] : sbit__span8(-at - 7, p->d->in_w - at - 7);
+    return _mm256_shuffle_ps(a, _mm256_maskload_ps(from + 7, high), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /* Row iy of the image, or zeros. */
@@ -1097,7 +1100,7 @@ SBIT__AVX2 void sbit__plane8_move(sbit__plane8 *p, int64_t column)
     p->column = column;
     p->n = sbit__smaller(d->out_w - column, 8);
     p->edge = at < 0 || at + reach >= d->in_w;
-    for (int64_t j = 0; j < d->kw && p->edge; j++) {
+    for (int64_t j = 0; j < d->kw && j < SBIT__PLANE8_MASKS && p->edge; j++) {
         const int64_t begin = -(at + j * d->dilation_w), end = begin + d->in_w;
         p->mask[j] = sbit__span8(begin, end);
         p->mask_high[j] = sbit__span8(begin - 7, end - 7);
@@ -1225,7 +1228,7 @@ SBIT__AVX2_FN SBIT__FN void sbit__f32_depthwise_plane__avx2(const sbit__depthwis
                                                             const float *weights, float bias,
                                                             float *y, const sbit__epilogue *ep)
 {
-    if (d->stride_w > 2 || d->kw > SBIT__PLANE8_MASKS) {
+    if (d->stride_w > 2) {
         sbit__f32_depthwise_plane__ref(d, row0, row1, x, weights, bias, y, ep);
         return;
     }

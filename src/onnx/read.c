@@ -480,7 +480,7 @@ static sbit_status sbit__onnx_doc_init(const sbit_onnx_read_desc *desc, sbit_onn
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "the allocator must set all three functions or none");
     }
-    if ((int)desc->kind < 0 || (int)desc->kind >= (int)SBIT_ONNX_KIND_COUNT) {
+    if ((uint32_t)desc->kind >= (uint32_t)SBIT_ONNX_KIND_COUNT) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "no message kind has number %d",
                           (int)desc->kind);
     }
