@@ -9789,9 +9789,9 @@ typedef struct sbit__gemm {
 
 SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k);
 SBIT__FN size_t sbit__gemm_pack_b_bytes(const sbit_ctx *ctx, int64_t n, int64_t k);
-SBIT__FN void sbit__gemm_pack_a(const sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
+SBIT__FN void sbit__gemm_pack_a(sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
                                 int64_t lda, bool trans, float alpha, float *packed);
-SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
+SBIT__FN void sbit__gemm_pack_b(sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
                                 int64_t ldb, bool trans, float alpha, float *packed);
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm);
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch);
@@ -9821,7 +9821,7 @@ typedef struct sbit__conv {
  * same algorithm and packing, so packed weights outlive a change of image size. */
 SBIT__FN void sbit__conv_plan(const sbit_ctx *ctx, const sbit__conv_shape *shape, sbit__conv *out);
 /* weights [out_channels][in_channels/groups][kernel...] */
-SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
+SBIT__FN void sbit__conv_pack(sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
                               float *packed);
 SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float *x,
                              const float *packed, const float *bias, /* NULL ok */
@@ -9950,6 +9950,10 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
 SBIT__FN void sbit__pack_panels(int64_t count, int64_t tile, int64_t k, const float *source,
                                 int64_t stride_i, int64_t stride_k, float alpha, float *panel,
                                 int64_t panel_stride);
+/* The same with the context's threads; panels lie behind each other. */
+SBIT__FN void sbit__pack_all(sbit_ctx *ctx, int64_t count, int64_t tile, int64_t k,
+                             const float *source, int64_t stride_i, int64_t stride_k, float alpha,
+                             float *packed);
 
 #ifdef __cplusplus
 }
@@ -17348,6 +17352,41 @@ SBIT__FN void sbit__pack_panels(int64_t count, int64_t tile, int64_t k, const fl
     }
 }
 
+typedef struct sbit__pack_task {
+    int64_t count, tile, k, stride_i, stride_k;
+    const float *source;
+    float alpha, *packed;
+} sbit__pack_task;
+
+/* Units of four panels. */
+static void sbit__pack_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pack_task *t = (const sbit__pack_task *)user;
+    const int64_t first = 4 * t->tile * begin;
+    (void)worker;
+    sbit__pack_panels(sbit__smaller(4 * t->tile * end, t->count) - first, t->tile, t->k,
+                      t->source + first * t->stride_i, t->stride_i, t->stride_k, t->alpha,
+                      t->packed + first * t->k, t->k * t->tile);
+}
+
+SBIT__FN void sbit__pack_all(sbit_ctx *ctx, int64_t count, int64_t tile, int64_t k,
+                             const float *source, int64_t stride_i, int64_t stride_k, float alpha,
+                             float *packed)
+{
+    const int64_t unit = sbit__larger(4 * tile * k, 1);
+    sbit__pack_task task;
+    task.count = count;
+    task.tile = tile;
+    task.k = k;
+    task.stride_i = stride_i;
+    task.stride_k = stride_k;
+    task.source = source;
+    task.alpha = alpha;
+    task.packed = packed;
+    sbit__parallel_range(ctx, sbit__div_up(count, 4 * tile),
+                         sbit__div_up(SBIT__WORTH_A_THREAD, unit), sbit__pack_range, &task);
+}
+
 SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_m;
@@ -17360,20 +17399,20 @@ SBIT__FN size_t sbit__gemm_pack_b_bytes(const sbit_ctx *ctx, int64_t n, int64_t 
     return sbit__cache_lines(sbit__div_up(n, tile) * tile * k);
 }
 
-SBIT__FN void sbit__gemm_pack_a(const sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
-                                int64_t lda, bool trans, float alpha, float *packed)
+SBIT__FN void sbit__gemm_pack_a(sbit_ctx *ctx, int64_t m, int64_t k, const float *a, int64_t lda,
+                                bool trans, float alpha, float *packed)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_m;
     const int64_t stride_i = trans ? 1 : lda, stride_k = trans ? lda : 1;
-    sbit__pack_panels(m, tile, k, a, stride_i, stride_k, alpha, packed, k * tile);
+    sbit__pack_all(ctx, m, tile, k, a, stride_i, stride_k, alpha, packed);
 }
 
-SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
-                                int64_t ldb, bool trans, float alpha, float *packed)
+SBIT__FN void sbit__gemm_pack_b(sbit_ctx *ctx, int64_t n, int64_t k, const float *b, int64_t ldb,
+                                bool trans, float alpha, float *packed)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_n;
     const int64_t stride_i = trans ? ldb : 1, stride_k = trans ? 1 : ldb;
-    sbit__pack_panels(n, tile, k, b, stride_i, stride_k, alpha, packed, k * tile);
+    sbit__pack_all(ctx, n, tile, k, b, stride_i, stride_k, alpha, packed);
 }
 
 /* >>plan */
@@ -18823,7 +18862,7 @@ SBIT__FN void sbit__conv_plan(const sbit_ctx *ctx, const sbit__conv_shape *shape
     out->scratch_bytes = job.shared_bytes + job.worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
 
-SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
+SBIT__FN void sbit__conv_pack(sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
                               float *packed)
 {
     sbit__conv_job job;
@@ -18834,8 +18873,7 @@ SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const
     }
     const int64_t tile = job.kernels->tile_m;
     for (int64_t g = 0; g < job.s.groups; g++, weights += job.out_group * job.k) {
-        sbit__pack_panels(job.out_group, tile, job.k, weights, job.k, 1, 1.0f, packed,
-                          job.k * tile);
+        sbit__pack_all(ctx, job.out_group, tile, job.k, weights, job.k, 1, 1.0f, packed);
         packed += job.panels * tile * job.k;
     }
 }
@@ -21309,8 +21347,11 @@ SBIT__FN bool sbit__op_is_internal(const sbit_op_call *call);
 /* infer: the type of what is added must be that of output 0. */
 SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t residual,
                                           sbit_error *error);
-/* run: what is done to the result; NULL: nothing. `residual`: the input that is added. */
-SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
+/* prepare: what is done to the result, for the parameter block; zeros: nothing. */
+SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out);
+/* run: `read` with what is added; NULL: nothing is done. */
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call,
+                                                 const sbit__epilogue *read, int32_t residual,
                                                  sbit__epilogue *out);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */
@@ -21496,18 +21537,25 @@ SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t resi
     return SBIT_OK;
 }
 
-SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
-                                                 sbit__epilogue *out)
+SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out)
 {
     memset(out, 0, sizeof *out);
-    if (!sbit__op_is_internal(call)) {
-        return NULL;
+    if (sbit__op_is_internal(call)) {
+        out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
+        out->lo = sbit_node_float(call->node, "lo", 0.0f);
+        out->hi = sbit_node_float(call->node, "hi", 0.0f);
     }
-    out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
-    out->lo = sbit_node_float(call->node, "lo", 0.0f);
-    out->hi = sbit_node_float(call->node, "hi", 0.0f);
-    out->residual = sbit__op_has(call, residual) ? (const float *)call->in[residual]->data : NULL;
-    return out;
+}
+
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call,
+                                                 const sbit__epilogue *read, int32_t residual,
+                                                 sbit__epilogue *out)
+{
+    *out = *read;
+    out->residual = residual < call->input_count && call->in[residual] != NULL
+                        ? (const float *)call->in[residual]->data
+                        : NULL;
+    return out->residual != NULL || out->activation != SBIT__ACT_NONE ? out : NULL;
 }
 
 SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,
@@ -22925,6 +22973,11 @@ static bool sbit__conv_static(const sbit_op_call *call)
     return sbit__type_static(call->in_type[0]) && sbit__type_static(call->in_type[1]);
 }
 
+typedef struct sbit__conv_params {
+    sbit__conv plan;
+    sbit__epilogue epilogue;
+} sbit__conv_params;
+
 static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
@@ -22934,11 +22987,13 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
         return SBIT_OK;
     }
     SBIT__TRY(sbit__conv_shape_of(call, &shape, error));
-    sbit__conv *plan = (sbit__conv *)call->alloc_params(call, sizeof *plan);
-    if (plan == NULL) {
+    sbit__conv_params *params = (sbit__conv_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    sbit__conv *plan = &params->plan;
     sbit__conv_plan(call->ctx, &shape, plan);
+    sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan->scratch_bytes) +
                            (call->packed != NULL ? 0 : sbit__align64(plan->packed_bytes));
     return SBIT_OK;
@@ -22963,16 +23018,17 @@ static void sbit__conv_fill(const sbit_op_call *call, const sbit__epilogue *epil
 
 static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__conv *plan = (const sbit__conv *)call->params;
+    const sbit__conv_params *params = (const sbit__conv_params *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__epilogue memory;
-    if (plan == NULL) {
+    if (params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    const sbit__epilogue *epilogue = sbit__epilogue_of(call, 3, &memory);
+    const sbit__conv *plan = &params->plan;
+    const sbit__epilogue *epilogue = sbit__epilogue_of(call, &params->epilogue, 3, &memory);
     if (sbit_tensor_count(x) == 0) {
         sbit__conv_fill(call, epilogue);
         return SBIT_OK;
@@ -23113,6 +23169,7 @@ typedef struct sbit__convt_plan {
     int64_t block_rows; /* rows of the last axis per block of columns */
     size_t column_bytes, gemm_bytes;
     size_t group_bytes; /* packed weights of one group; they lie behind each other */
+    sbit__epilogue epilogue;
 } sbit__convt_plan;
 
 static void sbit__convt_gemm(const sbit__convt_plan *plan, sbit__gemm *gemm)
@@ -23212,6 +23269,7 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
         return sbit__op_no_memory(call, error);
     }
     *params = plan;
+    sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + plan.column_bytes + plan.gemm_bytes;
     return SBIT_OK;
 }
@@ -23356,7 +23414,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     task.bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
     task.kernels = call->kernels;
-    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
+    task.epilogue = sbit__epilogue_of(call, &plan->epilogue, 3, &epilogue);
     sbit__parallel_range(call->ctx, planes, 1, sbit__convt_begin, &task);
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
         sbit__convt_group(call, plan,
@@ -23956,6 +24014,7 @@ typedef struct sbit__matmul_plan {
     size_t matrix_bytes;      /* of one packed right matrix */
     bool spread;              /* the batches over the threads, instead of each product */
     size_t gemm_bytes;        /* scratch of one product */
+    sbit__epilogue epilogue;
 } sbit__matmul_plan;
 
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
@@ -24129,6 +24188,7 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
         return sbit__op_no_memory(call, error);
     }
     *params = plan;
+    sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
@@ -24185,7 +24245,7 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
         return SBIT_OK;
     }
     task.call = call;
-    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
+    task.epilogue = sbit__epilogue_of(call, &plan->epilogue, 3, &epilogue);
     if (plan->k == 0) {
         float *y = (float *)call->out[0]->data;
         memset(y, 0, (size_t)count * sizeof *y);
@@ -24273,6 +24333,9 @@ static int64_t sbit__matmul_macs(const sbit_op_call *call)
 /* ---- Gemm */
 
 typedef struct sbit__gemm_params {
+    sbit__gemm gemm; /* without operands */
+    sbit__epilogue epilogue;
+    float beta;
     size_t gemm_scratch; /* what the driver needs; C's copy lies behind it */
 } sbit__gemm_params;
 
@@ -24404,9 +24467,12 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
     if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    params->gemm = gemm;
+    params->beta = sbit_node_float(call->node, "beta", 1.0f);
+    sbit__epilogue_read(call, &params->epilogue);
     if (call->packed != NULL) {
+        params->gemm.alpha = gemm.alpha = 1.0f; /* is in the packed operand */
         gemm.packed_b = (const float *)call->packed;
-        gemm.alpha = 1.0f; /* is in the packed operand */
     }
     params->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + params->gemm_scratch +
@@ -24415,10 +24481,9 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
 }
 
 /* Makes beta * C the gemm's bias or residual; `epilogue` is the copy that the gemm uses. */
-static void sbit__gemm_add_c(const sbit_op_call *call, const sbit_tensor *c, sbit__gemm *gemm,
+static void sbit__gemm_add_c(const sbit_tensor *c, float beta, sbit__gemm *gemm,
                              sbit__epilogue *epilogue, float *scratch)
 {
-    const float beta = sbit_node_float(call->node, "beta", 1.0f);
     const float *from = (const float *)c->data;
     const int64_t cols = c->rank > 0 ? c->dims[c->rank - 1] : 1;
     const int64_t rows = c->rank > 1 ? c->dims[0] : 1;
@@ -24472,19 +24537,18 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__gemm_of(call, &gemm, error));
-    (void)sbit__epilogue_of(call, 3, &epilogue); /* nothing, if there is none */
+    gemm = params->gemm;
+    (void)sbit__epilogue_of(call, &params->epilogue, 3, &epilogue);
     gemm.a = (const float *)call->in[0]->data;
     gemm.c = (float *)call->out[0]->data;
     if (call->packed != NULL) {
         gemm.packed_b = (const float *)call->packed;
-        gemm.alpha = 1.0f; /* is in the packed operand */
     } else {
         gemm.b = (const float *)call->in[1]->data;
     }
     if (call->input_count > 2 && call->in[2] != NULL) {
         float *scratch = (float *)(void *)((char *)call->scratch + params->gemm_scratch);
-        sbit__gemm_add_c(call, call->in[2], &gemm, &epilogue, scratch);
+        sbit__gemm_add_c(call->in[2], params->beta, &gemm, &epilogue, scratch);
     }
     if (gemm.k == 0) {
         sbit__gemm_only_c(call, &gemm, &epilogue);
@@ -40833,6 +40897,21 @@ static void sbit__fake_range(void *user, int64_t begin, int64_t end, int32_t wor
                                      task->qmin, task->qmax, task->y + begin);
 }
 
+typedef struct sbit__fake_params {
+    int32_t qmin, qmax;
+} sbit__fake_params;
+
+static sbit_status sbit__fake_quantize_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__fake_params *params = (sbit__fake_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
+    }
+    sbit__qdq_bounds((sbit_dtype)sbit_node_int(call->node, "to", 0), &params->qmin, &params->qmax);
+    *call->scratch_bytes = 0;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *scale = call->in[1], *zero_point = sbit__in(call, 2);
@@ -40847,7 +40926,8 @@ static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error 
     task.y = (float *)call->out[0]->data;
     task.scale = ((const float *)scale->data)[0];
     task.zero_point = zero_point != NULL ? (int32_t)sbit__tensor_i64_at(zero_point, 0) : 0;
-    sbit__qdq_bounds((sbit_dtype)sbit_node_int(call->node, "to", 0), &task.qmin, &task.qmax);
+    task.qmin = ((const sbit__fake_params *)call->params)->qmin;
+    task.qmax = ((const sbit__fake_params *)call->params)->qmax;
     sbit__parallel_range(call->ctx, sbit_tensor_count(call->in[0]), SBIT__BLOCK, sbit__fake_range,
                          &task);
     return SBIT_OK;
@@ -40892,7 +40972,7 @@ static const sbit_op_row sbit__qdq_rows[] = {
     {"", "DynamicQuantizeLinear", 11, SBIT_T(SBIT_F32), 0, 0, sbit__dynamic_quantize_infer, NULL,
      sbit__dynamic_quantize_run, NULL, NULL, NULL, NULL, NULL},
     {"sbit", "FakeQuantize", 1, SBIT_T(SBIT_F32), SBIT_OP_IN_PLACE, 0, sbit__fake_quantize_infer,
-     NULL, sbit__fake_quantize_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__fake_quantize_prepare, sbit__fake_quantize_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__QDQ_TARGETS
@@ -50757,11 +50837,16 @@ SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_statu
                                          sbit_error *error)
 {
     const sbit__meter *meter = (const sbit__meter *)session->allocator.user;
-    return status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused
-               ? status
-               : sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                            "the session needs more than the %lu bytes of memory that it may take",
-                            (unsigned long)meter->limit);
+    char said[sizeof(((sbit_error *)0)->message)] = "out of memory";
+    if (status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused) {
+        return status;
+    }
+    if (error != NULL) { /* which node it was */
+        memcpy(said, error->message, sizeof said);
+    }
+    return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                      "%.300s: the session may take %lu bytes of memory", said,
+                      (unsigned long)meter->limit);
 }
 
 /* >>blocks */

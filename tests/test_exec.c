@@ -425,6 +425,43 @@ TEST(sequences_of_constants_survive_a_new_plan)
     build_end(&b);
 }
 
+/* Values whose shape depends on data: the limit is met while running, and the node is named. */
+TEST(the_memory_limit_names_the_node)
+{
+    build b;
+    sbit_session_desc desc;
+    sbit_session_memory memory;
+    static float x[4096];
+    static sbit_op_row row;
+    sbit_value_id outputs[2];
+    build_begin(&b, 17);
+    row = plain_row("Positive", infer_positive, run_positive);
+    row.flags = SBIT_OP_DYNAMIC;
+    CHECK_OK(sbit_operator_register(b.ctx, &row, &b.error), b.error);
+    const sbit_value_id in = build_input(&b, "x", SBIT_F32, "4096");
+    build_node_outputs(&b, "test", "Positive", "positive", &in, 1, NULL, 0, outputs, 2);
+    build_output(&b, outputs[0]);
+    for (int i = 0; i < 4096; i++) {
+        x[i] = (float)(i + 1);
+    }
+    memset(&desc, 0, sizeof desc);
+    memset(&memory, 0, sizeof memory);
+    for (int limited = 0; limited < 2; limited++) {
+        sbit_session *session = session_of(&b, &desc);
+        if (session != NULL) {
+            set_floats(session, "x", "4096", x);
+            CHECK_OK(sbit_session_plan(session, &b.error), b.error);
+            sbit_session_memory_of(session, &memory);
+            const sbit_status status = sbit_session_run(session, &b.error);
+            CHECK_STATUS(status, limited == 0 ? SBIT_OK : SBIT_ERR_LIMIT, b.error);
+            CHECK(limited == 0 || strstr(b.error.message, "'positive'") != NULL);
+        }
+        sbit_session_destroy(session);
+        desc.max_bytes = memory.total_bytes + 1000;
+    }
+    build_end(&b);
+}
+
 /* One byte less than what a session says that it takes is too little. */
 TEST(the_memory_limit_is_kept)
 {

@@ -70,11 +70,16 @@ SBIT__FN sbit_status sbit__meter_explain(const sbit_session *session, sbit_statu
                                          sbit_error *error)
 {
     const sbit__meter *meter = (const sbit__meter *)session->allocator.user;
-    return status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused
-               ? status
-               : sbit__fail(error, SBIT_ERR_LIMIT, NULL,
-                            "the session needs more than the %lu bytes of memory that it may take",
-                            (unsigned long)meter->limit);
+    char said[sizeof(((sbit_error *)0)->message)] = "out of memory";
+    if (status != SBIT_ERR_OUT_OF_MEMORY || !meter->refused) {
+        return status;
+    }
+    if (error != NULL) { /* which node it was */
+        memcpy(said, error->message, sizeof said);
+    }
+    return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
+                      "%.300s: the session may take %lu bytes of memory", said,
+                      (unsigned long)meter->limit);
 }
 
 /* >>blocks */

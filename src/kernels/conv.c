@@ -84,7 +84,7 @@ SBIT__FN void sbit__conv_plan(const sbit_ctx *ctx, const sbit__conv_shape *shape
     out->scratch_bytes = job.shared_bytes + job.worker_bytes * (size_t)sbit_ctx_threads(ctx);
 }
 
-SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
+SBIT__FN void sbit__conv_pack(sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
                               float *packed)
 {
     sbit__conv_job job;
@@ -95,8 +95,7 @@ SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const
     }
     const int64_t tile = job.kernels->tile_m;
     for (int64_t g = 0; g < job.s.groups; g++, weights += job.out_group * job.k) {
-        sbit__pack_panels(job.out_group, tile, job.k, weights, job.k, 1, 1.0f, packed,
-                          job.k * tile);
+        sbit__pack_all(ctx, job.out_group, tile, job.k, weights, job.k, 1, 1.0f, packed);
         packed += job.panels * tile * job.k;
     }
 }

@@ -121,6 +121,41 @@ SBIT__FN void sbit__pack_panels(int64_t count, int64_t tile, int64_t k, const fl
     }
 }
 
+typedef struct sbit__pack_task {
+    int64_t count, tile, k, stride_i, stride_k;
+    const float *source;
+    float alpha, *packed;
+} sbit__pack_task;
+
+/* Units of four panels. */
+static void sbit__pack_range(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__pack_task *t = (const sbit__pack_task *)user;
+    const int64_t first = 4 * t->tile * begin;
+    (void)worker;
+    sbit__pack_panels(sbit__smaller(4 * t->tile * end, t->count) - first, t->tile, t->k,
+                      t->source + first * t->stride_i, t->stride_i, t->stride_k, t->alpha,
+                      t->packed + first * t->k, t->k * t->tile);
+}
+
+SBIT__FN void sbit__pack_all(sbit_ctx *ctx, int64_t count, int64_t tile, int64_t k,
+                             const float *source, int64_t stride_i, int64_t stride_k, float alpha,
+                             float *packed)
+{
+    const int64_t unit = sbit__larger(4 * tile * k, 1);
+    sbit__pack_task task;
+    task.count = count;
+    task.tile = tile;
+    task.k = k;
+    task.stride_i = stride_i;
+    task.stride_k = stride_k;
+    task.source = source;
+    task.alpha = alpha;
+    task.packed = packed;
+    sbit__parallel_range(ctx, sbit__div_up(count, 4 * tile),
+                         sbit__div_up(SBIT__WORTH_A_THREAD, unit), sbit__pack_range, &task);
+}
+
 SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_m;
@@ -133,20 +168,20 @@ SBIT__FN size_t sbit__gemm_pack_b_bytes(const sbit_ctx *ctx, int64_t n, int64_t 
     return sbit__cache_lines(sbit__div_up(n, tile) * tile * k);
 }
 
-SBIT__FN void sbit__gemm_pack_a(const sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
-                                int64_t lda, bool trans, float alpha, float *packed)
+SBIT__FN void sbit__gemm_pack_a(sbit_ctx *ctx, int64_t m, int64_t k, const float *a, int64_t lda,
+                                bool trans, float alpha, float *packed)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_m;
     const int64_t stride_i = trans ? 1 : lda, stride_k = trans ? lda : 1;
-    sbit__pack_panels(m, tile, k, a, stride_i, stride_k, alpha, packed, k * tile);
+    sbit__pack_all(ctx, m, tile, k, a, stride_i, stride_k, alpha, packed);
 }
 
-SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
-                                int64_t ldb, bool trans, float alpha, float *packed)
+SBIT__FN void sbit__gemm_pack_b(sbit_ctx *ctx, int64_t n, int64_t k, const float *b, int64_t ldb,
+                                bool trans, float alpha, float *packed)
 {
     const int64_t tile = sbit__kernels(ctx)->tile_n;
     const int64_t stride_i = trans ? ldb : 1, stride_k = trans ? 1 : ldb;
-    sbit__pack_panels(n, tile, k, b, stride_i, stride_k, alpha, packed, k * tile);
+    sbit__pack_all(ctx, n, tile, k, b, stride_i, stride_k, alpha, packed);
 }
 
 /* >>plan */

@@ -166,9 +166,9 @@ typedef struct sbit__gemm {
 
 SBIT__FN size_t sbit__gemm_pack_a_bytes(const sbit_ctx *ctx, int64_t m, int64_t k);
 SBIT__FN size_t sbit__gemm_pack_b_bytes(const sbit_ctx *ctx, int64_t n, int64_t k);
-SBIT__FN void sbit__gemm_pack_a(const sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
+SBIT__FN void sbit__gemm_pack_a(sbit_ctx *ctx, int64_t m, int64_t k, const float *a,
                                 int64_t lda, bool trans, float alpha, float *packed);
-SBIT__FN void sbit__gemm_pack_b(const sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
+SBIT__FN void sbit__gemm_pack_b(sbit_ctx *ctx, int64_t n, int64_t k, const float *b,
                                 int64_t ldb, bool trans, float alpha, float *packed);
 SBIT__FN size_t sbit__gemm_scratch_bytes(const sbit_ctx *ctx, const sbit__gemm *gemm);
 SBIT__FN void sbit__gemm_run(sbit_ctx *ctx, const sbit__gemm *gemm, void *scratch);
@@ -198,7 +198,7 @@ typedef struct sbit__conv {
  * same algorithm and packing, so packed weights outlive a change of image size. */
 SBIT__FN void sbit__conv_plan(const sbit_ctx *ctx, const sbit__conv_shape *shape, sbit__conv *out);
 /* weights [out_channels][in_channels/groups][kernel...] */
-SBIT__FN void sbit__conv_pack(const sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
+SBIT__FN void sbit__conv_pack(sbit_ctx *ctx, const sbit__conv *conv, const float *weights,
                               float *packed);
 SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float *x,
                              const float *packed, const float *bias, /* NULL ok */

@@ -91,6 +91,10 @@ SBIT__FN void sbit__pack_panel(int64_t count, int64_t tile, int64_t k, const flo
 SBIT__FN void sbit__pack_panels(int64_t count, int64_t tile, int64_t k, const float *source,
                                 int64_t stride_i, int64_t stride_k, float alpha, float *panel,
                                 int64_t panel_stride);
+/* The same with the context's threads; panels lie behind each other. */
+SBIT__FN void sbit__pack_all(sbit_ctx *ctx, int64_t count, int64_t tile, int64_t k,
+                             const float *source, int64_t stride_i, int64_t stride_k, float alpha,
+                             float *packed);
 
 #ifdef __cplusplus
 }

@@ -215,6 +215,11 @@ static bool sbit__conv_static(const sbit_op_call *call)
     return sbit__type_static(call->in_type[0]) && sbit__type_static(call->in_type[1]);
 }
 
+typedef struct sbit__conv_params {
+    sbit__conv plan;
+    sbit__epilogue epilogue;
+} sbit__conv_params;
+
 static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *error)
 {
     sbit__conv_shape shape;
@@ -224,11 +229,13 @@ static sbit_status sbit__conv_prepare(const sbit_op_call *call, sbit_error *erro
         return SBIT_OK;
     }
     SBIT__TRY(sbit__conv_shape_of(call, &shape, error));
-    sbit__conv *plan = (sbit__conv *)call->alloc_params(call, sizeof *plan);
-    if (plan == NULL) {
+    sbit__conv_params *params = (sbit__conv_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    sbit__conv *plan = &params->plan;
     sbit__conv_plan(call->ctx, &shape, plan);
+    sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + sbit__align64(plan->scratch_bytes) +
                            (call->packed != NULL ? 0 : sbit__align64(plan->packed_bytes));
     return SBIT_OK;
@@ -253,16 +260,17 @@ static void sbit__conv_fill(const sbit_op_call *call, const sbit__epilogue *epil
 
 static sbit_status sbit__conv_run32(const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__conv *plan = (const sbit__conv *)call->params;
+    const sbit__conv_params *params = (const sbit__conv_params *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__epilogue memory;
-    if (plan == NULL) {
+    if (params == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    const sbit__epilogue *epilogue = sbit__epilogue_of(call, 3, &memory);
+    const sbit__conv *plan = &params->plan;
+    const sbit__epilogue *epilogue = sbit__epilogue_of(call, &params->epilogue, 3, &memory);
     if (sbit_tensor_count(x) == 0) {
         sbit__conv_fill(call, epilogue);
         return SBIT_OK;
@@ -403,6 +411,7 @@ typedef struct sbit__convt_plan {
     int64_t block_rows; /* rows of the last axis per block of columns */
     size_t column_bytes, gemm_bytes;
     size_t group_bytes; /* packed weights of one group; they lie behind each other */
+    sbit__epilogue epilogue;
 } sbit__convt_plan;
 
 static void sbit__convt_gemm(const sbit__convt_plan *plan, sbit__gemm *gemm)
@@ -502,6 +511,7 @@ static sbit_status sbit__convt_prepare(const sbit_op_call *call, sbit_error *err
         return sbit__op_no_memory(call, error);
     }
     *params = plan;
+    sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + plan.column_bytes + plan.gemm_bytes;
     return SBIT_OK;
 }
@@ -646,7 +656,7 @@ static sbit_status sbit__convt_run32(const sbit_op_call *call, sbit_error *error
     task.bias =
         call->input_count > 2 && call->in[2] != NULL ? (const float *)call->in[2]->data : NULL;
     task.kernels = call->kernels;
-    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
+    task.epilogue = sbit__epilogue_of(call, &plan->epilogue, 3, &epilogue);
     sbit__parallel_range(call->ctx, planes, 1, sbit__convt_begin, &task);
     for (int64_t i = 0; plan->in_size > 0 && i < plan->batch * plan->groups; i++) {
         sbit__convt_group(call, plan,

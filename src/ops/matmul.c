@@ -75,6 +75,7 @@ typedef struct sbit__matmul_plan {
     size_t matrix_bytes;      /* of one packed right matrix */
     bool spread;              /* the batches over the threads, instead of each product */
     size_t gemm_bytes;        /* scratch of one product */
+    sbit__epilogue epilogue;
 } sbit__matmul_plan;
 
 static sbit_status sbit__matmul_ranks(const sbit_op_call *call, int32_t *a, int32_t *b,
@@ -248,6 +249,7 @@ static sbit_status sbit__matmul_prepare(const sbit_op_call *call, sbit_error *er
         return sbit__op_no_memory(call, error);
     }
     *params = plan;
+    sbit__epilogue_read(call, &params->epilogue);
     *call->scratch_bytes =
         sbit__op_in_float_scratch(call) + plan.gemm_bytes * (size_t)(plan.spread ? threads : 1);
     return SBIT_OK;
@@ -304,7 +306,7 @@ static sbit_status sbit__matmul_run32(const sbit_op_call *call, sbit_error *erro
         return SBIT_OK;
     }
     task.call = call;
-    task.epilogue = sbit__epilogue_of(call, 3, &epilogue);
+    task.epilogue = sbit__epilogue_of(call, &plan->epilogue, 3, &epilogue);
     if (plan->k == 0) {
         float *y = (float *)call->out[0]->data;
         memset(y, 0, (size_t)count * sizeof *y);
@@ -392,6 +394,9 @@ static int64_t sbit__matmul_macs(const sbit_op_call *call)
 /* ---- Gemm */
 
 typedef struct sbit__gemm_params {
+    sbit__gemm gemm; /* without operands */
+    sbit__epilogue epilogue;
+    float beta;
     size_t gemm_scratch; /* what the driver needs; C's copy lies behind it */
 } sbit__gemm_params;
 
@@ -523,9 +528,12 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
     if (params == NULL) {
         return sbit__op_no_memory(call, error);
     }
+    params->gemm = gemm;
+    params->beta = sbit_node_float(call->node, "beta", 1.0f);
+    sbit__epilogue_read(call, &params->epilogue);
     if (call->packed != NULL) {
+        params->gemm.alpha = gemm.alpha = 1.0f; /* is in the packed operand */
         gemm.packed_b = (const float *)call->packed;
-        gemm.alpha = 1.0f; /* is in the packed operand */
     }
     params->gemm_scratch = sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm));
     *call->scratch_bytes = sbit__op_in_float_scratch(call) + params->gemm_scratch +
@@ -534,10 +542,9 @@ static sbit_status sbit__gemm_prepare(const sbit_op_call *call, sbit_error *erro
 }
 
 /* Makes beta * C the gemm's bias or residual; `epilogue` is the copy that the gemm uses. */
-static void sbit__gemm_add_c(const sbit_op_call *call, const sbit_tensor *c, sbit__gemm *gemm,
+static void sbit__gemm_add_c(const sbit_tensor *c, float beta, sbit__gemm *gemm,
                              sbit__epilogue *epilogue, float *scratch)
 {
-    const float beta = sbit_node_float(call->node, "beta", 1.0f);
     const float *from = (const float *)c->data;
     const int64_t cols = c->rank > 0 ? c->dims[c->rank - 1] : 1;
     const int64_t rows = c->rank > 1 ? c->dims[0] : 1;
@@ -591,19 +598,18 @@ static sbit_status sbit__gemm_run32(const sbit_op_call *call, sbit_error *error)
     if (sbit_tensor_count(call->out[0]) == 0) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__gemm_of(call, &gemm, error));
-    (void)sbit__epilogue_of(call, 3, &epilogue); /* nothing, if there is none */
+    gemm = params->gemm;
+    (void)sbit__epilogue_of(call, &params->epilogue, 3, &epilogue);
     gemm.a = (const float *)call->in[0]->data;
     gemm.c = (float *)call->out[0]->data;
     if (call->packed != NULL) {
         gemm.packed_b = (const float *)call->packed;
-        gemm.alpha = 1.0f; /* is in the packed operand */
     } else {
         gemm.b = (const float *)call->in[1]->data;
     }
     if (call->input_count > 2 && call->in[2] != NULL) {
         float *scratch = (float *)(void *)((char *)call->scratch + params->gemm_scratch);
-        sbit__gemm_add_c(call, call->in[2], &gemm, &epilogue, scratch);
+        sbit__gemm_add_c(call->in[2], params->beta, &gemm, &epilogue, scratch);
     }
     if (gemm.k == 0) {
         sbit__gemm_only_c(call, &gemm, &epilogue);

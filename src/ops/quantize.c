@@ -490,6 +490,21 @@ static void sbit__fake_range(void *user, int64_t begin, int64_t end, int32_t wor
                                      task->qmin, task->qmax, task->y + begin);
 }
 
+typedef struct sbit__fake_params {
+    int32_t qmin, qmax;
+} sbit__fake_params;
+
+static sbit_status sbit__fake_quantize_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__fake_params *params = (sbit__fake_params *)call->alloc_params(call, sizeof *params);
+    if (params == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_OUT_OF_MEMORY, error, "out of memory");
+    }
+    sbit__qdq_bounds((sbit_dtype)sbit_node_int(call->node, "to", 0), &params->qmin, &params->qmax);
+    *call->scratch_bytes = 0;
+    return SBIT_OK;
+}
+
 static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error *error)
 {
     const sbit_tensor *scale = call->in[1], *zero_point = sbit__in(call, 2);
@@ -504,7 +519,8 @@ static sbit_status sbit__fake_quantize_run(const sbit_op_call *call, sbit_error 
     task.y = (float *)call->out[0]->data;
     task.scale = ((const float *)scale->data)[0];
     task.zero_point = zero_point != NULL ? (int32_t)sbit__tensor_i64_at(zero_point, 0) : 0;
-    sbit__qdq_bounds((sbit_dtype)sbit_node_int(call->node, "to", 0), &task.qmin, &task.qmax);
+    task.qmin = ((const sbit__fake_params *)call->params)->qmin;
+    task.qmax = ((const sbit__fake_params *)call->params)->qmax;
     sbit__parallel_range(call->ctx, sbit_tensor_count(call->in[0]), SBIT__BLOCK, sbit__fake_range,
                          &task);
     return SBIT_OK;
@@ -549,7 +565,7 @@ static const sbit_op_row sbit__qdq_rows[] = {
     {"", "DynamicQuantizeLinear", 11, SBIT_T(SBIT_F32), 0, 0, sbit__dynamic_quantize_infer, NULL,
      sbit__dynamic_quantize_run, NULL, NULL, NULL, NULL, NULL},
     {"sbit", "FakeQuantize", 1, SBIT_T(SBIT_F32), SBIT_OP_IN_PLACE, 0, sbit__fake_quantize_infer,
-     NULL, sbit__fake_quantize_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__fake_quantize_prepare, sbit__fake_quantize_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__QDQ_TARGETS

@@ -170,18 +170,25 @@ SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t resi
     return SBIT_OK;
 }
 
-SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
-                                                 sbit__epilogue *out)
+SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out)
 {
     memset(out, 0, sizeof *out);
-    if (!sbit__op_is_internal(call)) {
-        return NULL;
+    if (sbit__op_is_internal(call)) {
+        out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
+        out->lo = sbit_node_float(call->node, "lo", 0.0f);
+        out->hi = sbit_node_float(call->node, "hi", 0.0f);
     }
-    out->activation = (sbit__activation)sbit_node_int(call->node, "activation", 0);
-    out->lo = sbit_node_float(call->node, "lo", 0.0f);
-    out->hi = sbit_node_float(call->node, "hi", 0.0f);
-    out->residual = sbit__op_has(call, residual) ? (const float *)call->in[residual]->data : NULL;
-    return out;
+}
+
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call,
+                                                 const sbit__epilogue *read, int32_t residual,
+                                                 sbit__epilogue *out)
+{
+    *out = *read;
+    out->residual = residual < call->input_count && call->in[residual] != NULL
+                        ? (const float *)call->in[residual]->data
+                        : NULL;
+    return out->residual != NULL || out->activation != SBIT__ACT_NONE ? out : NULL;
 }
 
 SBIT__FN void sbit__epilogue_apply(const sbit_kernels *kernels, const sbit__epilogue *ep,

@@ -87,8 +87,11 @@ SBIT__FN bool sbit__op_is_internal(const sbit_op_call *call);
 /* infer: the type of what is added must be that of output 0. */
 SBIT__FN sbit_status sbit__epilogue_check(const sbit_op_call *call, int32_t residual,
                                           sbit_error *error);
-/* run: what is done to the result; NULL: nothing. `residual`: the input that is added. */
-SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call, int32_t residual,
+/* prepare: what is done to the result, for the parameter block; zeros: nothing. */
+SBIT__FN void sbit__epilogue_read(const sbit_op_call *call, sbit__epilogue *out);
+/* run: `read` with what is added; NULL: nothing is done. */
+SBIT__FN const sbit__epilogue *sbit__epilogue_of(const sbit_op_call *call,
+                                                 const sbit__epilogue *read, int32_t residual,
                                                  sbit__epilogue *out);
 /* Does to n finished values at y what the kernels do while they store: + residual, activation.
  * `offset`: of y[0] in the output. ep may be NULL. */
