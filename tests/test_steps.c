@@ -605,3 +605,182 @@ TEST(asym_ranges_are_those_of_quantized_inputs)
         build_end(&b);
     }
 }
+
+/* ---- GPTQ and bias correction */
+
+static const char *const steps_gptq[][2] = {{"W.QUANTIZER.BIT", "3"},
+                                            {"W.QUANTIZER.TYPE", "gptq"},
+                                            {"STEP.GPTQ.POSITIONS", "0"},
+                                            {NULL, NULL}};
+
+TEST(gptq_makes_errors_good)
+{
+    static steps near, gptq, asym;
+    steps_begin(&near, "generic", steps_narrow);
+    steps_begin(&gptq, "generic", steps_gptq);
+    steps_begin(&asym, "generic", steps_gptq);
+    if (steps_calc(&near, false) && steps_calc(&gptq, false) && steps_calc(&asym, true)) {
+        const double before = steps_quality(&near), after = steps_quality(&gptq);
+        const double again = steps_quality(&asym);
+        CHECK_MSG(after > before + 2.0 && again > before + 2.0, "%.1f dB, %.1f dB, asym %.1f dB",
+                  before, after, again);
+        sbit_graph *q = NULL;
+        int64_t n = 0;
+        build_do(&gptq.b, sbit_quant_build(gptq.quant, NULL, &q, &gptq.b.error), "build");
+        const int8_t *a = steps_integers(q, "a.weight_quantized", &n);
+        for (int64_t i = 0; a != NULL && i < n; i++) {
+            CHECK(a[i] >= -4 && a[i] <= 3);
+        }
+        sbit_graph_destroy(q);
+    }
+    steps_end(&near);
+    steps_end(&gptq);
+    steps_end(&asym);
+}
+
+/* y = x w, w [4,1] on 2 bits: of all 4^4 choices the best is not far. */
+static double steps_form(const float *x, int count, const float *w, const double *q)
+{
+    double sum = 0.0;
+    for (int n = 0; n < count; n++) {
+        double off = 0.0;
+        for (int k = 0; k < 4; k++) {
+            off += ((double)w[k] - q[k]) * (double)x[n * 4 + k];
+        }
+        sum += off * off;
+    }
+    return sum;
+}
+
+TEST(gptq_is_near_the_best_of_all_roundings)
+{
+    static const char *const text =
+        "W: {QSCHEME: per-tensor-symmetric, QUANTIZER: {BIT: 2, TYPE: gptq}}\n"
+        "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 16}}\n";
+    static float x[40 * 4];
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_graph *q = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        float w[4];
+        sbit_rng rng = sbit_rng_seed(seed);
+        for (int i = 0; i < 160; i++) {
+            x[i] = sbit_rng_normal(&rng) + (i % 4 > 0 ? 0.9f * x[i - 1] : 0.0f);
+        }
+        for (int i = 0; i < 4; i++) {
+            w[i] = sbit_rng_normal(&rng);
+        }
+        build_begin(&b, 13);
+        const sbit_value_id in = build_input(&b, "x", SBIT_F32, "N,4");
+        build_output(
+            &b, build_binary(&b, "MatMul", "y", in, build_constant(&b, "w", SBIT_F32, "4,1", w)));
+        const sbit_tensor all = build_tensor(SBIT_F32, "40,4", x);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+        int64_t n = 0;
+        const int8_t *got = b.failed ? NULL : steps_integers(q, "w_quantized", &n);
+        if (got != NULL) {
+            const double scale =
+                (double)*(const float *)sbit_graph_value(q, sbit_graph_find_value(q, "w_scale"))
+                    ->constant.data;
+            double best = 1e30, nearest = 0.0, v[4];
+            for (int choice = 0; choice < 256; choice++) {
+                for (int k = 0; k < 4; k++) {
+                    v[k] = scale * (double)((choice >> (2 * k)) % 4 - 2);
+                }
+                const double form = steps_form(x, 40, w, v);
+                best = form < best ? form : best;
+            }
+            for (int k = 0; k < 4; k++) {
+                v[k] = scale * fmin(fmax(nearbyint((double)w[k] / scale), -2.0), 1.0);
+            }
+            nearest = steps_form(x, 40, w, v);
+            for (int k = 0; k < 4; k++) {
+                v[k] = scale * (double)got[k];
+            }
+            const double form = steps_form(x, 40, w, v);
+            CHECK_MSG(form <= nearest * 1.0001 && form <= best * 1.6 + 1e-9,
+                      "%g, nearest %g, best %g", form, nearest, best);
+        }
+        sbit_graph_destroy(q);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+}
+
+/* After correction the mean of each output channel over the calibration data is that of the float
+ * model: Conv with and without a bias, Gemm, MatMul with the Add behind it. */
+TEST(bias_correction_restores_the_mean)
+{
+    static const char *const text = "PLACEMENT: generic\nSTEPS: [bias_correction]\n"
+                                    "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: 2}}\n"
+                                    "A: {QSCHEME: per-tensor-affine, QUANTIZER: {BIT: 16}}\n";
+    static float x[12 * 2 * 9];
+    sbit_rng rng = sbit_rng_seed(31);
+    for (int i = 0; i < 12 * 2 * 9; i++) {
+        x[i] = sbit_rng_normal(&rng) + 1.0f;
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        const bool conv = kind < 2;
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_graph *q = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        const int64_t pads[4] = {1, 1, 0, 1};
+        const sbit_attr attr = build_ints("pads", pads, 4);
+        sbit_value_id in[3];
+        build_begin(&b, 13);
+        in[0] = build_input(&b, "x", SBIT_F32, conv ? "N,2,3,3" : "N,18");
+        in[1] = build_weights(&b, "w", conv ? "3,2,2,3" : "18,3", 4);
+        in[2] = build_weights(&b, "b", "3", 5);
+        sbit_value_id y;
+        if (conv) {
+            y = build_node(&b, "Conv", "y", in, kind == 0 ? 3 : 2, &attr, 1);
+        } else if (kind == 2) {
+            y = build_node(&b, "Gemm", "y", in, 3, NULL, 0);
+        } else {
+            y = build_binary(&b, "Add", "y", build_binary(&b, "MatMul", "m", in[0], in[1]), in[2]);
+        }
+        build_output(&b, y);
+        const sbit_tensor all = build_tensor(SBIT_F32, conv ? "12,2,3,3" : "12,18", x);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        desc.batch = 5;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        build_do(&b, sbit_qconfig_read(b.ctx, text, strlen(text), &config, &b.error), "config");
+        build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "quantize");
+        sbit_graph *const graphs[2] = {b.graph, q};
+        double mean[2][3] = {{0.0}}, spread = 0.0;
+        for (int g = 0; g < 2 && !b.failed; g++) {
+            sbit_session *session = NULL;
+            build_do(&b, sbit_session_create(graphs[g], NULL, &session, &b.error), "session");
+            build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
+            build_do(&b, sbit_session_run(session, &b.error), "run");
+            const sbit_tensor *out = &sbit_session_output(session, 0)->tensor;
+            const int64_t count = sbit_tensor_count(out), inner = count / 12 / 3;
+            for (int64_t i = 0; i < count; i++) {
+                const double value = (double)((const float *)out->data)[i];
+                mean[g][i / inner % 3] += value / (double)(12 * inner);
+                spread = fmax(spread, fabs(value));
+            }
+            sbit_session_destroy(session);
+        }
+        for (int c = 0; c < 3; c++) {
+            CHECK_MSG(fabs(mean[0][c] - mean[1][c]) < 2e-4 * spread, "%d: %g and %g", kind,
+                      mean[0][c], mean[1][c]);
+        }
+        sbit_graph_destroy(q);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+}

@@ -332,6 +332,29 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     return status;
 }
 
+SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site, float *out,
+                                            sbit_error *error)
+{
+    sbit__build b;
+    sbit_tensor weight, integers;
+    b.quant = quant;
+    b.root = b.graph = NULL;
+    SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+    SBIT__TRY(sbit_tensor_alloc(quant->ctx, sbit__build_dtype(quant, site), weight.rank,
+                                weight.dims, &integers, error));
+    const sbit_status status = sbit__build_weight_values(&b, site, &weight, &integers, error);
+    const sbit_observation x = sbit__site_observation(site, &weight, NULL);
+    sbit_runs runs = sbit_runs_of(&x.parts);
+    while (status == SBIT_OK && sbit_runs_next(&runs)) {
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const int32_t q = (int32_t)sbit__tensor_i64_at(&integers, i);
+            out[i] = (float)(q - site->zero_point[runs.part]) * site->scale[runs.part];
+        }
+    }
+    sbit_tensor_free(quant->ctx, &integers);
+    return status;
+}
+
 static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
                                                sbit_error *error)
 {
@@ -396,7 +419,7 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->graph, layer);
+    const sbit_value_info *bias = sbit__quant_bias(b->quant, b->graph, layer);
     const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
     const int64_t parts = sbit__site_parts(weight);
     if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
@@ -429,6 +452,65 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     return status;
 }
 
+/* The node and input that hold a layer's bias, in the graph that is built: its own, or that of the
+ * Add with a constant that alone reads a MatMul. False: it cannot have one. */
+static bool sbit__build_bias_place(const sbit__build *b, sbit_node_id layer, sbit_node_id *node,
+                                   size_t *input)
+{
+    const sbit_node *info = sbit_graph_node(b->graph, layer);
+    *node = layer;
+    *input = 2;
+    if (sbit__streq(info->op_type, "Conv") || sbit__streq(info->op_type, "Gemm")) {
+        return true;
+    }
+    sbit_use use;
+    const sbit_value_info *y = sbit_graph_value(b->graph, info->outputs[0]);
+    if (!sbit__streq(info->op_type, "MatMul") || y->use_count != 1 || y->is_output ||
+        sbit_graph_uses(b->graph, y->id, &use, 1) != 1 || use.node.idx == 0 || use.body != NULL) {
+        return false;
+    }
+    const sbit_node *add = sbit_graph_node(b->graph, use.node);
+    *node = use.node;
+    *input = 1 - use.index;
+    return sbit__streq(add->op_type, "Add") &&
+           sbit_graph_value(b->graph, add->inputs[*input])->is_constant;
+}
+
+/* Adds the site's shift to its layer's bias. */
+static sbit_status sbit__build_shift(sbit__build *b, const sbit__site *site, sbit_node_id layer,
+                                     sbit_error *error)
+{
+    const int64_t count = (int64_t)(site->shift_bytes / sizeof(float));
+    sbit_node_id node;
+    size_t input;
+    sbit_tensor tensor;
+    sbit_value_id id;
+    if (site->shift == NULL || !sbit__build_bias_place(b, layer, &node, &input)) {
+        return SBIT_OK;
+    }
+    const sbit_node *info = sbit_graph_node(b->graph, node);
+    const sbit_value_info *old = input < info->input_count && info->inputs[input].idx != 0
+                                     ? sbit_graph_value(b->graph, info->inputs[input])
+                                     : NULL;
+    const int64_t given = old != NULL ? sbit_tensor_count(&old->constant) : 0;
+    if (old != NULL && (!old->is_constant || (given != count && given != 1))) {
+        return SBIT_OK;
+    }
+    const sbit_dtype dtype = old != NULL ? old->constant.dtype : site->dtype;
+    const bool keep = given == count; /* [1,N] stays so */
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, keep ? old->constant.rank : 1,
+                                keep ? old->constant.dims : &count, &tensor, error));
+    for (int64_t i = 0; i < count; i++) {
+        const double before =
+            old != NULL ? sbit__tensor_f64_at(&old->constant, given == 1 ? 0 : i) : 0.0;
+        sbit__tensor_set_f64(&tensor, i, before + (double)site->shift[i]);
+    }
+    const char *base = old != NULL ? old->name : sbit_graph_node(b->graph, layer)->name;
+    SBIT__TRY(
+        sbit__build_constant(b, base, old != NULL ? "_corrected" : "_bias", &tensor, &id, error));
+    return sbit_graph_set_node_input(b->graph, node, input, id, error);
+}
+
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
                                       sbit_error *error)
 {
@@ -446,6 +528,7 @@ static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool wit
     }
     for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
         SBIT__TRY(sbit_graph_set_node_input(b->graph, use->node, use->input, y, error));
+        SBIT__TRY(sbit__build_shift(b, site, use->node, error));
         if (with_bias) {
             SBIT__TRY(sbit__build_bias(b, site, use->node, error));
         }

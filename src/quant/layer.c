@@ -325,6 +325,64 @@ SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, cons
     return SBIT_OK;
 }
 
+/* >>means */
+/* Sums of one window cell over the positions of a sample: cells in the padding are 0. */
+static double sbit__layer_cell(const sbit__layer *layer, const sbit__layer_sample *s,
+                               const float *plane, int64_t k)
+{
+    int64_t first[3], count[3];
+    const int64_t cell[3] = {k / (layer->kernel[1] * layer->kernel[2]),
+                             k / layer->kernel[2] % layer->kernel[1], k % layer->kernel[2]};
+    double sum = 0.0;
+    for (int32_t d = 0; d < 3; d++) { /* positions whose cell lies inside */
+        const int64_t shift = cell[d] * layer->dilation[d] - s->pad[d], step = layer->stride[d];
+        const int64_t begin = shift < 0 ? (-shift + step - 1) / step : 0;
+        const int64_t last = s->in[d] - 1 - shift;
+        int64_t end = last < 0 ? 0 : last / step + 1;
+        end = end < s->out[d] ? end : s->out[d];
+        first[d] = begin * step + shift;
+        count[d] = end > begin ? end - begin : 0;
+    }
+    for (int64_t z = 0; z < count[0]; z++) {
+        for (int64_t y = 0; y < count[1]; y++) {
+            const float *line =
+                plane +
+                ((first[0] + z * layer->stride[0]) * s->in[1] + first[1] + y * layer->stride[1]) *
+                    s->in[2] +
+                first[2];
+            for (int64_t x = 0; x < count[2]; x++) {
+                sum += (double)line[x * layer->stride[2]];
+            }
+        }
+    }
+    return sum;
+}
+
+SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
+                                       int64_t samples, double *sums, double *count,
+                                       sbit_error *error)
+{
+    sbit__layer_sample s;
+    if (x->dtype != SBIT_F32 || !sbit__layer_shape(layer, x, rows, &s)) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, layer->node->name,
+                          "the input of '%s' does not go with its weight", layer->node->name);
+    }
+    const int64_t values = sbit_tensor_count(x) / rows;
+    const int64_t window = layer->conv ? layer->kernel[0] * layer->kernel[1] * layer->kernel[2] : 1;
+    for (int64_t n = 0; n < samples; n++) {
+        const float *sample = (const float *)x->data + n * values;
+        for (int64_t i = 0; layer->conv && i < s.channels * window; i++) {
+            const float *plane = sample + i / window * s.in[0] * s.in[1] * s.in[2];
+            sums[i] += sbit__layer_cell(layer, &s, plane, i % window);
+        }
+        for (int64_t i = 0; !layer->conv && i < values; i++) {
+            sums[i % layer->depth] += (double)sample[i];
+        }
+    }
+    *count += (double)(samples * s.positions);
+    return SBIT_OK;
+}
+
 /* >>rounding layer by layer */
 typedef struct sbit__round {
     sbit__round_units *units;

@@ -53,6 +53,11 @@ SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
 SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
                                     int64_t rows, int64_t samples, sbit_error *error);
 
+/* Adds the first `samples` of `rows` samples of x, over all positions, to sums[groups][depth]. */
+SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
+                                       int64_t samples, double *sums, double *count,
+                                       sbit_error *error);
+
 /* >>rounding layer by layer: what AdaRound, GPTQ ... share. The sums are gathered for each layer in
  * turn (asym: under what is quantized so far), `round` makes the weights of it. */
 typedef struct sbit__round_units sbit__round_units;

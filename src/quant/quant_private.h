@@ -112,6 +112,8 @@ typedef struct sbit__site {
     int32_t *zero_point;
     float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
     size_t rounded_bytes;
+    float *shift; /* weights: added to the layer's bias, [channels of its output]; NULL: nothing */
+    size_t shift_bytes;
 } sbit__site;
 
 /* One graph of the model, and the sites on its values. */
@@ -201,6 +203,13 @@ SBIT__FN bool sbit__quant_observes(const sbit__site *site);
 SBIT__FN sbit_status sbit__calibrate_asym(sbit_quant *quant, sbit_error *error);
 /* Scale and zero point of one site from min and max. */
 SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error);
+/* What a step adds to the bias of the layer that has this weight; copied. */
+SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, const float *shift,
+                                          size_t count, sbit_error *error);
+/* The weights of a site as they come out of their integers; float32, as many as there are. */
+SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site, float *out,
+                                            sbit_error *error);
+/* Forgets what steps did to it. */
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
 SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
@@ -228,7 +237,9 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
-    X(adaround)
+    X(adaround)                                                                                    \
+    X(gptq)                                                                                        \
+    X(bias_correction)
 
 #define SBIT__STEP_DECLARE(name) SBIT__FN const sbit_step_row *sbit__step_##name(void);
 SBIT__STEPS(SBIT__STEP_DECLARE)

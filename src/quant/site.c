@@ -213,8 +213,24 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site)
 {
     sbit__free(sbit_ctx_allocator(quant->ctx), site->rounded, site->rounded_bytes);
-    site->rounded = NULL;
-    site->rounded_bytes = 0;
+    sbit__free(sbit_ctx_allocator(quant->ctx), site->shift, site->shift_bytes);
+    site->rounded = site->shift = NULL;
+    site->rounded_bytes = site->shift_bytes = 0;
+}
+
+SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, const float *shift,
+                                          size_t count, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit__free(a, site->shift, site->shift_bytes);
+    site->shift_bytes = count * sizeof *shift;
+    site->shift = (float *)sbit__alloc(a, site->shift_bytes);
+    if (site->shift == NULL) {
+        site->shift_bytes = 0;
+        return sbit__fail_oom(error, count * sizeof *shift);
+    }
+    memcpy(site->shift, shift, site->shift_bytes);
+    return SBIT_OK;
 }
 
 /* >>site bias */

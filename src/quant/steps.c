@@ -187,7 +187,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, 
         return sbit__fail_oom(error, bytes);
     }
     memcpy(copy, values, bytes);
-    sbit__site_forget_rounding(quant, s);
+    sbit__free(a, s->rounded, s->rounded_bytes);
     s->rounded = copy;
     s->rounded_bytes = bytes;
     return SBIT_OK;

@@ -1,0 +1,347 @@
+/* step_gptq.c: GPTQ: weights rounded one after the other, each error made good by those that
+ * follow.
+ * >>step-gptq
+ *
+ * Frantar et al. 2022, on H = sum of x x^T / n of the layer's inputs, per group of a convolution.
+ * Columns in falling order of H's diagonal (act-order; the grid is the site's, so that no index is
+ * needed). With H + damping = M M^T, M upper triangular, and U = M^-1: after column i is rounded,
+ * the columns behind it change by -(w_i - q_i) / U_ii times row i of U. If the factorization fails
+ * the damping is raised tenfold, three times; then the weights stay the nearest. Then SWEEPS of
+ * coordinate descent on the same form: a weight moves by whole steps while that lowers (q - t) H (q
+ * - t)^T. asym: the target is t = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float
+ * output on quantized inputs.
+ */
+#include "layer_private.h"
+
+static const sbit_key sbit__gptq_keys[] = {
+    {"GPTQ.DAMPING", SBIT_KEY_FLOAT, "0.01", 0.0, 10.0, NULL,
+     "added to the diagonal, as a part of its mean"},
+    {"GPTQ.SWEEPS", SBIT_KEY_INT, "8", 0.0, 1000.0, NULL, "visits of all weights afterwards"},
+    {"GPTQ.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
+     "output positions of a sample that are looked at; 0: all"},
+};
+
+typedef struct sbit__gptq {
+    sbit_quant *quant;
+    const sbit__site *site;
+    const sbit__layer *layer;
+    const float *w; /* as stored */
+    int64_t group, n, sweeps;
+    double *h;       /* [n][n], damped, in the order of columns */
+    double *u;       /* [n][n]: upper triangle of M^-1 */
+    double *target;  /* [rows][n] */
+    double *work;    /* [workers][3 n] */
+    int64_t *column; /* [n]: which column comes i-th */
+    float *out;
+} sbit__gptq;
+
+/* Four sums side by side: always in the same order, and not one after the other. */
+static double sbit__gptq_dot(const double *a, const double *b, int64_t n)
+{
+    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4) {
+        for (int64_t i = 0; i < 4; i++) {
+            sums[i] += a[k + i] * b[k + i];
+        }
+    }
+    for (; k < n; k++) {
+        sums[0] += a[k] * b[k];
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* >>step-gptq algebra. Lower Cholesky factor of a in place (its upper triangle is left alone);
+ * false: not positive definite. */
+static bool sbit__gptq_factor(double *a, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        double *row = a + j * n;
+        const double sum = row[j] - sbit__gptq_dot(row, row, j);
+        if (!(sum > 0.0)) {
+            return false;
+        }
+        row[j] = sqrt(sum);
+        for (int64_t i = j + 1; i < n; i++) {
+            double *below = a + i * n;
+            below[j] = (below[j] - sbit__gptq_dot(below, row, j)) / row[j];
+        }
+    }
+    return true;
+}
+
+/* The inverse of a lower triangle, in place: row by row, right sides are rows above. */
+static void sbit__gptq_invert(double *l, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double *row = l + i * n;
+        const double scale = 1.0 / row[i];
+        for (int64_t k = 0; k < i; k++) { /* row = -(sum over k of row[k] inverse_k) / l_ii */
+            const double factor = row[k];
+            const double *above = l + k * n;
+            row[k] = 0.0;
+            for (int64_t j = 0; j <= k; j++) {
+                row[j] += factor * above[j];
+            }
+        }
+        for (int64_t j = 0; j < i; j++) {
+            row[j] *= -scale;
+        }
+        row[i] = scale;
+    }
+}
+
+/* H in the order of columns, damped. */
+static void sbit__gptq_fill(const sbit__gptq *t, const sbit__gram *gram, double damping, double *h)
+{
+    const int64_t n = t->n;
+    const float *sums = gram->sums + t->group * n * n;
+    double mean = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        mean += (double)sums[i * n + i] / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t a = t->column[i], b = t->column[j];
+            h[i * n + j] = (double)(a < b ? sums[a * n + b] : sums[b * n + a]);
+        }
+        h[i * n + i] += damping * mean + 1e-12;
+    }
+}
+
+/* U by the factor of H turned over: with J the reversal, J H J = L L^T gives M = J L J. */
+static bool sbit__gptq_prepare(sbit__gptq *t, const sbit__gram *gram, double damping)
+{
+    const int64_t n = t->n;
+    for (int attempt = 0; attempt<4; attempt++, damping = damping> 0.0 ? damping * 10.0 : 0.001) {
+        sbit__gptq_fill(t, gram, damping, t->h);
+        for (int64_t i = 0; i < n * n; i++) {
+            t->u[i] = t->h[n * n - 1 - i];
+        }
+        if (!sbit__gptq_factor(t->u, n)) {
+            continue;
+        }
+        sbit__gptq_invert(t->u, n);
+        for (int64_t i = 0, k = n * n - 1; i < k; i++, k--) { /* J L^-1 J: upper */
+            const double kept = t->u[i];
+            t->u[i] = t->u[k];
+            t->u[k] = kept;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* What rows are rounded towards, in the order of columns. asym: t H = w (sum x x_q^T) + damping w,
+ * solved with H^-1 = U^T U. */
+static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram, int64_t r, double *row,
+                              double *room)
+{
+    const int64_t n = t->n;
+    const sbit__layer *layer = t->layer;
+    const float *sums = gram->sums + t->group * n * n;
+    const float *weight = t->w + (t->group * layer->rows + r) * layer->row_step;
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = (double)weight[t->column[i] * layer->depth_step];
+    }
+    if (!gram->cross) {
+        return;
+    }
+    const float *mixed = gram->mixed + t->group * n * n;
+    for (int64_t j = 0; j < n; j++) { /* the damping pulls towards w */
+        const double damped = t->h[j * n + j] - (double)sums[t->column[j] * n + t->column[j]];
+        room[j] = damped * row[j];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const float *m = mixed + t->column[i] * n;
+        for (int64_t j = 0; j < n; j++) {
+            room[j] += row[i] * (double)m[t->column[j]];
+        }
+    }
+    double *half = room + n;
+    for (int64_t i = 0; i < n; i++) { /* U b */
+        half[i] = sbit__gptq_dot(t->u + i * n + i, room + i, n - i);
+    }
+    memset(row, 0, (size_t)n * sizeof *row);
+    for (int64_t i = 0; i < n; i++) { /* U^T (U b) */
+        for (int64_t j = i; j < n; j++) {
+            row[j] += t->u[i * n + j] * half[i];
+        }
+    }
+}
+
+/* >>step-gptq rows */
+typedef struct sbit__gptq_row {
+    double scale, least, most; /* the grid: scale times least..most */
+} sbit__gptq_row;
+
+static double sbit__gptq_round(const sbit__gptq_row *grid, double value)
+{
+    const double q = nearbyint(value / grid->scale);
+    return grid->scale * (q < grid->least ? grid->least : q > grid->most ? grid->most : q);
+}
+
+/* Whole steps of single weights while they help; returns the form that is left. */
+static double sbit__gptq_descend(const sbit__gptq *t, const sbit__gptq_row *grid,
+                                 const double *target, double *q, double *slope)
+{
+    const int64_t n = t->n;
+    memset(slope, 0, (size_t)n * sizeof *slope);
+    for (int64_t i = 0; i < n; i++) {
+        const double off = q[i] - target[i];
+        for (int64_t j = 0; j < n; j++) {
+            slope[j] += off * t->h[i * n + j];
+        }
+    }
+    bool moved = true;
+    for (int64_t sweep = 0; sweep < t->sweeps && moved; sweep++) {
+        moved = false;
+        for (int64_t i = 0; i < n; i++) {
+            const double best = sbit__gptq_round(grid, q[i] - slope[i] / t->h[i * n + i]);
+            const double step = best - q[i];
+            if (fabs(step) < 0.5 * grid->scale ||
+                step * (2.0 * slope[i] + step * t->h[i * n + i]) >= 0.0) {
+                continue;
+            }
+            q[i] = best;
+            moved = true;
+            for (int64_t j = 0; j < n; j++) {
+                slope[j] += step * t->h[i * n + j];
+            }
+        }
+    }
+    double form = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        form += (q[i] - target[i]) * slope[i];
+    }
+    return form;
+}
+
+static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
+{
+    const sbit__gptq *t = (const sbit__gptq *)task;
+    const sbit__layer *layer = t->layer;
+    const int64_t n = t->n, row = t->group * layer->rows + r;
+    const sbit_grid *g = &t->site->settings.grid;
+    const int64_t part = sbit__site_parts(t->site) == 1 ? 0 : row;
+    double *value = t->work + (int64_t)worker * 3 * n, *q = value + n, *slope = q + n;
+    const double *target = t->target + r * n;
+    sbit__gptq_row grid;
+    grid.scale = (double)t->site->scale[part];
+    grid.least = (double)(g->qmin - t->site->zero_point[part]);
+    grid.most = (double)(g->qmax - t->site->zero_point[part]);
+    memcpy(value, target, (size_t)n * sizeof *value);
+    for (int64_t i = 0; i < n; i++) {
+        q[i] = sbit__gptq_round(&grid, value[i]);
+        const double error = (value[i] - q[i]) / t->u[i * n + i];
+        for (int64_t j = i; j < n; j++) {
+            value[j] -= error * t->u[i * n + j];
+        }
+    }
+    const double form = sbit__gptq_descend(t, &grid, target, q, slope);
+    for (int64_t i = 0; i < n; i++) { /* on coarse grids the nearest may be the better start */
+        value[i] = sbit__gptq_round(&grid, target[i]);
+    }
+    q = sbit__gptq_descend(t, &grid, target, value, slope) < form ? value : q;
+    for (int64_t i = 0; i < n; i++) {
+        t->out[row * layer->row_step + t->column[i] * layer->depth_step] = (float)q[i];
+    }
+}
+
+/* >>step-gptq groups */
+static void sbit__gptq_order(sbit__gptq *t, const sbit__gram *gram)
+{
+    const float *sums = gram->sums + t->group * t->n * t->n;
+    for (int64_t i = 0; i < t->n; i++) { /* insertion: stable, lower index first */
+        int64_t at = i;
+        const float size = sums[i * t->n + i];
+        while (at > 0 && sums[t->column[at - 1] * t->n + t->column[at - 1]] < size) {
+            t->column[at] = t->column[at - 1];
+            at--;
+        }
+        t->column[at] = i;
+    }
+}
+
+static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double damping, bool *failed)
+{
+    sbit__gptq_order(t, gram);
+    if (!sbit__gptq_prepare(t, gram, damping)) {
+        *failed = true; /* `out` has the weights as they are: the nearest */
+        return;
+    }
+    for (int64_t r = 0; r < t->layer->rows; r++) {
+        sbit__gptq_target(t, gram, r, t->target + r * t->n, t->work);
+    }
+    sbit_ctx_parallel(t->quant->ctx, t->layer->rows, sbit__gptq_row_task, t);
+}
+
+static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *unit,
+                                   const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
+    const double damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING");
+    const int64_t n = layer->depth, workers = sbit_ctx_threads(units->quant->ctx);
+    const size_t all = (size_t)(layer->groups * layer->rows * n);
+    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 3 * n + n);
+    const size_t bytes = doubles * sizeof(double) + all * sizeof(float);
+    sbit__gptq t;
+    sbit_tensor weight;
+    bool failed = false;
+    memset(&t, 0, sizeof t);
+    SBIT__TRY(sbit__site_weight(units->quant, &units->quant->sites[unit->site], &weight, error));
+    double *room = (double *)sbit__alloc(a, bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    t.quant = units->quant;
+    t.site = &units->quant->sites[unit->site];
+    t.layer = layer;
+    t.w = (const float *)weight.data;
+    t.n = n;
+    t.sweeps = sbit_options_int(units->options, "STEP.GPTQ.SWEEPS");
+    t.h = room;
+    t.u = t.h + n * n;
+    t.target = t.u + n * n;
+    t.work = t.target + layer->rows * n;
+    t.column = (int64_t *)(void *)(t.work + workers * 3 * n);
+    t.out = (float *)(void *)(t.column + n);
+    memcpy(t.out, t.w, all * sizeof(float));
+    for (t.group = 0; t.group < layer->groups; t.group++) {
+        sbit__gptq_group(&t, gram, damping, &failed);
+    }
+    if (failed) {
+        sbit__log(
+            t.quant->ctx, SBIT_LOG_WARNING,
+            "gptq: '%s': the inputs say too little about some weights, which stay the nearest",
+            layer->node->name);
+    }
+    const sbit_status status = sbit_quant_set_weight(t.quant, unit->site, t.out, error);
+    sbit__free(a, room, bytes);
+    return status;
+}
+
+static sbit_status sbit__gptq_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                  sbit_error *error)
+{
+    sbit__round_units units;
+    memset(&units, 0, sizeof units);
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = sbit__step_gptq();
+    units.positions = sbit_options_int(options, "STEP.GPTQ.POSITIONS");
+    units.round = sbit__gptq_unit;
+    return sbit__round_run(&units, feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_gptq(void)
+{
+    static const sbit_step_row row = {
+        {"gptq", "weights rounded one after the other, errors made good by those that follow",
+         SBIT_TARGET_WEIGHT, sbit__gptq_keys, SBIT__COUNT_OF(sbit__gptq_keys)},
+        SBIT_STAGE_WEIGHTS,
+        true,
+        sbit__gptq_run,
+    };
+    return &row;
+}
