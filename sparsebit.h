@@ -885,6 +885,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
 typedef struct sbit_quant_build_desc {
     bool float_weights, float_activations; /* leave them as they are */
     const bool *sites;                     /* [site count] which sites to quantize; NULL: all */
+    const char *format;                    /* a row's name; NULL: EXPORT.FORMAT */
 } sbit_quant_build_desc;
 /* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
  * pairs. desc may be NULL. Free with sbit_graph_destroy before the quant. */
@@ -2082,6 +2083,18 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
                                                 sbit_error *error);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
+
+/* >>formats: how a quantized graph is written (EXPORT.FORMAT, sbit_quant_build_desc.format). */
+typedef struct sbit_format_row {
+    sbit_head head;
+    bool float_activations; /* weights alone are quantized */
+    /* optional: rewrites the graph with Q/DQ nodes */
+    sbit_status (*write)(sbit_graph *graph, sbit_error *error);
+} sbit_format_row;
+SPARSEBIT_API sbit_status sbit_format_register(sbit_ctx *ctx, const sbit_format_row *row,
+                                               sbit_error *error);
+SPARSEBIT_API const sbit_format_row *sbit_format_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_format_row *sbit_format_at(size_t index); /* NULL past the end */
 
 SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *config);
 /* ---- end src/quant/qconfig_api.h ---- */
@@ -63340,6 +63353,7 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *   calibrate.c  what they observe
  *   scales.c     scale and zero point of all of them
  *   build.c      the graph with QuantizeLinear and DequantizeLinear
+ *   formats.c    other ways to write it
  *   quant.c      the public functions
  *   walk.c       a run of the model that stops between layers
  *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
@@ -63436,6 +63450,8 @@ typedef struct sbit__site {
     int32_t *zero_point;
     float *rounded; /* weights: values on the grid that a step chose; NULL: the nearest */
     size_t rounded_bytes;
+    float *shift; /* weights: added to the layer's bias, [channels of its output]; NULL: nothing */
+    size_t shift_bytes;
 } sbit__site;
 
 /* One graph of the model, and the sites on its values. */
@@ -63525,6 +63541,13 @@ SBIT__FN bool sbit__quant_observes(const sbit__site *site);
 SBIT__FN sbit_status sbit__calibrate_asym(sbit_quant *quant, sbit_error *error);
 /* Scale and zero point of one site from min and max. */
 SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error);
+/* What a step adds to the bias of the layer that has this weight; copied. */
+SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, const float *shift,
+                                          size_t count, sbit_error *error);
+/* The weights of a site as they come out of their integers; float32, as many as there are. */
+SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site, float *out,
+                                            sbit_error *error);
+/* Forgets what steps did to it. */
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
 SBIT__FN sbit_status sbit__calibrate_again(sbit_quant *quant, bool *wanted, sbit_error *error);
@@ -63549,10 +63572,16 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
 
+/* The row of a format; an error that names the known ones. */
+SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
+                                      const sbit_format_row **out, sbit_error *error);
+
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
-    X(adaround)
+    X(adaround)                                                                                    \
+    X(gptq)                                                                                        \
+    X(bias_correction)
 
 #define SBIT__STEP_DECLARE(name) SBIT__FN const sbit_step_row *sbit__step_##name(void);
 SBIT__STEPS(SBIT__STEP_DECLARE)
@@ -63624,6 +63653,11 @@ SBIT__FN void sbit__gram_deinit(sbit__gram *gram);
  */
 SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, const sbit_tensor *b,
                                     int64_t rows, int64_t samples, sbit_error *error);
+
+/* Adds the first `samples` of `rows` samples of x, over all positions, to sums[groups][depth]. */
+SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
+                                       int64_t samples, double *sums, double *count,
+                                       sbit_error *error);
 
 /* >>rounding layer by layer: what AdaRound, GPTQ ... share. The sums are gathered for each layer in
  * turn (asym: under what is quantized so far), `round` makes the weights of it. */
@@ -63797,6 +63831,8 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "ranges and rounding for what the model quantized so far computes"},
     {"STEPS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
      "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
+    {"EXPORT.FORMAT", SBIT_KEY_STRING, "qdq", 0, 0, NULL,
+     "how the quantized model is written: qdq, weights, qoperator"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
     {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
@@ -64168,6 +64204,9 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     SBIT__TRY(sbit__qconfig_check_steps(config, error));
+    const sbit_format_row *format;
+    SBIT__TRY(sbit__format_get(
+        config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"), &format, error));
     if (profile == NULL) {
         const sbit_option *option = sbit_options_find(&config->tree.top, "PLACEMENT");
         char names[256], what[400];
@@ -64221,7 +64260,10 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.grid.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
-    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
+    const sbit_format_row *format = sbit_format_find(
+        config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"));
+    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0 ||
+                 (!weight && format != NULL && format->float_activations);
     s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
@@ -64528,8 +64570,24 @@ SBIT__FN sbit_status sbit__site_weight(sbit_quant *quant, sbit__site *site, sbit
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site)
 {
     sbit__free(sbit_ctx_allocator(quant->ctx), site->rounded, site->rounded_bytes);
-    site->rounded = NULL;
-    site->rounded_bytes = 0;
+    sbit__free(sbit_ctx_allocator(quant->ctx), site->shift, site->shift_bytes);
+    site->rounded = site->shift = NULL;
+    site->rounded_bytes = site->shift_bytes = 0;
+}
+
+SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, const float *shift,
+                                          size_t count, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit__free(a, site->shift, site->shift_bytes);
+    site->shift_bytes = count * sizeof *shift;
+    site->shift = (float *)sbit__alloc(a, site->shift_bytes);
+    if (site->shift == NULL) {
+        site->shift_bytes = 0;
+        return sbit__fail_oom(error, count * sizeof *shift);
+    }
+    memcpy(site->shift, shift, site->shift_bytes);
+    return SBIT_OK;
 }
 
 /* >>site bias */
@@ -67164,6 +67222,29 @@ static sbit_status sbit__build_weight_values(sbit__build *b, sbit__site *site,
     return status;
 }
 
+SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site, float *out,
+                                            sbit_error *error)
+{
+    sbit__build b;
+    sbit_tensor weight, integers;
+    b.quant = quant;
+    b.root = b.graph = NULL;
+    SBIT__TRY(sbit__site_weight(quant, site, &weight, error));
+    SBIT__TRY(sbit_tensor_alloc(quant->ctx, sbit__build_dtype(quant, site), weight.rank,
+                                weight.dims, &integers, error));
+    const sbit_status status = sbit__build_weight_values(&b, site, &weight, &integers, error);
+    const sbit_observation x = sbit__site_observation(site, &weight, NULL);
+    sbit_runs runs = sbit_runs_of(&x.parts);
+    while (status == SBIT_OK && sbit_runs_next(&runs)) {
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const int32_t q = (int32_t)sbit__tensor_i64_at(&integers, i);
+            out[i] = (float)(q - site->zero_point[runs.part]) * site->scale[runs.part];
+        }
+    }
+    sbit_tensor_free(quant->ctx, &integers);
+    return status;
+}
+
 static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site, sbit_value_id *out,
                                                sbit_error *error)
 {
@@ -67228,7 +67309,7 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, weight->graph, layer);
+    const sbit_value_info *bias = sbit__quant_bias(b->quant, b->graph, layer);
     const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
     const int64_t parts = sbit__site_parts(weight);
     if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
@@ -67261,6 +67342,65 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
     return status;
 }
 
+/* The node and input that hold a layer's bias, in the graph that is built: its own, or that of the
+ * Add with a constant that alone reads a MatMul. False: it cannot have one. */
+static bool sbit__build_bias_place(const sbit__build *b, sbit_node_id layer, sbit_node_id *node,
+                                   size_t *input)
+{
+    const sbit_node *info = sbit_graph_node(b->graph, layer);
+    *node = layer;
+    *input = 2;
+    if (sbit__streq(info->op_type, "Conv") || sbit__streq(info->op_type, "Gemm")) {
+        return true;
+    }
+    sbit_use use;
+    const sbit_value_info *y = sbit_graph_value(b->graph, info->outputs[0]);
+    if (!sbit__streq(info->op_type, "MatMul") || y->use_count != 1 || y->is_output ||
+        sbit_graph_uses(b->graph, y->id, &use, 1) != 1 || use.node.idx == 0 || use.body != NULL) {
+        return false;
+    }
+    const sbit_node *add = sbit_graph_node(b->graph, use.node);
+    *node = use.node;
+    *input = 1 - use.index;
+    return sbit__streq(add->op_type, "Add") &&
+           sbit_graph_value(b->graph, add->inputs[*input])->is_constant;
+}
+
+/* Adds the site's shift to its layer's bias. */
+static sbit_status sbit__build_shift(sbit__build *b, const sbit__site *site, sbit_node_id layer,
+                                     sbit_error *error)
+{
+    const int64_t count = (int64_t)(site->shift_bytes / sizeof(float));
+    sbit_node_id node;
+    size_t input;
+    sbit_tensor tensor;
+    sbit_value_id id;
+    if (site->shift == NULL || !sbit__build_bias_place(b, layer, &node, &input)) {
+        return SBIT_OK;
+    }
+    const sbit_node *info = sbit_graph_node(b->graph, node);
+    const sbit_value_info *old = input < info->input_count && info->inputs[input].idx != 0
+                                     ? sbit_graph_value(b->graph, info->inputs[input])
+                                     : NULL;
+    const int64_t given = old != NULL ? sbit_tensor_count(&old->constant) : 0;
+    if (old != NULL && (!old->is_constant || (given != count && given != 1))) {
+        return SBIT_OK;
+    }
+    const sbit_dtype dtype = old != NULL ? old->constant.dtype : site->dtype;
+    const bool keep = given == count; /* [1,N] stays so */
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, keep ? old->constant.rank : 1,
+                                keep ? old->constant.dims : &count, &tensor, error));
+    for (int64_t i = 0; i < count; i++) {
+        const double before =
+            old != NULL ? sbit__tensor_f64_at(&old->constant, given == 1 ? 0 : i) : 0.0;
+        sbit__tensor_set_f64(&tensor, i, before + (double)site->shift[i]);
+    }
+    const char *base = old != NULL ? old->name : sbit_graph_node(b->graph, layer)->name;
+    SBIT__TRY(
+        sbit__build_constant(b, base, old != NULL ? "_corrected" : "_bias", &tensor, &id, error));
+    return sbit_graph_set_node_input(b->graph, node, input, id, error);
+}
+
 static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool with_bias,
                                       sbit_error *error)
 {
@@ -67278,6 +67418,7 @@ static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool wit
     }
     for (const sbit__site_use *use = site->uses; use != NULL; use = use->next) {
         SBIT__TRY(sbit_graph_set_node_input(b->graph, use->node, use->input, y, error));
+        SBIT__TRY(sbit__build_shift(b, site, use->node, error));
         if (with_bias) {
             SBIT__TRY(sbit__build_bias(b, site, use->node, error));
         }
@@ -67395,20 +67536,31 @@ static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc 
 SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error)
 {
-    sbit_quant_build_desc all;
+    sbit_quant_build_desc d;
     sbit__build b;
-    memset(&all, 0, sizeof all);
+    const sbit_format_row *format;
+    memset(&d, 0, sizeof d);
     if (quant == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or out is NULL");
     }
     if (!quant->calibrated) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
     }
+    d = desc != NULL ? *desc : d;
+    SBIT__TRY(sbit__format_get(quant->ctx,
+                               d.format != NULL
+                                   ? d.format
+                                   : sbit_options_string(&quant->config->tree.top, "EXPORT.FORMAT"),
+                               &format, error));
+    d.float_activations = d.float_activations || format->float_activations;
     b.quant = quant;
     b.root = NULL;
     SBIT__TRY(sbit_graph_clone(quant->graph, &b.root, error));
     b.graph = b.root;
-    const sbit_status status = sbit__build_into(&b, desc != NULL ? desc : &all, error);
+    sbit_status status = sbit__build_into(&b, &d, error);
+    if (status == SBIT_OK && format->write != NULL) {
+        status = format->write(b.root, error);
+    }
     if (status != SBIT_OK) {
         sbit_graph_destroy(b.root);
         return status;
@@ -67417,6 +67569,338 @@ SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_b
     return SBIT_OK;
 }
 /* ---- end src/quant/build.c ---- */
+
+/* ---- begin src/quant/formats.c ---- */
+/* formats.c: how a quantized graph is written. >>formats
+ *
+ * The builder makes Q/DQ. A format is a row that rewrites it:
+ *   qdq        stays so
+ *   weights    integer weights through DequantizeLinear, activations float
+ *   qoperator  DQ - operator - Q becomes one operator on integers: QLinearConv, QLinearMatMul of
+ *              ai.onnx, QGemm, QLinearAdd ... of com.microsoft. A clamp in between goes where the
+ *              integers' own range does the same. What has no such operator keeps its Q and DQ.
+ */
+
+/* >>formats qoperator */
+typedef struct sbit__qop {
+    const char *op, *to, *domain;
+    const char *layout; /* inputs: x y activations, w weight, b bias, s the output's scale and zero
+                           point, * all inputs */
+} sbit__qop;
+
+static const sbit__qop sbit__qops[] = {
+    {"Conv", "QLinearConv", "", "xwsb"},
+    {"MatMul", "QLinearMatMul", "", "xws"},
+    {"Gemm", "QGemm", "com.microsoft", "xwbs"},
+    {"Add", "QLinearAdd", "com.microsoft", "xys"},
+    {"Mul", "QLinearMul", "com.microsoft", "xys"},
+    {"LeakyRelu", "QLinearLeakyRelu", "com.microsoft", "xs"},
+    {"Sigmoid", "QLinearSigmoid", "com.microsoft", "xs"},
+    {"AveragePool", "QLinearAveragePool", "com.microsoft", "xs"},
+    {"GlobalAveragePool", "QLinearGlobalAveragePool", "com.microsoft", "xs"},
+    {"Concat", "QLinearConcat", "com.microsoft", "s*"},
+};
+
+/* A node at work: what it reads and what it is to write. */
+typedef struct sbit__qop_match {
+    sbit_graph *graph;
+    const sbit__qop *row;
+    const sbit_node *node, *clamp, *quantize; /* clamp NULL: none */
+    sbit_value_id inputs[64];
+    size_t count;
+} sbit__qop_match;
+
+static const sbit_node *sbit__qop_producer(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
+    return value != NULL && value->producer.idx != 0 ? sbit_graph_node(graph, value->producer)
+                                                     : NULL;
+}
+
+/* The one node that alone reads a value, NULL: none. */
+static const sbit_node *sbit__qop_reader(const sbit_graph *graph, sbit_value_id id)
+{
+    sbit_use use;
+    const sbit_value_info *value = sbit_graph_value(graph, id);
+    return value->use_count == 1 && !value->is_output && sbit_graph_uses(graph, id, &use, 1) == 1 &&
+                   use.node.idx != 0 && use.body == NULL && use.index == 0
+               ? sbit_graph_node(graph, use.node)
+               : NULL;
+}
+
+static bool sbit__qop_is(const sbit_node *node, const char *op)
+{
+    return node != NULL && node->domain[0] == '\0' && sbit__streq(node->op_type, op);
+}
+
+/* Eight bits, and a scale and zero point for the whole tensor where `whole`. */
+static bool sbit__qop_plain(const sbit_graph *graph, const sbit_node *node, bool whole)
+{
+    if (node->input_count < 3 || node->inputs[2].idx == 0) {
+        return false;
+    }
+    const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
+    const sbit_value_info *zero = sbit_graph_value(graph, node->inputs[2]);
+    return scale->is_constant && zero->is_constant && scale->constant.dtype == SBIT_F32 &&
+           (zero->constant.dtype == SBIT_U8 || zero->constant.dtype == SBIT_I8) &&
+           (!whole || sbit_tensor_count(&scale->constant) == 1);
+}
+
+static bool sbit__qop_add(sbit__qop_match *m, sbit_value_id id)
+{
+    m->inputs[m->count++] = id;
+    return m->count < SBIT__COUNT_OF(m->inputs);
+}
+
+/* An input that comes out of DequantizeLinear: its integers, scale and zero point. */
+static bool sbit__qop_input(sbit__qop_match *m, size_t input, bool whole)
+{
+    const sbit_node *dq =
+        input < m->node->input_count ? sbit__qop_producer(m->graph, m->node->inputs[input]) : NULL;
+    return sbit__qop_is(dq, "DequantizeLinear") && sbit__qop_plain(m->graph, dq, whole) &&
+           sbit__qop_add(m, dq->inputs[0]) && sbit__qop_add(m, dq->inputs[1]) &&
+           sbit__qop_add(m, dq->inputs[2]);
+}
+
+/* The int32 bias; none is fine. */
+static bool sbit__qop_bias(sbit__qop_match *m)
+{
+    const sbit_value_id none = {0};
+    if (m->node->input_count < 3 || m->node->inputs[2].idx == 0) {
+        return sbit__qop_is(m->node, "Gemm") ? sbit__qop_add(m, none) : true;
+    }
+    const sbit_node *dq = sbit__qop_producer(m->graph, m->node->inputs[2]);
+    return sbit__qop_is(dq, "DequantizeLinear") &&
+           sbit_graph_value(m->graph, dq->inputs[0])->constant.dtype == SBIT_I32 &&
+           sbit__qop_add(m, dq->inputs[0]);
+}
+
+/* True if the output's integers cannot say what the clamp takes away. */
+static bool sbit__qop_clamp_goes(const sbit__qop_match *m, const sbit_node *clamp)
+{
+    const sbit_tensor *scale = &sbit_graph_value(m->graph, m->quantize->inputs[1])->constant;
+    const sbit_tensor *zero = &sbit_graph_value(m->graph, m->quantize->inputs[2])->constant;
+    const double s = sbit__tensor_f64_at(scale, 0), z = sbit__tensor_f64_at(zero, 0);
+    const double least = zero->dtype == SBIT_U8 ? 0.0 : -128.0;
+    double low = 0.0, high = HUGE_VAL;
+    for (size_t i = 1; i < 3 && sbit__qop_is(clamp, "Clip"); i++) {
+        const sbit_value_info *limit = i < clamp->input_count && clamp->inputs[i].idx != 0
+                                           ? sbit_graph_value(m->graph, clamp->inputs[i])
+                                           : NULL;
+        if (limit != NULL && (!limit->is_constant || sbit_tensor_count(&limit->constant) != 1)) {
+            return false;
+        }
+        double *bound = i == 1 ? &low : &high;
+        *bound = limit != NULL ? sbit__tensor_f64_at(&limit->constant, 0)
+                 : i == 1      ? -HUGE_VAL
+                               : HUGE_VAL;
+    }
+    return low < (least - z + 0.5) * s && high > (least + 255.0 - z - 0.5) * s;
+}
+
+/* The Q behind the node, straight or behind a clamp that the integers make unnecessary. */
+static bool sbit__qop_output(sbit__qop_match *m)
+{
+    const sbit_node *next = sbit__qop_reader(m->graph, m->node->outputs[0]);
+    const sbit_node *clamp = sbit__qop_is(next, "Relu") || sbit__qop_is(next, "Clip") ? next : NULL;
+    m->quantize = clamp != NULL ? sbit__qop_reader(m->graph, clamp->outputs[0]) : next;
+    m->clamp = clamp;
+    return sbit__qop_is(m->quantize, "QuantizeLinear") &&
+           sbit__qop_plain(m->graph, m->quantize, true) &&
+           (clamp == NULL || sbit__qop_clamp_goes(m, clamp));
+}
+
+static bool sbit__qop_matches(sbit__qop_match *m)
+{
+    bool ok = m->node->output_count >= 1 && sbit__qop_output(m);
+    for (const char *at = m->row->layout; ok && *at != '\0'; at++) {
+        switch (*at) {
+        case 'x':
+            ok = sbit__qop_input(m, 0, true);
+            break;
+        case 'y':
+            ok = sbit__qop_input(m, 1, true);
+            break;
+        case 'w':
+            ok = sbit__qop_input(m, 1, false);
+            break;
+        case 'b':
+            ok = sbit__qop_bias(m);
+            break;
+        case 's':
+            ok = sbit__qop_add(m, m->quantize->inputs[1]) &&
+                 sbit__qop_add(m, m->quantize->inputs[2]);
+            break;
+        default:
+            for (size_t i = 0; ok && i < m->node->input_count; i++) {
+                ok = sbit__qop_input(m, i, true);
+            }
+            break;
+        }
+    }
+    return ok;
+}
+
+/* What a target operator cannot say. */
+static bool sbit__qop_possible(const sbit_node *node)
+{
+    const float beta = sbit_node_float(node, "beta", 1.0f);
+    if (sbit__qop_is(node, "Gemm")) {
+        return node->input_count < 3 || (beta >= 1.0f && beta <= 1.0f);
+    }
+    return !sbit__qop_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
+}
+
+static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
+{
+    const sbit_value_id old = m->quantize->outputs[0];
+    const sbit_type type = sbit_graph_value(m->graph, old)->type;
+    const sbit_node_id ids[3] = {m->quantize->id, m->node->id,
+                                 m->clamp != NULL ? m->clamp->id : m->node->id};
+    const sbit_value_id between = m->node->outputs[0];
+    const sbit_value_id clamped = m->clamp != NULL ? m->clamp->outputs[0] : between;
+    sbit_node_desc desc;
+    sbit_value_id y;
+    sbit_node_id added;
+    size_t kept = 0;
+    sbit_attr attrs[16];
+    for (size_t i = 0; i < m->node->attr_count && kept < SBIT__COUNT_OF(attrs); i++) {
+        if (!sbit__streq(m->node->attrs[i].name, "beta")) {
+            attrs[kept++] = m->node->attrs[i];
+        }
+    }
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(
+        sbit_graph_add_value(m->graph, sbit_graph_value(m->graph, old)->name, &type, &y, error));
+    desc.op_type = m->row->to;
+    desc.domain = m->row->domain;
+    desc.name = m->node->name;
+    desc.inputs = m->inputs;
+    desc.input_count = m->count;
+    desc.outputs = &y;
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.attr_count = kept;
+    desc.before = m->quantize->id;
+    SBIT__TRY(sbit_graph_add_node(m->graph, &desc, &added, error));
+    SBIT__TRY(sbit_graph_replace_uses(m->graph, old, y, error));
+    sbit_graph_erase_node(m->graph, ids[0]);
+    sbit_graph_erase_value(m->graph, old);
+    if (m->clamp != NULL) {
+        sbit_graph_erase_node(m->graph, ids[2]);
+        sbit_graph_erase_value(m->graph, clamped);
+    }
+    sbit_graph_erase_node(m->graph, ids[1]);
+    sbit_graph_erase_value(m->graph, between);
+    return m->row->domain[0] != '\0' ? sbit_graph_set_opset(m->graph, m->row->domain, 1, error)
+                                     : SBIT_OK;
+}
+
+/* DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
+static void sbit__qop_clean(sbit_graph *graph)
+{
+    for (uint32_t i = 1; i < sbit_graph_node_limit(graph); i++) {
+        const sbit_node_id id = {i};
+        if (!sbit_graph_node_alive(graph, id)) {
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const sbit_value_id out = node->output_count > 0 ? node->outputs[0] : node->inputs[0];
+        const sbit_value_info *value = sbit_graph_value(graph, out);
+        if (sbit__qop_is(node, "DequantizeLinear") && value->use_count == 0 && !value->is_output) {
+            sbit_graph_erase_node(graph, id);
+            sbit_graph_erase_value(graph, out);
+        }
+    }
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        const sbit_value_id id = {i};
+        if (sbit_graph_value_alive(graph, id)) {
+            const sbit_value_info *value = sbit_graph_value(graph, id);
+            if (value->is_constant && value->use_count == 0 && !value->is_input) {
+                sbit_graph_erase_value(graph, id);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__format_qoperator(sbit_graph *graph, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(graph);
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_node_id id = {i};
+        for (size_t k = 0; k < SBIT__COUNT_OF(sbit__qops); k++) {
+            sbit__qop_match m;
+            if (!sbit_graph_node_alive(graph, id)) {
+                break;
+            }
+            memset(&m, 0, sizeof m);
+            m.graph = graph;
+            m.row = &sbit__qops[k];
+            m.node = sbit_graph_node(graph, id);
+            if (sbit__qop_is(m.node, m.row->op) && sbit__qop_possible(m.node) &&
+                sbit__qop_matches(&m)) {
+                SBIT__TRY(sbit__qop_replace(&m, error));
+            }
+        }
+    }
+    sbit__qop_clean(graph);
+    return sbit_graph_sort(graph, error);
+}
+
+/* >>formats table */
+static const sbit_format_row sbit__formats[] = {
+    {{"qdq", "QuantizeLinear and DequantizeLinear around float operators", 0, NULL, 0},
+     false,
+     NULL},
+    {{"weights", "integer weights through DequantizeLinear, float activations", 0, NULL, 0},
+     true,
+     NULL},
+    {{"qoperator", "operators on integers: QLinearConv, QLinearMatMul, com.microsoft's", 0, NULL,
+      0},
+     false,
+     sbit__format_qoperator},
+};
+
+SPARSEBIT_API const sbit_format_row *sbit_format_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__formats) ? &sbit__formats[index] : NULL;
+}
+
+static const sbit_head *sbit__format_head(size_t index)
+{
+    return (const sbit_head *)sbit_format_at(index); /* the first member */
+}
+
+static const sbit__kind sbit__format_kind = {"format", sbit__format_head};
+
+SPARSEBIT_API const sbit_format_row *sbit_format_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_format_row *)(const void *)sbit__row_find(ctx, &sbit__format_kind, name);
+}
+
+SPARSEBIT_API sbit_status sbit_format_register(sbit_ctx *ctx, const sbit_format_row *row,
+                                               sbit_error *error)
+{
+    return sbit__row_register(ctx, &sbit__format_kind, (const sbit_head *)row, true, error);
+}
+
+SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
+                                      const sbit_format_row **out, sbit_error *error)
+{
+    sbit__text known;
+    *out = sbit_format_find(ctx, name);
+    if (*out != NULL) {
+        return SBIT_OK;
+    }
+    sbit__text_init(&known, sbit_ctx_allocator(ctx));
+    sbit__row_names(ctx, &sbit__format_kind, 0, ", ", &known);
+    const sbit_status status =
+        sbit__fail(error, SBIT_ERR_CONFIG, "EXPORT.FORMAT", "unknown format '%s'; known: %s", name,
+                   known.failed ? "" : known.data);
+    sbit__text_deinit(&known);
+    return status;
+}
+/* ---- end src/quant/formats.c ---- */
 
 /* ---- begin src/quant/quant.c ---- */
 /* quant.c: the public steps of post-training quantization. >>quant
@@ -67631,6 +68115,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
     if (weights || activations) {
         sbit_quant_build_desc desc;
         memset(&desc, 0, sizeof desc);
+        desc.format = "qdq";
         desc.float_weights = !weights;
         desc.float_activations = !activations;
         SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
@@ -67849,6 +68334,7 @@ SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *fee
     sbit_simplify_desc simplify;
     sbit_quant_build_desc desc;
     memset(&desc, 0, sizeof desc);
+    desc.format = "qdq";
     desc.float_activations = true;
     SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
     SBIT__TRY(sbit_quant_build(quant, &desc, &built, error));
@@ -68263,6 +68749,7 @@ SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *f
     }
     walk->quant = quant;
     walk->feed = *feed;
+    walk->build.format = "qdq";
     walk->max_bytes = (size_t)1 << 30;
     if (desc != NULL) {
         walk->quantized = desc->quantized;
@@ -68834,6 +69321,64 @@ SBIT__FN sbit_status sbit__gram_add(sbit__gram *gram, const sbit_tensor *a, cons
     w.sample_count = rows > 0 ? sbit_tensor_count(a) / rows : 0;
     sbit__gram_positions(gram, &w, samples);
     sbit__free(allocator, room, bytes);
+    return SBIT_OK;
+}
+
+/* >>means */
+/* Sums of one window cell over the positions of a sample: cells in the padding are 0. */
+static double sbit__layer_cell(const sbit__layer *layer, const sbit__layer_sample *s,
+                               const float *plane, int64_t k)
+{
+    int64_t first[3], count[3];
+    const int64_t cell[3] = {k / (layer->kernel[1] * layer->kernel[2]),
+                             k / layer->kernel[2] % layer->kernel[1], k % layer->kernel[2]};
+    double sum = 0.0;
+    for (int32_t d = 0; d < 3; d++) { /* positions whose cell lies inside */
+        const int64_t shift = cell[d] * layer->dilation[d] - s->pad[d], step = layer->stride[d];
+        const int64_t begin = shift < 0 ? (-shift + step - 1) / step : 0;
+        const int64_t last = s->in[d] - 1 - shift;
+        int64_t end = last < 0 ? 0 : last / step + 1;
+        end = end < s->out[d] ? end : s->out[d];
+        first[d] = begin * step + shift;
+        count[d] = end > begin ? end - begin : 0;
+    }
+    for (int64_t z = 0; z < count[0]; z++) {
+        for (int64_t y = 0; y < count[1]; y++) {
+            const float *line =
+                plane +
+                ((first[0] + z * layer->stride[0]) * s->in[1] + first[1] + y * layer->stride[1]) *
+                    s->in[2] +
+                first[2];
+            for (int64_t x = 0; x < count[2]; x++) {
+                sum += (double)line[x * layer->stride[2]];
+            }
+        }
+    }
+    return sum;
+}
+
+SBIT__FN sbit_status sbit__layer_means(const sbit__layer *layer, const sbit_tensor *x, int64_t rows,
+                                       int64_t samples, double *sums, double *count,
+                                       sbit_error *error)
+{
+    sbit__layer_sample s;
+    if (x->dtype != SBIT_F32 || !sbit__layer_shape(layer, x, rows, &s)) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, layer->node->name,
+                          "the input of '%s' does not go with its weight", layer->node->name);
+    }
+    const int64_t values = sbit_tensor_count(x) / rows;
+    const int64_t window = layer->conv ? layer->kernel[0] * layer->kernel[1] * layer->kernel[2] : 1;
+    for (int64_t n = 0; n < samples; n++) {
+        const float *sample = (const float *)x->data + n * values;
+        for (int64_t i = 0; layer->conv && i < s.channels * window; i++) {
+            const float *plane = sample + i / window * s.in[0] * s.in[1] * s.in[2];
+            sums[i] += sbit__layer_cell(layer, &s, plane, i % window);
+        }
+        for (int64_t i = 0; !layer->conv && i < values; i++) {
+            sums[i % layer->depth] += (double)sample[i];
+        }
+    }
+    *count += (double)(samples * s.positions);
     return SBIT_OK;
 }
 
@@ -69625,6 +70170,498 @@ SBIT__FN const sbit_step_row *sbit__step_adaround(void)
 }
 /* ---- end src/quant/step_adaround.c ---- */
 
+/* ---- begin src/quant/step_gptq.c ---- */
+/* step_gptq.c: GPTQ: weights rounded one after the other, each error made good by those that
+ * follow.
+ * >>step-gptq
+ *
+ * Frantar et al. 2022, on H = sum of x x^T / n of the layer's inputs, per group of a convolution.
+ * Columns in falling order of H's diagonal (act-order; the grid is the site's, so that no index is
+ * needed). With H + damping = M M^T, M upper triangular, and U = M^-1: after column i is rounded,
+ * the columns behind it change by -(w_i - q_i) / U_ii times row i of U. If the factorization fails
+ * the damping is raised tenfold, three times; then the weights stay the nearest. Then SWEEPS of
+ * coordinate descent on the same form: a weight moves by whole steps while that lowers (q - t) H (q
+ * - t)^T. asym: the target is t = w (sum x x_q^T) (sum x_q x_q^T)^-1, what is nearest to the float
+ * output on quantized inputs.
+ */
+
+static const sbit_key sbit__gptq_keys[] = {
+    {"GPTQ.DAMPING", SBIT_KEY_FLOAT, "0.01", 0.0, 10.0, NULL,
+     "added to the diagonal, as a part of its mean"},
+    {"GPTQ.SWEEPS", SBIT_KEY_INT, "8", 0.0, 1000.0, NULL, "visits of all weights afterwards"},
+    {"GPTQ.POSITIONS", SBIT_KEY_INT, "64", 0.0, 1e9, NULL,
+     "output positions of a sample that are looked at; 0: all"},
+};
+
+typedef struct sbit__gptq {
+    sbit_quant *quant;
+    const sbit__site *site;
+    const sbit__layer *layer;
+    const float *w; /* as stored */
+    int64_t group, n, sweeps;
+    double *h;       /* [n][n], damped, in the order of columns */
+    double *u;       /* [n][n]: upper triangle of M^-1 */
+    double *target;  /* [rows][n] */
+    double *work;    /* [workers][3 n] */
+    int64_t *column; /* [n]: which column comes i-th */
+    float *out;
+} sbit__gptq;
+
+/* Four sums side by side: always in the same order, and not one after the other. */
+static double sbit__gptq_dot(const double *a, const double *b, int64_t n)
+{
+    double sums[4] = {0.0, 0.0, 0.0, 0.0};
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4) {
+        for (int64_t i = 0; i < 4; i++) {
+            sums[i] += a[k + i] * b[k + i];
+        }
+    }
+    for (; k < n; k++) {
+        sums[0] += a[k] * b[k];
+    }
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* >>step-gptq algebra. Lower Cholesky factor of a in place (its upper triangle is left alone);
+ * false: not positive definite. */
+static bool sbit__gptq_factor(double *a, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) {
+        double *row = a + j * n;
+        const double sum = row[j] - sbit__gptq_dot(row, row, j);
+        if (!(sum > 0.0)) {
+            return false;
+        }
+        row[j] = sqrt(sum);
+        for (int64_t i = j + 1; i < n; i++) {
+            double *below = a + i * n;
+            below[j] = (below[j] - sbit__gptq_dot(below, row, j)) / row[j];
+        }
+    }
+    return true;
+}
+
+/* The inverse of a lower triangle, in place: row by row, right sides are rows above. */
+static void sbit__gptq_invert(double *l, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double *row = l + i * n;
+        const double scale = 1.0 / row[i];
+        for (int64_t k = 0; k < i; k++) { /* row = -(sum over k of row[k] inverse_k) / l_ii */
+            const double factor = row[k];
+            const double *above = l + k * n;
+            row[k] = 0.0;
+            for (int64_t j = 0; j <= k; j++) {
+                row[j] += factor * above[j];
+            }
+        }
+        for (int64_t j = 0; j < i; j++) {
+            row[j] *= -scale;
+        }
+        row[i] = scale;
+    }
+}
+
+/* H in the order of columns, damped. */
+static void sbit__gptq_fill(const sbit__gptq *t, const sbit__gram *gram, double damping, double *h)
+{
+    const int64_t n = t->n;
+    const float *sums = gram->sums + t->group * n * n;
+    double mean = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        mean += (double)sums[i * n + i] / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t a = t->column[i], b = t->column[j];
+            h[i * n + j] = (double)(a < b ? sums[a * n + b] : sums[b * n + a]);
+        }
+        h[i * n + i] += damping * mean + 1e-12;
+    }
+}
+
+/* U by the factor of H turned over: with J the reversal, J H J = L L^T gives M = J L J. */
+static bool sbit__gptq_prepare(sbit__gptq *t, const sbit__gram *gram, double damping)
+{
+    const int64_t n = t->n;
+    for (int attempt = 0; attempt<4; attempt++, damping = damping> 0.0 ? damping * 10.0 : 0.001) {
+        sbit__gptq_fill(t, gram, damping, t->h);
+        for (int64_t i = 0; i < n * n; i++) {
+            t->u[i] = t->h[n * n - 1 - i];
+        }
+        if (!sbit__gptq_factor(t->u, n)) {
+            continue;
+        }
+        sbit__gptq_invert(t->u, n);
+        for (int64_t i = 0, k = n * n - 1; i < k; i++, k--) { /* J L^-1 J: upper */
+            const double kept = t->u[i];
+            t->u[i] = t->u[k];
+            t->u[k] = kept;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* What rows are rounded towards, in the order of columns. asym: t H = w (sum x x_q^T) + damping w,
+ * solved with H^-1 = U^T U. */
+static void sbit__gptq_target(sbit__gptq *t, const sbit__gram *gram, int64_t r, double *row,
+                              double *room)
+{
+    const int64_t n = t->n;
+    const sbit__layer *layer = t->layer;
+    const float *sums = gram->sums + t->group * n * n;
+    const float *weight = t->w + (t->group * layer->rows + r) * layer->row_step;
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = (double)weight[t->column[i] * layer->depth_step];
+    }
+    if (!gram->cross) {
+        return;
+    }
+    const float *mixed = gram->mixed + t->group * n * n;
+    for (int64_t j = 0; j < n; j++) { /* the damping pulls towards w */
+        const double damped = t->h[j * n + j] - (double)sums[t->column[j] * n + t->column[j]];
+        room[j] = damped * row[j];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const float *m = mixed + t->column[i] * n;
+        for (int64_t j = 0; j < n; j++) {
+            room[j] += row[i] * (double)m[t->column[j]];
+        }
+    }
+    double *half = room + n;
+    for (int64_t i = 0; i < n; i++) { /* U b */
+        half[i] = sbit__gptq_dot(t->u + i * n + i, room + i, n - i);
+    }
+    memset(row, 0, (size_t)n * sizeof *row);
+    for (int64_t i = 0; i < n; i++) { /* U^T (U b) */
+        for (int64_t j = i; j < n; j++) {
+            row[j] += t->u[i * n + j] * half[i];
+        }
+    }
+}
+
+/* >>step-gptq rows */
+typedef struct sbit__gptq_row {
+    double scale, least, most; /* the grid: scale times least..most */
+} sbit__gptq_row;
+
+static double sbit__gptq_round(const sbit__gptq_row *grid, double value)
+{
+    const double q = nearbyint(value / grid->scale);
+    return grid->scale * (q < grid->least ? grid->least : q > grid->most ? grid->most : q);
+}
+
+/* Whole steps of single weights while they help; returns the form that is left. */
+static double sbit__gptq_descend(const sbit__gptq *t, const sbit__gptq_row *grid,
+                                 const double *target, double *q, double *slope)
+{
+    const int64_t n = t->n;
+    memset(slope, 0, (size_t)n * sizeof *slope);
+    for (int64_t i = 0; i < n; i++) {
+        const double off = q[i] - target[i];
+        for (int64_t j = 0; j < n; j++) {
+            slope[j] += off * t->h[i * n + j];
+        }
+    }
+    bool moved = true;
+    for (int64_t sweep = 0; sweep < t->sweeps && moved; sweep++) {
+        moved = false;
+        for (int64_t i = 0; i < n; i++) {
+            const double best = sbit__gptq_round(grid, q[i] - slope[i] / t->h[i * n + i]);
+            const double step = best - q[i];
+            if (fabs(step) < 0.5 * grid->scale ||
+                step * (2.0 * slope[i] + step * t->h[i * n + i]) >= 0.0) {
+                continue;
+            }
+            q[i] = best;
+            moved = true;
+            for (int64_t j = 0; j < n; j++) {
+                slope[j] += step * t->h[i * n + j];
+            }
+        }
+    }
+    double form = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        form += (q[i] - target[i]) * slope[i];
+    }
+    return form;
+}
+
+static void sbit__gptq_row_task(void *task, int64_t r, int32_t worker)
+{
+    const sbit__gptq *t = (const sbit__gptq *)task;
+    const sbit__layer *layer = t->layer;
+    const int64_t n = t->n, row = t->group * layer->rows + r;
+    const sbit_grid *g = &t->site->settings.grid;
+    const int64_t part = sbit__site_parts(t->site) == 1 ? 0 : row;
+    double *value = t->work + (int64_t)worker * 3 * n, *q = value + n, *slope = q + n;
+    const double *target = t->target + r * n;
+    sbit__gptq_row grid;
+    grid.scale = (double)t->site->scale[part];
+    grid.least = (double)(g->qmin - t->site->zero_point[part]);
+    grid.most = (double)(g->qmax - t->site->zero_point[part]);
+    memcpy(value, target, (size_t)n * sizeof *value);
+    for (int64_t i = 0; i < n; i++) {
+        q[i] = sbit__gptq_round(&grid, value[i]);
+        const double error = (value[i] - q[i]) / t->u[i * n + i];
+        for (int64_t j = i; j < n; j++) {
+            value[j] -= error * t->u[i * n + j];
+        }
+    }
+    const double form = sbit__gptq_descend(t, &grid, target, q, slope);
+    for (int64_t i = 0; i < n; i++) { /* on coarse grids the nearest may be the better start */
+        value[i] = sbit__gptq_round(&grid, target[i]);
+    }
+    q = sbit__gptq_descend(t, &grid, target, value, slope) < form ? value : q;
+    for (int64_t i = 0; i < n; i++) {
+        t->out[row * layer->row_step + t->column[i] * layer->depth_step] = (float)q[i];
+    }
+}
+
+/* >>step-gptq groups */
+static void sbit__gptq_order(sbit__gptq *t, const sbit__gram *gram)
+{
+    const float *sums = gram->sums + t->group * t->n * t->n;
+    for (int64_t i = 0; i < t->n; i++) { /* insertion: stable, lower index first */
+        int64_t at = i;
+        const float size = sums[i * t->n + i];
+        while (at > 0 && sums[t->column[at - 1] * t->n + t->column[at - 1]] < size) {
+            t->column[at] = t->column[at - 1];
+            at--;
+        }
+        t->column[at] = i;
+    }
+}
+
+static void sbit__gptq_group(sbit__gptq *t, const sbit__gram *gram, double damping, bool *failed)
+{
+    sbit__gptq_order(t, gram);
+    if (!sbit__gptq_prepare(t, gram, damping)) {
+        *failed = true; /* `out` has the weights as they are: the nearest */
+        return;
+    }
+    for (int64_t r = 0; r < t->layer->rows; r++) {
+        sbit__gptq_target(t, gram, r, t->target + r * t->n, t->work);
+    }
+    sbit_ctx_parallel(t->quant->ctx, t->layer->rows, sbit__gptq_row_task, t);
+}
+
+static sbit_status sbit__gptq_unit(sbit__round_units *units, const sbit_unit *unit,
+                                   const sbit__layer *layer, sbit__gram *gram, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(units->quant->ctx);
+    const double damping = sbit_options_float(units->options, "STEP.GPTQ.DAMPING");
+    const int64_t n = layer->depth, workers = sbit_ctx_threads(units->quant->ctx);
+    const size_t all = (size_t)(layer->groups * layer->rows * n);
+    const size_t doubles = (size_t)(2 * n * n + layer->rows * n + workers * 3 * n + n);
+    const size_t bytes = doubles * sizeof(double) + all * sizeof(float);
+    sbit__gptq t;
+    sbit_tensor weight;
+    bool failed = false;
+    memset(&t, 0, sizeof t);
+    SBIT__TRY(sbit__site_weight(units->quant, &units->quant->sites[unit->site], &weight, error));
+    double *room = (double *)sbit__alloc(a, bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    t.quant = units->quant;
+    t.site = &units->quant->sites[unit->site];
+    t.layer = layer;
+    t.w = (const float *)weight.data;
+    t.n = n;
+    t.sweeps = sbit_options_int(units->options, "STEP.GPTQ.SWEEPS");
+    t.h = room;
+    t.u = t.h + n * n;
+    t.target = t.u + n * n;
+    t.work = t.target + layer->rows * n;
+    t.column = (int64_t *)(void *)(t.work + workers * 3 * n);
+    t.out = (float *)(void *)(t.column + n);
+    memcpy(t.out, t.w, all * sizeof(float));
+    for (t.group = 0; t.group < layer->groups; t.group++) {
+        sbit__gptq_group(&t, gram, damping, &failed);
+    }
+    if (failed) {
+        sbit__log(
+            t.quant->ctx, SBIT_LOG_WARNING,
+            "gptq: '%s': the inputs say too little about some weights, which stay the nearest",
+            layer->node->name);
+    }
+    const sbit_status status = sbit_quant_set_weight(t.quant, unit->site, t.out, error);
+    sbit__free(a, room, bytes);
+    return status;
+}
+
+static sbit_status sbit__gptq_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                  sbit_error *error)
+{
+    sbit__round_units units;
+    memset(&units, 0, sizeof units);
+    units.quant = (sbit_quant *)state;
+    units.options = options;
+    units.step = sbit__step_gptq();
+    units.positions = sbit_options_int(options, "STEP.GPTQ.POSITIONS");
+    units.round = sbit__gptq_unit;
+    return sbit__round_run(&units, feed, error);
+}
+
+SBIT__FN const sbit_step_row *sbit__step_gptq(void)
+{
+    static const sbit_step_row row = {
+        {"gptq", "weights rounded one after the other, errors made good by those that follow",
+         SBIT_TARGET_WEIGHT, sbit__gptq_keys, SBIT__COUNT_OF(sbit__gptq_keys)},
+        SBIT_STAGE_WEIGHTS,
+        true,
+        sbit__gptq_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_gptq.c ---- */
+
+/* ---- begin src/quant/step_bias_correction.c ---- */
+/* step_bias_correction.c: biases take up what rounding moved the mean of each output by.
+ * >>step-bias-correction
+ *
+ * Nagel et al. 2019, from data: layer by layer b += mean(w x) - mean(w_q x'), where x' is x, the
+ * float input (what the layer's own rounding did), or with asym the input that the quantized and
+ * corrected model so far gives. Both means are w times the mean of x over all positions.
+ * Needs a bias: Conv and Gemm get one where they have none; a MatMul has that of the Add behind it.
+ */
+
+typedef struct sbit__correction {
+    sbit_quant *quant;
+    sbit_walk *plain, *quantized; /* quantized NULL: local */
+    double *mean[2];              /* [groups * depth]: sums of x, of x' */
+    double count[2];
+    int stream;
+    sbit__layer layer;
+} sbit__correction;
+
+static sbit_status sbit__correction_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__correction *c = (sbit__correction *)user;
+    return sbit__layer_means(&c->layer, batch->x, batch->rows, batch->samples, c->mean[c->stream],
+                             &c->count[c->stream], error);
+}
+
+/* The shift of each output channel. */
+static void sbit__correction_shift(const sbit__correction *c, const float *w, const float *rounded,
+                                   float *shift)
+{
+    const sbit__layer *l = &c->layer;
+    const int other = c->quantized != NULL ? 1 : 0;
+    for (int64_t row = 0; row < l->groups * l->rows; row++) {
+        const int64_t g = row / l->rows;
+        double sum = 0.0;
+        for (int64_t k = 0; k < l->depth; k++) {
+            const int64_t at = row * l->row_step + k * l->depth_step, m = g * l->depth + k;
+            sum += (double)w[at] * c->mean[0][m] / c->count[0] -
+                   (double)rounded[at] * c->mean[other][m] / c->count[other];
+        }
+        shift[row] = (float)sum;
+    }
+}
+
+static sbit_status sbit__correction_room(sbit__correction *c, const sbit_unit *unit, double *means,
+                                         float *rounded, float *shift, sbit_error *error)
+{
+    const size_t n = (size_t)(c->layer.groups * c->layer.depth);
+    sbit_tensor weight;
+    sbit__site *site = &c->quant->sites[unit->site];
+    c->mean[0] = means;
+    c->mean[1] = means + n;
+    c->count[0] = c->count[1] = 0.0;
+    c->stream = 0;
+    SBIT__TRY(sbit_walk_to(c->plain, unit->node, unit->input, sbit__correction_see, c, error));
+    c->stream = 1;
+    if (c->quantized != NULL) {
+        SBIT__TRY(
+            sbit_walk_to(c->quantized, unit->node, unit->input, sbit__correction_see, c, error));
+    }
+    SBIT__TRY(sbit__site_weight(c->quant, site, &weight, error));
+    SBIT__TRY(sbit__site_dequantized(c->quant, site, rounded, error));
+    if (c->count[0] > 0.0 && (c->quantized == NULL || c->count[1] > 0.0)) {
+        sbit__correction_shift(c, (const float *)weight.data, rounded, shift);
+    }
+    return sbit__site_set_shift(c->quant, site, shift, (size_t)(c->layer.groups * c->layer.rows),
+                                error);
+}
+
+static sbit_status sbit__correction_unit(sbit__correction *c, const sbit_unit *unit,
+                                         sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(c->quant->ctx);
+    if (!sbit__layer_of(c->quant->graph, unit->node, &c->layer)) {
+        return SBIT_OK;
+    }
+    const size_t inputs = (size_t)(c->layer.groups * c->layer.depth);
+    const size_t outputs = (size_t)(c->layer.groups * c->layer.rows);
+    const size_t weights = outputs * (size_t)c->layer.depth;
+    const size_t bytes = 2 * inputs * sizeof(double) + (weights + outputs) * sizeof(float);
+    double *room = (double *)sbit__calloc(a, 1, bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    float *rounded = (float *)(void *)(room + 2 * inputs);
+    const sbit_status status =
+        sbit__correction_room(c, unit, room, rounded, rounded + weights, error);
+    sbit__free(a, room, bytes);
+    return status;
+}
+
+static sbit_status sbit__correction_all(sbit__correction *c, const sbit_feed *feed,
+                                        sbit_unit *units, size_t count, sbit_error *error)
+{
+    sbit_walk_desc desc;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_walk_create(c->quant, feed, NULL, &c->plain, error));
+    if (sbit_quant_asym(c->quant, &desc)) {
+        SBIT__TRY(sbit_walk_create(c->quant, feed, &desc, &c->quantized, error));
+    }
+    for (size_t i = 0; i < count; i++) {
+        SBIT__TRY(
+            sbit__progress(c->quant->ctx, "bias_correction", (int64_t)i, (int64_t)count, error));
+        SBIT__TRY(sbit__correction_unit(c, &units[i], error));
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__correction_run(void *state, const sbit_options *options,
+                                        const sbit_feed *feed, sbit_error *error)
+{
+    sbit__correction c;
+    (void)options;
+    memset(&c, 0, sizeof c);
+    c.quant = (sbit_quant *)state;
+    const sbit_allocator *a = sbit_ctx_allocator(c.quant->ctx);
+    const size_t count = sbit_quant_units(c.quant, NULL, NULL, 0);
+    const size_t bytes = (count + 1) * sizeof(sbit_unit);
+    sbit_unit *units = (sbit_unit *)sbit__alloc(a, bytes);
+    if (units == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    sbit_quant_units(c.quant, NULL, units, count);
+    const sbit_status status = sbit__correction_all(&c, feed, units, count, error);
+    sbit_walk_destroy(c.plain);
+    sbit_walk_destroy(c.quantized);
+    sbit__free(a, units, bytes);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_bias_correction(void)
+{
+    static const sbit_step_row row = {
+        {"bias_correction", "biases take up what rounding moved the mean of each output by",
+         SBIT_TARGET_WEIGHT, NULL, 0},
+        SBIT_STAGE_AFTER,
+        true,
+        sbit__correction_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_bias_correction.c ---- */
+
 /* ---- begin src/quant/steps.c ---- */
 /* steps.c: the steps of a recipe: the table, when each runs, what they are made with. >>step-table
  */
@@ -69814,7 +70851,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_weight(sbit_quant *quant, size_t site, 
         return sbit__fail_oom(error, bytes);
     }
     memcpy(copy, values, bytes);
-    sbit__site_forget_rounding(quant, s);
+    sbit__free(a, s->rounded, s->rounded_bytes);
     s->rounded = copy;
     s->rounded_bytes = bytes;
     return SBIT_OK;

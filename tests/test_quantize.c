@@ -251,3 +251,137 @@ TEST(one_call_equals_the_steps)
     sbit_feed_close(&feed);
     build_end(&b);
 }
+
+/* ---- formats */
+
+static double quantize_distance(build *b, sbit_graph *p, sbit_graph *q, const sbit_tensor *x,
+                                double *largest)
+{
+    sbit_graph *const graphs[2] = {p, q};
+    float *kept = NULL;
+    double worst = 0.0;
+    *largest = 0.0;
+    for (int k = 0; k < 2 && !b->failed; k++) {
+        sbit_session *session = NULL;
+        build_do(b, sbit_session_create(graphs[k], NULL, &session, &b->error), "session");
+        build_do(b, sbit_session_set_input(session, "x", x, &b->error), "x");
+        build_do(b, sbit_session_run(session, &b->error), "run");
+        const sbit_tensor *y = b->failed ? NULL : &sbit_session_output(session, 0)->tensor;
+        const int64_t n = y != NULL ? sbit_tensor_count(y) : 0;
+        if (k == 0 && n > 0) {
+            kept = (float *)malloc((size_t)n * sizeof *kept);
+            memcpy(kept, y->data, (size_t)n * sizeof *kept);
+        }
+        for (int64_t i = 0; k == 1 && i < n; i++) {
+            const double value = (double)((const float *)y->data)[i];
+            worst = fmax(worst, fabs(value - (double)kept[i]));
+            *largest = fmax(*largest, fabs(value));
+        }
+        sbit_session_destroy(session);
+    }
+    free(kept);
+    return worst;
+}
+
+/* Two convolutions, a Relu6, a sum, a Concat, a pool, a classifier. */
+static void formats_network(build *b)
+{
+    const float low = 0.0f, high = 6.0f;
+    const sbit_attr axis = build_int("axis", 1);
+    sbit_value_id in[3];
+    build_begin(b, 13);
+    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,3,5,6");
+    in[0] = x;
+    in[1] = build_weights(b, "c1.weight", "4,3,3,3", 1);
+    in[2] = build_weights(b, "c1.bias", "4", 2);
+    sbit_value_id y = build_unary(b, "Relu", "r1", build_node(b, "Conv", "c1", in, 3, NULL, 0));
+    in[0] = y;
+    in[1] = build_weights(b, "c2.weight", "4,4,1,1", 3);
+    in[2] = build_weights(b, "c2.bias", "4", 4);
+    in[0] = build_node(b, "Conv", "c2", in, 3, NULL, 0);
+    in[1] = build_constant(b, "low", SBIT_F32, "", &low);
+    in[2] = build_constant(b, "high", SBIT_F32, "", &high);
+    const sbit_value_id z = build_node(b, "Clip", "r2", in, 3, NULL, 0);
+    in[0] = build_binary(b, "Add", "sum", y, z);
+    in[1] = z;
+    y = build_node(b, "Concat", "both", in, 2, &axis, 1);
+    y = build_unary(b, "GlobalAveragePool", "pool", y);
+    y = build_unary(b, "Flatten", "flat", y);
+    in[0] = y;
+    in[1] = build_weights(b, "fc.weight", "8,5", 5);
+    build_output(b, build_node(b, "MatMul", "y", in, 2, NULL, 0));
+}
+
+TEST(operators_on_integers_compute_what_the_pairs_do)
+{
+    static const char *const profiles[] = {"onnxruntime", "mcu", "openvino"};
+    for (size_t p = 0; p < 3; p++) {
+        build b;
+        sbit_tensor all;
+        sbit_qconfig *config = NULL;
+        sbit_graph *graphs[2] = {NULL, NULL};
+        formats_network(&b);
+        sbit_feed feed = quantize_feed(&b, &all, 5);
+        build_do(&b, sbit_qconfig_create(b.ctx, profiles[p], &config, &b.error), "config");
+        /* sharing a wider scale with the sum would make the Clip necessary */
+        build_do(&b, sbit_qconfig_set(config, "EXPORT.SHARE_SCALE", "none", &b.error), "set");
+        build_do(&b, sbit_quantize(b.graph, config, &feed, &graphs[0], &b.error), "qdq");
+        build_do(&b, sbit_qconfig_set(config, "EXPORT.FORMAT", "qoperator", &b.error), "set");
+        build_do(&b, sbit_quantize(b.graph, config, &feed, &graphs[1], &b.error), "qoperator");
+        if (!b.failed) {
+            double largest = 0.0;
+            const double worst = quantize_distance(&b, graphs[0], graphs[1], &all, &largest);
+            CHECK_MSG(worst < 0.03 * largest, "%s: %g of %g", profiles[p], worst, largest);
+            const bool bias = strcmp(profiles[p], "openvino") != 0; /* there it is float */
+            CHECK_EQ_I64(quantize_count(graphs[1], "QLinearConv"), bias ? 2 : 0);
+            CHECK_EQ_I64(quantize_count(graphs[1], "Clip"), bias ? 0 : 1);
+            CHECK_EQ_I64(quantize_count(graphs[1], "QLinearAdd"), 1);
+            CHECK_EQ_I64(quantize_count(graphs[1], "QLinearConcat"), 1);
+            CHECK_EQ_I64(quantize_count(graphs[1], "QLinearGlobalAveragePool"), 1);
+            CHECK_OK(sbit_graph_validate(graphs[1], &b.error), b.error);
+        }
+        sbit_graph_destroy(graphs[0]);
+        sbit_graph_destroy(graphs[1]);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+}
+
+static sbit_status named_write(sbit_graph *graph, sbit_error *error)
+{
+    return sbit_graph_add_metadata(graph, "written.by", "named", error);
+}
+
+static const sbit_format_row named_row = {
+    {"named", "Q/DQ with a name", 0, NULL, 0}, false, named_write};
+
+TEST(formats_weights_alone_and_from_outside)
+{
+    build b;
+    sbit_qconfig *config = NULL;
+    sbit_graph *q = NULL;
+    sbit_tensor all;
+    formats_network(&b);
+    sbit_feed feed = quantize_feed(&b, &all, 5);
+    build_do(&b, sbit_qconfig_create(b.ctx, NULL, &config, &b.error), "config");
+    build_do(&b, sbit_qconfig_set(config, "EXPORT.FORMAT", "weights", &b.error), "set");
+    build_do(&b, sbit_quantize(b.graph, config, NULL, &q, &b.error), "without data");
+    if (!b.failed) {
+        CHECK_EQ_I64(quantize_count(q, "QuantizeLinear"), 0);
+        CHECK_EQ_I64(quantize_count(q, "DequantizeLinear"), 3);
+    }
+    sbit_graph_destroy(q);
+    q = NULL;
+    CHECK_OK(sbit_format_register(b.ctx, &named_row, &b.error), b.error);
+    build_do(&b, sbit_qconfig_set(config, "EXPORT.FORMAT", "named", &b.error), "set");
+    build_do(&b, sbit_quantize(b.graph, config, &feed, &q, &b.error), "named");
+    sbit_graph_destroy(q);
+    build_do(&b, sbit_qconfig_set(config, "EXPORT.FORMAT", "qdqd", &b.error), "set");
+    q = NULL;
+    CHECK_STATUS(sbit_quantize(b.graph, config, &feed, &q, &b.error), SBIT_ERR_CONFIG, b.error);
+    CHECK_CONTAINS(b.error.message, "qoperator");
+    sbit_qconfig_destroy(config);
+    sbit_feed_close(&feed);
+    build_end(&b);
+}

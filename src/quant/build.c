@@ -646,20 +646,31 @@ static sbit_status sbit__build_into(sbit__build *b, const sbit_quant_build_desc 
 SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_build_desc *desc,
                                            sbit_graph **out, sbit_error *error)
 {
-    sbit_quant_build_desc all;
+    sbit_quant_build_desc d;
     sbit__build b;
-    memset(&all, 0, sizeof all);
+    const sbit_format_row *format;
+    memset(&d, 0, sizeof d);
     if (quant == NULL || out == NULL) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL, "quant or out is NULL");
     }
     if (!quant->calibrated) {
         return sbit__fail(error, SBIT_ERR_STATE, NULL, "call sbit_quant_calc_qparams first");
     }
+    d = desc != NULL ? *desc : d;
+    SBIT__TRY(sbit__format_get(quant->ctx,
+                               d.format != NULL
+                                   ? d.format
+                                   : sbit_options_string(&quant->config->tree.top, "EXPORT.FORMAT"),
+                               &format, error));
+    d.float_activations = d.float_activations || format->float_activations;
     b.quant = quant;
     b.root = NULL;
     SBIT__TRY(sbit_graph_clone(quant->graph, &b.root, error));
     b.graph = b.root;
-    const sbit_status status = sbit__build_into(&b, desc != NULL ? desc : &all, error);
+    sbit_status status = sbit__build_into(&b, &d, error);
+    if (status == SBIT_OK && format->write != NULL) {
+        status = format->write(b.root, error);
+    }
     if (status != SBIT_OK) {
         sbit_graph_destroy(b.root);
         return status;

@@ -22,6 +22,8 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "ranges and rounding for what the model quantized so far computes"},
     {"STEPS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
      "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
+    {"EXPORT.FORMAT", SBIT_KEY_STRING, "qdq", 0, 0, NULL,
+     "how the quantized model is written: qdq, weights, qoperator"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
     {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
@@ -393,6 +395,9 @@ SPARSEBIT_API sbit_status sbit_qconfig_validate(const sbit_qconfig *config, sbit
     const sbit_options *a = &config->tree.sections[SBIT__QCONFIG_A].options;
     SBIT__TRY(sbit__qconfig_check_backend(config, error));
     SBIT__TRY(sbit__qconfig_check_steps(config, error));
+    const sbit_format_row *format;
+    SBIT__TRY(sbit__format_get(
+        config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"), &format, error));
     if (profile == NULL) {
         const sbit_option *option = sbit_options_find(&config->tree.top, "PLACEMENT");
         char names[256], what[400];
@@ -446,7 +451,10 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.grid.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
-    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0;
+    const sbit_format_row *format = sbit_format_find(
+        config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"));
+    s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0 ||
+                 (!weight && format != NULL && format->float_activations);
     s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;

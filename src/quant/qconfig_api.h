@@ -62,6 +62,18 @@ SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profil
 SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name);
 SPARSEBIT_API const sbit_profile_row *sbit_profile_at(size_t index); /* NULL past the end */
 
+/* >>formats: how a quantized graph is written (EXPORT.FORMAT, sbit_quant_build_desc.format). */
+typedef struct sbit_format_row {
+    sbit_head head;
+    bool float_activations; /* weights alone are quantized */
+    /* optional: rewrites the graph with Q/DQ nodes */
+    sbit_status (*write)(sbit_graph *graph, sbit_error *error);
+} sbit_format_row;
+SPARSEBIT_API sbit_status sbit_format_register(sbit_ctx *ctx, const sbit_format_row *row,
+                                               sbit_error *error);
+SPARSEBIT_API const sbit_format_row *sbit_format_find(const sbit_ctx *ctx, const char *name);
+SPARSEBIT_API const sbit_format_row *sbit_format_at(size_t index); /* NULL past the end */
+
 /* >>users */
 
 /* From a YAML file or text. Existing Sparsebit files load unchanged (DEVICE is accepted with a

@@ -211,6 +211,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
     if (weights || activations) {
         sbit_quant_build_desc desc;
         memset(&desc, 0, sizeof desc);
+        desc.format = "qdq";
         desc.float_weights = !weights;
         desc.float_activations = !activations;
         SBIT__TRY(sbit_quant_build(quant, &desc, &graph, error));
@@ -429,6 +430,7 @@ SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *fee
     sbit_simplify_desc simplify;
     sbit_quant_build_desc desc;
     memset(&desc, 0, sizeof desc);
+    desc.format = "qdq";
     desc.float_activations = true;
     SBIT__TRY(sbit_quant_calc_qparams(quant, false, false, false, error));
     SBIT__TRY(sbit_quant_build(quant, &desc, &built, error));

@@ -79,6 +79,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_quant(sbit_quant *quant, bool weights, 
 typedef struct sbit_quant_build_desc {
     bool float_weights, float_activations; /* leave them as they are */
     const bool *sites;                     /* [site count] which sites to quantize; NULL: all */
+    const char *format;                    /* a row's name; NULL: EXPORT.FORMAT */
 } sbit_quant_build_desc;
 /* A new graph with Q/DQ nodes: weights as integers through DequantizeLinear, activations through
  * pairs. desc may be NULL. Free with sbit_graph_destroy before the quant. */

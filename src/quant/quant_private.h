@@ -9,6 +9,7 @@
  *   calibrate.c  what they observe
  *   scales.c     scale and zero point of all of them
  *   build.c      the graph with QuantizeLinear and DequantizeLinear
+ *   formats.c    other ways to write it
  *   quant.c      the public functions
  *   walk.c       a run of the model that stops between layers
  *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
@@ -233,6 +234,10 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 /* The site of a node's activation input, NULL if that stays float. */
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
+
+/* The row of a format; an error that names the known ones. */
+SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
+                                      const sbit_format_row **out, sbit_error *error);
 
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \

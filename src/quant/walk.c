@@ -95,6 +95,7 @@ SPARSEBIT_API sbit_status sbit_walk_create(sbit_quant *quant, const sbit_feed *f
     }
     walk->quant = quant;
     walk->feed = *feed;
+    walk->build.format = "qdq";
     walk->max_bytes = (size_t)1 << 30;
     if (desc != NULL) {
         walk->quantized = desc->quantized;

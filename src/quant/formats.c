@@ -1,0 +1,330 @@
+/* formats.c: how a quantized graph is written. >>formats
+ *
+ * The builder makes Q/DQ. A format is a row that rewrites it:
+ *   qdq        stays so
+ *   weights    integer weights through DequantizeLinear, activations float
+ *   qoperator  DQ - operator - Q becomes one operator on integers: QLinearConv, QLinearMatMul of
+ *              ai.onnx, QGemm, QLinearAdd ... of com.microsoft. A clamp in between goes where the
+ *              integers' own range does the same. What has no such operator keeps its Q and DQ.
+ */
+#include "quant_private.h"
+
+/* >>formats qoperator */
+typedef struct sbit__qop {
+    const char *op, *to, *domain;
+    const char *layout; /* inputs: x y activations, w weight, b bias, s the output's scale and zero
+                           point, * all inputs */
+} sbit__qop;
+
+static const sbit__qop sbit__qops[] = {
+    {"Conv", "QLinearConv", "", "xwsb"},
+    {"MatMul", "QLinearMatMul", "", "xws"},
+    {"Gemm", "QGemm", "com.microsoft", "xwbs"},
+    {"Add", "QLinearAdd", "com.microsoft", "xys"},
+    {"Mul", "QLinearMul", "com.microsoft", "xys"},
+    {"LeakyRelu", "QLinearLeakyRelu", "com.microsoft", "xs"},
+    {"Sigmoid", "QLinearSigmoid", "com.microsoft", "xs"},
+    {"AveragePool", "QLinearAveragePool", "com.microsoft", "xs"},
+    {"GlobalAveragePool", "QLinearGlobalAveragePool", "com.microsoft", "xs"},
+    {"Concat", "QLinearConcat", "com.microsoft", "s*"},
+};
+
+/* A node at work: what it reads and what it is to write. */
+typedef struct sbit__qop_match {
+    sbit_graph *graph;
+    const sbit__qop *row;
+    const sbit_node *node, *clamp, *quantize; /* clamp NULL: none */
+    sbit_value_id inputs[64];
+    size_t count;
+} sbit__qop_match;
+
+static const sbit_node *sbit__qop_producer(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
+    return value != NULL && value->producer.idx != 0 ? sbit_graph_node(graph, value->producer)
+                                                     : NULL;
+}
+
+/* The one node that alone reads a value, NULL: none. */
+static const sbit_node *sbit__qop_reader(const sbit_graph *graph, sbit_value_id id)
+{
+    sbit_use use;
+    const sbit_value_info *value = sbit_graph_value(graph, id);
+    return value->use_count == 1 && !value->is_output && sbit_graph_uses(graph, id, &use, 1) == 1 &&
+                   use.node.idx != 0 && use.body == NULL && use.index == 0
+               ? sbit_graph_node(graph, use.node)
+               : NULL;
+}
+
+static bool sbit__qop_is(const sbit_node *node, const char *op)
+{
+    return node != NULL && node->domain[0] == '\0' && sbit__streq(node->op_type, op);
+}
+
+/* Eight bits, and a scale and zero point for the whole tensor where `whole`. */
+static bool sbit__qop_plain(const sbit_graph *graph, const sbit_node *node, bool whole)
+{
+    if (node->input_count < 3 || node->inputs[2].idx == 0) {
+        return false;
+    }
+    const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
+    const sbit_value_info *zero = sbit_graph_value(graph, node->inputs[2]);
+    return scale->is_constant && zero->is_constant && scale->constant.dtype == SBIT_F32 &&
+           (zero->constant.dtype == SBIT_U8 || zero->constant.dtype == SBIT_I8) &&
+           (!whole || sbit_tensor_count(&scale->constant) == 1);
+}
+
+static bool sbit__qop_add(sbit__qop_match *m, sbit_value_id id)
+{
+    m->inputs[m->count++] = id;
+    return m->count < SBIT__COUNT_OF(m->inputs);
+}
+
+/* An input that comes out of DequantizeLinear: its integers, scale and zero point. */
+static bool sbit__qop_input(sbit__qop_match *m, size_t input, bool whole)
+{
+    const sbit_node *dq =
+        input < m->node->input_count ? sbit__qop_producer(m->graph, m->node->inputs[input]) : NULL;
+    return sbit__qop_is(dq, "DequantizeLinear") && sbit__qop_plain(m->graph, dq, whole) &&
+           sbit__qop_add(m, dq->inputs[0]) && sbit__qop_add(m, dq->inputs[1]) &&
+           sbit__qop_add(m, dq->inputs[2]);
+}
+
+/* The int32 bias; none is fine. */
+static bool sbit__qop_bias(sbit__qop_match *m)
+{
+    const sbit_value_id none = {0};
+    if (m->node->input_count < 3 || m->node->inputs[2].idx == 0) {
+        return sbit__qop_is(m->node, "Gemm") ? sbit__qop_add(m, none) : true;
+    }
+    const sbit_node *dq = sbit__qop_producer(m->graph, m->node->inputs[2]);
+    return sbit__qop_is(dq, "DequantizeLinear") &&
+           sbit_graph_value(m->graph, dq->inputs[0])->constant.dtype == SBIT_I32 &&
+           sbit__qop_add(m, dq->inputs[0]);
+}
+
+/* True if the output's integers cannot say what the clamp takes away. */
+static bool sbit__qop_clamp_goes(const sbit__qop_match *m, const sbit_node *clamp)
+{
+    const sbit_tensor *scale = &sbit_graph_value(m->graph, m->quantize->inputs[1])->constant;
+    const sbit_tensor *zero = &sbit_graph_value(m->graph, m->quantize->inputs[2])->constant;
+    const double s = sbit__tensor_f64_at(scale, 0), z = sbit__tensor_f64_at(zero, 0);
+    const double least = zero->dtype == SBIT_U8 ? 0.0 : -128.0;
+    double low = 0.0, high = HUGE_VAL;
+    for (size_t i = 1; i < 3 && sbit__qop_is(clamp, "Clip"); i++) {
+        const sbit_value_info *limit = i < clamp->input_count && clamp->inputs[i].idx != 0
+                                           ? sbit_graph_value(m->graph, clamp->inputs[i])
+                                           : NULL;
+        if (limit != NULL && (!limit->is_constant || sbit_tensor_count(&limit->constant) != 1)) {
+            return false;
+        }
+        double *bound = i == 1 ? &low : &high;
+        *bound = limit != NULL ? sbit__tensor_f64_at(&limit->constant, 0)
+                 : i == 1      ? -HUGE_VAL
+                               : HUGE_VAL;
+    }
+    return low < (least - z + 0.5) * s && high > (least + 255.0 - z - 0.5) * s;
+}
+
+/* The Q behind the node, straight or behind a clamp that the integers make unnecessary. */
+static bool sbit__qop_output(sbit__qop_match *m)
+{
+    const sbit_node *next = sbit__qop_reader(m->graph, m->node->outputs[0]);
+    const sbit_node *clamp = sbit__qop_is(next, "Relu") || sbit__qop_is(next, "Clip") ? next : NULL;
+    m->quantize = clamp != NULL ? sbit__qop_reader(m->graph, clamp->outputs[0]) : next;
+    m->clamp = clamp;
+    return sbit__qop_is(m->quantize, "QuantizeLinear") &&
+           sbit__qop_plain(m->graph, m->quantize, true) &&
+           (clamp == NULL || sbit__qop_clamp_goes(m, clamp));
+}
+
+static bool sbit__qop_matches(sbit__qop_match *m)
+{
+    bool ok = m->node->output_count >= 1 && sbit__qop_output(m);
+    for (const char *at = m->row->layout; ok && *at != '\0'; at++) {
+        switch (*at) {
+        case 'x':
+            ok = sbit__qop_input(m, 0, true);
+            break;
+        case 'y':
+            ok = sbit__qop_input(m, 1, true);
+            break;
+        case 'w':
+            ok = sbit__qop_input(m, 1, false);
+            break;
+        case 'b':
+            ok = sbit__qop_bias(m);
+            break;
+        case 's':
+            ok = sbit__qop_add(m, m->quantize->inputs[1]) &&
+                 sbit__qop_add(m, m->quantize->inputs[2]);
+            break;
+        default:
+            for (size_t i = 0; ok && i < m->node->input_count; i++) {
+                ok = sbit__qop_input(m, i, true);
+            }
+            break;
+        }
+    }
+    return ok;
+}
+
+/* What a target operator cannot say. */
+static bool sbit__qop_possible(const sbit_node *node)
+{
+    const float beta = sbit_node_float(node, "beta", 1.0f);
+    if (sbit__qop_is(node, "Gemm")) {
+        return node->input_count < 3 || (beta >= 1.0f && beta <= 1.0f);
+    }
+    return !sbit__qop_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
+}
+
+static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
+{
+    const sbit_value_id old = m->quantize->outputs[0];
+    const sbit_type type = sbit_graph_value(m->graph, old)->type;
+    const sbit_node_id ids[3] = {m->quantize->id, m->node->id,
+                                 m->clamp != NULL ? m->clamp->id : m->node->id};
+    const sbit_value_id between = m->node->outputs[0];
+    const sbit_value_id clamped = m->clamp != NULL ? m->clamp->outputs[0] : between;
+    sbit_node_desc desc;
+    sbit_value_id y;
+    sbit_node_id added;
+    size_t kept = 0;
+    sbit_attr attrs[16];
+    for (size_t i = 0; i < m->node->attr_count && kept < SBIT__COUNT_OF(attrs); i++) {
+        if (!sbit__streq(m->node->attrs[i].name, "beta")) {
+            attrs[kept++] = m->node->attrs[i];
+        }
+    }
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(
+        sbit_graph_add_value(m->graph, sbit_graph_value(m->graph, old)->name, &type, &y, error));
+    desc.op_type = m->row->to;
+    desc.domain = m->row->domain;
+    desc.name = m->node->name;
+    desc.inputs = m->inputs;
+    desc.input_count = m->count;
+    desc.outputs = &y;
+    desc.output_count = 1;
+    desc.attrs = attrs;
+    desc.attr_count = kept;
+    desc.before = m->quantize->id;
+    SBIT__TRY(sbit_graph_add_node(m->graph, &desc, &added, error));
+    SBIT__TRY(sbit_graph_replace_uses(m->graph, old, y, error));
+    sbit_graph_erase_node(m->graph, ids[0]);
+    sbit_graph_erase_value(m->graph, old);
+    if (m->clamp != NULL) {
+        sbit_graph_erase_node(m->graph, ids[2]);
+        sbit_graph_erase_value(m->graph, clamped);
+    }
+    sbit_graph_erase_node(m->graph, ids[1]);
+    sbit_graph_erase_value(m->graph, between);
+    return m->row->domain[0] != '\0' ? sbit_graph_set_opset(m->graph, m->row->domain, 1, error)
+                                     : SBIT_OK;
+}
+
+/* DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
+static void sbit__qop_clean(sbit_graph *graph)
+{
+    for (uint32_t i = 1; i < sbit_graph_node_limit(graph); i++) {
+        const sbit_node_id id = {i};
+        if (!sbit_graph_node_alive(graph, id)) {
+            continue;
+        }
+        const sbit_node *node = sbit_graph_node(graph, id);
+        const sbit_value_id out = node->output_count > 0 ? node->outputs[0] : node->inputs[0];
+        const sbit_value_info *value = sbit_graph_value(graph, out);
+        if (sbit__qop_is(node, "DequantizeLinear") && value->use_count == 0 && !value->is_output) {
+            sbit_graph_erase_node(graph, id);
+            sbit_graph_erase_value(graph, out);
+        }
+    }
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        const sbit_value_id id = {i};
+        if (sbit_graph_value_alive(graph, id)) {
+            const sbit_value_info *value = sbit_graph_value(graph, id);
+            if (value->is_constant && value->use_count == 0 && !value->is_input) {
+                sbit_graph_erase_value(graph, id);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__format_qoperator(sbit_graph *graph, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(graph);
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_node_id id = {i};
+        for (size_t k = 0; k < SBIT__COUNT_OF(sbit__qops); k++) {
+            sbit__qop_match m;
+            if (!sbit_graph_node_alive(graph, id)) {
+                break;
+            }
+            memset(&m, 0, sizeof m);
+            m.graph = graph;
+            m.row = &sbit__qops[k];
+            m.node = sbit_graph_node(graph, id);
+            if (sbit__qop_is(m.node, m.row->op) && sbit__qop_possible(m.node) &&
+                sbit__qop_matches(&m)) {
+                SBIT__TRY(sbit__qop_replace(&m, error));
+            }
+        }
+    }
+    sbit__qop_clean(graph);
+    return sbit_graph_sort(graph, error);
+}
+
+/* >>formats table */
+static const sbit_format_row sbit__formats[] = {
+    {{"qdq", "QuantizeLinear and DequantizeLinear around float operators", 0, NULL, 0},
+     false,
+     NULL},
+    {{"weights", "integer weights through DequantizeLinear, float activations", 0, NULL, 0},
+     true,
+     NULL},
+    {{"qoperator", "operators on integers: QLinearConv, QLinearMatMul, com.microsoft's", 0, NULL,
+      0},
+     false,
+     sbit__format_qoperator},
+};
+
+SPARSEBIT_API const sbit_format_row *sbit_format_at(size_t index)
+{
+    return index < SBIT__COUNT_OF(sbit__formats) ? &sbit__formats[index] : NULL;
+}
+
+static const sbit_head *sbit__format_head(size_t index)
+{
+    return (const sbit_head *)sbit_format_at(index); /* the first member */
+}
+
+static const sbit__kind sbit__format_kind = {"format", sbit__format_head};
+
+SPARSEBIT_API const sbit_format_row *sbit_format_find(const sbit_ctx *ctx, const char *name)
+{
+    return (const sbit_format_row *)(const void *)sbit__row_find(ctx, &sbit__format_kind, name);
+}
+
+SPARSEBIT_API sbit_status sbit_format_register(sbit_ctx *ctx, const sbit_format_row *row,
+                                               sbit_error *error)
+{
+    return sbit__row_register(ctx, &sbit__format_kind, (const sbit_head *)row, true, error);
+}
+
+SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
+                                      const sbit_format_row **out, sbit_error *error)
+{
+    sbit__text known;
+    *out = sbit_format_find(ctx, name);
+    if (*out != NULL) {
+        return SBIT_OK;
+    }
+    sbit__text_init(&known, sbit_ctx_allocator(ctx));
+    sbit__row_names(ctx, &sbit__format_kind, 0, ", ", &known);
+    const sbit_status status =
+        sbit__fail(error, SBIT_ERR_CONFIG, "EXPORT.FORMAT", "unknown format '%s'; known: %s", name,
+                   known.failed ? "" : known.data);
+    sbit__text_deinit(&known);
+    return status;
+}
