@@ -297,6 +297,7 @@ TEST(a_users_sparser_is_found_by_name)
                                          NULL,
                                          NULL,
                                          backwards_score,
+                                         NULL,
                                          NULL};
     build b;
     sbit_graph *out = NULL;
@@ -397,6 +398,90 @@ TEST(patterns_of_single_elements)
             CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
             CHECK_MSG(memcmp(mask.keep, cases[i].keep, 16) == 0, "%s", cases[i].keys);
         }
+        sbit_sparse_destroy(sparse);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* Two inputs that are always equal: what one loses the other takes up, but for the damping of 1 %.
+ */
+TEST(sparsegpt_makes_up_for_what_goes)
+{
+    const float w[] = {1, 2}, data[] = {1, 1, -2, -2, 0.5f, 0.5f, 3, 3};
+    const sbit_tensor x = build_tensor(SBIT_F32, "4,2", data);
+    build b;
+    sbit_sparse *sparse = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    build_begin(&b, 18);
+    memset(&desc, 0, sizeof desc);
+    desc.inputs = &x;
+    desc.input_count = 1;
+    build_output(&b, build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,2"),
+                                  build_constant(&b, "w", SBIT_F32, "2,1", w)));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: unstructured, STRATEGY: sparsegpt, RATIO: 0.5}\n");
+    CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        CHECK_STATUS(sbit_sparse_calc_params(sparse, NULL, &b.error), SBIT_ERR_STATE, b.error);
+        for (int turn = 0; turn < 2; turn++) { /* the second starts from the same weights */
+            sbit_graph *masked = NULL;
+            CHECK_OK(sbit_sparse_calc_params(sparse, &feed, &b.error), b.error);
+            if (CHECK_OK(sbit_sparse_masked(sparse, &masked, &b.error), b.error)) {
+                CHECK_NEAR(number(masked, "w", 0), 0, 0);
+                CHECK_NEAR(number(masked, "w", 1), 2 + 1 / 1.01, 1e-5);
+            }
+            sbit_graph_destroy(masked);
+        }
+    }
+    sbit_feed_close(&feed);
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* The model's inputs are larger in the second place: there a smaller weight is worth more. */
+TEST(wanda_and_activations_look_at_data)
+{
+    const float w[] = {3, 1, -1, 2, 2, 2}, data[] = {1, 10, -1, 10, 1, -10, 1, 10};
+    const sbit_tensor x = build_tensor(SBIT_F32, "4,2", data);
+    static const struct {
+        const char *config;
+        uint8_t keep[6];
+    } cases[] = {
+        /* [2,3], rows are columns here: |w| * {2, 20}: one of two goes in each */
+        {"{TYPE: unstructured, STRATEGY: wanda, RATIO: 0.5}", {0, 0, 0, 1, 1, 1}},
+        /* Relu of (3 1 -1) a + (2 2 2) b: two thirds of positive numbers, 23 21 19 ... */
+        {"{TYPE: structured, STRATEGY: mean_activation, RATIO: 0.4}", {1, 1, 0, 1, 1, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[200];
+        build b;
+        sbit_sparse *sparse = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_mask mask;
+        build_begin(&b, 18);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &x;
+        desc.input_count = 1;
+        sbit_value_id y = build_binary(&b, "MatMul", "fc", build_input(&b, "x", SBIT_F32, "N,2"),
+                                       build_constant(&b, "w", SBIT_F32, "2,3", w));
+        y = build_unary(&b, "Relu", "relu", y);
+        build_output(&b, build_binary(&b, "MatMul", "out", y, build_weights(&b, "v", "3,1", 1)));
+        snprintf(text, sizeof text, "SPARSER: %s\n", cases[i].config);
+        sbit_sconfig *config = configure(&b, text);
+        CHECK_OK(sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), b.error);
+        if (!b.failed &&
+            CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error) &&
+            CHECK_OK(sbit_sparse_calc_params(sparse, &feed, &b.error), b.error) &&
+            CHECK_EQ_I64(sbit_sparse_mask(sparse, 0, &mask), SBIT_OK)) {
+            CHECK_MSG(memcmp(mask.keep, cases[i].keep, 6) == 0, "%s: %d%d%d %d%d%d",
+                      cases[i].config, mask.keep[0], mask.keep[1], mask.keep[2], mask.keep[3],
+                      mask.keep[4], mask.keep[5]);
+        }
+        sbit_feed_close(&feed);
         sbit_sparse_destroy(sparse);
         sbit_sconfig_destroy(config);
         build_end(&b);

@@ -125,7 +125,14 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
         if (sparse->layers[i].owns_weight) {
             sbit_tensor_free(sparse->ctx, &sparse->layers[i].weight);
         }
+        sbit_tensor_free(sparse->ctx, &sparse->layers[i].original);
     }
+}
+
+SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
+{
+    return layer->settings.ratio > 0.0 ||
+           (!layer->settings.structured && layer->settings.n_of_m[1] > 0);
 }
 
 /* >>scores */
@@ -162,21 +169,84 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         if ((layer->row->needs & ~(uint32_t)SBIT_NEEDS_GAMMA) != 0 && feed == NULL &&
-            layer->settings.ratio > 0.0) {
+            sbit__sparse_layer_active(layer)) {
             return sbit__fail(error, SBIT_ERR_STATE, layer->name,
                               "sparser %s looks at data: give it a feed", layer->row->head.name);
+        }
+        if (layer->row->update != NULL) {
+            continue;
         }
         SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
     }
     if (feed != NULL) {
-        SBIT__TRY(sbit__layers_observe(sparse, feed, error));
+        SBIT__TRY(sbit__layers_observe(sparse, NULL, feed, error));
     }
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->row->update != NULL) {
+            continue;
+        }
         const sbit_status status =
             layer->row->score(layer->state, &layer->call, layer->scores, error);
         sbit__sparse_layer_forget(sparse, layer);
         SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+
+/* >>updates */
+
+SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->original.data != NULL) {
+            SBIT__TRY(sbit_graph_set_constant(sparse->graph,
+                                              sparse->labeler.members[layer->member].value,
+                                              &layer->original, error));
+            sbit_tensor_free(sparse->ctx, &layer->original);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__layer_change(sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                      const sbit_feed *feed, sbit_tensor *weight, sbit_error *error)
+{
+    const sbit_value_id id = sparse->labeler.members[layer->member].value;
+    uint8_t *keep = NULL;
+    if (sbit_graph_value(sparse->graph, id)->constant.dtype != SBIT_F32) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, layer->name,
+                          "sparser %s changes float32 weights only", layer->row->head.name);
+    }
+    SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
+    SBIT__TRY(sbit__layers_observe(sparse, layer, feed, error));
+    SBIT__TRY(sbit__mask_of(sparse, id, &keep, error));
+    SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, weight, error));
+    SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, &layer->original, error));
+    SBIT__TRY(layer->row->update(layer->state, &layer->call, layer->settings.ratio,
+                                 layer->settings.n_of_m, (float *)weight->data, keep, error));
+    SBIT__TRY(sbit_graph_set_constant(sparse->graph, id, weight, error));
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
+                                         sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        sbit_tensor weight;
+        memset(&weight, 0, sizeof weight);
+        if (layer->row->update == NULL || !sbit__sparse_layer_active(layer) || feed == NULL) {
+            continue;
+        }
+        const sbit_status status = sbit__layer_change(sparse, layer, feed, &weight, error);
+        sbit_tensor_free(sparse->ctx, &weight);
+        sbit__sparse_layer_forget(sparse, layer);
+        SBIT__TRY(status);
+        sparse->masks_fit = false; /* what removed channels are may have changed */
+        SBIT__TRY(sbit__progress(sparse->ctx, "prune", (int64_t)i + 1, (int64_t)sparse->layer_count,
+                                 error));
     }
     return SBIT_OK;
 }

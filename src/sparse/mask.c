@@ -137,8 +137,8 @@ SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sb
     sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
     for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
-        const bool pattern = !layer->settings.structured && layer->settings.n_of_m[1] > 0;
-        if ((layer->settings.ratio > 0.0 || pattern) && (channels || !layer->settings.structured)) {
+        if (sbit__sparse_layer_active(layer) && layer->row->update == NULL &&
+            (channels || !layer->settings.structured)) {
             status = sbit__mask_layer(sparse, layer, &scratch, error);
         }
     }

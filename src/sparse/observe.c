@@ -6,8 +6,16 @@
 
 typedef struct sbit__observe {
     sbit_sparse *sparse;
+    const sbit__sparse_layer *only; /* NULL: all layers that do not update their weights */
     int64_t samples;
 } sbit__observe;
+
+static bool sbit__observe_takes(const sbit__observe *observe, const sbit__sparse_layer *layer,
+                                uint32_t what)
+{
+    return (layer->row->needs & what) != 0 && sbit__sparse_layer_active(layer) &&
+           (observe->only != NULL ? layer == observe->only : layer->row->update == NULL);
+}
 
 /* What is activated: the output, behind a BatchNormalization and one operator on single elements
  * that alone read it. */
@@ -86,7 +94,7 @@ static sbit_status sbit__observe_tap(const sbit_graph *graph, sbit_value_id id,
     for (size_t i = 0; same.idx != 0 && i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
-            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0 &&
+            if (sbit__observe_takes(observe, layer, what) &&
                 sbit__observe_value(sparse, layer, what).idx == same.idx) {
                 SBIT__TRY(sbit__observe_layer(observe, layer, what, &value->tensor, error));
             }
@@ -117,8 +125,8 @@ static sbit_status sbit__observe_feed(sbit__observe *observe, sbit_session *sess
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
-                                          sbit_error *error)
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
+                                          const sbit_feed *feed, sbit_error *error)
 {
     sbit__observe observe;
     sbit_session_desc desc;
@@ -130,10 +138,11 @@ SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *
     memset(&observe, 0, sizeof observe);
     memset(&desc, 0, sizeof desc);
     observe.sparse = sparse;
+    observe.only = only;
     for (size_t i = 0; taps != NULL && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
-            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0) {
+            if (sbit__observe_takes(&observe, layer, what)) {
                 taps[desc.tap_count++] = sbit__observe_value(sparse, layer, what);
             }
         }
@@ -141,6 +150,10 @@ SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *
     desc.tap_fn = sbit__observe_tap;
     desc.tap_user = &observe;
     desc.taps = taps;
+    if (only != NULL) { /* nothing behind them is run */
+        desc.outputs = taps;
+        desc.output_count = desc.tap_count;
+    }
     sbit_status status =
         taps != NULL ? SBIT_OK : sbit__fail_oom(error, sparse->layer_count * sizeof *taps);
     if (status == SBIT_OK && desc.tap_count > 0) {

@@ -186,10 +186,12 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
 SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
                                                   sbit_error *error)
 {
+    SBIT__TRY(sbit__layers_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__masks_clear(sparse);
     sparse->masks_fit = false;
-    return sbit__masks_by_layer(sparse, true, error);
+    SBIT__TRY(sbit__masks_by_layer(sparse, true, error));
+    return sbit__layers_update(sparse, feed, error);
 }
 
 static sbit_status sbit__sparse_masked_graph(const sbit_sparse *sparse, sbit_graph **out,
@@ -239,6 +241,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error)
 {
+    SBIT__TRY(sbit__layers_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     memset((void *)sparse->kept_why, 0,
            (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
@@ -246,7 +249,7 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
     for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
     }
-    return SBIT_OK;
+    return sbit__layers_update(sparse, feed, error);
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,

@@ -203,6 +203,8 @@ typedef struct sbit__sparse_layer {
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
     bool owns_weight;
+    sbit_tensor
+        original;       /* owned; the weight before its sparser changed it; data NULL: it did not */
     const float *gamma; /* of the BatchNormalization behind it */
     sbit_parts units;
     sbit_sparser_call call;
@@ -237,13 +239,21 @@ struct sbit_sparse {
 SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
                                        sbit_error *error);
 SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
+/* Weights that sparsers changed become what they were. */
+SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error);
+/* Masks, and new weights, of the layers whose sparsers give them, one after the other. */
+SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
+                                         sbit_error *error);
 /* Scores of all layers with a ratio; the model runs on the feed where a sparser asks for data. */
 SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
                                         sbit_error *error);
 
+/* Something of it is to be pruned. */
+SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer);
+
 /* observe.c: runs the model for the sparsers that look at data */
-SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
-                                          sbit_error *error);
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
+                                          const sbit_feed *feed, sbit_error *error);
 
 /* elements_mask.c */
 typedef struct sbit__rank {

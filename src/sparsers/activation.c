@@ -262,6 +262,7 @@ static const sbit_key sbit__wanda_keys[] = {
                                              bytes,                                                \
                                              observe,                                              \
                                              score,                                                \
+                                             NULL,                                                 \
                                              NULL};                                                \
         return &row;                                                                               \
     }

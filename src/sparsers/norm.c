@@ -142,8 +142,15 @@ static const sbit_key sbit__random_keys[] = {
 #define SBIT__NORM_ROW(name, doc, keys, key_count, granularities, traits, fn)                      \
     SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
     {                                                                                              \
-        static const sbit_sparser_row row = {                                                      \
-            {#name, doc, 0, keys, key_count}, 0, granularities, traits, NULL, NULL, fn, NULL};     \
+        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
+                                             0,                                                    \
+                                             granularities,                                        \
+                                             traits,                                               \
+                                             NULL,                                                 \
+                                             NULL,                                                 \
+                                             fn,                                                   \
+                                             NULL,                                                 \
+                                             NULL};                                                \
         return &row;                                                                               \
     }
 SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT, SBIT_SPARSER_ONE_MORE,

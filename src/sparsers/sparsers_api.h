@@ -67,6 +67,11 @@ typedef struct sbit_sparser_row {
     /* score[units->count]: the smallest are pruned first */
     sbit_status (*score)(const void *state, const sbit_sparser_call *call, double *score,
                          sbit_error *error);
+    /* optional, single elements only, and in place of score: chooses keep[elements] (1 keep) for
+     * the ratio, or n of every m (n_of_m[1] > 0), and changes the weight to make up for what goes.
+     * The layers before are pruned when it looks at data. */
+    sbit_status (*update)(void *state, const sbit_sparser_call *call, double ratio,
+                          const int64_t *n_of_m, float *weight, uint8_t *keep, sbit_error *error);
     void (*deinit)(void *state, const sbit_sparser_call *call); /* optional */
 } sbit_sparser_row;
 

@@ -26,7 +26,8 @@ extern "C" {
     X(apoz)                                                                                        \
     X(mean_activation)                                                                             \
     X(hrank)                                                                                       \
-    X(wanda)
+    X(wanda)                                                                                       \
+    X(sparsegpt)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
