@@ -2246,6 +2246,11 @@ typedef struct sbit_sparser_row {
     /* score[units->count]: the smallest are pruned first */
     sbit_status (*score)(const void *state, const sbit_sparser_call *call, double *score,
                          sbit_error *error);
+    /* optional, single elements only, and in place of score: chooses keep[elements] (1 keep) for
+     * the ratio, or n of every m (n_of_m[1] > 0), and changes the weight to make up for what goes.
+     * The layers before are pruned when it looks at data. */
+    sbit_status (*update)(void *state, const sbit_sparser_call *call, double ratio,
+                          const int64_t *n_of_m, float *weight, uint8_t *keep, sbit_error *error);
     void (*deinit)(void *state, const sbit_sparser_call *call); /* optional */
 } sbit_sparser_row;
 
@@ -70882,7 +70887,8 @@ extern "C" {
     X(apoz)                                                                                        \
     X(mean_activation)                                                                             \
     X(hrank)                                                                                       \
-    X(wanda)
+    X(wanda)                                                                                       \
+    X(sparsegpt)
 
 #define SBIT__SPARSER_DECLARE(name) SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void);
 SBIT__SPARSERS(SBIT__SPARSER_DECLARE)
@@ -71042,8 +71048,15 @@ static const sbit_key sbit__random_keys[] = {
 #define SBIT__NORM_ROW(name, doc, keys, key_count, granularities, traits, fn)                      \
     SBIT__FN const sbit_sparser_row *sbit__sparser_##name(void)                                    \
     {                                                                                              \
-        static const sbit_sparser_row row = {                                                      \
-            {#name, doc, 0, keys, key_count}, 0, granularities, traits, NULL, NULL, fn, NULL};     \
+        static const sbit_sparser_row row = {{#name, doc, 0, keys, key_count},                     \
+                                             0,                                                    \
+                                             granularities,                                        \
+                                             traits,                                               \
+                                             NULL,                                                 \
+                                             NULL,                                                 \
+                                             fn,                                                   \
+                                             NULL,                                                 \
+                                             NULL};                                                \
         return &row;                                                                               \
     }
 SBIT__NORM_ROW(l1norm, "sum of absolute values", NULL, 0, SBIT__ANY_UNIT, SBIT_SPARSER_ONE_MORE,
@@ -71325,6 +71338,7 @@ static const sbit_key sbit__wanda_keys[] = {
                                              bytes,                                                \
                                              observe,                                              \
                                              score,                                                \
+                                             NULL,                                                 \
                                              NULL};                                                \
         return &row;                                                                               \
     }
@@ -71343,6 +71357,309 @@ SBIT__ACTIVATION_ROW(wanda, "|w| times the norm of what it is multiplied with", 
                      sbit__wanda_score)
 #undef SBIT__ACTIVATION_ROW
 /* ---- end src/sparsers/activation.c ---- */
+
+/* ---- begin src/sparsers/sparsegpt.c ---- */
+/* sparsegpt.c: elements go where the others can make up for them. >>sparser-sparsegpt
+ *
+ * Frantar and Alistarh 2023. With H = sum x x^T over the layer's inputs, damped, and U the upper
+ * Cholesky factor of its inverse: column by column, what is set to zero leaves an error w /
+ * U[i][i], which the columns behind take up along row i of U. Within blocks of 128 columns the
+ * elements with the smallest (w / U[i][i])^2 go. Matrix products and 1x1 convolutions; float64
+ * throughout.
+ */
+
+#define SBIT__GPT_BLOCK 128
+
+static int64_t sbit__gpt_columns(const sbit_sparser_call *call)
+{
+    return call->in_axis >= 0 ? call->weight.dims[call->in_axis] : 0;
+}
+
+static size_t sbit__gpt_bytes(const sbit_sparser_call *call)
+{
+    const size_t n = (size_t)sbit__gpt_columns(call);
+    return n * n * sizeof(double) + 16;
+}
+
+/* H += x x^T for each position; only the upper half. */
+static sbit_status sbit__gpt_observe(void *state, const sbit_sparser_call *call,
+                                     const sbit_sparser_sample *sample, sbit_error *error)
+{
+    const sbit_tensor *t = &sample->tensor;
+    const int64_t n = sbit__gpt_columns(call);
+    double *h = (double *)state;
+    int64_t inner = 1, count = sbit_tensor_count(t);
+    for (int32_t i = sample->axis + 1; i < t->rank; i++) {
+        inner *= t->dims[i];
+    }
+    if (t->dims[sample->axis] != n || n == 0 ||
+        sbit_tensor_count(&call->weight) != n * call->weight.dims[call->out_axis]) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, call->name,
+                          "sparsegpt prunes matrix products and 1x1 convolutions; '%s' is neither",
+                          call->name);
+    }
+    if (sample->samples >= 0 && sample->axis > 0) {
+        count = count / t->dims[0] * sample->samples;
+    }
+    for (int64_t p = 0; p < count / n; p++) {
+        const float *x = (const float *)t->data + p / inner * n * inner + p % inner;
+        for (int64_t i = 0; i < n; i++) {
+            const double xi = (double)x[i * inner];
+            for (int64_t k = i; k < n && xi != 0.0; k++) {
+                h[i * n + k] += xi * (double)x[k * inner];
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+/* h = L L^T in place, in the lower half; false: not positive. */
+static bool sbit__gpt_cholesky(double *h, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k <= i; k++) {
+            double sum = h[i * n + k];
+            for (int64_t p = 0; p < k; p++) {
+                sum -= h[i * n + p] * h[k * n + p];
+            }
+            if (i == k) {
+                if (!(sum > 0.0)) {
+                    return false;
+                }
+                h[i * n + i] = sqrt(sum);
+            } else {
+                h[i * n + k] = sum / h[k * n + k];
+            }
+        }
+    }
+    return true;
+}
+
+/* Of h, symmetric and positive, the upper factor U of its inverse: inverse = U^T U. `m` is scratch.
+ */
+static bool sbit__gpt_factor(double *h, double *m, int64_t n)
+{
+    if (!sbit__gpt_cholesky(h, n)) {
+        return false;
+    }
+    for (int64_t c = 0; c < n; c++) { /* m = L^-1, lower */
+        for (int64_t r = 0; r < n; r++) {
+            double sum = r == c ? 1.0 : 0.0;
+            for (int64_t p = c; p < r; p++) {
+                sum -= h[r * n + p] * m[p * n + c];
+            }
+            m[r * n + c] = r < c ? 0.0 : sum / h[r * n + r];
+        }
+    }
+    for (int64_t i = 0; i < n; i++) { /* h = L^-T L^-1 = the inverse */
+        for (int64_t k = 0; k <= i; k++) {
+            double sum = 0.0;
+            for (int64_t p = i; p < n; p++) {
+                sum += m[p * n + i] * m[p * n + k];
+            }
+            h[i * n + k] = h[k * n + i] = sum;
+        }
+    }
+    if (!sbit__gpt_cholesky(h, n)) {
+        return false;
+    }
+    for (int64_t i = 0; i < n; i++) { /* U = L^T */
+        for (int64_t k = 0; k < i; k++) {
+            h[k * n + i] = h[i * n + k];
+            h[i * n + k] = 0.0;
+        }
+    }
+    return true;
+}
+
+typedef struct sbit__gpt {
+    const sbit_sparser_call *call;
+    const double *u;
+    double *w; /* rows x columns */
+    int64_t rows, columns;
+    uint8_t *keep; /* likewise */
+    double *scores;
+    int64_t *order;
+} sbit__gpt;
+
+static double sbit__gpt_worth(const sbit__gpt *g, int64_t r, int64_t c)
+{
+    const double x = g->w[r * g->columns + c] / g->u[c * g->columns + c];
+    return x * x;
+}
+
+/* The `gone` smallest of a block, exactly: by halving the threshold's range of ranks. */
+static void sbit__gpt_sift(const double *scores, int64_t *order, int64_t root, int64_t n)
+{
+    for (int64_t child; (child = 2 * root + 1) < n; root = child) {
+        child += child + 1 < n && scores[order[child + 1]] > scores[order[child]] ? 1 : 0;
+        if (scores[order[root]] >= scores[order[child]]) {
+            return;
+        }
+        const int64_t t = order[root];
+        order[root] = order[child];
+        order[child] = t;
+    }
+}
+
+static void sbit__gpt_choose_block(sbit__gpt *g, int64_t first, int64_t end, double ratio)
+{
+    const int64_t width = end - first, n = g->rows * width;
+    const int64_t gone = (int64_t)floor(ratio * (double)n + 1e-9);
+    for (int64_t i = 0; i < n; i++) {
+        g->scores[i] = sbit__gpt_worth(g, i / width, first + i % width);
+    }
+    for (int64_t i = 0; i < gone; i++) { /* a heap of the smallest so far, the largest on top */
+        g->order[i] = i;
+    }
+    for (int64_t i = gone / 2; i-- > 0;) {
+        sbit__gpt_sift(g->scores, g->order, i, gone);
+    }
+    for (int64_t i = gone; i < n && gone > 0; i++) {
+        if (g->scores[i] < g->scores[g->order[0]]) {
+            g->order[0] = i;
+            sbit__gpt_sift(g->scores, g->order, 0, gone);
+        }
+    }
+    for (int64_t i = 0; i < gone; i++) {
+        g->keep[g->order[i] / width * g->columns + first + g->order[i] % width] = 0;
+    }
+}
+
+static void sbit__gpt_choose_n_of_m(sbit__gpt *g, int64_t first, const int64_t *n_of_m)
+{
+    const int64_t end = first + n_of_m[1] < g->columns ? first + n_of_m[1] : g->columns;
+    for (int64_t r = 0; r < g->rows; r++) {
+        for (int64_t gone = n_of_m[0] - (n_of_m[1] - (end - first)); gone > 0; gone--) {
+            int64_t least = -1;
+            for (int64_t c = first; c < end; c++) {
+                if (g->keep[r * g->columns + c] != 0 &&
+                    (least < 0 || sbit__gpt_worth(g, r, c) < sbit__gpt_worth(g, r, least))) {
+                    least = c;
+                }
+            }
+            g->keep[r * g->columns + least] = 0;
+        }
+    }
+}
+
+static void sbit__gpt_prune(sbit__gpt *g, double ratio, const int64_t *n_of_m)
+{
+    for (int64_t c = 0; c < g->columns; c++) {
+        if (n_of_m[1] > 0 && c % n_of_m[1] == 0) {
+            sbit__gpt_choose_n_of_m(g, c, n_of_m);
+        } else if (n_of_m[1] == 0 && c % SBIT__GPT_BLOCK == 0) {
+            const int64_t end = c + SBIT__GPT_BLOCK < g->columns ? c + SBIT__GPT_BLOCK : g->columns;
+            sbit__gpt_choose_block(g, c, end, ratio);
+        }
+        const double *u = g->u + c * g->columns;
+        for (int64_t r = 0; r < g->rows; r++) {
+            double *w = g->w + r * g->columns;
+            if (g->keep[r * g->columns + c] == 0) {
+                const double off = w[c] / u[c];
+                for (int64_t k = c + 1; k < g->columns; k++) {
+                    w[k] -= off * u[k];
+                }
+                w[c] = 0.0;
+            }
+        }
+    }
+}
+
+/* Where element (r, c) lies in the weight. */
+static int64_t sbit__gpt_at(const sbit_sparser_call *call, int64_t r, int64_t c)
+{
+    const int64_t columns = sbit__gpt_columns(call);
+    return call->out_axis < call->in_axis ? r * columns + c
+                                          : c * call->weight.dims[call->out_axis] + r;
+}
+
+/* Upper half to both, dead columns out, damped by 1 % of the mean. */
+static void sbit__gpt_complete(double *h, int64_t n)
+{
+    double mean = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        mean += h[i * n + i] / (double)n;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < i; k++) {
+            h[i * n + k] = h[k * n + i];
+        }
+        h[i * n + i] += mean > 0.0 ? 0.01 * mean : 1.0;
+    }
+}
+
+static sbit_status sbit__gpt_update(void *state, const sbit_sparser_call *call, double ratio,
+                                    const int64_t *n_of_m, float *weight, uint8_t *keep,
+                                    sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(call->ctx);
+    sbit__gpt g;
+    sbit__arena arena;
+    sbit_status status = SBIT_OK;
+    memset(&g, 0, sizeof g);
+    sbit__arena_init(&arena, a);
+    g.call = call;
+    g.rows = call->weight.dims[call->out_axis];
+    g.columns = sbit__gpt_columns(call);
+    const size_t size = (size_t)(g.rows * g.columns), square = (size_t)(g.columns * g.columns);
+    double *m = (double *)sbit__arena_array(&arena, square + 1, sizeof *m);
+    g.w = (double *)sbit__arena_array(&arena, size + 1, sizeof *g.w);
+    g.scores = (double *)sbit__arena_array(&arena, size + 1, sizeof *g.scores);
+    g.order = (int64_t *)sbit__arena_array(&arena, size + 1, sizeof *g.order);
+    g.keep = (uint8_t *)sbit__arena_array(&arena, size + 1, 1);
+    if (m == NULL || g.w == NULL || g.scores == NULL || g.order == NULL || g.keep == NULL) {
+        status = sbit__fail_oom(error, square * sizeof *m);
+    } else {
+        sbit__gpt_complete((double *)state, g.columns);
+        status = sbit__gpt_factor((double *)state, m, g.columns)
+                     ? SBIT_OK
+                     : sbit__fail(error, SBIT_ERR_NUMERIC, call->name,
+                                  "sparsegpt: the inputs of '%s' are not finite", call->name);
+    }
+    for (int64_t i = 0; status == SBIT_OK && i < g.rows * g.columns; i++) {
+        g.w[i] = (double)weight[sbit__gpt_at(call, i / g.columns, i % g.columns)];
+        g.keep[i] = 1;
+    }
+    if (status == SBIT_OK) {
+        g.u = (const double *)state;
+        sbit__gpt_prune(&g, ratio, n_of_m);
+    }
+    for (int64_t i = 0; status == SBIT_OK && i < g.rows * g.columns; i++) {
+        const int64_t at = sbit__gpt_at(call, i / g.columns, i % g.columns);
+        weight[at] = (float)g.w[i];
+        keep[at] = g.keep[i];
+    }
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+static sbit_status sbit__gpt_score(const void *state, const sbit_sparser_call *call, double *score,
+                                   sbit_error *error)
+{
+    (void)state; /* update chooses by itself */
+    (void)error;
+    memset(score, 0, (size_t)call->units->count * sizeof *score);
+    return SBIT_OK;
+}
+
+SBIT__FN const sbit_sparser_row *sbit__sparser_sparsegpt(void)
+{
+    static const sbit_sparser_row row = {
+        {"sparsegpt", "what the other elements of a row can make up for; they are changed", 0, NULL,
+         0},
+        SBIT_NEEDS_INPUT,
+        SBIT_GRANULARITY_ELEMENT,
+        0,
+        sbit__gpt_bytes,
+        sbit__gpt_observe,
+        sbit__gpt_score,
+        sbit__gpt_update,
+        NULL};
+    return &row;
+}
+#undef SBIT__GPT_BLOCK
+/* ---- end src/sparsers/sparsegpt.c ---- */
 
 /* ---- begin src/sparsers/schedules.c ---- */
 /* schedules.c: how the sparsity grows over training or iterations. >>sparsity-schedules
@@ -71691,6 +72008,8 @@ typedef struct sbit__sparse_layer {
     sbit_options options;
     sbit_tensor weight; /* float32; owned if the graph's is of another type */
     bool owns_weight;
+    sbit_tensor
+        original;       /* owned; the weight before its sparser changed it; data NULL: it did not */
     const float *gamma; /* of the BatchNormalization behind it */
     sbit_parts units;
     sbit_sparser_call call;
@@ -71725,13 +72044,21 @@ struct sbit_sparse {
 SBIT__FN sbit_status sbit__layers_make(sbit_sparse *sparse, sbit_sconfig *config,
                                        sbit_error *error);
 SBIT__FN void sbit__layers_free(sbit_sparse *sparse);
+/* Weights that sparsers changed become what they were. */
+SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error);
+/* Masks, and new weights, of the layers whose sparsers give them, one after the other. */
+SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
+                                         sbit_error *error);
 /* Scores of all layers with a ratio; the model runs on the feed where a sparser asks for data. */
 SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *feed,
                                         sbit_error *error);
 
+/* Something of it is to be pruned. */
+SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer);
+
 /* observe.c: runs the model for the sparsers that look at data */
-SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
-                                          sbit_error *error);
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
+                                          const sbit_feed *feed, sbit_error *error);
 
 /* elements_mask.c */
 typedef struct sbit__rank {
@@ -74325,8 +74652,16 @@ SBIT__FN sbit_status sbit__groups_make(sbit__labeler *labeler, sbit__groups *out
 
 typedef struct sbit__observe {
     sbit_sparse *sparse;
+    const sbit__sparse_layer *only; /* NULL: all layers that do not update their weights */
     int64_t samples;
 } sbit__observe;
+
+static bool sbit__observe_takes(const sbit__observe *observe, const sbit__sparse_layer *layer,
+                                uint32_t what)
+{
+    return (layer->row->needs & what) != 0 && sbit__sparse_layer_active(layer) &&
+           (observe->only != NULL ? layer == observe->only : layer->row->update == NULL);
+}
 
 /* What is activated: the output, behind a BatchNormalization and one operator on single elements
  * that alone read it. */
@@ -74405,7 +74740,7 @@ static sbit_status sbit__observe_tap(const sbit_graph *graph, sbit_value_id id,
     for (size_t i = 0; same.idx != 0 && i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
-            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0 &&
+            if (sbit__observe_takes(observe, layer, what) &&
                 sbit__observe_value(sparse, layer, what).idx == same.idx) {
                 SBIT__TRY(sbit__observe_layer(observe, layer, what, &value->tensor, error));
             }
@@ -74436,8 +74771,8 @@ static sbit_status sbit__observe_feed(sbit__observe *observe, sbit_session *sess
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *feed,
-                                          sbit_error *error)
+SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
+                                          const sbit_feed *feed, sbit_error *error)
 {
     sbit__observe observe;
     sbit_session_desc desc;
@@ -74449,10 +74784,11 @@ SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *
     memset(&observe, 0, sizeof observe);
     memset(&desc, 0, sizeof desc);
     observe.sparse = sparse;
+    observe.only = only;
     for (size_t i = 0; taps != NULL && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         for (uint32_t what = 1; what < SBIT_NEEDS_GAMMA; what <<= 1) {
-            if ((layer->row->needs & what) != 0 && layer->settings.ratio > 0.0) {
+            if (sbit__observe_takes(&observe, layer, what)) {
                 taps[desc.tap_count++] = sbit__observe_value(sparse, layer, what);
             }
         }
@@ -74460,6 +74796,10 @@ SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit_feed *
     desc.tap_fn = sbit__observe_tap;
     desc.tap_user = &observe;
     desc.taps = taps;
+    if (only != NULL) { /* nothing behind them is run */
+        desc.outputs = taps;
+        desc.output_count = desc.tap_count;
+    }
     sbit_status status =
         taps != NULL ? SBIT_OK : sbit__fail_oom(error, sparse->layer_count * sizeof *taps);
     if (status == SBIT_OK && desc.tap_count > 0) {
@@ -74597,7 +74937,14 @@ SBIT__FN void sbit__layers_free(sbit_sparse *sparse)
         if (sparse->layers[i].owns_weight) {
             sbit_tensor_free(sparse->ctx, &sparse->layers[i].weight);
         }
+        sbit_tensor_free(sparse->ctx, &sparse->layers[i].original);
     }
+}
+
+SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
+{
+    return layer->settings.ratio > 0.0 ||
+           (!layer->settings.structured && layer->settings.n_of_m[1] > 0);
 }
 
 /* >>scores */
@@ -74634,21 +74981,84 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
         if ((layer->row->needs & ~(uint32_t)SBIT_NEEDS_GAMMA) != 0 && feed == NULL &&
-            layer->settings.ratio > 0.0) {
+            sbit__sparse_layer_active(layer)) {
             return sbit__fail(error, SBIT_ERR_STATE, layer->name,
                               "sparser %s looks at data: give it a feed", layer->row->head.name);
+        }
+        if (layer->row->update != NULL) {
+            continue;
         }
         SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
     }
     if (feed != NULL) {
-        SBIT__TRY(sbit__layers_observe(sparse, feed, error));
+        SBIT__TRY(sbit__layers_observe(sparse, NULL, feed, error));
     }
     for (size_t i = 0; i < sparse->layer_count; i++) {
         sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->row->update != NULL) {
+            continue;
+        }
         const sbit_status status =
             layer->row->score(layer->state, &layer->call, layer->scores, error);
         sbit__sparse_layer_forget(sparse, layer);
         SBIT__TRY(status);
+    }
+    return SBIT_OK;
+}
+
+/* >>updates */
+
+SBIT__FN sbit_status sbit__layers_restore(sbit_sparse *sparse, sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->original.data != NULL) {
+            SBIT__TRY(sbit_graph_set_constant(sparse->graph,
+                                              sparse->labeler.members[layer->member].value,
+                                              &layer->original, error));
+            sbit_tensor_free(sparse->ctx, &layer->original);
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__layer_change(sbit_sparse *sparse, sbit__sparse_layer *layer,
+                                      const sbit_feed *feed, sbit_tensor *weight, sbit_error *error)
+{
+    const sbit_value_id id = sparse->labeler.members[layer->member].value;
+    uint8_t *keep = NULL;
+    if (sbit_graph_value(sparse->graph, id)->constant.dtype != SBIT_F32) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, layer->name,
+                          "sparser %s changes float32 weights only", layer->row->head.name);
+    }
+    SBIT__TRY(sbit__sparse_layer_open(sparse, layer, error));
+    SBIT__TRY(sbit__layers_observe(sparse, layer, feed, error));
+    SBIT__TRY(sbit__mask_of(sparse, id, &keep, error));
+    SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, weight, error));
+    SBIT__TRY(sbit__tensor_copy(sparse->ctx, &layer->weight, &layer->original, error));
+    SBIT__TRY(layer->row->update(layer->state, &layer->call, layer->settings.ratio,
+                                 layer->settings.n_of_m, (float *)weight->data, keep, error));
+    SBIT__TRY(sbit_graph_set_constant(sparse->graph, id, weight, error));
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__layers_update(sbit_sparse *sparse, const sbit_feed *feed,
+                                         sbit_error *error)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        sbit__sparse_layer *layer = &sparse->layers[i];
+        sbit_tensor weight;
+        memset(&weight, 0, sizeof weight);
+        if (layer->row->update == NULL || !sbit__sparse_layer_active(layer) || feed == NULL) {
+            continue;
+        }
+        const sbit_status status = sbit__layer_change(sparse, layer, feed, &weight, error);
+        sbit_tensor_free(sparse->ctx, &weight);
+        sbit__sparse_layer_forget(sparse, layer);
+        SBIT__TRY(status);
+        sparse->masks_fit = false; /* what removed channels are may have changed */
+        SBIT__TRY(sbit__progress(sparse->ctx, "prune", (int64_t)i + 1, (int64_t)sparse->layer_count,
+                                 error));
     }
     return SBIT_OK;
 }
@@ -74997,8 +75407,8 @@ SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sb
     sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
     for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
-        const bool pattern = !layer->settings.structured && layer->settings.n_of_m[1] > 0;
-        if ((layer->settings.ratio > 0.0 || pattern) && (channels || !layer->settings.structured)) {
+        if (sbit__sparse_layer_active(layer) && layer->row->update == NULL &&
+            (channels || !layer->settings.structured)) {
             status = sbit__mask_layer(sparse, layer, &scratch, error);
         }
     }
@@ -76769,10 +77179,12 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
 SPARSEBIT_API sbit_status sbit_sparse_calc_params(sbit_sparse *sparse, const sbit_feed *feed,
                                                   sbit_error *error)
 {
+    SBIT__TRY(sbit__layers_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     sbit__masks_clear(sparse);
     sparse->masks_fit = false;
-    return sbit__masks_by_layer(sparse, true, error);
+    SBIT__TRY(sbit__masks_by_layer(sparse, true, error));
+    return sbit__layers_update(sparse, feed, error);
 }
 
 static sbit_status sbit__sparse_masked_graph(const sbit_sparse *sparse, sbit_graph **out,
@@ -76822,6 +77234,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
 SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_feed *feed,
                                              sbit_error *error)
 {
+    SBIT__TRY(sbit__layers_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
     memset((void *)sparse->kept_why, 0,
            (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
@@ -76829,7 +77242,7 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
     for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
     }
-    return SBIT_OK;
+    return sbit__layers_update(sparse, feed, error);
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char *name,

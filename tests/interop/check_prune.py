@@ -14,7 +14,8 @@ import os
 import numpy
 import onnx
 
-from _common import SHARED, TMP, accept, check, finish, ort_session, skip, tool_json
+import _graphs
+from _common import SHARED, TMP, accept, check, finish, ort_session, skip, tool, tool_json
 
 ALL = os.environ.get("SPARSEBIT_CHECK_ALL") == "1"
 RATIOS = ["0.1", "0.3", "0.5", "0.7", "0.9"] if ALL else ["0.5"]
@@ -78,6 +79,50 @@ def one(path, ratio, bias):
                    "of the file")
 
 
+def random_graph(seed, kind, ratio, bias):
+    """'' if the pruned file computes what the masked file does; None: cannot be judged."""
+    model, fed = _graphs.graph(seed, kind)
+    path, small, masked = (os.path.join(TMP, n + ".onnx") for n in ("random", "small", "masked"))
+    onnx.save(model, path)
+    try:
+        ort_session(path, False).run(None, fed)
+    except Exception:  # not valid after all, or not built into ONNX Runtime
+        return None
+    flags = ["--ratio", ratio, "--set", "SPARSER.PRUNE_BIAS=" + bias, "--threads", 1]
+    for out, more in ((small, []), (masked, ["--mask-only"])):
+        code, _, err = tool("prune", path, *flags, *more, "-o", out)
+        if code != 0:
+            return "prune: " + err.strip()[-300:]
+    try:
+        a = ort_session(masked, False).run(None, fed)
+    except Exception:  # not built into ONNX Runtime
+        return None
+    try:
+        b = ort_session(small, False).run(None, fed)
+    except Exception as problem:
+        return "ONNX Runtime refuses the pruned file: " + str(problem)[:300]
+    if not all(numpy.isfinite(x).all() for x in a) or max(numpy.abs(x).max() for x in a if x.size) > 1e6:
+        return None
+    if any(x.shape != y.shape for x, y in zip(a, b)):
+        return "another shape"
+    off = relative(a, b)
+    return "" if off <= 1e-4 else "off by %.3g" % off if off > 1e-3 else None
+
+
+def check_random():
+    first, count = int(os.environ.get("SBIT_SEED") or 0), int(os.environ.get("SBIT_GRAPHS") or 60)
+    agree = unknown = 0
+    for seed in range(first, first + count):
+        kind, ratio = "cnn" if seed % 2 else "any", ("0.3", "0.5", "0.7")[seed % 3]
+        problem = random_graph(seed, kind, ratio, "true" if seed % 4 < 2 else "false")
+        agree += problem == ""
+        unknown += problem is None
+        if problem:
+            check(False, "seed %d (%s): %s" % (seed, kind, problem))
+    check(unknown <= 1 + count // 50,
+          "random graphs: %d agree, %d could not be judged, of %d" % (agree, unknown, count))
+
+
 def main():
     models = sorted(glob.glob(os.path.join(SHARED, "models", "*", "*.onnx")))
     if not models:
@@ -89,6 +134,7 @@ def main():
                     one(path, ratio, bias)
                 except Exception as error:  # a failure is one line, the others are still looked at
                     check(False, "%s ratio %s: %s" % (path, ratio, str(error)[:300]))
+    check_random()
     finish("check_prune")
 
 
