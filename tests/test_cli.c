@@ -381,6 +381,30 @@ static void make_count(const char *path)
     maker_save(&m, y, path);
 }
 
+/* y = Spin of com.acme of x[N,3] times w[3,4] */
+static void make_half_known(const char *path)
+{
+    maker m;
+    const float w[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    const int64_t x_dims[2] = {0, 3}, w_dims[2] = {3, 4}, y_dims[2] = {0, 4};
+    sbit_node_desc desc;
+    sbit_node_id node;
+    maker_begin(&m);
+    CHECK_OK(sbit_graph_set_opset(m.graph, "com.acme", 2, &m.error), m.error);
+    const sbit_value_id x = maker_input(&m, "x", 2, x_dims);
+    const sbit_value_id product[2] = {x, maker_floats(&m, "w", 2, w_dims, w)};
+    const sbit_value_id p = maker_value(&m, "p", 2, y_dims), y = maker_value(&m, "y", 2, y_dims);
+    maker_node(&m, "MatMul", product, 2, p);
+    memset(&desc, 0, sizeof desc);
+    desc.op_type = "Spin";
+    desc.domain = "com.acme";
+    desc.inputs = &p;
+    desc.outputs = &y;
+    desc.input_count = desc.output_count = 1;
+    CHECK_OK(sbit_graph_add_node(m.graph, &desc, &node, &m.error), m.error);
+    maker_save(&m, y, path);
+}
+
 /* x through 12 Spin of com.acme and one Turn of ai.onnx, which nobody knows. */
 static void make_foreign(const char *path)
 {
@@ -1413,4 +1437,32 @@ TEST(cli_strategies)
     CHECK_EQ_I64(RUN("help adam"), 0);
     CHECK_CONTAINS(cli.out, "optimizer 'adam'");
     CHECK_FAILS(2, "unknown command 'nonsense'", "help nonsense");
+}
+
+/* Weights alone are quantized without running anything: an unknown operator does not matter. */
+TEST(cli_weights_alone_need_no_kernels)
+{
+    make_half_known(TMP "half.onnx");
+    CHECK_EQ_I64(
+        RUN("quantize %shalf.onnx --set A.QUANTIZER.DISABLE=true -o %sq.onnx --json", TMP, TMP), 0);
+    CHECK_CONTAINS(cli.out, "\"target\": \"weight\", \"bits\": 8");
+    CHECK_EQ_I64(RUN("info %sq.onnx --json", TMP), 0);
+    CHECK_CONTAINS(cli.out, "\"int8\": 16"); /* 12 weights, 4 zero points */
+    CHECK_CONTAINS(cli.out, "\"com.acme.Spin\": 1");
+}
+
+/* What a file is, and what to do; no word of damage. */
+TEST(cli_files_that_are_something_else)
+{
+    static const struct {
+        const char *bytes, *says;
+        size_t size;
+    } files[] = {{"PK\003\004 and so on ........................", "zip", 40},
+                 {"<!DOCTYPE html><html><body>not found</body>", "HTML", 43},
+                 {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "git lfs pull", 56}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        put_file(TMP "other.onnx", files[i].bytes, files[i].size);
+        CHECK_FAILS(1, files[i].says, "info %sother.onnx", TMP);
+        CHECK(strstr(cli.err, "damaged") == NULL);
+    }
 }

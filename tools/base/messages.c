@@ -89,7 +89,10 @@ int cli_fail_library(const sbit_error *error, const char *format, ...)
     cli_fail("%s: %s%s%s%s", doing,
              error->message[0] != '\0' ? error->message : sbit_status_text(error->status),
              placed ? "" : " (at ", placed ? "" : error->where, placed ? "" : ")");
-    if (advice != NULL && strstr(error->message, "sparsebit info") == NULL) {
+    /* a file that is something else has been named, with what to do */
+    const bool said = strstr(error->message, "sparsebit info") != NULL ||
+                      strstr(error->message, "the file is no ONNX") != NULL;
+    if (advice != NULL && !said) {
         fprintf(stderr, "  %s\n", advice);
     }
     return CLI_BAD;

@@ -334,8 +334,10 @@ static int cli_quantize_open(cli_job *job)
 {
     const cli_args *args = job->args;
     CLI_TRY(cli_config_make(job));
-    CLI_TRY(cli_model_check_runs(&job->model));
     CLI_TRY(cli_calibration_open(job));
+    if (job->has_calib || args->eval != NULL) { /* weights alone need no run */
+        CLI_TRY(cli_model_check_runs(&job->model));
+    }
     if (args->eval != NULL) {
         CLI_TRY(cli_data_open(args, &job->model, "data set", args->eval, args->limit, false,
                               &job->eval));
