@@ -524,6 +524,16 @@ TEST(moves)
     moves_check("Transpose", "2,3,4", 17, NULL, 0, NULL);
     moves_check("Expand", "3,1", 17, wide, 3, NULL);
     moves_check("Pad", "2,3,4", 17, pads, 6, NULL);
+    static const int64_t crop[] = {-1, 1, 0, 1};
+    static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
+    for (int mode = 0; mode < 4; mode++) {
+        const sbit_attr how = grad_text("mode", modes[mode]);
+        if (mode == 0) {
+            moves_check("Pad", "3,4", 19, crop, 4, &how);
+        }
+        static const int64_t around[] = {1, 2, 1, 0};
+        moves_check("Pad", "3,4", 19, around, 4, &how);
+    }
     moves_check("Gather", "2,3,4", 17, index, 4, &axis1);
     moves_check("Dropout", "2,3", 17, NULL, 0, NULL);
     grad_case split = grad_of("Split", "2,4,3", NULL, NULL);
@@ -595,6 +605,17 @@ TEST(recurrent)
         grad_attr(&c, build_int("hidden_size", 5));
         grad_attr(&c, grad_text("direction", directions[mode]));
         c.outputs = 3;
+        grad_check(&c);
+    }
+    for (int mode = 0; mode < 6; mode++) {
+        const bool both = mode / 2 == 2;
+        grad_case c =
+            grad_of("GRU", "4,2,3", both ? "2,15,3" : "1,15,3", both ? "2,15,5" : "1,15,5");
+        c.dims[3] = both ? "2,30" : "1,30";
+        grad_attr(&c, build_int("hidden_size", 5));
+        grad_attr(&c, build_int("linear_before_reset", mode % 2));
+        grad_attr(&c, grad_text("direction", directions[mode / 2]));
+        c.outputs = 2;
         grad_check(&c);
     }
 }

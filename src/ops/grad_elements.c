@@ -377,11 +377,12 @@ static sbit_status sbit__index_like_infer(const sbit_op_call *call, sbit_error *
 static sbit_status sbit__index_like_run(const sbit_op_call *call, sbit_error *error)
 {
     const int64_t count = sbit_tensor_count(call->out[0]);
-    if (count > INT32_MAX) {
+    const int64_t first = sbit_node_int(call->node, "first", 0);
+    if (count >= INT32_MAX) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "more than 2^31 elements");
     }
     for (int64_t i = 0; i < count; i++) {
-        ((int32_t *)call->out[0]->data)[i] = (int32_t)i;
+        ((int32_t *)call->out[0]->data)[i] = (int32_t)(i + first);
     }
     return SBIT_OK;
 }
@@ -397,6 +398,7 @@ static sbit_status sbit__scatter_back_run(const sbit_op_call *call, sbit_error *
 {
     const sbit_tensor *dy = call->in[0], *index = call->in[1];
     const int32_t *at = (const int32_t *)index->data;
+    const int64_t first = sbit_node_int(call->node, "first", 0);
     int64_t dims[SBIT_MAX_RANK];
     int32_t rank = 0;
     sbit_tensor *dx = NULL;
@@ -411,14 +413,18 @@ static sbit_status sbit__scatter_back_run(const sbit_op_call *call, sbit_error *
     }
     memset(dx->data, 0, sbit_tensor_bytes(dx));
     for (int64_t i = 0; i < count; i++) {
-        if (at[i] < 0 || at[i] >= limit) {
+        const int64_t to = at[i] - first;
+        if (to < -first || to >= limit) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "index %d is outside of the input",
                                 (int)at[i]);
         }
+        if (to < 0) { /* padding */
+            continue;
+        }
         if (dx->dtype == SBIT_F64) {
-            ((double *)dx->data)[at[i]] += ((const double *)dy->data)[i];
+            ((double *)dx->data)[to] += ((const double *)dy->data)[i];
         } else {
-            ((float *)dx->data)[at[i]] += ((const float *)dy->data)[i];
+            ((float *)dx->data)[to] += ((const float *)dy->data)[i];
         }
     }
     return SBIT_OK;

@@ -1,4 +1,4 @@
-/* grad_recurrent.c: gradient of LSTM. >>grad-recurrent
+/* grad_recurrent.c: gradients of LSTM and GRU. >>grad-recurrent
  *
  * Called by: infer, exec; the node is added by ops/gradients.c. Calls: kernels.
  * LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0   (B, h0, c0, d..
@@ -371,9 +371,318 @@ static sbit_status sbit__lstm_grad_run(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
+/* >>GRU: n = tanh(gn + r (h Rn^T + b)) if linear_before_reset, else tanh(gn + (r h) Rn^T + b);
+ * y = (1 - z) n + z h. With `up` the gradient of y: dn = up (1 - z) (1 - n^2), dz = up (h - n) z (1
+ * - z), dr = d(what r multiplies) r (1 - r), dh = up z + what comes through R. */
+
+typedef struct sbit__gru_grad {
+    sbit__lstm_grad l; /* context, sizes, `before`, `more`, memory of products */
+    bool before_reset; /* linear_before_reset */
+    void *x_gates,
+        *h_gates; /* [rows][3h]: z, r, n and then their gradients; of h: those of R's part */
+    void *reset;  /* [rows][h] r h, or h Rn^T + b */
+    void *dh, *part, *room;
+} sbit__gru_grad;
+
+static size_t sbit__gru_place(const sbit_op_call *call, sbit__gru_grad *g, char *scratch)
+{
+    memset(g, 0, sizeof *g);
+    sbit__lstm_place(call, &g->l, NULL);
+    const int64_t rows = g->l.steps * g->l.batch, h = g->l.hidden, in = g->l.input;
+    const size_t each = g->l.dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
+    const int64_t cell = g->l.batch * h;
+    const int64_t counts[8] = {
+        rows * 3 * h, rows * 3 * h, rows * h, rows * (in > 3 * h ? in : 3 * h),
+        rows * h,     cell,         cell,     2 * cell};
+    void **places[8];
+    size_t used = 0, gemm = 0;
+    places[0] = &g->x_gates;
+    places[1] = &g->h_gates;
+    places[2] = &g->reset;
+    places[3] = &g->l.more;
+    places[4] = &g->l.before;
+    places[5] = &g->dh;
+    places[6] = &g->part;
+    places[7] = &g->room;
+    for (int32_t i = 0; i < 8; i++) {
+        *places[i] = scratch != NULL ? scratch + used : NULL;
+        used += sbit__align64((size_t)counts[i] * each);
+    }
+    g->l.gemm = scratch != NULL ? scratch + used : NULL;
+    const sbit__lstm_product all[11] = {sbit__lstm_product_of(rows, 3 * h, in, false, true),
+                                        sbit__lstm_product_of(rows, 3 * h, h, false, true),
+                                        sbit__lstm_product_of(rows, 2 * h, h, false, true),
+                                        sbit__lstm_product_of(rows, h, h, false, true),
+                                        sbit__lstm_product_of(g->l.batch, h, 3 * h, false, false),
+                                        sbit__lstm_product_of(g->l.batch, h, 2 * h, false, false),
+                                        sbit__lstm_product_of(g->l.batch, h, h, false, false),
+                                        sbit__lstm_product_of(3 * h, in, rows, true, false),
+                                        sbit__lstm_product_of(3 * h, h, rows, true, false),
+                                        sbit__lstm_product_of(2 * h, h, rows, true, false),
+                                        sbit__lstm_product_of(rows, in, 3 * h, false, false)};
+    for (int32_t i = 0; g->l.dtype == SBIT_F32 && i < 11; i++) {
+        const sbit__gemm one = sbit__lstm_gemm(&all[i]);
+        const size_t bytes = sbit__gemm_scratch_bytes(call->ctx, &one);
+        gemm = bytes > gemm ? bytes : gemm;
+    }
+    const sbit__lstm_product last = sbit__lstm_product_of(h, h, rows, true, false);
+    const sbit__gemm one = sbit__lstm_gemm(&last);
+    const size_t bytes = g->l.dtype == SBIT_F32 ? sbit__gemm_scratch_bytes(call->ctx, &one) : 0;
+    return used + sbit__align64(bytes > gemm ? bytes : gemm);
+}
+
+static sbit_status sbit__gru_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__gru_grad g;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (sbit__type_static(call->in_type[SBIT__LSTM_X]) &&
+        sbit__type_static(call->in_type[SBIT__LSTM_R])) {
+        *call->scratch_bytes = sbit__gru_place(call, &g, NULL);
+    }
+    return SBIT_OK;
+}
+
+/* One type. b: [6h] or NULL. gates: z and r of all rows, and r h; hidden: n. */
+#define SBIT__GRU_STEPS(T, name)                                                                   \
+    static void name##_gates(const sbit__gru_grad *g, const T *b, int64_t stride)                  \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                    \
+            T *x = (T *)g->x_gates + r * 3 * h;                                                    \
+            const T *own = (const T *)g->h_gates + r * stride;                                     \
+            const T *before = (const T *)g->l.before + r * h;                                      \
+            T *reset = (T *)g->reset + r * h;                                                      \
+            for (int64_t i = 0; i < 2 * h; i++) {                                                  \
+                const T v = x[i] + own[i] + (b != NULL ? b[i] + b[3 * h + i] : (T)0);              \
+                x[i] = (T)(1.0 / (1.0 + exp(-(double)v)));                                         \
+            }                                                                                      \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                reset[i] = g->before_reset ? own[2 * h + i] + (b != NULL ? b[5 * h + i] : (T)0)    \
+                                           : x[h + i] * before[i];                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_hidden(const sbit__gru_grad *g, const T *b)                                 \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                    \
+            T *x = (T *)g->x_gates + r * 3 * h;                                                    \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T own = g->before_reset ? x[h + i] * ((const T *)g->reset)[r * h + i]        \
+                                              : ((const T *)g->l.more)[r * h + i] +                \
+                                                    (b != NULL ? b[5 * h + i] : (T)0);             \
+                const T v = x[2 * h + i] + (b != NULL ? b[2 * h + i] : (T)0) + own;                \
+                x[2 * h + i] = (T)tanh((double)v);                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* dz and dn of step t; room: dn; dh becomes up z */                                           \
+    static void name##_outer(const sbit__gru_grad *g, int64_t t, const T *dy)                      \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t k = 0; k < g->l.batch; k++) {                                                 \
+            const int64_t r = t * g->l.batch + k;                                                  \
+            T *x = (T *)g->x_gates + r * 3 * h, *dh = (T *)g->dh + k * h;                          \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T z = x[i], n = x[2 * h + i];                                                \
+                const T up = dh[i] + (dy != NULL ? dy[k * h + i] : (T)0);                          \
+                x[i] = up * (((const T *)g->l.before)[r * h + i] - n) * z * ((T)1 - z);            \
+                x[2 * h + i] = up * ((T)1 - z) * ((T)1 - n * n);                                   \
+                ((T *)g->room)[k * h + i] = x[2 * h + i];                                          \
+                dh[i] = up * z;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* dr of step t; part: the gradient of r h, if r is applied to h */                            \
+    static void name##_inner(const sbit__gru_grad *g, int64_t t)                                   \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t k = 0; k < g->l.batch; k++) {                                                 \
+            const int64_t r = t * g->l.batch + k;                                                  \
+            T *x = (T *)g->x_gates + r * 3 * h, *own = (T *)g->h_gates + r * 3 * h;                \
+            T *dh = (T *)g->dh + k * h, *pair = (T *)g->room + k * 2 * h;                          \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T reset = x[h + i], part = ((const T *)g->part)[k * h + i];                  \
+                const T by = g->before_reset ? x[2 * h + i] * ((const T *)g->reset)[r * h + i]     \
+                                             : part * ((const T *)g->l.before)[r * h + i];         \
+                x[h + i] = by * reset * ((T)1 - reset);                                            \
+                own[i] = x[i];                                                                     \
+                own[h + i] = x[h + i];                                                             \
+                own[2 * h + i] = g->before_reset ? x[2 * h + i] * reset : x[2 * h + i];            \
+                dh[i] += g->before_reset ? (T)0 : part * reset;                                    \
+            }                                                                                      \
+            for (int64_t i = 0; i < 2 * h && !g->before_reset; i++) {                              \
+                pair[i] = x[i];                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_bias(const sbit__gru_grad *g, T *db)                                        \
+    {                                                                                              \
+        const int64_t width = 3 * g->l.hidden;                                                     \
+        for (int64_t i = 0; i < 2 * width; i++) {                                                  \
+            const T *from = (const T *)(i < width ? g->x_gates : g->h_gates) + i % width;          \
+            double sum = 0.0;                                                                      \
+            for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                \
+                sum += (double)from[r * width];                                                    \
+            }                                                                                      \
+            db[i] = (T)sum;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_columns(const sbit__gru_grad *g, const void *from, int64_t first,           \
+                               int64_t count, void *to)                                            \
+    {                                                                                              \
+        const int64_t width = 3 * g->l.hidden;                                                     \
+        for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                    \
+            memcpy((T *)to + r * count, (const T *)from + r * width + first,                       \
+                   (size_t)count * sizeof(T));                                                     \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_plus(const sbit__gru_grad *g)                                               \
+    {                                                                                              \
+        for (int64_t i = 0; i < g->l.batch * g->l.hidden; i++) {                                   \
+            ((T *)g->dh)[i] += ((const T *)g->part)[i];                                            \
+        }                                                                                          \
+    }
+
+SBIT__GRU_STEPS(float, sbit__gru_f32)
+SBIT__GRU_STEPS(double, sbit__gru_f64)
+#undef SBIT__GRU_STEPS
+
+#define SBIT__GRU_CALL(g, what, ...)                                                               \
+    do {                                                                                           \
+        if ((g)->l.dtype == SBIT_F32) {                                                            \
+            sbit__gru_f32_##what(__VA_ARGS__);                                                     \
+        } else {                                                                                   \
+            sbit__gru_f64_##what(__VA_ARGS__);                                                     \
+        }                                                                                          \
+    } while (0)
+
+static const void *sbit__gru_skip(const sbit__gru_grad *g, const void *data, int64_t count)
+{
+    return sbit__elem_at_const(g->l.dtype, data, count);
+}
+
+/* All gates, then their gradients in place of them. */
+static void sbit__gru_gates(const sbit_op_call *call, const sbit__gru_grad *g, int64_t d)
+{
+    const int64_t rows = g->l.steps * g->l.batch, h = g->l.hidden, cell = g->l.batch * h;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 3 * h * g->l.input);
+    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 3 * h * h);
+    const void *rn = sbit__gru_skip(g, r, 2 * h * h);
+    const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 6 * h);
+    const int64_t own = g->before_reset ? 3 * h : 2 * h;
+    sbit__lstm_order(&g->l, call->in[SBIT__LSTM_X]->data, g->l.input, g->l.more);
+    sbit__lstm_multiply(&g->l, sbit__lstm_product_of(rows, 3 * h, g->l.input, false, true),
+                        g->l.more, w, g->x_gates);
+    sbit__lstm_before(call, &g->l, d);
+    sbit__lstm_multiply(&g->l, sbit__lstm_product_of(rows, own, h, false, true), g->l.before, r,
+                        g->h_gates);
+    if (g->l.dtype == SBIT_F32) {
+        sbit__gru_f32_gates(g, (const float *)b, own);
+    } else {
+        sbit__gru_f64_gates(g, (const double *)b, own);
+    }
+    if (!g->before_reset) {
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(rows, h, h, false, true), g->reset, rn,
+                            g->l.more);
+    }
+    if (g->l.dtype == SBIT_F32) {
+        sbit__gru_f32_hidden(g, (const float *)b);
+    } else {
+        sbit__gru_f64_hidden(g, (const double *)b);
+    }
+    sbit__lstm_copy_or_zero(&g->l, sbit__lstm_in(call, SBIT__LSTM_DYH, d * cell), g->dh);
+    for (int64_t t = g->l.steps - 1; t >= 0; t--) {
+        const void *dy = sbit__lstm_in(call, SBIT__LSTM_DY,
+                                       (sbit__lstm_time(&g->l, t) * g->l.directions + d) * cell);
+        if (g->l.dtype == SBIT_F32) {
+            sbit__gru_f32_outer(g, t, (const float *)dy);
+        } else {
+            sbit__gru_f64_outer(g, t, (const double *)dy);
+        }
+        if (!g->before_reset) { /* the gradient of r h */
+            sbit__lstm_multiply(&g->l, sbit__lstm_product_of(g->l.batch, h, h, false, false),
+                                g->room, rn, g->part);
+        }
+        SBIT__GRU_CALL(g, inner, g, t);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(g->l.batch, h, own, false, false),
+                            g->before_reset ? sbit__gru_skip(g, g->h_gates, t * g->l.batch * 3 * h)
+                                            : g->room,
+                            r, g->part);
+        SBIT__GRU_CALL(g, plus, g);
+    }
+}
+
+static void sbit__gru_weights(const sbit_op_call *call, const sbit__gru_grad *g, int64_t d)
+{
+    const int64_t rows = g->l.steps * g->l.batch, h = g->l.hidden;
+    void *dw = sbit__lstm_out(call, 1, d * 3 * h * g->l.input);
+    void *dr = sbit__lstm_out(call, 2, d * 3 * h * h), *db = sbit__lstm_out(call, 3, d * 6 * h);
+    if (db != NULL && g->l.dtype == SBIT_F32) {
+        sbit__gru_f32_bias(g, (float *)db);
+    } else if (db != NULL) {
+        sbit__gru_f64_bias(g, (double *)db);
+    }
+    if (dr != NULL && g->before_reset) {
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(3 * h, h, rows, true, false), g->h_gates,
+                            g->l.before, dr);
+    } else if (dr != NULL) {
+        SBIT__GRU_CALL(g, columns, g, g->x_gates, 0, 2 * h, g->l.more);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(2 * h, h, rows, true, false), g->l.more,
+                            g->l.before, dr);
+        SBIT__GRU_CALL(g, columns, g, g->x_gates, 2 * h, h, g->l.more);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(h, h, rows, true, false), g->l.more,
+                            g->reset, sbit__elem_at(g->l.dtype, dr, 2 * h * h));
+    }
+    if (dw != NULL) {
+        sbit__lstm_order(&g->l, call->in[SBIT__LSTM_X]->data, g->l.input, g->l.more);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(3 * h, g->l.input, rows, true, false),
+                            g->x_gates, g->l.more, dw);
+    }
+}
+
+#undef SBIT__GRU_CALL
+
+static sbit_status sbit__gru_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__gru_grad g;
+    const char *direction = sbit_node_string(call->node, "direction", "forward");
+    (void)error;
+    sbit__gru_place(call, &g, (char *)call->scratch);
+    g.before_reset = sbit_node_int(call->node, "linear_before_reset", 0) != 0;
+    for (int64_t d = 0; g.l.steps > 0 && g.l.batch > 0 && d < g.l.directions; d++) {
+        const int64_t h = g.l.hidden, cell = g.l.batch * h, rows = g.l.steps * g.l.batch;
+        const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 3 * h * g.l.input);
+        void *dx = sbit__lstm_out(call, 0, 0), *dh0 = sbit__lstm_out(call, 4, d * cell);
+        g.l.reverse = d == 1 || sbit__streq(direction, "reverse");
+        sbit__gru_gates(call, &g, d);
+        sbit__gru_weights(call, &g, d);
+        if (dh0 != NULL) {
+            sbit__elem_copy(g.l.dtype, dh0, 0, g.dh, 0, cell);
+        }
+        if (dx == NULL) {
+            continue;
+        }
+        sbit__lstm_multiply(&g.l, sbit__lstm_product_of(rows, g.l.input, 3 * h, false, false),
+                            g.x_gates, w, g.l.more);
+        for (int64_t t = 0; t < g.l.steps; t++) {
+            const int64_t n = g.l.batch * g.l.input, to = sbit__lstm_time(&g.l, t) * n;
+            if (g.l.dtype == SBIT_F32) {
+                sbit__lstm_f32_add(n, (const float *)g.l.more + t * n, d == 0, (float *)dx + to);
+            } else {
+                sbit__lstm_f64_add(n, (const double *)g.l.more + t * n, d == 0, (double *)dx + to);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static const sbit_op_row sbit__grad_recurrent_rows[] = {
     {SBIT__GRAD_DOMAIN, "LstmGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lstm_grad_infer,
      sbit__lstm_grad_prepare, sbit__lstm_grad_run, NULL, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "GruGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lstm_grad_infer,
+     sbit__gru_grad_prepare, sbit__gru_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 SBIT__FN const sbit_op_row *sbit__op_rows_grad_recurrent(size_t *count)

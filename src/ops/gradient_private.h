@@ -7,8 +7,8 @@
  *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}   of one elementwise function
  *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: of a bias
  *     Spread(dy, shape [, axes]) {axes, mean}   the opposite: a reduction's gradient, given back
- *     ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move elements
- *     IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
+ *     ScatterBack(dy, index, shape) {first} dx[index] += dy: of operators that only move elements
+ *     IndexLike(x) {first}                  first, first + 1 ... in x's shape, moved as x was
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
  *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool

@@ -543,55 +543,76 @@ SBIT__FN void sbit__grad_expand(sbit_gradient *g)
     sbit__g_fit(g, 0, g->output_grads[0]);
 }
 
-/* Of constant padding, by at least 0. */
+static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
+                          bool padded);
+
+/* Constant pads by at least 0 are cut off again; else the indices say where elements came from. */
 SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 {
     const sbit_attr *attr = sbit_node_attr(g->node, "pads");
     const sbit_tensor *list =
         attr == NULL && g->input_count > 1 ? sbit__graph_constant(g->graph, g->inputs[1]) : NULL;
     const int32_t rank = sbit__g_rank(g, g->inputs[0]);
-    sbit_value_id grad = g->output_grads[0];
-    if (!sbit__streq(sbit_node_string(g->node, "mode", "constant"), "constant") ||
-        (attr == NULL && list == NULL) || (g->input_count > 3 && g->inputs[3].idx != 0) ||
-        (attr != NULL && (int64_t)attr->count != 2 * rank) ||
-        (list != NULL && sbit_tensor_count(list) != 2 * rank)) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
-                           "only constant pads of all axes have a gradient");
+    const bool constant = sbit__streq(sbit_node_string(g->node, "mode", "constant"), "constant");
+    int64_t pads[2 * SBIT_MAX_RANK] = {0};
+    bool cut = constant && (g->input_count < 4 || g->inputs[3].idx == 0) &&
+               ((attr != NULL && (int64_t)attr->count == 2 * rank) ||
+                (list != NULL && sbit_tensor_count(list) == 2 * rank));
+    for (int32_t i = 0; cut && i < 2 * rank; i++) {
+        pads[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
+        cut = pads[i] >= 0 && sbit__dim_known(sbit__g_type(g, g->inputs[0])->dims[i % rank]);
+    }
+    if (!cut) {
+        sbit_value_id inputs[4];
+        memset(inputs, 0, sizeof inputs);
+        for (int32_t i = 0; i < g->input_count && i < 4; i++) {
+            inputs[i] = g->inputs[i];
+        }
+        inputs[2].idx = 0; /* the number to pad with: of indices, the default 0 */
+        sbit__g_moves(g, inputs, g->input_count == 3 ? 2 : g->input_count, constant);
         return;
     }
+    sbit_value_id grad = g->output_grads[0];
     for (int32_t i = 0; i < rank; i++) {
-        const int64_t begin = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
-        const int64_t end =
-            attr != NULL ? attr->ints[i + rank] : sbit__tensor_i64_at(list, i + rank);
-        if (begin < 0 || end < 0) {
-            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "negative pads have no gradient");
-        } else if (begin > 0 || end > 0) {
-            grad = sbit__g_piece(g, grad, i, begin, sbit__g_length(g, g->inputs[0], i));
+        if (pads[i] > 0 || pads[i + rank] > 0) {
+            grad = sbit__g_piece(g, grad, i, pads[i], sbit__g_length(g, g->inputs[0], i));
         }
     }
     g->input_grads[0] = grad;
 }
 
-/* The indices of the elements are moved as the elements were. */
-SBIT__FN void sbit__grad_moves(sbit_gradient *g)
+/* The indices of the elements are moved as the elements were; padded: index 0 is none, and they
+ * begin with 1. */
+static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count, bool padded)
 {
-    sbit_value_id *inputs = NULL;
+    const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
+    sbit_attr attrs[SBIT__GRAD_ATTRS];
+    size_t attr_count = 0;
+    sbit_value_id *all = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
-        g->status =
-            sbit__graph_alloc(g->graph, (size_t)g->input_count, sizeof *inputs, &block, g->error);
+        g->status = sbit__graph_alloc(g->graph, (size_t)count + 1, sizeof *all, &block, g->error);
     }
     if (g->status != SBIT_OK) {
         return;
     }
-    inputs = (sbit_value_id *)block;
-    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
-    inputs[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", g->inputs, 1, NULL, 0);
-    const sbit_value_id moved =
-        sbit_gradient_add(g, g->node->domain, g->node->op_type, inputs, (size_t)g->input_count,
-                          g->node->attrs, g->node->attr_count);
-    const sbit_value_id all[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
-    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", all, 3, NULL, 0);
+    for (size_t i = 0; i < g->node->attr_count && attr_count < SBIT__GRAD_ATTRS; i++) {
+        if (!sbit__streq(g->node->attrs[i].name, "value")) { /* of an old Pad */
+            attrs[attr_count++] = g->node->attrs[i];
+        }
+    }
+    all = (sbit_value_id *)block;
+    memcpy(all, inputs, (size_t)count * sizeof *all);
+    all[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", inputs, 1, &first, 1);
+    const sbit_value_id moved = sbit_gradient_add(g, g->node->domain, g->node->op_type, all,
+                                                  (size_t)count, attrs, attr_count);
+    const sbit_value_id three[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", three, 3, &first, 1);
+}
+
+SBIT__FN void sbit__grad_moves(sbit_gradient *g)
+{
+    sbit__g_moves(g, g->inputs, g->input_count, false);
 }
 
 /* Nearest neighbours are moves; the other modes mix elements. */
@@ -839,12 +860,13 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
 
 /* >>recurrent */
 
-/* LSTM in its usual form; Y is needed for the states between steps. */
+/* LSTM and GRU in their usual form; Y is needed for the states between steps. */
 SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
 {
     static const int32_t places[] = {0, 1, 2, 3, 5, 6}; /* x, W, R, B, h0, c0 among the inputs */
+    const bool gru = sbit__streq(g->node->op_type, "GRU");
     sbit_value_id inputs[10], outputs[6];
-    sbit_attr attrs[1];
+    sbit_attr attrs[2];
     bool wanted[6];
     const bool other =
         sbit_node_attr(g->node, "activations") != NULL || sbit_node_attr(g->node, "clip") != NULL ||
@@ -866,7 +888,9 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
         inputs[7 + i] = g->output_grads[i];
     }
     attrs[0] = sbit__g_text("direction", sbit_node_string(g->node, "direction", "forward"));
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LstmGrad", inputs, 10, attrs, 1, wanted, outputs, 6);
+    attrs[1] = sbit__g_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, gru ? "GruGrad" : "LstmGrad", inputs, gru ? 9 : 10,
+                     attrs, gru ? 2 : 1, wanted, outputs, gru ? 5 : 6);
     for (int32_t i = 0; i < 6; i++) {
         if (wanted[i]) {
             g->input_grads[places[i]] = outputs[i];

@@ -1087,8 +1087,7 @@ static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1,
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
         "", name, version, types, 0, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,           \
-            sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel,                \
-            sbit__rnn_macs                                                                         \
+            sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
@@ -1096,11 +1095,11 @@ static const sbit_op_row sbit__rnn_rows[] = {
     SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS, sbit__grad_lstm),
-    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, NULL),
+    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, sbit__grad_lstm),
     SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, NULL),
     SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, NULL),
     SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, NULL),

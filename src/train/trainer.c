@@ -59,18 +59,43 @@ static const sbit_train_group *sbit__train_group_of(const sbit_train_desc *desc,
     return NULL;
 }
 
-/* A stored tensor of the model, not one that a Constant node or an exporter's arithmetic makes. */
-static bool sbit__train_is_weight(const sbit_graph *graph, sbit_value_id id)
+/* A float32 tensor that may be trained: data of a constant, or of an input that nobody feeds. */
+static bool sbit__train_is_tensor(const sbit_value_info *info)
 {
-    const sbit__graph_value *value = sbit__graph_value_at(graph, id);
+    return (info->is_constant || info->has_default) && info->use_count > 0 &&
+           info->constant.dtype == SBIT_F32 && info->constant.rank > 0;
+}
+
+static bool sbit__train_is_stored(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_onnx_tensor *tensor = sbit__graph_value_at(graph, id)->tensor;
     const sbit_onnx_graph *source = graph->source;
-    if (!value->info.is_constant || value->info.use_count == 0 ||
-        value->info.constant.dtype != SBIT_F32 || value->info.constant.rank == 0) {
-        return false;
+    return source == NULL || tensor == NULL ||
+           (tensor >= source->initializer &&
+            tensor < source->initializer + source->initializer_count);
+}
+
+/* Whether the weights lie in Constant nodes (Paddle writes such models): then those are trained;
+ * else what Constant nodes hold is an exporter's arithmetic. */
+static bool sbit__train_in_nodes(const sbit_graph *graph)
+{
+    bool stored = false, any = false;
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        const sbit_value_id id = {i};
+        if (sbit_graph_value_alive(graph, id) &&
+            sbit__train_is_tensor(sbit_graph_value(graph, id))) {
+            any = true;
+            stored = stored || sbit__train_is_stored(graph, id);
+        }
     }
-    return source == NULL || value->tensor == NULL ||
-           (value->tensor >= source->initializer &&
-            value->tensor < source->initializer + source->initializer_count);
+    return any && !stored;
+}
+
+static bool sbit__train_is_weight(const sbit_graph *graph, sbit_value_id id, bool in_nodes)
+{
+    const sbit_value_info *info = sbit_graph_value(graph, id);
+    return sbit__train_is_tensor(info) && (sbit__train_is_stored(graph, id) ||
+                                           (in_nodes && sbit_tensor_count(&info->constant) > 1));
 }
 
 static bool sbit__train_is_statistic(const sbit_trainer *t, sbit_value_id id)
@@ -97,12 +122,13 @@ static sbit_status sbit__train_choose(sbit_trainer *t, const sbit_train_desc *de
                                       sbit_value_id *ids, size_t *count, sbit_error *error)
 {
     const uint32_t limit = sbit_graph_value_limit(t->graph);
+    const bool in_nodes = sbit__train_in_nodes(t->graph);
     size_t found = 0;
     *count = 0;
     for (uint32_t i = 1; i < limit; i++) {
         const sbit_value_id id = {i};
-        if (!sbit_graph_value_alive(t->graph, id) || !sbit__train_is_weight(t->graph, id) ||
-            sbit__train_is_statistic(t, id)) {
+        if (!sbit_graph_value_alive(t->graph, id) ||
+            !sbit__train_is_weight(t->graph, id, in_nodes) || sbit__train_is_statistic(t, id)) {
             continue;
         }
         const char *name = sbit_graph_value(t->graph, id)->name;
@@ -750,7 +776,7 @@ static sbit_status sbit__train_store(const sbit_trainer *t, sbit_graph *graph, s
     const sbit_value_info *mine = sbit_graph_value(t->graph, id);
     if (!sbit_graph_value_alive(graph, id) ||
         !sbit__streq(sbit_graph_value(graph, id)->name, mine->name) ||
-        !sbit_graph_value(graph, id)->is_constant) {
+        (!sbit_graph_value(graph, id)->is_constant && !sbit_graph_value(graph, id)->has_default)) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, mine->name,
                           "the graph has no constant '%s': it is not the one that is trained",
                           mine->name);
