@@ -20653,8 +20653,8 @@ SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
  *     ActivationGrad(dy, x or y [, min, max]) {of, alpha, beta}   of one elementwise function
  *     ReduceTo(dy, shape) {align}           sums what broadcasting has spread; align: of a bias
  *     Spread(dy, shape [, axes]) {axes, mean}   the opposite: a reduction's gradient, given back
- *     ScatterBack(dy, index, shape)         dx[index] += dy: of operators that only move elements
- *     IndexLike(x)                          0, 1, 2 ... in x's shape, to be moved as x was
+ *     ScatterBack(dy, index, shape) {first} dx[index] += dy: of operators that only move elements
+ *     IndexLike(x) {first}                  first, first + 1 ... in x's shape, moved as x was
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
  *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool
@@ -22306,55 +22306,69 @@ SBIT__FN void sbit__grad_expand(sbit_gradient *g)
     sbit__g_fit(g, 0, g->output_grads[0]);
 }
 
-/* Of constant padding, by at least 0. */
+static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
+                          bool padded);
+
+/* Constant pads by at least 0 are cut off again; else the indices say where elements came from. */
 SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 {
     const sbit_attr *attr = sbit_node_attr(g->node, "pads");
     const sbit_tensor *list =
         attr == NULL && g->input_count > 1 ? sbit__graph_constant(g->graph, g->inputs[1]) : NULL;
     const int32_t rank = sbit__g_rank(g, g->inputs[0]);
-    sbit_value_id grad = g->output_grads[0];
-    if (!sbit__streq(sbit_node_string(g->node, "mode", "constant"), "constant") ||
-        (attr == NULL && list == NULL) || (g->input_count > 3 && g->inputs[3].idx != 0) ||
-        (attr != NULL && (int64_t)attr->count != 2 * rank) ||
-        (list != NULL && sbit_tensor_count(list) != 2 * rank)) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
-                           "only constant pads of all axes have a gradient");
+    const bool constant = sbit__streq(sbit_node_string(g->node, "mode", "constant"), "constant");
+    int64_t pads[2 * SBIT_MAX_RANK] = {0};
+    bool cut = constant && (g->input_count < 4 || g->inputs[3].idx == 0) &&
+               ((attr != NULL && (int64_t)attr->count == 2 * rank) ||
+                (list != NULL && sbit_tensor_count(list) == 2 * rank));
+    for (int32_t i = 0; cut && i < 2 * rank; i++) {
+        pads[i] = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
+        cut = pads[i] >= 0 && sbit__dim_known(sbit__g_type(g, g->inputs[0])->dims[i % rank]);
+    }
+    if (!cut) {
+        sbit_value_id inputs[4];
+        memset(inputs, 0, sizeof inputs);
+        for (int32_t i = 0; i < g->input_count && i < 4; i++) {
+            inputs[i] = g->inputs[i];
+        }
+        inputs[2].idx = 0; /* the number to pad with: of indices, the default 0 */
+        sbit__g_moves(g, inputs, g->input_count == 3 ? 2 : g->input_count, constant);
         return;
     }
+    sbit_value_id grad = g->output_grads[0];
     for (int32_t i = 0; i < rank; i++) {
-        const int64_t begin = attr != NULL ? attr->ints[i] : sbit__tensor_i64_at(list, i);
-        const int64_t end =
-            attr != NULL ? attr->ints[i + rank] : sbit__tensor_i64_at(list, i + rank);
-        if (begin < 0 || end < 0) {
-            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "negative pads have no gradient");
-        } else if (begin > 0 || end > 0) {
-            grad = sbit__g_piece(g, grad, i, begin, sbit__g_length(g, g->inputs[0], i));
+        if (pads[i] > 0 || pads[i + rank] > 0) {
+            grad = sbit__g_piece(g, grad, i, pads[i], sbit__g_length(g, g->inputs[0], i));
         }
     }
     g->input_grads[0] = grad;
 }
 
-/* The indices of the elements are moved as the elements were. */
-SBIT__FN void sbit__grad_moves(sbit_gradient *g)
+/* The indices of the elements are moved as the elements were; padded: index 0 is none, and they
+ * begin with 1. */
+static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count, bool padded)
 {
-    sbit_value_id *inputs = NULL;
+    const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
+    sbit_value_id *all = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
-        g->status =
-            sbit__graph_alloc(g->graph, (size_t)g->input_count, sizeof *inputs, &block, g->error);
+        g->status = sbit__graph_alloc(g->graph, (size_t)count + 1, sizeof *all, &block, g->error);
     }
     if (g->status != SBIT_OK) {
         return;
     }
-    inputs = (sbit_value_id *)block;
-    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
-    inputs[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", g->inputs, 1, NULL, 0);
-    const sbit_value_id moved =
-        sbit_gradient_add(g, g->node->domain, g->node->op_type, inputs, (size_t)g->input_count,
-                          g->node->attrs, g->node->attr_count);
-    const sbit_value_id all[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
-    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", all, 3, NULL, 0);
+    all = (sbit_value_id *)block;
+    memcpy(all, inputs, (size_t)count * sizeof *all);
+    all[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", inputs, 1, &first, 1);
+    const sbit_value_id moved = sbit__g_add_like(g, g->node->domain, g->node->op_type, all,
+                                                 (size_t)count, false, "value"); /* an old Pad's */
+    const sbit_value_id three[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", three, 3, &first, 1);
+}
+
+SBIT__FN void sbit__grad_moves(sbit_gradient *g)
+{
+    sbit__g_moves(g, g->inputs, g->input_count, false);
 }
 
 /* Nearest neighbours are moves; the other modes mix elements. */
@@ -22602,12 +22616,13 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
 
 /* >>recurrent */
 
-/* LSTM in its usual form; Y is needed for the states between steps. */
+/* LSTM and GRU in their usual form; Y is needed for the states between steps. */
 SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
 {
     static const int32_t places[] = {0, 1, 2, 3, 5, 6}; /* x, W, R, B, h0, c0 among the inputs */
+    const bool gru = sbit__streq(g->node->op_type, "GRU");
     sbit_value_id inputs[10], outputs[6];
-    sbit_attr attrs[1];
+    sbit_attr attrs[2];
     bool wanted[6];
     const bool other =
         sbit_node_attr(g->node, "activations") != NULL || sbit_node_attr(g->node, "clip") != NULL ||
@@ -22629,7 +22644,9 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
         inputs[7 + i] = g->output_grads[i];
     }
     attrs[0] = sbit__g_text("direction", sbit_node_string(g->node, "direction", "forward"));
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "LstmGrad", inputs, 10, attrs, 1, wanted, outputs, 6);
+    attrs[1] = sbit__g_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, gru ? "GruGrad" : "LstmGrad", inputs, gru ? 9 : 10,
+                     attrs, gru ? 2 : 1, wanted, outputs, gru ? 5 : 6);
     for (int32_t i = 0; i < 6; i++) {
         if (wanted[i]) {
             g->input_grads[places[i]] = outputs[i];
@@ -30340,8 +30357,7 @@ static const sbit_op_quant sbit__rnn_quant = {SBIT_QUANT_RECURRENT, 0, 1, 2, -1,
 #define SBIT__RNN_ROW(name, version, types, gradient)                                              \
     {                                                                                              \
         "", name, version, types, 0, sbit__rnn_pack, sbit__rnn_infer, sbit__rnn_prepare,           \
-            sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel,                \
-            sbit__rnn_macs                                                                         \
+            sbit__rnn_op_run, gradient, NULL, &sbit__rnn_quant, &sbit__rnn_channel, sbit__rnn_macs \
     }
 
 static const sbit_op_row sbit__rnn_rows[] = {
@@ -30349,11 +30365,11 @@ static const sbit_op_row sbit__rnn_rows[] = {
     SBIT__RNN_ROW("LSTM", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("LSTM", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("LSTM", 22, SBIT_T_FLOATS, sbit__grad_lstm),
-    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, NULL),
+    SBIT__RNN_ROW("GRU", 1, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 3, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
+    SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, sbit__grad_lstm),
     SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, NULL),
     SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, NULL),
     SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, NULL),
@@ -44923,11 +44939,12 @@ static sbit_status sbit__index_like_infer(const sbit_op_call *call, sbit_error *
 static sbit_status sbit__index_like_run(const sbit_op_call *call, sbit_error *error)
 {
     const int64_t count = sbit_tensor_count(call->out[0]);
-    if (count > INT32_MAX) {
+    const int64_t first = sbit_node_int(call->node, "first", 0);
+    if (count >= INT32_MAX) {
         return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "more than 2^31 elements");
     }
     for (int64_t i = 0; i < count; i++) {
-        ((int32_t *)call->out[0]->data)[i] = (int32_t)i;
+        ((int32_t *)call->out[0]->data)[i] = (int32_t)(i + first);
     }
     return SBIT_OK;
 }
@@ -44943,6 +44960,7 @@ static sbit_status sbit__scatter_back_run(const sbit_op_call *call, sbit_error *
 {
     const sbit_tensor *dy = call->in[0], *index = call->in[1];
     const int32_t *at = (const int32_t *)index->data;
+    const int64_t first = sbit_node_int(call->node, "first", 0);
     int64_t dims[SBIT_MAX_RANK];
     int32_t rank = 0;
     sbit_tensor *dx = NULL;
@@ -44957,14 +44975,18 @@ static sbit_status sbit__scatter_back_run(const sbit_op_call *call, sbit_error *
     }
     memset(dx->data, 0, sbit_tensor_bytes(dx));
     for (int64_t i = 0; i < count; i++) {
-        if (at[i] < 0 || at[i] >= limit) {
+        const int64_t to = at[i] - first;
+        if (to < -first || to >= limit) {
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "index %d is outside of the input",
                                 (int)at[i]);
         }
+        if (to < 0) { /* padding */
+            continue;
+        }
         if (dx->dtype == SBIT_F64) {
-            ((double *)dx->data)[at[i]] += ((const double *)dy->data)[i];
+            ((double *)dx->data)[to] += ((const double *)dy->data)[i];
         } else {
-            ((float *)dx->data)[at[i]] += ((const float *)dy->data)[i];
+            ((float *)dx->data)[to] += ((const float *)dy->data)[i];
         }
     }
     return SBIT_OK;
@@ -45069,6 +45091,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
 
 enum {
     SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
+    SBIT__CONV_GRAD_PLANE = 128,       /* smaller images are laid side by side */
     SBIT__CONV_GRAD_ROWS = 64,         /* of columns of one task, unless a channel has more */
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
@@ -45548,7 +45571,7 @@ static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__co
     task->blocks = (ins + task->channels - 1) / task->channels;
     task->images = 1;
     task->lines = lines;
-    if (out < SBIT__CONV_GRAD_PIXELS) {
+    if (out < SBIT__CONV_GRAD_PLANE) {
         task->images = SBIT__CONV_GRAD_PIXELS / (out > 0 ? out : 1);
         task->images = task->images > s->batch ? s->batch : task->images;
     } else {
@@ -45602,51 +45625,84 @@ static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane
     }
 }
 
-/* What one product needs: columns of the task's channels, dy of the group, side by side. */
-static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, int64_t group,
-                                        int64_t channel, int64_t rows, int64_t image,
-                                        int64_t images, int64_t line, int64_t lines, float *columns,
-                                        float *dy)
+/* One product: rows of dy and of columns, each with its stride. */
+typedef struct sbit__conv_grad_part {
+    int64_t group, channel, rows; /* channel: of x; rows: of columns */
+    int64_t image, images, line, lines;
+    const float *dy, *columns;
+    int64_t dy_stride, column_stride;
+} sbit__conv_grad_part;
+
+static bool sbit__conv_grad_pointwise(const sbit__conv_shape *s)
+{
+    bool plain = true;
+    for (int32_t i = 0; i < 3; i++) {
+        plain = plain && s->kernel[i] == 1 && s->stride[i] == 1 && s->pad_begin[i] == 0 &&
+                s->in[i] == s->out[i];
+    }
+    return plain;
+}
+
+/* What one product reads: columns of the task's channels and dy of the group, where they lie if
+ * they lie in one piece, else side by side in the worker's memory. */
+static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, sbit__conv_grad_part *p,
+                                        char *scratch)
 {
     const sbit__conv_shape *s = &task->s;
     const int64_t taps = sbit__conv_grad_volume(s->kernel), outs = s->out_channels / s->groups;
     const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
-    const int64_t part = lines * s->out[2], pixels = images * part;
-    for (int64_t n = 0; n < images; n++) {
-        for (int64_t r = 0; r < rows; r++) {
-            const float *plane = task->x + ((image + n) * s->in_channels + channel + r / taps) * in;
-            sbit__conv_grad_gather(s, plane, r % taps, line, lines,
+    const int64_t part = p->lines * s->out[2], pixels = p->images * part;
+    float *columns = (float *)(void *)scratch;
+    float *dy = (float *)(void *)(scratch + task->column_bytes);
+    const float *first_dy =
+        task->dy + (p->image * s->out_channels + p->group * outs) * out + p->line * s->out[2];
+    const float *first_x = task->x + (p->image * s->in_channels + p->channel) * in;
+    p->columns = columns;
+    p->dy = dy;
+    p->column_stride = p->dy_stride = pixels;
+    if (p->images == 1) {
+        p->dy = first_dy;
+        p->dy_stride = out;
+    }
+    if (p->images == 1 && sbit__conv_grad_pointwise(s)) {
+        p->columns = first_x + p->line * s->out[2];
+        p->column_stride = in;
+        return;
+    }
+    for (int64_t n = 0; n < p->images; n++) {
+        for (int64_t r = 0; r < p->rows; r++) {
+            const float *plane = first_x + (n * s->in_channels + r / taps) * in;
+            sbit__conv_grad_gather(s, plane, r % taps, p->line, p->lines,
                                    columns + r * pixels + n * part);
         }
-        for (int64_t o = 0; o < outs; o++) {
-            memcpy(dy + o * pixels + n * part,
-                   task->dy + ((image + n) * s->out_channels + group * outs + o) * out +
-                       line * s->out[2],
+        for (int64_t o = 0; p->images > 1 && o < outs; o++) {
+            memcpy(dy + o * pixels + n * part, first_dy + (n * s->out_channels + o) * out,
                    (size_t)part * sizeof *dy);
         }
     }
 }
 
-static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task, int64_t rows,
-                                       int64_t pixels, char *scratch, float *dw)
+static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task,
+                                       const sbit__conv_grad_part *p, char *scratch, float *dw)
 {
     const sbit__conv_shape *s = &task->s;
-    const int64_t outs = s->out_channels / s->groups;
+    const int64_t outs = s->out_channels / s->groups, rows = p->rows;
     const int64_t stride = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
-    const float *columns = (const float *)(const void *)scratch;
-    const float *dy = (const float *)(const void *)(scratch + task->column_bytes);
+    const int64_t pixels = p->images * p->lines * s->out[2];
     float *sums = (float *)(void *)(scratch + task->column_bytes + task->dy_bytes);
     if (outs <= SBIT__CONV_GRAD_NARROW) {
         for (int64_t i = 0; i < outs * rows; i++) {
-            dw[i / rows * stride + i % rows] +=
-                task->kernels->f32_dot(pixels, dy + i / rows * pixels, columns + i % rows * pixels);
+            dw[i / rows * stride + i % rows] += task->kernels->f32_dot(
+                pixels, p->dy + i / rows * p->dy_stride, p->columns + i % rows * p->column_stride);
         }
         return;
     }
     sbit__gemm gemm;
     sbit__conv_grad_weight_product(task, rows, pixels, &gemm);
-    gemm.a = dy;
-    gemm.b = columns;
+    gemm.a = p->dy;
+    gemm.b = p->columns;
+    gemm.lda = p->dy_stride;
+    gemm.ldb = p->column_stride;
     gemm.c = sums;
     sbit__gemm_run(task->ctx, &gemm,
                    scratch + task->column_bytes + task->dy_bytes + task->sum_bytes);
@@ -45664,24 +45720,26 @@ static void sbit__conv_grad_weight_blocks(void *user, int64_t begin, int64_t end
     const int64_t outs = s->out_channels / s->groups, all_lines = s->out[0] * s->out[1];
     char *scratch = task->scratch + (size_t)worker * (task->column_bytes + task->dy_bytes +
                                                       task->sum_bytes + task->gemm_bytes);
-    float *columns = (float *)(void *)scratch;
-    float *dy = (float *)(void *)(scratch + task->column_bytes);
     for (int64_t b = begin; b < end; b++) {
-        const int64_t group = b / task->blocks, first = b % task->blocks * task->channels;
+        const int64_t first = b % task->blocks * task->channels;
         const int64_t count = ins - first < task->channels ? ins - first : task->channels;
-        const int64_t rows = count * taps;
-        float *dw = task->dw + (group * outs * ins + first) * taps;
+        sbit__conv_grad_part p;
+        memset(&p, 0, sizeof p);
+        p.group = b / task->blocks;
+        p.channel = p.group * ins + first;
+        p.rows = count * taps;
+        float *dw = task->dw + (p.group * outs * ins + first) * taps;
         for (int64_t o = 0; o < outs; o++) {
-            memset(dw + o * ins * taps, 0, (size_t)rows * sizeof *dw);
+            memset(dw + o * ins * taps, 0, (size_t)p.rows * sizeof *dw);
         }
-        for (int64_t n = 0; n < s->batch; n += task->images) {
-            const int64_t images = s->batch - n < task->images ? s->batch - n : task->images;
-            for (int64_t line = 0; line < all_lines; line += task->lines) {
-                const int64_t rest = all_lines - line;
-                const int64_t lines = rest < task->lines ? rest : task->lines;
-                sbit__conv_grad_weight_fill(task, group, group * ins + first, rows, n, images, line,
-                                            lines, columns, dy);
-                sbit__conv_grad_weight_add(task, rows, images * lines * s->out[2], scratch, dw);
+        for (p.image = 0; p.image < s->batch; p.image += task->images) {
+            const int64_t rest = s->batch - p.image;
+            p.images = rest < task->images ? rest : task->images;
+            for (p.line = 0; p.line < all_lines; p.line += task->lines) {
+                const int64_t left = all_lines - p.line;
+                p.lines = left < task->lines ? left : task->lines;
+                sbit__conv_grad_weight_fill(task, &p, scratch);
+                sbit__conv_grad_weight_add(task, &p, scratch, dw);
             }
         }
     }
@@ -46463,7 +46521,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_norm(size_t *count)
 /* ---- end src/ops/grad_norm.c ---- */
 
 /* ---- begin src/ops/grad_recurrent.c ---- */
-/* grad_recurrent.c: gradient of LSTM. >>grad-recurrent
+/* grad_recurrent.c: gradients of LSTM and GRU. >>grad-recurrent
  *
  * Called by: infer, exec; the node is added by ops/gradients.c. Calls: kernels.
  * LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0   (B, h0, c0, d..
@@ -46831,9 +46889,318 @@ static sbit_status sbit__lstm_grad_run(const sbit_op_call *call, sbit_error *err
     return SBIT_OK;
 }
 
+/* >>GRU: n = tanh(gn + r (h Rn^T + b)) if linear_before_reset, else tanh(gn + (r h) Rn^T + b);
+ * y = (1 - z) n + z h. With `up` the gradient of y: dn = up (1 - z) (1 - n^2), dz = up (h - n) z (1
+ * - z), dr = d(what r multiplies) r (1 - r), dh = up z + what comes through R. */
+
+typedef struct sbit__gru_grad {
+    sbit__lstm_grad l; /* context, sizes, `before`, `more`, memory of products */
+    bool before_reset; /* linear_before_reset */
+    void *x_gates,
+        *h_gates; /* [rows][3h]: z, r, n and then their gradients; of h: those of R's part */
+    void *reset;  /* [rows][h] r h, or h Rn^T + b */
+    void *dh, *part, *room;
+} sbit__gru_grad;
+
+static size_t sbit__gru_place(const sbit_op_call *call, sbit__gru_grad *g, char *scratch)
+{
+    memset(g, 0, sizeof *g);
+    sbit__lstm_place(call, &g->l, NULL);
+    const int64_t rows = g->l.steps * g->l.batch, h = g->l.hidden, in = g->l.input;
+    const size_t each = g->l.dtype == SBIT_F64 ? sizeof(double) : sizeof(float);
+    const int64_t cell = g->l.batch * h;
+    const int64_t counts[8] = {
+        rows * 3 * h, rows * 3 * h, rows * h, rows * (in > 3 * h ? in : 3 * h),
+        rows * h,     cell,         cell,     2 * cell};
+    void **places[8];
+    size_t used = 0, gemm = 0;
+    places[0] = &g->x_gates;
+    places[1] = &g->h_gates;
+    places[2] = &g->reset;
+    places[3] = &g->l.more;
+    places[4] = &g->l.before;
+    places[5] = &g->dh;
+    places[6] = &g->part;
+    places[7] = &g->room;
+    for (int32_t i = 0; i < 8; i++) {
+        *places[i] = scratch != NULL ? scratch + used : NULL;
+        used += sbit__align64((size_t)counts[i] * each);
+    }
+    g->l.gemm = scratch != NULL ? scratch + used : NULL;
+    const sbit__lstm_product all[11] = {sbit__lstm_product_of(rows, 3 * h, in, false, true),
+                                        sbit__lstm_product_of(rows, 3 * h, h, false, true),
+                                        sbit__lstm_product_of(rows, 2 * h, h, false, true),
+                                        sbit__lstm_product_of(rows, h, h, false, true),
+                                        sbit__lstm_product_of(g->l.batch, h, 3 * h, false, false),
+                                        sbit__lstm_product_of(g->l.batch, h, 2 * h, false, false),
+                                        sbit__lstm_product_of(g->l.batch, h, h, false, false),
+                                        sbit__lstm_product_of(3 * h, in, rows, true, false),
+                                        sbit__lstm_product_of(3 * h, h, rows, true, false),
+                                        sbit__lstm_product_of(2 * h, h, rows, true, false),
+                                        sbit__lstm_product_of(rows, in, 3 * h, false, false)};
+    for (int32_t i = 0; g->l.dtype == SBIT_F32 && i < 11; i++) {
+        const sbit__gemm one = sbit__lstm_gemm(&all[i]);
+        const size_t bytes = sbit__gemm_scratch_bytes(call->ctx, &one);
+        gemm = bytes > gemm ? bytes : gemm;
+    }
+    const sbit__lstm_product last = sbit__lstm_product_of(h, h, rows, true, false);
+    const sbit__gemm one = sbit__lstm_gemm(&last);
+    const size_t bytes = g->l.dtype == SBIT_F32 ? sbit__gemm_scratch_bytes(call->ctx, &one) : 0;
+    return used + sbit__align64(bytes > gemm ? bytes : gemm);
+}
+
+static sbit_status sbit__gru_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__gru_grad g;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (sbit__type_static(call->in_type[SBIT__LSTM_X]) &&
+        sbit__type_static(call->in_type[SBIT__LSTM_R])) {
+        *call->scratch_bytes = sbit__gru_place(call, &g, NULL);
+    }
+    return SBIT_OK;
+}
+
+/* One type. b: [6h] or NULL. gates: z and r of all rows, and r h; hidden: n. */
+#define SBIT__GRU_STEPS(T, name)                                                                   \
+    static void name##_gates(const sbit__gru_grad *g, const T *b, int64_t stride)                  \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                    \
+            T *x = (T *)g->x_gates + r * 3 * h;                                                    \
+            const T *own = (const T *)g->h_gates + r * stride;                                     \
+            const T *before = (const T *)g->l.before + r * h;                                      \
+            T *reset = (T *)g->reset + r * h;                                                      \
+            for (int64_t i = 0; i < 2 * h; i++) {                                                  \
+                const T v = x[i] + own[i] + (b != NULL ? b[i] + b[3 * h + i] : (T)0);              \
+                x[i] = (T)(1.0 / (1.0 + exp(-(double)v)));                                         \
+            }                                                                                      \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                reset[i] = g->before_reset ? own[2 * h + i] + (b != NULL ? b[5 * h + i] : (T)0)    \
+                                           : x[h + i] * before[i];                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_hidden(const sbit__gru_grad *g, const T *b)                                 \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                    \
+            T *x = (T *)g->x_gates + r * 3 * h;                                                    \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T own = g->before_reset ? x[h + i] * ((const T *)g->reset)[r * h + i]        \
+                                              : ((const T *)g->l.more)[r * h + i] +                \
+                                                    (b != NULL ? b[5 * h + i] : (T)0);             \
+                const T v = x[2 * h + i] + (b != NULL ? b[2 * h + i] : (T)0) + own;                \
+                x[2 * h + i] = (T)tanh((double)v);                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* dz and dn of step t; room: dn; dh becomes up z */                                           \
+    static void name##_outer(const sbit__gru_grad *g, int64_t t, const T *dy)                      \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t k = 0; k < g->l.batch; k++) {                                                 \
+            const int64_t r = t * g->l.batch + k;                                                  \
+            T *x = (T *)g->x_gates + r * 3 * h, *dh = (T *)g->dh + k * h;                          \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T z = x[i], n = x[2 * h + i];                                                \
+                const T up = dh[i] + (dy != NULL ? dy[k * h + i] : (T)0);                          \
+                x[i] = up * (((const T *)g->l.before)[r * h + i] - n) * z * ((T)1 - z);            \
+                x[2 * h + i] = up * ((T)1 - z) * ((T)1 - n * n);                                   \
+                ((T *)g->room)[k * h + i] = x[2 * h + i];                                          \
+                dh[i] = up * z;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    /* dr of step t; part: the gradient of r h, if r is applied to h */                            \
+    static void name##_inner(const sbit__gru_grad *g, int64_t t)                                   \
+    {                                                                                              \
+        const int64_t h = g->l.hidden;                                                             \
+        for (int64_t k = 0; k < g->l.batch; k++) {                                                 \
+            const int64_t r = t * g->l.batch + k;                                                  \
+            T *x = (T *)g->x_gates + r * 3 * h, *own = (T *)g->h_gates + r * 3 * h;                \
+            T *dh = (T *)g->dh + k * h, *pair = (T *)g->room + k * 2 * h;                          \
+            for (int64_t i = 0; i < h; i++) {                                                      \
+                const T reset = x[h + i], part = ((const T *)g->part)[k * h + i];                  \
+                const T by = g->before_reset ? x[2 * h + i] * ((const T *)g->reset)[r * h + i]     \
+                                             : part * ((const T *)g->l.before)[r * h + i];         \
+                x[h + i] = by * reset * ((T)1 - reset);                                            \
+                own[i] = x[i];                                                                     \
+                own[h + i] = x[h + i];                                                             \
+                own[2 * h + i] = g->before_reset ? x[2 * h + i] * reset : x[2 * h + i];            \
+                dh[i] += g->before_reset ? (T)0 : part * reset;                                    \
+            }                                                                                      \
+            for (int64_t i = 0; i < 2 * h && !g->before_reset; i++) {                              \
+                pair[i] = x[i];                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_bias(const sbit__gru_grad *g, T *db)                                        \
+    {                                                                                              \
+        const int64_t width = 3 * g->l.hidden;                                                     \
+        for (int64_t i = 0; i < 2 * width; i++) {                                                  \
+            const T *from = (const T *)(i < width ? g->x_gates : g->h_gates) + i % width;          \
+            double sum = 0.0;                                                                      \
+            for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                \
+                sum += (double)from[r * width];                                                    \
+            }                                                                                      \
+            db[i] = (T)sum;                                                                        \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_columns(const sbit__gru_grad *g, const void *from, int64_t first,           \
+                               int64_t count, void *to)                                            \
+    {                                                                                              \
+        const int64_t width = 3 * g->l.hidden;                                                     \
+        for (int64_t r = 0; r < g->l.steps * g->l.batch; r++) {                                    \
+            memcpy((T *)to + r * count, (const T *)from + r * width + first,                       \
+                   (size_t)count * sizeof(T));                                                     \
+        }                                                                                          \
+    }                                                                                              \
+    static void name##_plus(const sbit__gru_grad *g)                                               \
+    {                                                                                              \
+        for (int64_t i = 0; i < g->l.batch * g->l.hidden; i++) {                                   \
+            ((T *)g->dh)[i] += ((const T *)g->part)[i];                                            \
+        }                                                                                          \
+    }
+
+SBIT__GRU_STEPS(float, sbit__gru_f32)
+SBIT__GRU_STEPS(double, sbit__gru_f64)
+#undef SBIT__GRU_STEPS
+
+#define SBIT__GRU_CALL(g, what, ...)                                                               \
+    do {                                                                                           \
+        if ((g)->l.dtype == SBIT_F32) {                                                            \
+            sbit__gru_f32_##what(__VA_ARGS__);                                                     \
+        } else {                                                                                   \
+            sbit__gru_f64_##what(__VA_ARGS__);                                                     \
+        }                                                                                          \
+    } while (0)
+
+static const void *sbit__gru_skip(const sbit__gru_grad *g, const void *data, int64_t count)
+{
+    return sbit__elem_at_const(g->l.dtype, data, count);
+}
+
+/* All gates, then their gradients in place of them. */
+static void sbit__gru_gates(const sbit_op_call *call, const sbit__gru_grad *g, int64_t d)
+{
+    const int64_t rows = g->l.steps * g->l.batch, h = g->l.hidden, cell = g->l.batch * h;
+    const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 3 * h * g->l.input);
+    const void *r = sbit__lstm_in(call, SBIT__LSTM_R, d * 3 * h * h);
+    const void *rn = sbit__gru_skip(g, r, 2 * h * h);
+    const void *b = sbit__lstm_in(call, SBIT__LSTM_B, d * 6 * h);
+    const int64_t own = g->before_reset ? 3 * h : 2 * h;
+    sbit__lstm_order(&g->l, call->in[SBIT__LSTM_X]->data, g->l.input, g->l.more);
+    sbit__lstm_multiply(&g->l, sbit__lstm_product_of(rows, 3 * h, g->l.input, false, true),
+                        g->l.more, w, g->x_gates);
+    sbit__lstm_before(call, &g->l, d);
+    sbit__lstm_multiply(&g->l, sbit__lstm_product_of(rows, own, h, false, true), g->l.before, r,
+                        g->h_gates);
+    if (g->l.dtype == SBIT_F32) {
+        sbit__gru_f32_gates(g, (const float *)b, own);
+    } else {
+        sbit__gru_f64_gates(g, (const double *)b, own);
+    }
+    if (!g->before_reset) {
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(rows, h, h, false, true), g->reset, rn,
+                            g->l.more);
+    }
+    if (g->l.dtype == SBIT_F32) {
+        sbit__gru_f32_hidden(g, (const float *)b);
+    } else {
+        sbit__gru_f64_hidden(g, (const double *)b);
+    }
+    sbit__lstm_copy_or_zero(&g->l, sbit__lstm_in(call, SBIT__LSTM_DYH, d * cell), g->dh);
+    for (int64_t t = g->l.steps - 1; t >= 0; t--) {
+        const void *dy = sbit__lstm_in(call, SBIT__LSTM_DY,
+                                       (sbit__lstm_time(&g->l, t) * g->l.directions + d) * cell);
+        if (g->l.dtype == SBIT_F32) {
+            sbit__gru_f32_outer(g, t, (const float *)dy);
+        } else {
+            sbit__gru_f64_outer(g, t, (const double *)dy);
+        }
+        if (!g->before_reset) { /* the gradient of r h */
+            sbit__lstm_multiply(&g->l, sbit__lstm_product_of(g->l.batch, h, h, false, false),
+                                g->room, rn, g->part);
+        }
+        SBIT__GRU_CALL(g, inner, g, t);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(g->l.batch, h, own, false, false),
+                            g->before_reset ? sbit__gru_skip(g, g->h_gates, t * g->l.batch * 3 * h)
+                                            : g->room,
+                            r, g->part);
+        SBIT__GRU_CALL(g, plus, g);
+    }
+}
+
+static void sbit__gru_weights(const sbit_op_call *call, const sbit__gru_grad *g, int64_t d)
+{
+    const int64_t rows = g->l.steps * g->l.batch, h = g->l.hidden;
+    void *dw = sbit__lstm_out(call, 1, d * 3 * h * g->l.input);
+    void *dr = sbit__lstm_out(call, 2, d * 3 * h * h), *db = sbit__lstm_out(call, 3, d * 6 * h);
+    if (db != NULL && g->l.dtype == SBIT_F32) {
+        sbit__gru_f32_bias(g, (float *)db);
+    } else if (db != NULL) {
+        sbit__gru_f64_bias(g, (double *)db);
+    }
+    if (dr != NULL && g->before_reset) {
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(3 * h, h, rows, true, false), g->h_gates,
+                            g->l.before, dr);
+    } else if (dr != NULL) {
+        SBIT__GRU_CALL(g, columns, g, g->x_gates, 0, 2 * h, g->l.more);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(2 * h, h, rows, true, false), g->l.more,
+                            g->l.before, dr);
+        SBIT__GRU_CALL(g, columns, g, g->x_gates, 2 * h, h, g->l.more);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(h, h, rows, true, false), g->l.more,
+                            g->reset, sbit__elem_at(g->l.dtype, dr, 2 * h * h));
+    }
+    if (dw != NULL) {
+        sbit__lstm_order(&g->l, call->in[SBIT__LSTM_X]->data, g->l.input, g->l.more);
+        sbit__lstm_multiply(&g->l, sbit__lstm_product_of(3 * h, g->l.input, rows, true, false),
+                            g->x_gates, g->l.more, dw);
+    }
+}
+
+#undef SBIT__GRU_CALL
+
+static sbit_status sbit__gru_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__gru_grad g;
+    const char *direction = sbit_node_string(call->node, "direction", "forward");
+    (void)error;
+    sbit__gru_place(call, &g, (char *)call->scratch);
+    g.before_reset = sbit_node_int(call->node, "linear_before_reset", 0) != 0;
+    for (int64_t d = 0; g.l.steps > 0 && g.l.batch > 0 && d < g.l.directions; d++) {
+        const int64_t h = g.l.hidden, cell = g.l.batch * h, rows = g.l.steps * g.l.batch;
+        const void *w = sbit__lstm_in(call, SBIT__LSTM_W, d * 3 * h * g.l.input);
+        void *dx = sbit__lstm_out(call, 0, 0), *dh0 = sbit__lstm_out(call, 4, d * cell);
+        g.l.reverse = d == 1 || sbit__streq(direction, "reverse");
+        sbit__gru_gates(call, &g, d);
+        sbit__gru_weights(call, &g, d);
+        if (dh0 != NULL) {
+            sbit__elem_copy(g.l.dtype, dh0, 0, g.dh, 0, cell);
+        }
+        if (dx == NULL) {
+            continue;
+        }
+        sbit__lstm_multiply(&g.l, sbit__lstm_product_of(rows, g.l.input, 3 * h, false, false),
+                            g.x_gates, w, g.l.more);
+        for (int64_t t = 0; t < g.l.steps; t++) {
+            const int64_t n = g.l.batch * g.l.input, to = sbit__lstm_time(&g.l, t) * n;
+            if (g.l.dtype == SBIT_F32) {
+                sbit__lstm_f32_add(n, (const float *)g.l.more + t * n, d == 0, (float *)dx + to);
+            } else {
+                sbit__lstm_f64_add(n, (const double *)g.l.more + t * n, d == 0, (double *)dx + to);
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static const sbit_op_row sbit__grad_recurrent_rows[] = {
     {SBIT__GRAD_DOMAIN, "LstmGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lstm_grad_infer,
      sbit__lstm_grad_prepare, sbit__lstm_grad_run, NULL, NULL, NULL, NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "GruGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lstm_grad_infer,
+     sbit__gru_grad_prepare, sbit__gru_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 SBIT__FN const sbit_op_row *sbit__op_rows_grad_recurrent(size_t *count)
@@ -77621,18 +77988,43 @@ static const sbit_train_group *sbit__train_group_of(const sbit_train_desc *desc,
     return NULL;
 }
 
-/* A stored tensor of the model, not one that a Constant node or an exporter's arithmetic makes. */
-static bool sbit__train_is_weight(const sbit_graph *graph, sbit_value_id id)
+/* A float32 tensor that may be trained: data of a constant, or of an input that nobody feeds. */
+static bool sbit__train_is_tensor(const sbit_value_info *info)
 {
-    const sbit__graph_value *value = sbit__graph_value_at(graph, id);
+    return (info->is_constant || info->has_default) && info->use_count > 0 &&
+           info->constant.dtype == SBIT_F32 && info->constant.rank > 0;
+}
+
+static bool sbit__train_is_stored(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_onnx_tensor *tensor = sbit__graph_value_at(graph, id)->tensor;
     const sbit_onnx_graph *source = graph->source;
-    if (!value->info.is_constant || value->info.use_count == 0 ||
-        value->info.constant.dtype != SBIT_F32 || value->info.constant.rank == 0) {
-        return false;
+    return source == NULL || tensor == NULL ||
+           (tensor >= source->initializer &&
+            tensor < source->initializer + source->initializer_count);
+}
+
+/* Whether the weights lie in Constant nodes (Paddle writes such models): then those are trained;
+ * else what Constant nodes hold is an exporter's arithmetic. */
+static bool sbit__train_in_nodes(const sbit_graph *graph)
+{
+    bool stored = false, any = false;
+    for (uint32_t i = 1; i < sbit_graph_value_limit(graph); i++) {
+        const sbit_value_id id = {i};
+        if (sbit_graph_value_alive(graph, id) &&
+            sbit__train_is_tensor(sbit_graph_value(graph, id))) {
+            any = true;
+            stored = stored || sbit__train_is_stored(graph, id);
+        }
     }
-    return source == NULL || value->tensor == NULL ||
-           (value->tensor >= source->initializer &&
-            value->tensor < source->initializer + source->initializer_count);
+    return any && !stored;
+}
+
+static bool sbit__train_is_weight(const sbit_graph *graph, sbit_value_id id, bool in_nodes)
+{
+    const sbit_value_info *info = sbit_graph_value(graph, id);
+    return sbit__train_is_tensor(info) && (sbit__train_is_stored(graph, id) ||
+                                           (in_nodes && sbit_tensor_count(&info->constant) > 1));
 }
 
 static bool sbit__train_is_statistic(const sbit_trainer *t, sbit_value_id id)
@@ -77659,12 +78051,13 @@ static sbit_status sbit__train_choose(sbit_trainer *t, const sbit_train_desc *de
                                       sbit_value_id *ids, size_t *count, sbit_error *error)
 {
     const uint32_t limit = sbit_graph_value_limit(t->graph);
+    const bool in_nodes = sbit__train_in_nodes(t->graph);
     size_t found = 0;
     *count = 0;
     for (uint32_t i = 1; i < limit; i++) {
         const sbit_value_id id = {i};
-        if (!sbit_graph_value_alive(t->graph, id) || !sbit__train_is_weight(t->graph, id) ||
-            sbit__train_is_statistic(t, id)) {
+        if (!sbit_graph_value_alive(t->graph, id) ||
+            !sbit__train_is_weight(t->graph, id, in_nodes) || sbit__train_is_statistic(t, id)) {
             continue;
         }
         const char *name = sbit_graph_value(t->graph, id)->name;
@@ -78312,7 +78705,7 @@ static sbit_status sbit__train_store(const sbit_trainer *t, sbit_graph *graph, s
     const sbit_value_info *mine = sbit_graph_value(t->graph, id);
     if (!sbit_graph_value_alive(graph, id) ||
         !sbit__streq(sbit_graph_value(graph, id)->name, mine->name) ||
-        !sbit_graph_value(graph, id)->is_constant) {
+        (!sbit_graph_value(graph, id)->is_constant && !sbit_graph_value(graph, id)->has_default)) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, mine->name,
                           "the graph has no constant '%s': it is not the one that is trained",
                           mine->name);

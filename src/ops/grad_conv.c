@@ -20,6 +20,7 @@
 
 enum {
     SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
+    SBIT__CONV_GRAD_PLANE = 128,       /* smaller images are laid side by side */
     SBIT__CONV_GRAD_ROWS = 64,         /* of columns of one task, unless a channel has more */
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
@@ -499,7 +500,7 @@ static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__co
     task->blocks = (ins + task->channels - 1) / task->channels;
     task->images = 1;
     task->lines = lines;
-    if (out < SBIT__CONV_GRAD_PIXELS) {
+    if (out < SBIT__CONV_GRAD_PLANE) {
         task->images = SBIT__CONV_GRAD_PIXELS / (out > 0 ? out : 1);
         task->images = task->images > s->batch ? s->batch : task->images;
     } else {
@@ -553,51 +554,84 @@ static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane
     }
 }
 
-/* What one product needs: columns of the task's channels, dy of the group, side by side. */
-static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, int64_t group,
-                                        int64_t channel, int64_t rows, int64_t image,
-                                        int64_t images, int64_t line, int64_t lines, float *columns,
-                                        float *dy)
+/* One product: rows of dy and of columns, each with its stride. */
+typedef struct sbit__conv_grad_part {
+    int64_t group, channel, rows; /* channel: of x; rows: of columns */
+    int64_t image, images, line, lines;
+    const float *dy, *columns;
+    int64_t dy_stride, column_stride;
+} sbit__conv_grad_part;
+
+static bool sbit__conv_grad_pointwise(const sbit__conv_shape *s)
+{
+    bool plain = true;
+    for (int32_t i = 0; i < 3; i++) {
+        plain = plain && s->kernel[i] == 1 && s->stride[i] == 1 && s->pad_begin[i] == 0 &&
+                s->in[i] == s->out[i];
+    }
+    return plain;
+}
+
+/* What one product reads: columns of the task's channels and dy of the group, where they lie if
+ * they lie in one piece, else side by side in the worker's memory. */
+static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, sbit__conv_grad_part *p,
+                                        char *scratch)
 {
     const sbit__conv_shape *s = &task->s;
     const int64_t taps = sbit__conv_grad_volume(s->kernel), outs = s->out_channels / s->groups;
     const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
-    const int64_t part = lines * s->out[2], pixels = images * part;
-    for (int64_t n = 0; n < images; n++) {
-        for (int64_t r = 0; r < rows; r++) {
-            const float *plane = task->x + ((image + n) * s->in_channels + channel + r / taps) * in;
-            sbit__conv_grad_gather(s, plane, r % taps, line, lines,
+    const int64_t part = p->lines * s->out[2], pixels = p->images * part;
+    float *columns = (float *)(void *)scratch;
+    float *dy = (float *)(void *)(scratch + task->column_bytes);
+    const float *first_dy =
+        task->dy + (p->image * s->out_channels + p->group * outs) * out + p->line * s->out[2];
+    const float *first_x = task->x + (p->image * s->in_channels + p->channel) * in;
+    p->columns = columns;
+    p->dy = dy;
+    p->column_stride = p->dy_stride = pixels;
+    if (p->images == 1) {
+        p->dy = first_dy;
+        p->dy_stride = out;
+    }
+    if (p->images == 1 && sbit__conv_grad_pointwise(s)) {
+        p->columns = first_x + p->line * s->out[2];
+        p->column_stride = in;
+        return;
+    }
+    for (int64_t n = 0; n < p->images; n++) {
+        for (int64_t r = 0; r < p->rows; r++) {
+            const float *plane = first_x + (n * s->in_channels + r / taps) * in;
+            sbit__conv_grad_gather(s, plane, r % taps, p->line, p->lines,
                                    columns + r * pixels + n * part);
         }
-        for (int64_t o = 0; o < outs; o++) {
-            memcpy(dy + o * pixels + n * part,
-                   task->dy + ((image + n) * s->out_channels + group * outs + o) * out +
-                       line * s->out[2],
+        for (int64_t o = 0; p->images > 1 && o < outs; o++) {
+            memcpy(dy + o * pixels + n * part, first_dy + (n * s->out_channels + o) * out,
                    (size_t)part * sizeof *dy);
         }
     }
 }
 
-static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task, int64_t rows,
-                                       int64_t pixels, char *scratch, float *dw)
+static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task,
+                                       const sbit__conv_grad_part *p, char *scratch, float *dw)
 {
     const sbit__conv_shape *s = &task->s;
-    const int64_t outs = s->out_channels / s->groups;
+    const int64_t outs = s->out_channels / s->groups, rows = p->rows;
     const int64_t stride = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
-    const float *columns = (const float *)(const void *)scratch;
-    const float *dy = (const float *)(const void *)(scratch + task->column_bytes);
+    const int64_t pixels = p->images * p->lines * s->out[2];
     float *sums = (float *)(void *)(scratch + task->column_bytes + task->dy_bytes);
     if (outs <= SBIT__CONV_GRAD_NARROW) {
         for (int64_t i = 0; i < outs * rows; i++) {
-            dw[i / rows * stride + i % rows] +=
-                task->kernels->f32_dot(pixels, dy + i / rows * pixels, columns + i % rows * pixels);
+            dw[i / rows * stride + i % rows] += task->kernels->f32_dot(
+                pixels, p->dy + i / rows * p->dy_stride, p->columns + i % rows * p->column_stride);
         }
         return;
     }
     sbit__gemm gemm;
     sbit__conv_grad_weight_product(task, rows, pixels, &gemm);
-    gemm.a = dy;
-    gemm.b = columns;
+    gemm.a = p->dy;
+    gemm.b = p->columns;
+    gemm.lda = p->dy_stride;
+    gemm.ldb = p->column_stride;
     gemm.c = sums;
     sbit__gemm_run(task->ctx, &gemm,
                    scratch + task->column_bytes + task->dy_bytes + task->sum_bytes);
@@ -615,24 +649,26 @@ static void sbit__conv_grad_weight_blocks(void *user, int64_t begin, int64_t end
     const int64_t outs = s->out_channels / s->groups, all_lines = s->out[0] * s->out[1];
     char *scratch = task->scratch + (size_t)worker * (task->column_bytes + task->dy_bytes +
                                                       task->sum_bytes + task->gemm_bytes);
-    float *columns = (float *)(void *)scratch;
-    float *dy = (float *)(void *)(scratch + task->column_bytes);
     for (int64_t b = begin; b < end; b++) {
-        const int64_t group = b / task->blocks, first = b % task->blocks * task->channels;
+        const int64_t first = b % task->blocks * task->channels;
         const int64_t count = ins - first < task->channels ? ins - first : task->channels;
-        const int64_t rows = count * taps;
-        float *dw = task->dw + (group * outs * ins + first) * taps;
+        sbit__conv_grad_part p;
+        memset(&p, 0, sizeof p);
+        p.group = b / task->blocks;
+        p.channel = p.group * ins + first;
+        p.rows = count * taps;
+        float *dw = task->dw + (p.group * outs * ins + first) * taps;
         for (int64_t o = 0; o < outs; o++) {
-            memset(dw + o * ins * taps, 0, (size_t)rows * sizeof *dw);
+            memset(dw + o * ins * taps, 0, (size_t)p.rows * sizeof *dw);
         }
-        for (int64_t n = 0; n < s->batch; n += task->images) {
-            const int64_t images = s->batch - n < task->images ? s->batch - n : task->images;
-            for (int64_t line = 0; line < all_lines; line += task->lines) {
-                const int64_t rest = all_lines - line;
-                const int64_t lines = rest < task->lines ? rest : task->lines;
-                sbit__conv_grad_weight_fill(task, group, group * ins + first, rows, n, images, line,
-                                            lines, columns, dy);
-                sbit__conv_grad_weight_add(task, rows, images * lines * s->out[2], scratch, dw);
+        for (p.image = 0; p.image < s->batch; p.image += task->images) {
+            const int64_t rest = s->batch - p.image;
+            p.images = rest < task->images ? rest : task->images;
+            for (p.line = 0; p.line < all_lines; p.line += task->lines) {
+                const int64_t left = all_lines - p.line;
+                p.lines = left < task->lines ? left : task->lines;
+                sbit__conv_grad_weight_fill(task, &p, scratch);
+                sbit__conv_grad_weight_add(task, &p, scratch, dw);
             }
         }
     }

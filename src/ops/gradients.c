@@ -586,8 +586,6 @@ SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count, bool padded)
 {
     const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
-    sbit_attr attrs[SBIT__GRAD_ATTRS];
-    size_t attr_count = 0;
     sbit_value_id *all = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
@@ -596,16 +594,11 @@ static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t
     if (g->status != SBIT_OK) {
         return;
     }
-    for (size_t i = 0; i < g->node->attr_count && attr_count < SBIT__GRAD_ATTRS; i++) {
-        if (!sbit__streq(g->node->attrs[i].name, "value")) { /* of an old Pad */
-            attrs[attr_count++] = g->node->attrs[i];
-        }
-    }
     all = (sbit_value_id *)block;
     memcpy(all, inputs, (size_t)count * sizeof *all);
     all[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", inputs, 1, &first, 1);
-    const sbit_value_id moved = sbit_gradient_add(g, g->node->domain, g->node->op_type, all,
-                                                  (size_t)count, attrs, attr_count);
+    const sbit_value_id moved = sbit__g_add_like(g, g->node->domain, g->node->op_type, all,
+                                                 (size_t)count, false, "value"); /* an old Pad's */
     const sbit_value_id three[3] = {g->output_grads[0], moved, sbit__g_shape(g, g->inputs[0])};
     g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", three, 3, &first, 1);
 }
