@@ -14189,6 +14189,8 @@ typedef struct sbit__q8_pair {
     X(void, q8_binary,                                                                             \
       (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
     X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    X(void, q8_lookup,                                                                             \
+      (int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)) /* of 256 */                \
     /* sums += (x - zero) * scale */                                                               \
     X(void, q8_accumulate, (int64_t n, const uint8_t *x, int32_t zero, float scale, float *sums))
 
@@ -14218,6 +14220,7 @@ typedef struct sbit__q8_conv {
     bool has_shift;  /* there is a float bias */
     bool depthwise, copies, merges;
     int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
+    int64_t joined;                   /* pixels that a depthwise convolution takes as one */
     int64_t columns;                  /* of a group, with what panels are filled up with */
     int64_t rows, bands;              /* output rows of a unit, units along the rows */
     int64_t parts;                    /* units that share the panels of a group */
@@ -14369,6 +14372,13 @@ SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
     }
 }
 
+SBIT__FN void sbit__q8_lookup__ref(int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
 SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero, float scale,
                                        float *sums)
 {
@@ -14389,10 +14399,13 @@ SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero
 /* Before a loop whose bounds are constants. */
 #if defined(__clang__)
 #define SBIT__UNROLL _Pragma("clang loop unroll(full)")
+#define SBIT__UNROLL16 _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define SBIT__UNROLL _Pragma("GCC unroll 8")
+#define SBIT__UNROLL16 _Pragma("GCC unroll 16")
 #else
 #define SBIT__UNROLL
+#define SBIT__UNROLL16
 #endif
 
 #if SBIT__X86
@@ -14410,6 +14423,7 @@ SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero
  *     round          to nearest even; store_u8: the values fit
  *     repeat4        4 bytes in each lane
  *     low8 ... narrow   unpack and pack within each 128 bits
+ *     lookup         entries of a table of 256
  *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
  *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
  *     tile_m, tile_v a tile's rows and vectors; tile_m_narrow: rows where there is one vector
@@ -14567,6 +14581,15 @@ SBIT__V_INLINE __m128i SBIT__V(high16)(__m128i a, __m128i b)
 SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i d)
 {
     return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m128i SBIT__V(lookup)(const uint8_t *table, __m128i v) /* no byte shuffle */
+{
+    uint8_t part[16];
+    _mm_storeu_si128((__m128i *)(void *)part, v);
+    for (int i = 0; i < 16; i++) {
+        part[i] = table[part[i]];
+    }
+    return _mm_loadu_si128((const __m128i *)(const void *)part);
 }
 SBIT__V_INLINE __m128i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
@@ -14906,6 +14929,20 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
                                                   float scale, float *sums)
 {
@@ -15089,6 +15126,19 @@ SBIT__V_INLINE __m256i SBIT__V(high16)(__m256i a, __m256i b)
 SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i d)
 {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+/* 16 rows of 16: adding 0x70 sets the top bit of what belongs to another row, which gives 0. */
+SBIT__V_INLINE __m256i SBIT__V(lookup)(const uint8_t *table, __m256i v)
+{
+    __m256i found = _mm256_setzero_si256();
+    SBIT__UNROLL16 for (int row = 0; row < 16; row++)
+    {
+        const __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(table + 16 * row));
+        const __m256i at = _mm256_adds_epu8(_mm256_xor_si256(v, _mm256_set1_epi8((char)(16 * row))),
+                                            _mm256_set1_epi8(0x70));
+        found = _mm256_or_si256(found, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(part), at));
+    }
+    return found;
 }
 SBIT__V_INLINE __m256i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
@@ -15428,6 +15478,20 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
                                                   float scale, float *sums)
 {
@@ -15611,6 +15675,19 @@ SBIT__V_INLINE __m512i SBIT__V(high16)(__m512i a, __m512i b)
 SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i d)
 {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+}
+/* As for AVX2. */
+SBIT__V_INLINE __m512i SBIT__V(lookup)(const uint8_t *table, __m512i v)
+{
+    __m512i found = _mm512_setzero_si512();
+    SBIT__UNROLL16 for (int row = 0; row < 16; row++)
+    {
+        const __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(table + 16 * row));
+        const __m512i at = _mm512_adds_epu8(_mm512_xor_si512(v, _mm512_set1_epi8((char)(16 * row))),
+                                            _mm512_set1_epi8(0x70));
+        found = _mm512_or_si512(found, _mm512_shuffle_epi8(_mm512_broadcast_i32x4(part), at));
+    }
+    return found;
 }
 SBIT__V_INLINE __m512i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
@@ -15969,6 +16046,20 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
         SBIT__V(store_bytes)
         (y + i, n - i,
          SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
     }
 }
 
@@ -16156,6 +16247,19 @@ SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i 
 {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
 }
+/* As for AVX2. */
+SBIT__V_INLINE __m512i SBIT__V(lookup)(const uint8_t *table, __m512i v)
+{
+    __m512i found = _mm512_setzero_si512();
+    SBIT__UNROLL16 for (int row = 0; row < 16; row++)
+    {
+        const __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(table + 16 * row));
+        const __m512i at = _mm512_adds_epu8(_mm512_xor_si512(v, _mm512_set1_epi8((char)(16 * row))),
+                                            _mm512_set1_epi8(0x70));
+        found = _mm512_or_si512(found, _mm512_shuffle_epi8(_mm512_broadcast_i32x4(part), at));
+    }
+    return found;
+}
 SBIT__V_INLINE __m512i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
     int32_t part;
@@ -16513,6 +16617,20 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
         SBIT__V(store_bytes)
         (y + i, n - i,
          SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
     }
 }
 
@@ -16705,6 +16823,15 @@ SBIT__V_INLINE uint8x16_t SBIT__V(narrow)(int32x4_t a, int32x4_t b, int32x4_t c,
     const uint16x8_t low = vcombine_u16(vqmovun_s32(a), vqmovun_s32(b));
     const uint16x8_t high = vcombine_u16(vqmovun_s32(c), vqmovun_s32(d));
     return vcombine_u8(vqmovn_u16(low), vqmovn_u16(high));
+}
+SBIT__V_INLINE uint8x16_t SBIT__V(lookup)(const uint8_t *table, uint8x16_t v)
+{
+    uint8x16_t found = vdupq_n_u8(0); /* outside of its 64 entries, a look-up gives 0 */
+    for (int quarter = 0; quarter < 4; quarter++) {
+        const uint8x16x4_t part = vld1q_u8_x4(table + 64 * quarter);
+        found = vorrq_u8(found, vqtbl4q_u8(part, vsubq_u8(v, vdupq_n_u8((uint8_t)(64 * quarter)))));
+    }
+    return found;
 }
 SBIT__V_INLINE uint8x16_t SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
@@ -17049,6 +17176,20 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
                                                   float scale, float *sums)
 {
@@ -17106,6 +17247,7 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
 #undef SBIT__Q8_AVX512VNNI
 #undef SBIT__Q8_NEON
 #undef SBIT__UNROLL
+#undef SBIT__UNROLL16
 
 SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa)
 {
@@ -19121,6 +19263,19 @@ static int64_t sbit__q8_reach(const sbit__conv_shape *shape, int axis, int64_t c
            1;
 }
 
+/* Pixels of a depthwise convolution without stride lie one behind the other, as do the channels
+ * that their taps see: that many at a time are one pixel of more channels, which fill blocks. */
+static int64_t sbit__q8_joined(const sbit__conv_shape *shape, int64_t block)
+{
+    int64_t a = shape->groups, b = block;
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return shape->stride[2] == 1 ? block / a : 1;
+}
+
 static bool sbit__q8_has_border(const sbit__conv_shape *shape)
 {
     for (int i = 0; i < 3; i++) {
@@ -19184,7 +19339,8 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
     if (conv->depthwise) {
         const int64_t block = 4 * kernels->lanes;
         conv->taps = sbit__div_up(kernel, 4);
-        conv->columns = sbit__div_up(shape->groups, block) * block;
+        conv->joined = sbit__q8_joined(shape, block);
+        conv->columns = sbit__div_up(conv->joined * shape->groups, block) * block;
         conv->copies = conv->copies || shape->groups % block != 0;
         conv->group_bytes = conv->columns * (16 + 4 * conv->taps);
         conv->packed_bytes = (size_t)conv->group_bytes;
@@ -19278,15 +19434,17 @@ static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *co
     const int64_t taps = conv->shape.kernel[0] * conv->shape.kernel[1] * conv->shape.kernel[2];
     for (int64_t i = 0; i < conv->columns; i++) {
         const int64_t first = i / block * block, place = i % block;
-        const int64_t channel = first + sbit__q8_lane(block, place);
+        const int64_t at_run = first + sbit__q8_lane(block, place);
+        const int64_t channel = at_run % conv->shape.groups;
+        const bool used = at_run < conv->joined * conv->shape.groups;
         uint32_t sum = 0;
-        for (int64_t t = 0; channel < conv->shape.groups && t < taps; t++) {
+        for (int64_t t = 0; used && t < taps; t++) {
             const int32_t w =
                 sbit__q8_weight(weights, channel * weights->out_stride + t * weights->tap_stride);
             at->weights[(first * conv->taps + t / 4 * block + place) * 4 + t % 4] = (int8_t)w;
             sum += (uint32_t)w;
         }
-        if (channel < conv->shape.groups) {
+        if (used) {
             sbit__q8_pack_column(conv, weights, at, i, channel, sum);
         }
     }
@@ -19457,7 +19615,7 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     const sbit__q8_group at = sbit__q8_group_at(conv, (void *)(uintptr_t)unit->job->packed, 0);
     sbit__q8_depthwise d;
     memset(&d, 0, sizeof d);
-    d.channels = shape->groups;
+    d.channels = conv->joined * shape->groups;
     d.block = 4 * unit->job->kernels->lanes;
     d.quads = conv->taps;
     d.offsets = unit->offsets;
@@ -19466,13 +19624,20 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     d.scale = at.scale;
     d.shift = conv->has_shift ? at.shift : NULL;
     d.store = conv->store;
-    d.in_stride = shape->stride[2] * shape->in_channels;
-    d.out_stride = shape->out_channels;
+    d.in_stride = conv->joined * shape->stride[2] * shape->in_channels;
+    d.out_stride = conv->joined * shape->out_channels;
+    const int64_t whole = shape->out[2] / conv->joined, rest = shape->out[2] % conv->joined;
+    sbit__q8_depthwise last = d;
+    last.channels = rest * shape->groups;
     for (int64_t h = 0; h < unit->rows; h++) {
+        const uint8_t *x = unit->base + h * shape->stride[1] * unit->line;
         const int64_t to = (unit->out_pixel + h * shape->out[2]) * shape->out_channels;
-        unit->job->kernels->q8_depthwise(&d, shape->out[2],
-                                         unit->base + h * shape->stride[1] * unit->line,
-                                         unit->job->y + to * sbit__q8_out_bytes(conv));
+        char *y = unit->job->y + to * sbit__q8_out_bytes(conv);
+        unit->job->kernels->q8_depthwise(&d, whole, x, y);
+        if (rest > 0) {
+            unit->job->kernels->q8_depthwise(&last, 1, x + whole * d.in_stride,
+                                             y + whole * d.out_stride * sbit__q8_out_bytes(conv));
+        }
     }
 }
 
@@ -42142,6 +42307,7 @@ static sbit_status sbit__q_unary_infer(const sbit_op_call *call, sbit_error *err
 }
 
 typedef struct sbit__q_lookup_task {
+    const sbit__q8_kernels *q8;
     const uint8_t *x, *table;
     uint8_t *y;
 } sbit__q_lookup_task;
@@ -42149,9 +42315,7 @@ typedef struct sbit__q_lookup_task {
 static void sbit__q_lookup_block(void *user, int64_t begin, int64_t end)
 {
     const sbit__q_lookup_task *task = (const sbit__q_lookup_task *)user;
-    for (int64_t i = begin; i < end; i++) {
-        task->y[i] = task->table[task->x[i]];
-    }
+    task->q8->q8_lookup(end - begin, task->table, task->x + begin, task->y + begin);
 }
 
 static void sbit__q_sigmoid(const sbit_op_call *call, int64_t n, float *values)
@@ -42178,6 +42342,7 @@ static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *erro
     task.x = (const uint8_t *)call->in[0]->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.table = table;
+    task.q8 = sbit__q8_of(call->ctx);
     sbit__parallel_blocks(call->ctx, sbit_tensor_count(call->in[0]), sbit__q_lookup_block, &task);
     return SBIT_OK;
 }
@@ -42845,6 +43010,7 @@ static sbit_status sbit__q_same_infer(const sbit_op_call *call, sbit_error *erro
 }
 
 typedef struct sbit__q_map_task {
+    const sbit__q8_kernels *q8;
     const uint8_t *x, *table;
     uint8_t *y;
     int64_t channels, groups;
@@ -42889,9 +43055,7 @@ static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *err
 static void sbit__q_map_block(void *user, int64_t begin, int64_t end)
 {
     const sbit__q_map_task *task = (const sbit__q_map_task *)user;
-    for (int64_t i = begin; i < end; i++) {
-        task->y[i] = task->table[task->x[i]];
-    }
+    task->q8->q8_lookup(end - begin, task->table, task->x + begin, task->y + begin);
 }
 
 static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
@@ -42901,6 +43065,7 @@ static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
     task.x = (const uint8_t *)call->in[0]->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.table = (const uint8_t *)call->in[1]->data;
+    task.q8 = sbit__q8_of(call->ctx);
     if (sbit_tensor_count(call->in[1]) != 256) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the table needs 256 entries");
     }

@@ -205,6 +205,13 @@ static void elements_on(const sbit__q8_kernels *kernels, const char *isa)
         kernels->q8_max(n, a, got);
         sbit__q8_max__ref(n, a, want);
         check_same(got, want, sizeof got, "q8_max", isa, n, 0);
+        memset(got, 1, sizeof got);
+        memset(want, 1, sizeof want);
+        uint8_t *table = (uint8_t *)random_bytes(256);
+        kernels->q8_lookup(n, table, a, got);
+        sbit__q8_lookup__ref(n, table, a, want);
+        check_same(got, want, sizeof got, "q8_lookup", isa, n, 0);
+        free(table);
         for (int i = 0; i < 256; i++) {
             sums_got[i] = sums_want[i] = sbit_rng_uniform(&rng) * 100.0f;
         }
@@ -327,6 +334,9 @@ TEST(convolutions_are_the_operators_sum)
         {1, 1, 8, 130, {1, 9, 9}, {1, 3, 2}, {1, 1, 1}, {1, 2, 3}, {0, 2, 0}, {0, 1, 3}},
         {2, 4, 12, 20, {1, 6, 7}, {1, 3, 3}, {1, 1, 2}, {1, 1, 1}, {0, 1, 0}, {0, 0, 1}},
         {1, 70, 70, 70, {1, 9, 8}, {1, 3, 3}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+        {2, 16, 16, 16, {1, 6, 9}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
+        {1, 24, 24, 24, {1, 5, 19}, {1, 5, 3}, {1, 2, 1}, {1, 1, 2}, {0, 2, 1}, {0, 1, 0}},
+        {1, 3, 3, 3, {1, 4, 4}, {1, 2, 2}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
         {2, 64, 64, 64, {1, 6, 6}, {1, 5, 5}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}},
         {1, 6, 6, 12, {1, 5, 5}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}},
         {2, 1, 5, 7, {1, 1, 20}, {1, 1, 5}, {1, 1, 3}, {1, 1, 1}, {0, 0, 2}, {0, 0, 2}},

@@ -63,6 +63,19 @@ static int64_t sbit__q8_reach(const sbit__conv_shape *shape, int axis, int64_t c
            1;
 }
 
+/* Pixels of a depthwise convolution without stride lie one behind the other, as do the channels
+ * that their taps see: that many at a time are one pixel of more channels, which fill blocks. */
+static int64_t sbit__q8_joined(const sbit__conv_shape *shape, int64_t block)
+{
+    int64_t a = shape->groups, b = block;
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return shape->stride[2] == 1 ? block / a : 1;
+}
+
 static bool sbit__q8_has_border(const sbit__conv_shape *shape)
 {
     for (int i = 0; i < 3; i++) {
@@ -126,7 +139,8 @@ SBIT__FN void sbit__q8_conv_plan(const sbit_ctx *ctx, sbit__q8_conv *conv)
     if (conv->depthwise) {
         const int64_t block = 4 * kernels->lanes;
         conv->taps = sbit__div_up(kernel, 4);
-        conv->columns = sbit__div_up(shape->groups, block) * block;
+        conv->joined = sbit__q8_joined(shape, block);
+        conv->columns = sbit__div_up(conv->joined * shape->groups, block) * block;
         conv->copies = conv->copies || shape->groups % block != 0;
         conv->group_bytes = conv->columns * (16 + 4 * conv->taps);
         conv->packed_bytes = (size_t)conv->group_bytes;
@@ -220,15 +234,17 @@ static void sbit__q8_pack_depthwise(const sbit_ctx *ctx, const sbit__q8_conv *co
     const int64_t taps = conv->shape.kernel[0] * conv->shape.kernel[1] * conv->shape.kernel[2];
     for (int64_t i = 0; i < conv->columns; i++) {
         const int64_t first = i / block * block, place = i % block;
-        const int64_t channel = first + sbit__q8_lane(block, place);
+        const int64_t at_run = first + sbit__q8_lane(block, place);
+        const int64_t channel = at_run % conv->shape.groups;
+        const bool used = at_run < conv->joined * conv->shape.groups;
         uint32_t sum = 0;
-        for (int64_t t = 0; channel < conv->shape.groups && t < taps; t++) {
+        for (int64_t t = 0; used && t < taps; t++) {
             const int32_t w =
                 sbit__q8_weight(weights, channel * weights->out_stride + t * weights->tap_stride);
             at->weights[(first * conv->taps + t / 4 * block + place) * 4 + t % 4] = (int8_t)w;
             sum += (uint32_t)w;
         }
-        if (channel < conv->shape.groups) {
+        if (used) {
             sbit__q8_pack_column(conv, weights, at, i, channel, sum);
         }
     }
@@ -399,7 +415,7 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     const sbit__q8_group at = sbit__q8_group_at(conv, (void *)(uintptr_t)unit->job->packed, 0);
     sbit__q8_depthwise d;
     memset(&d, 0, sizeof d);
-    d.channels = shape->groups;
+    d.channels = conv->joined * shape->groups;
     d.block = 4 * unit->job->kernels->lanes;
     d.quads = conv->taps;
     d.offsets = unit->offsets;
@@ -408,13 +424,20 @@ static void sbit__q8_unit_depthwise(const sbit__q8_unit *unit)
     d.scale = at.scale;
     d.shift = conv->has_shift ? at.shift : NULL;
     d.store = conv->store;
-    d.in_stride = shape->stride[2] * shape->in_channels;
-    d.out_stride = shape->out_channels;
+    d.in_stride = conv->joined * shape->stride[2] * shape->in_channels;
+    d.out_stride = conv->joined * shape->out_channels;
+    const int64_t whole = shape->out[2] / conv->joined, rest = shape->out[2] % conv->joined;
+    sbit__q8_depthwise last = d;
+    last.channels = rest * shape->groups;
     for (int64_t h = 0; h < unit->rows; h++) {
+        const uint8_t *x = unit->base + h * shape->stride[1] * unit->line;
         const int64_t to = (unit->out_pixel + h * shape->out[2]) * shape->out_channels;
-        unit->job->kernels->q8_depthwise(&d, shape->out[2],
-                                         unit->base + h * shape->stride[1] * unit->line,
-                                         unit->job->y + to * sbit__q8_out_bytes(conv));
+        char *y = unit->job->y + to * sbit__q8_out_bytes(conv);
+        unit->job->kernels->q8_depthwise(&d, whole, x, y);
+        if (rest > 0) {
+            unit->job->kernels->q8_depthwise(&last, 1, x + whole * d.in_stride,
+                                             y + whole * d.out_stride * sbit__q8_out_bytes(conv));
+        }
     }
 }
 

@@ -78,6 +78,8 @@ typedef struct sbit__q8_pair {
     X(void, q8_binary,                                                                             \
       (const sbit__q8_pair *pair, int64_t n, const uint8_t *a, const uint8_t *b, uint8_t *y))      \
     X(void, q8_max, (int64_t n, const uint8_t *x, uint8_t *y)) /* y = max(x, y) */                 \
+    X(void, q8_lookup,                                                                             \
+      (int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)) /* of 256 */                \
     /* sums += (x - zero) * scale */                                                               \
     X(void, q8_accumulate, (int64_t n, const uint8_t *x, int32_t zero, float scale, float *sums))
 
@@ -107,6 +109,7 @@ typedef struct sbit__q8_conv {
     bool has_shift;  /* there is a float bias */
     bool depthwise, copies, merges;
     int64_t taps, depth;              /* of a run; taps are quadruples when depthwise */
+    int64_t joined;                   /* pixels that a depthwise convolution takes as one */
     int64_t columns;                  /* of a group, with what panels are filled up with */
     int64_t rows, bands;              /* output rows of a unit, units along the rows */
     int64_t parts;                    /* units that share the panels of a group */

@@ -110,6 +110,13 @@ SBIT__FN void sbit__q8_max__ref(int64_t n, const uint8_t *x, uint8_t *y)
     }
 }
 
+SBIT__FN void sbit__q8_lookup__ref(int64_t n, const uint8_t *table, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
 SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero, float scale,
                                        float *sums)
 {

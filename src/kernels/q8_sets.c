@@ -10,10 +10,13 @@
 /* Before a loop whose bounds are constants. */
 #if defined(__clang__)
 #define SBIT__UNROLL _Pragma("clang loop unroll(full)")
+#define SBIT__UNROLL16 _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
 #define SBIT__UNROLL _Pragma("GCC unroll 8")
+#define SBIT__UNROLL16 _Pragma("GCC unroll 16")
 #else
 #define SBIT__UNROLL
+#define SBIT__UNROLL16
 #endif
 
 #if SBIT__X86
@@ -75,6 +78,7 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
 #undef SBIT__Q8_AVX512VNNI
 #undef SBIT__Q8_NEON
 #undef SBIT__UNROLL
+#undef SBIT__UNROLL16
 
 SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa)
 {

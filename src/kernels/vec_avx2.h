@@ -157,6 +157,19 @@ SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i 
 {
     return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
 }
+/* 16 rows of 16: adding 0x70 sets the top bit of what belongs to another row, which gives 0. */
+SBIT__V_INLINE __m256i SBIT__V(lookup)(const uint8_t *table, __m256i v)
+{
+    __m256i found = _mm256_setzero_si256();
+    SBIT__UNROLL16 for (int row = 0; row < 16; row++)
+    {
+        const __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(table + 16 * row));
+        const __m256i at = _mm256_adds_epu8(_mm256_xor_si256(v, _mm256_set1_epi8((char)(16 * row))),
+                                            _mm256_set1_epi8(0x70));
+        found = _mm256_or_si256(found, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(part), at));
+    }
+    return found;
+}
 SBIT__V_INLINE __m256i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
     int32_t part;

@@ -155,6 +155,19 @@ SBIT__V_INLINE __m512i SBIT__V(narrow)(__m512i a, __m512i b, __m512i c, __m512i 
 {
     return _mm512_packus_epi16(_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
 }
+/* As for AVX2. */
+SBIT__V_INLINE __m512i SBIT__V(lookup)(const uint8_t *table, __m512i v)
+{
+    __m512i found = _mm512_setzero_si512();
+    SBIT__UNROLL16 for (int row = 0; row < 16; row++)
+    {
+        const __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(table + 16 * row));
+        const __m512i at = _mm512_adds_epu8(_mm512_xor_si512(v, _mm512_set1_epi8((char)(16 * row))),
+                                            _mm512_set1_epi8(0x70));
+        found = _mm512_or_si512(found, _mm512_shuffle_epi8(_mm512_broadcast_i32x4(part), at));
+    }
+    return found;
+}
 SBIT__V_INLINE __m512i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
     int32_t part;

@@ -160,6 +160,15 @@ SBIT__V_INLINE uint8x16_t SBIT__V(narrow)(int32x4_t a, int32x4_t b, int32x4_t c,
     const uint16x8_t high = vcombine_u16(vqmovun_s32(c), vqmovun_s32(d));
     return vcombine_u8(vqmovn_u16(low), vqmovn_u16(high));
 }
+SBIT__V_INLINE uint8x16_t SBIT__V(lookup)(const uint8_t *table, uint8x16_t v)
+{
+    uint8x16_t found = vdupq_n_u8(0); /* outside of its 64 entries, a look-up gives 0 */
+    for (int quarter = 0; quarter < 4; quarter++) {
+        const uint8x16x4_t part = vld1q_u8_x4(table + 64 * quarter);
+        found = vorrq_u8(found, vqtbl4q_u8(part, vsubq_u8(v, vdupq_n_u8((uint8_t)(64 * quarter)))));
+    }
+    return found;
+}
 SBIT__V_INLINE uint8x16_t SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {
     uint32_t part;

@@ -297,6 +297,20 @@ SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t 
     }
 }
 
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
 SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
                                                   float scale, float *sums)
 {

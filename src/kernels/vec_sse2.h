@@ -10,6 +10,7 @@
  *     round          to nearest even; store_u8: the values fit
  *     repeat4        4 bytes in each lane
  *     low8 ... narrow   unpack and pack within each 128 bits
+ *     lookup         entries of a table of 256
  *     u4, s4         groups of 4 bytes, unsigned and signed, ready for
  *     dot4           sum[lane] += u[lane][0] * s[lane][0] + ... + u[lane][3] * s[lane][3], exact
  *     tile_m, tile_v a tile's rows and vectors; tile_m_narrow: rows where there is one vector
@@ -167,6 +168,15 @@ SBIT__V_INLINE __m128i SBIT__V(high16)(__m128i a, __m128i b)
 SBIT__V_INLINE __m128i SBIT__V(narrow)(__m128i a, __m128i b, __m128i c, __m128i d)
 {
     return _mm_packus_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+}
+SBIT__V_INLINE __m128i SBIT__V(lookup)(const uint8_t *table, __m128i v) /* no byte shuffle */
+{
+    uint8_t part[16];
+    _mm_storeu_si128((__m128i *)(void *)part, v);
+    for (int i = 0; i < 16; i++) {
+        part[i] = table[part[i]];
+    }
+    return _mm_loadu_si128((const __m128i *)(const void *)part);
 }
 SBIT__V_INLINE __m128i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
 {

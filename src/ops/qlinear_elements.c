@@ -164,6 +164,7 @@ static sbit_status sbit__q_unary_infer(const sbit_op_call *call, sbit_error *err
 }
 
 typedef struct sbit__q_lookup_task {
+    const sbit__q8_kernels *q8;
     const uint8_t *x, *table;
     uint8_t *y;
 } sbit__q_lookup_task;
@@ -171,9 +172,7 @@ typedef struct sbit__q_lookup_task {
 static void sbit__q_lookup_block(void *user, int64_t begin, int64_t end)
 {
     const sbit__q_lookup_task *task = (const sbit__q_lookup_task *)user;
-    for (int64_t i = begin; i < end; i++) {
-        task->y[i] = task->table[task->x[i]];
-    }
+    task->q8->q8_lookup(end - begin, task->table, task->x + begin, task->y + begin);
 }
 
 static void sbit__q_sigmoid(const sbit_op_call *call, int64_t n, float *values)
@@ -200,6 +199,7 @@ static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *erro
     task.x = (const uint8_t *)call->in[0]->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.table = table;
+    task.q8 = sbit__q8_of(call->ctx);
     sbit__parallel_blocks(call->ctx, sbit_tensor_count(call->in[0]), sbit__q_lookup_block, &task);
     return SBIT_OK;
 }

@@ -224,6 +224,7 @@ static sbit_status sbit__q_same_infer(const sbit_op_call *call, sbit_error *erro
 }
 
 typedef struct sbit__q_map_task {
+    const sbit__q8_kernels *q8;
     const uint8_t *x, *table;
     uint8_t *y;
     int64_t channels, groups;
@@ -268,9 +269,7 @@ static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *err
 static void sbit__q_map_block(void *user, int64_t begin, int64_t end)
 {
     const sbit__q_map_task *task = (const sbit__q_map_task *)user;
-    for (int64_t i = begin; i < end; i++) {
-        task->y[i] = task->table[task->x[i]];
-    }
+    task->q8->q8_lookup(end - begin, task->table, task->x + begin, task->y + begin);
 }
 
 static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
@@ -280,6 +279,7 @@ static sbit_status sbit__q_map_run(const sbit_op_call *call, sbit_error *error)
     task.x = (const uint8_t *)call->in[0]->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.table = (const uint8_t *)call->in[1]->data;
+    task.q8 = sbit__q8_of(call->ctx);
     if (sbit_tensor_count(call->in[1]) != 256) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "the table needs 256 entries");
     }
