@@ -95,15 +95,29 @@ static bool sbit__place_is_constant(const sbit__placement *p, const sbit_node *n
     return sbit__place_float(value) && value->is_constant;
 }
 
-static bool sbit__place_skipped(const sbit__placement *p, sbit_node_id node)
+/* The layer's weight is so small that integers would cost more than they save. */
+static bool sbit__place_small(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit__place_row(p, node);
+    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
+    const int64_t least = sbit_options_int(&p->quant->config->tree.top, "EXPORT.SMALLEST_WEIGHT");
+    const sbit_value_info *weight =
+        q != NULL && least > 0 && q->weight >= 0 && (size_t)q->weight < node->input_count
+            ? sbit__place_value(p, node->inputs[q->weight])
+            : NULL;
+    weight = weight != NULL ? sbit__place_origin(p, weight) : NULL;
+    return weight != NULL && weight->is_constant && sbit_tensor_count(&weight->constant) < least;
+}
+
+static bool sbit__place_skipped(const sbit__placement *p, const sbit_node *node)
 {
     const sbit_option *skip = sbit_options_find(&p->quant->config->tree.top, "SKIP_TRACE_MODULES");
     for (size_t i = 0; i < skip->list_count; i++) {
-        if (sbit_layer_matches(p->graph, node, skip->list[i])) {
+        if (sbit_layer_matches(p->graph, node->id, skip->list[i])) {
             return true;
         }
     }
-    return false;
+    return sbit__place_small(p, node);
 }
 
 /* The row's flags for this node: Resize copies values only in one of its modes. */
@@ -132,7 +146,7 @@ static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const s
 {
     const sbit_op_row *row = sbit__place_row(p, node);
     const sbit_op_quant *q = row != NULL ? row->quant : NULL;
-    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node->id)) {
+    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node)) {
         return NULL;
     }
     if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(p, node)) {
@@ -476,7 +490,7 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
                                             sbit_error *error)
 {
     const sbit_op_row *row = sbit__place_row(p, node);
-    if (row == NULL || row->quant == NULL || sbit__place_skipped(p, node->id)) {
+    if (row == NULL || row->quant == NULL || sbit__place_skipped(p, node)) {
         return SBIT_OK;
     }
     const sbit_profile_row *profile = p->quant->profile;

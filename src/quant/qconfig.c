@@ -30,6 +30,8 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "operators whose tensors share a scale: Concat (inputs and output), Add (inputs)"},
     {"EXPORT.SHARE_LIMIT", SBIT_KEY_FLOAT, "16", 1.0, 1e9, NULL,
      "but only if their ranges differ by less than this factor"},
+    {"EXPORT.SMALLEST_WEIGHT", SBIT_KEY_INT, "0", 0.0, 1e9, NULL,
+     "layers whose weight has fewer elements stay float; below about 350 int8 grows the file"},
 };
 
 /* Below W and A. The choices of TYPE are filled in from the rows. */

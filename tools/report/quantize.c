@@ -538,7 +538,7 @@ static void cli_warn_larger(const cli_job *job)
     }
     cli_warn("the quantized file is larger than the float one (%s, %s before): %lu weights are so "
              "small that scales and nodes take more than int8 saves; leave them float, for example "
-             "with --set 'SKIP_TRACE_MODULES=[%s]'%s",
+             "with --set EXPORT.SMALLEST_WEIGHT=350 or --set 'SKIP_TRACE_MODULES=[%s]'%s",
              cli_bytes_text((double)job->after.file_bytes, after, sizeof after),
              cli_bytes_text((double)job->before.file_bytes, before, sizeof before),
              (unsigned long)count, names,
