@@ -1,5 +1,6 @@
 /* custom_target.c: a runtime that the library does not know: what it wants quantized (a profile),
- * how (a quantizer), and what is done to the model before (a step), registered from outside.
+ * how (a quantizer), what is done to the model before (a step), and what is written (a format),
+ * registered from outside.
  *
  *     cc -O2 -I.. custom_target.c ../tools/sparsebit_impl.c -lm -lpthread && ./a.out
  *
@@ -129,6 +130,31 @@ static const sbit_step_row cut_outliers = {
     .run = cut_run,
 };
 
+/* ---- what is written: the shift of each scale beside its node, as metadata */
+
+static sbit_status shifts_write(sbit_graph *graph, sbit_error *error)
+{
+    sbit_status status = SBIT_OK;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0 && status == SBIT_OK;
+         id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (strcmp(node->op_type, "QuantizeLinear") == 0) {
+            char text[20];
+            int exponent = 0;
+            frexp(sbit_tensor_f64_at(&sbit_graph_value(graph, node->inputs[1])->constant, 0),
+                  &exponent);
+            snprintf(text, sizeof text, "%d", exponent - 1);
+            status = sbit_graph_add_node_metadata(graph, id, "shifter.shift", text, error);
+        }
+    }
+    return status;
+}
+
+static const sbit_format_row shifts = {
+    .head = {.name = "shifts", .doc = "Q and DQ, with the shift beside each Q"},
+    .write = shifts_write,
+};
+
 /* ---- a small network and its data */
 
 static sbit_status make_model(sbit_graph *graph, sbit_error *error)
@@ -182,6 +208,7 @@ static int quantize(sbit_ctx *ctx, sbit_error *error)
                        sbit_qconfig_set(config, "W.QUANTIZER.TYPE", "shift", error) ||
                        sbit_qconfig_set(config, "A.QUANTIZER.TYPE", "shift", error) ||
                        sbit_qconfig_set(config, "STEPS", "[cut_outliers]", error) ||
+                       sbit_qconfig_set(config, "EXPORT.FORMAT", "shifts", error) ||
                        sbit_quant_create(graph, config, &quant, error) ||
                        sbit_quant_calibrate(quant, &feed, error) ||
                        sbit_quant_calc_qparams(quant, false, false, false, error) ||
@@ -201,7 +228,8 @@ int main(void)
     const int failed = sbit_ctx_create(NULL, &ctx, &error) ||
                        sbit_profile_register(ctx, &shifter, &error) ||
                        sbit_quantizer_register(ctx, &shift, &error) ||
-                       sbit_step_register(ctx, &cut_outliers, &error) || quantize(ctx, &error);
+                       sbit_step_register(ctx, &cut_outliers, &error) ||
+                       sbit_format_register(ctx, &shifts, &error) || quantize(ctx, &error);
     printf("%s\n", failed ? error.message : "wrote shifter.onnx");
     sbit_ctx_destroy(ctx);
     return failed;

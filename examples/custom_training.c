@@ -140,6 +140,13 @@ static int train(sbit_ctx *ctx, sbit_error *error)
                  sbit_feed_of_tensors(ctx, &data, &feed, error) ||
                  sbit_trainer_create(graph, &how, &trainer, error) ||
                  sbit_trainer_fit(trainer, &feed, &fit, NULL, error);
+    if (!failed) { /* and a step by hand, which fit does by itself */
+        sbit_batch batch;
+        sbit_train_report report;
+        sbit_trainer_set_rate(trainer, 0.001);
+        failed = sbit_feed_read(&feed, 0, 64, &batch, error) ||
+                 sbit_trainer_step(trainer, &batch, &report, error);
+    }
     if (!failed) {
         const sbit_tensor *last = sbit_trainer_output(trainer, 0); /* of the last batch */
         printf("%lld outputs in the last batch\n", (long long)sbit_tensor_count(last));

@@ -21,6 +21,7 @@
 CLI_KIND(observer, sbit_observer_row, sbit_observer_at, sbit_observer_find)
 CLI_KIND(quantizer, sbit_quantizer_row, sbit_quantizer_at, sbit_quantizer_find)
 CLI_KIND(step, sbit_step_row, sbit_step_at, sbit_step_find)
+CLI_KIND(format, sbit_format_row, sbit_format_at, sbit_format_find)
 CLI_KIND(profile, sbit_profile_row, sbit_profile_at, sbit_profile_find)
 CLI_KIND(sparser, sbit_sparser_row, sbit_sparser_at, sbit_sparser_find)
 CLI_KIND(sparsity, sbit_sparsity_row, sbit_sparsity_at, sbit_sparsity_find)
@@ -40,6 +41,7 @@ static const cli_kind_of_row cli_kinds[] = {
     {"observer", "OBSERVER.TYPE", cli_observer_at, cli_observer_find},
     {"quantizer", "QUANTIZER.TYPE", cli_quantizer_at, cli_quantizer_find},
     {"step", "STEPS", cli_step_at, cli_step_find},
+    {"format", "EXPORT.FORMAT", cli_format_at, cli_format_find},
     {"profile", "PLACEMENT, --target", cli_profile_at, cli_profile_find},
     {"sparser", "SPARSER.STRATEGY", cli_sparser_at, cli_sparser_find},
     {"sparsity", "SPARSER.SCHEDULE", cli_sparsity_at, cli_sparsity_find},
