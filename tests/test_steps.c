@@ -784,3 +784,79 @@ TEST(bias_correction_restores_the_mean)
         build_end(&b);
     }
 }
+
+/* ---- SmoothQuant: two channels of a LayerNormalization a hundred times too large, their weights a
+ * hundred times too small */
+TEST(smooth_quant_moves_outliers_into_weights)
+{
+    static float x[48 * 12];
+    sbit_rng rng = sbit_rng_seed(17);
+    double db[2] = {0.0, 0.0};
+    for (int i = 0; i < 48 * 12; i++) {
+        x[i] = sbit_rng_normal(&rng);
+    }
+    for (int smooth = 0; smooth < 2; smooth++) {
+        float scale[12], shift[12], w[2][12 * 9];
+        build b;
+        sbit_qconfig *config = NULL;
+        sbit_quant *quant = NULL;
+        sbit_graph *q = NULL;
+        sbit_feed feed;
+        sbit_feed_desc desc;
+        sbit_value_id in[3];
+        const sbit_attr turned = build_int("transB", 1);
+        rng = sbit_rng_seed(5);
+        for (int i = 0; i < 12; i++) {
+            const float large = i % 7 == 3 ? 100.0f : 1.0f;
+            scale[i] = (1.0f + 0.1f * (float)i) * large;
+            shift[i] = 0.1f * large;
+            for (int c = 0; c < 9; c++) { /* [12,9] and [9,12] */
+                w[0][i * 9 + c] = sbit_rng_normal(&rng) / large;
+                w[1][c * 12 + i] = sbit_rng_normal(&rng) / large;
+            }
+        }
+        build_begin(&b, 17);
+        in[0] = build_input(&b, "x", SBIT_F32, "N,12");
+        in[1] = build_constant(&b, "scale", SBIT_F32, "12", scale);
+        in[2] = build_constant(&b, "shift", SBIT_F32, "12", shift);
+        const sbit_value_id n = build_node(&b, "LayerNormalization", "n", in, 3, NULL, 0);
+        build_output(&b, build_binary(&b, "MatMul", "y", n,
+                                      build_constant(&b, "w", SBIT_F32, "12,9", w[0])));
+        in[0] = n;
+        in[1] = build_constant(&b, "v", SBIT_F32, "9,12", w[1]);
+        build_output(&b, build_node(&b, "Gemm", "z", in, 2, &turned, 1));
+        build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
+        if (smooth == 1) {
+            build_do(&b, sbit_qconfig_set(config, "STEPS", "[smooth_quant]", &b.error), "set");
+        }
+        build_do(&b, sbit_quant_create(b.graph, config, &quant, &b.error), "quant");
+        const sbit_tensor all = build_tensor(SBIT_F32, "48,12", x);
+        memset(&desc, 0, sizeof desc);
+        desc.inputs = &all;
+        desc.input_count = 1;
+        build_do(&b, sbit_feed_of_tensors(b.ctx, &desc, &feed, &b.error), "feed");
+        if (!b.failed) {
+            build_do(&b, sbit_quant_calibrate(quant, &feed, &b.error), "calibrate");
+            build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
+            build_do(&b, sbit_quant_build(quant, NULL, &q, &b.error), "build");
+        }
+        sbit_graph *const graphs[3] = {b.graph, sbit_quant_float_graph(quant), q};
+        float y[3][48 * 9];
+        for (int k = 0; k < 3 && !b.failed; k++) {
+            sbit_session *session = NULL;
+            build_do(&b, sbit_session_create(graphs[k], NULL, &session, &b.error), "session");
+            build_do(&b, sbit_session_set_input(session, "x", &all, &b.error), "x");
+            build_do(&b, sbit_session_run(session, &b.error), "run");
+            memcpy(y[k], sbit_session_output(session, 0)->tensor.data, sizeof y[k]);
+            sbit_session_destroy(session);
+        }
+        CHECK(steps_sqnr(y[0], y[1], 48 * 9) > 100.0); /* the same function */
+        db[smooth] = steps_sqnr(y[0], y[2], 48 * 9);
+        sbit_graph_destroy(q);
+        sbit_quant_destroy(quant);
+        sbit_qconfig_destroy(config);
+        sbit_feed_close(&feed);
+        build_end(&b);
+    }
+    CHECK_MSG(db[1] > db[0] + 15.0 && db[1] > 35.0, "%.1f dB, smoothed %.1f dB", db[0], db[1]);
+}

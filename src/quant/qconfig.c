@@ -453,8 +453,8 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.grid.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
-    const sbit_format_row *format = sbit_format_find(
-        config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"));
+    const sbit_format_row *format =
+        sbit_format_find(config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"));
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0 ||
                  (!weight && format != NULL && format->float_activations);
     s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");

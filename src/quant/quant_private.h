@@ -195,6 +195,8 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
 SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
+/* QUANTIZER.BIT of a side of the configuration. */
+SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target);
 /* True if configuration and wishes want the site quantized. */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site);
 /* True if calibration data decides about the site. */
@@ -242,6 +244,7 @@ SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
+    X(smooth_quant)                                                                                \
     X(adaround)                                                                                    \
     X(gptq)                                                                                        \
     X(bias_correction)

@@ -266,3 +266,11 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
     }
     return opset;
 }
+
+SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target)
+{
+    const size_t side = target == SBIT_TARGET_WEIGHT ? SBIT__QCONFIG_W : SBIT__QCONFIG_A;
+    const int64_t bits =
+        sbit_options_int(&quant->config->tree.sections[side].options, "QUANTIZER.BIT");
+    return bits >= 2 ? (int32_t)bits : 8;
+}
