@@ -2113,8 +2113,8 @@ SPARSEBIT_API const sbit_profile_row *sbit_qconfig_profile(const sbit_qconfig *c
 typedef enum sbit_stage {
     SBIT_STAGE_FLOAT_GRAPH, /* before sites are found: edits the float model, which stays the same
                                function */
-    SBIT_STAGE_SELECT,      /* which sites, which widths */
-    SBIT_STAGE_RANGES,      /* what scales are made of */
+    SBIT_STAGE_SELECT,      /* before scales: which sites, which widths (sbit_quant_set_site) */
+    SBIT_STAGE_RANGES,      /* with scales known: sets others, then all are calculated again */
     SBIT_STAGE_WEIGHTS,     /* rounding, with all scales known */
     SBIT_STAGE_SHRINK,      /* pruning: channels are removed */
     SBIT_STAGE_SEARCH,      /* tries whole recipes */
@@ -64069,6 +64069,8 @@ SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
 SBIT__FN sbit_status sbit__site_again(sbit_quant *quant, sbit__site *site, bool *wanted,
                                       sbit_error *error);
 SBIT__FN sbit_status sbit__quant_calc(sbit_quant *quant, sbit_error *error);
+/* QUANTIZER.BIT of a side of the configuration. */
+SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target);
 /* True if configuration and wishes want the site quantized. */
 SBIT__FN bool sbit__site_wanted(const sbit__site *site);
 /* True if calibration data decides about the site. */
@@ -64116,6 +64118,7 @@ SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
     X(cross_layer)                                                                                 \
+    X(smooth_quant)                                                                                \
     X(adaround)                                                                                    \
     X(gptq)                                                                                        \
     X(bias_correction)
@@ -64128,6 +64131,7 @@ SBIT__FN const sbit__kind *sbit__kind_step(void);
 /* Runs the steps of a stage; feed NULL or without read: an error if one needs data. */
 SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const sbit_feed *feed,
                                      sbit_error *error);
+SBIT__FN bool sbit__steps_any(const sbit_quant *quant, sbit_stage stage);
 SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage);
 
 #ifdef __cplusplus
@@ -64722,7 +64726,12 @@ static sbit_status sbit__qconfig_check_steps(const sbit_qconfig *config, sbit_er
     const sbit_option *list = sbit_options_find(&config->tree.top, "STEPS");
     sbit_status status = SBIT_OK;
     for (size_t i = 0; i < list->list_count && status == SBIT_OK; i++) {
-        if (sbit_step_find(config->tree.ctx, list->list[i]) == NULL) {
+        const sbit_step_row *row = sbit_step_find(config->tree.ctx, list->list[i]);
+        if (row != NULL && (row->stage == SBIT_STAGE_SHRINK || row->stage == SBIT_STAGE_SEARCH)) {
+            return sbit__option_fail(list, "", "names a step that is not one of quantization",
+                                     error);
+        }
+        if (row == NULL) {
             sbit__text known;
             char what[400];
             sbit__text_init(&known, sbit_ctx_allocator(config->tree.ctx));
@@ -64799,8 +64808,8 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.grid.symmetric = sbit__qconfig_has(&s.options, "symmetric");
     s.per_channel = sbit__qconfig_has(&s.options, "per-channel");
     s.grid.bits = (int32_t)sbit_options_int(&s.options, "QUANTIZER.BIT");
-    const sbit_format_row *format = sbit_format_find(
-        config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"));
+    const sbit_format_row *format =
+        sbit_format_find(config->tree.ctx, sbit_options_string(&config->tree.top, "EXPORT.FORMAT"));
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0 ||
                  (!weight && format != NULL && format->float_activations);
     s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
@@ -65161,6 +65170,14 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
         opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
     }
     return opset;
+}
+
+SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target)
+{
+    const size_t side = target == SBIT_TARGET_WEIGHT ? SBIT__QCONFIG_W : SBIT__QCONFIG_A;
+    const int64_t bits =
+        sbit_options_int(&quant->config->tree.sections[side].options, "QUANTIZER.BIT");
+    return bits >= 2 ? (int32_t)bits : 8;
 }
 /* ---- end src/quant/site.c ---- */
 
@@ -66478,6 +66495,7 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
     const bool tunes = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
     if ((tunes && !quant->bn_done) ||
         (!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_SELECT) ||
         sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
         sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
         sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {
@@ -68607,6 +68625,21 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
 }
 
 /* >>quant modes */
+/* Scales, and the steps before, between and behind them. */
+static sbit_status sbit__quant_recipe(sbit_quant *quant, sbit_error *error)
+{
+    SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_SELECT, &quant->feed, error));
+    SBIT__TRY(sbit__quant_calc(quant, error));
+    quant->calibrated = true;
+    if (sbit__steps_any(quant, SBIT_STAGE_RANGES)) {
+        SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_RANGES, &quant->feed, error));
+        SBIT__TRY(sbit__quant_calc(quant, error)); /* with what they set */
+        quant->calibrated = true;
+    }
+    SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error));
+    return sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
+}
+
 SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
                                                   bool activations, sbit_error *error)
 {
@@ -68641,12 +68674,7 @@ SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, 
     quant->asym_weights = weights || always;
     quant->asym_activations = activations || always;
     quant->asym = always || (asym && (weights || activations)); /* else inputs are float anyway */
-    SBIT__TRY(sbit__quant_calc(quant, error));
-    quant->calibrated = true;
-    sbit_status status = sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error);
-    if (status == SBIT_OK) {
-        status = sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
-    }
+    sbit_status status = sbit__quant_recipe(quant, error);
     quant->asym = false;
     quant->calibrated = status == SBIT_OK;
     SBIT__TRY(status);
@@ -70478,6 +70506,338 @@ SBIT__FN const sbit_step_row *sbit__step_cross_layer(void)
 }
 /* ---- end src/quant/step_cross_layer.c ---- */
 
+/* ---- begin src/quant/step_smooth_quant.c ---- */
+/* step_smooth_quant.c: outlier channels of activations move into the weights behind them.
+ * >>step-smooth-quant
+ *
+ * Xiao et al. 2022. Where a LayerNormalization (RMSNormalization) feeds matrix products alone, its
+ * scale and shift of channel k are divided by s_k and the weights that read the channel multiplied
+ * by it: the same function. s_k = max|x_k|^alpha / max|w_k|^(1 - alpha), with the alpha of 0, 0.1
+ * ... 1 - or none at all - under which the products lose least when activations are quantized per
+ * tensor and weights per output channel: tried on up to 256 rows of the calibration data.
+ */
+
+enum {
+    SBIT__SMOOTH_ROWS = 256,
+    SBIT__SMOOTH_LAYERS = 16 /* behind one normalization */
+};
+
+static const sbit_key sbit__smooth_keys[] = {
+    {"SMOOTH_QUANT.ALPHA", SBIT_KEY_FLOAT, "-1", -1.0, 1.0, NULL,
+     "how much moves from activations to weights; -1: the best of eleven"},
+};
+
+typedef struct sbit__smooth {
+    sbit_quant *quant;
+    sbit_graph *graph;
+    sbit_walk *walk;
+    int32_t weight_bits, activation_bits;
+    double fixed; /* alpha, -1: to be found */
+    const sbit_node *norm;
+    sbit__layer layers[SBIT__SMOOTH_LAYERS];
+    size_t layer_count;
+    int64_t k, rows;                  /* channels; rows of x taken */
+    float *x;                         /* [SBIT__SMOOTH_ROWS][k] */
+    float *low, *high, *w, *s, *best; /* [k]: of x, largest |weight|, factors */
+    float *room;                      /* x, w, y, y of a trial */
+    int64_t widest;                   /* columns of the widest layer */
+    void *scratch;
+} sbit__smooth;
+
+/* >>step-smooth-quant places */
+static bool sbit__smooth_own(const sbit_graph *graph, const sbit_node *node, size_t input,
+                             int64_t count)
+{
+    if (input >= node->input_count || node->inputs[input].idx == 0) {
+        return false;
+    }
+    const sbit_value_info *value = sbit_graph_value(graph, node->inputs[input]);
+    return value->is_constant && value->use_count == 1 && value->constant.dtype == SBIT_F32 &&
+           (count < 0 || sbit_tensor_count(&value->constant) == count);
+}
+
+/* Fills in the layers behind a normalization over the last axis; false: something else reads it. */
+static bool sbit__smooth_find(sbit__smooth *t, const sbit_node *norm)
+{
+    const bool layer_norm = sbit__streq(norm->op_type, "LayerNormalization");
+    sbit_use uses[SBIT__SMOOTH_LAYERS];
+    if (norm->domain[0] != '\0' ||
+        !(layer_norm || sbit__streq(norm->op_type, "RMSNormalization")) ||
+        !sbit__smooth_own(t->graph, norm, 1, -1) || sbit_node_int(norm, "axis", -1) != -1) {
+        return false;
+    }
+    const sbit_value_info *y = sbit_graph_value(t->graph, norm->outputs[0]);
+    const size_t count = sbit_graph_uses(t->graph, y->id, uses, SBIT__COUNT_OF(uses));
+    t->k = sbit_tensor_count(&sbit_graph_value(t->graph, norm->inputs[1])->constant);
+    t->norm = norm;
+    t->layer_count = 0;
+    t->widest = 0;
+    if (y->is_output || count == 0 || count > SBIT__COUNT_OF(uses) ||
+        (norm->input_count > 2 && norm->inputs[2].idx != 0 &&
+         !sbit__smooth_own(t->graph, norm, 2, t->k))) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        sbit__layer *layer = &t->layers[t->layer_count++];
+        if (uses[i].node.idx == 0 || uses[i].body != NULL || uses[i].index != 0 ||
+            !sbit__layer_of(t->graph, uses[i].node, layer) || layer->conv || layer->depth != t->k ||
+            !sbit__smooth_own(t->graph, layer->node, 1, -1)) {
+            return false;
+        }
+        t->widest = layer->rows > t->widest ? layer->rows : t->widest;
+    }
+    return true;
+}
+
+static const float *sbit__smooth_weights(const sbit__smooth *t, const sbit__layer *layer)
+{
+    return (const float *)sbit_graph_value(t->graph, layer->node->inputs[1])->constant.data;
+}
+
+/* >>step-smooth-quant data */
+static sbit_status sbit__smooth_see(const sbit_walk_batch *batch, void *user, sbit_error *error)
+{
+    sbit__smooth *t = (sbit__smooth *)user;
+    const sbit_tensor *x = batch->x;
+    const int64_t all = sbit_tensor_count(x) / t->k;
+    if (x->dtype != SBIT_F32 || x->rank < 1 || x->dims[x->rank - 1] != t->k) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, t->norm->name,
+                          "the output of '%s' does not go with its scale", t->norm->name);
+    }
+    const int64_t real = batch->rows > 0 ? all / batch->rows * batch->samples : all;
+    const int64_t step = real / 32 > 1 ? real / 32 : 1; /* 32 rows of each batch */
+    for (int64_t r = 0; r < real; r++) {
+        const float *row = (const float *)x->data + r * t->k;
+        for (int64_t i = 0; i < t->k; i++) {
+            t->low[i] = row[i] < t->low[i] ? row[i] : t->low[i];
+            t->high[i] = row[i] > t->high[i] ? row[i] : t->high[i];
+        }
+        if (r % step == step / 2 && t->rows < SBIT__SMOOTH_ROWS) {
+            memcpy(t->x + t->rows++ * t->k, row, (size_t)t->k * sizeof *row);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>step-smooth-quant trials */
+static void sbit__smooth_multiply(const sbit__smooth *t, const float *x, const float *w, int64_t n,
+                                  float *y)
+{
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = t->rows;
+    gemm.n = gemm.ldb = gemm.ldc = n;
+    gemm.k = gemm.lda = t->k;
+    gemm.a = x;
+    gemm.b = w;
+    gemm.alpha = 1.0f;
+    gemm.c = y;
+    sbit__gemm_run(t->quant->ctx, &gemm, t->scratch);
+}
+
+/* w [k][n] of a layer times s, on its grid per column if `rounded`. */
+static void sbit__smooth_fill(const sbit__smooth *t, const sbit__layer *layer, bool rounded,
+                              float *out)
+{
+    const float *w = sbit__smooth_weights(t, layer);
+    const float steps = (float)((int64_t)1 << (t->weight_bits - 1));
+    for (int64_t c = 0; c < layer->rows; c++) {
+        float most = 0.0f;
+        for (int64_t i = 0; i < t->k; i++) {
+            const float v = w[c * layer->row_step + i * layer->depth_step] * t->s[i];
+            out[i * layer->rows + c] = v;
+            most = fabsf(v) > most ? fabsf(v) : most;
+        }
+        const float scale = 2.0f * most / (2.0f * steps - 1.0f);
+        for (int64_t i = 0; i < t->k && rounded && scale > 0.0f; i++) {
+            float *v = &out[i * layer->rows + c];
+            const float q = nearbyintf(*v / scale);
+            *v = scale * (q > steps - 1.0f ? steps - 1.0f : q < -steps ? -steps : q);
+        }
+    }
+}
+
+/* The squared error of all products under the factors t->s. */
+static double sbit__smooth_trial(const sbit__smooth *t)
+{
+    float *x = t->room, *rounded = x + SBIT__SMOOTH_ROWS * t->k;
+    float *w = rounded + SBIT__SMOOTH_ROWS * t->k, *y = w + t->k * t->widest;
+    float *z = y + SBIT__SMOOTH_ROWS * t->widest;
+    float low = 0.0f, high = 0.0f, scale = 1.0f;
+    int32_t zero = 0;
+    double error = 0.0;
+    const int32_t most = ((int32_t)1 << t->activation_bits) - 1;
+    for (int64_t i = 0; i < t->k; i++) {
+        low = t->low[i] / t->s[i] < low ? t->low[i] / t->s[i] : low;
+        high = t->high[i] / t->s[i] > high ? t->high[i] / t->s[i] : high;
+    }
+    if (sbit_qparams_from_range(NULL, low, high, false, 0, most, &scale, &zero, NULL) != SBIT_OK) {
+        return HUGE_VAL;
+    }
+    for (int64_t i = 0; i < t->rows * t->k; i++) {
+        x[i] = t->x[i] / t->s[i % t->k];
+    }
+    sbit__kernels(t->quant->ctx)
+        ->f32_fake_quantize(t->rows * t->k, x, scale, zero, 0, most, rounded);
+    for (size_t l = 0; l < t->layer_count; l++) {
+        const int64_t n = t->layers[l].rows;
+        sbit__smooth_fill(t, &t->layers[l], false, w);
+        sbit__smooth_multiply(t, x, w, n, y);
+        sbit__smooth_fill(t, &t->layers[l], true, w);
+        sbit__smooth_multiply(t, rounded, w, n, z);
+        for (int64_t i = 0; i < t->rows * n; i++) {
+            error += ((double)y[i] - (double)z[i]) * ((double)y[i] - (double)z[i]);
+        }
+    }
+    return error;
+}
+
+static void sbit__smooth_factors(sbit__smooth *t, double alpha)
+{
+    for (int64_t i = 0; i < t->k; i++) {
+        const double x = fmax((double)t->high[i], -(double)t->low[i]), w = (double)t->w[i];
+        t->s[i] = x > 1e-12 && w > 1e-12 ? (float)(pow(x, alpha) / pow(w, 1.0 - alpha)) : 1.0f;
+    }
+}
+
+/* The best factors in t->best. */
+static void sbit__smooth_search(sbit__smooth *t)
+{
+    double least;
+    for (int64_t i = 0; i < t->k; i++) {
+        t->s[i] = t->best[i] = 1.0f;
+    }
+    least = t->fixed < 0.0 ? sbit__smooth_trial(t) : HUGE_VAL;
+    for (int i = 0; i <= 10; i++) {
+        const double alpha = t->fixed >= 0.0 ? t->fixed : 0.1 * (double)i;
+        sbit__smooth_factors(t, alpha);
+        const double error = t->fixed < 0.0 ? sbit__smooth_trial(t) : 0.0;
+        if (error < least) {
+            least = error;
+            memcpy(t->best, t->s, (size_t)t->k * sizeof *t->s);
+        }
+    }
+}
+
+/* >>step-smooth-quant result */
+static sbit_status sbit__smooth_store(sbit__smooth *t, sbit_value_id id, float *values,
+                                      sbit_error *error)
+{
+    sbit_tensor tensor = sbit_graph_value(t->graph, id)->constant;
+    tensor.data = values;
+    return sbit_graph_set_constant(t->graph, id, &tensor, error);
+}
+
+static sbit_status sbit__smooth_apply(sbit__smooth *t, sbit_error *error)
+{
+    float *room = t->room;
+    for (size_t input = 1; input < 3 && input < t->norm->input_count; input++) {
+        const sbit_value_id id = t->norm->inputs[input];
+        const float *old =
+            id.idx != 0 ? (const float *)sbit_graph_value(t->graph, id)->constant.data : NULL;
+        for (int64_t i = 0; old != NULL && i < t->k; i++) {
+            room[i] = old[i] / t->best[i];
+        }
+        if (old != NULL) {
+            SBIT__TRY(sbit__smooth_store(t, id, room, error));
+        }
+    }
+    for (size_t l = 0; l < t->layer_count; l++) {
+        const sbit__layer *layer = &t->layers[l];
+        const float *w = sbit__smooth_weights(t, layer);
+        for (int64_t c = 0; c < layer->rows; c++) {
+            for (int64_t i = 0; i < t->k; i++) {
+                const int64_t at = c * layer->row_step + i * layer->depth_step;
+                room[at] = w[at] * t->best[i];
+            }
+        }
+        SBIT__TRY(sbit__smooth_store(t, layer->node->inputs[1], room, error));
+    }
+    return SBIT_OK;
+}
+
+/* One normalization and the layers behind it. */
+static sbit_status sbit__smooth_group(sbit__smooth *t, sbit_error *error)
+{
+    const sbit_allocator *a = sbit_ctx_allocator(t->quant->ctx);
+    sbit__gemm gemm;
+    memset(&gemm, 0, sizeof gemm);
+    gemm.m = SBIT__SMOOTH_ROWS;
+    gemm.n = gemm.ldb = gemm.ldc = t->widest;
+    gemm.k = gemm.lda = t->k;
+    const size_t scratch = sbit__gemm_scratch_bytes(t->quant->ctx, &gemm) + 64;
+    const size_t floats = (size_t)(3 * SBIT__SMOOTH_ROWS * t->k + 5 * t->k + t->k * t->widest +
+                                   2 * SBIT__SMOOTH_ROWS * t->widest);
+    const size_t bytes = floats * sizeof(float) + scratch;
+    float *room = (float *)sbit__calloc(a, 1, bytes);
+    if (room == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
+    t->x = room;
+    t->low = t->x + SBIT__SMOOTH_ROWS * t->k;
+    t->high = t->low + t->k;
+    t->w = t->high + t->k;
+    t->s = t->w + t->k;
+    t->best = t->s + t->k;
+    t->room = t->best + t->k;
+    t->scratch = (void *)(((uintptr_t)(room + floats) + 63u) & ~(uintptr_t)63u);
+    t->rows = 0;
+    for (size_t l = 0; l < t->layer_count; l++) {
+        const float *w = sbit__smooth_weights(t, &t->layers[l]);
+        for (int64_t i = 0; i < t->k * t->layers[l].rows; i++) {
+            const float v =
+                fabsf(w[i / t->k * t->layers[l].row_step + i % t->k * t->layers[l].depth_step]);
+            t->w[i % t->k] = v > t->w[i % t->k] ? v : t->w[i % t->k];
+        }
+    }
+    sbit_status status =
+        sbit_walk_to(t->walk, t->layers[0].node->id, 0, sbit__smooth_see, t, error);
+    if (status == SBIT_OK && t->rows > 0) {
+        sbit__smooth_search(t);
+        status = sbit__smooth_apply(t, error);
+    }
+    sbit__free(a, room, bytes);
+    return status;
+}
+
+static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    sbit__smooth t;
+    size_t done = 0;
+    memset(&t, 0, sizeof t);
+    t.quant = (sbit_quant *)state;
+    t.graph = sbit_quant_float_graph(t.quant);
+    t.fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
+    t.weight_bits = sbit__quant_bits(t.quant, SBIT_TARGET_WEIGHT);
+    t.activation_bits = sbit__quant_bits(t.quant, SBIT_TARGET_ACTIVATION);
+    SBIT__TRY(sbit_walk_create(t.quant, feed, NULL, &t.walk, error));
+    sbit_status status = SBIT_OK;
+    for (sbit_node_id id = sbit_graph_first(t.graph); id.idx != 0 && status == SBIT_OK;
+         id = sbit_graph_next(t.graph, id)) {
+        if (sbit__smooth_find(&t, sbit_graph_node(t.graph, id))) {
+            status = sbit__smooth_group(&t, error);
+            done++;
+        }
+    }
+    sbit_walk_destroy(t.walk);
+    sbit__log(t.quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    return status;
+}
+
+SBIT__FN const sbit_step_row *sbit__step_smooth_quant(void)
+{
+    static const sbit_step_row row = {
+        {"smooth_quant", "outlier channels behind normalizations move into the weights",
+         SBIT_TARGET_WEIGHT, sbit__smooth_keys, SBIT__COUNT_OF(sbit__smooth_keys)},
+        SBIT_STAGE_FLOAT_GRAPH,
+        true,
+        sbit__smooth_run,
+    };
+    return &row;
+}
+/* ---- end src/quant/step_smooth_quant.c ---- */
+
 /* ---- begin src/quant/step_adaround.c ---- */
 /* step_adaround.c: AdaRound: weights rounded up or down for what the layer computes.
  * >>step-adaround
@@ -71296,6 +71656,11 @@ static const sbit_step_row *sbit__step_next(const sbit_quant *quant, sbit_stage 
         }
     }
     return NULL;
+}
+
+SBIT__FN bool sbit__steps_any(const sbit_quant *quant, sbit_stage stage)
+{
+    return sbit__step_next(quant, stage, 0) != NULL;
 }
 
 SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage)

@@ -860,3 +860,57 @@ TEST(smooth_quant_moves_outliers_into_weights)
     }
     CHECK_MSG(db[1] > db[0] + 15.0 && db[1] > 35.0, "%.1f dB, smoothed %.1f dB", db[0], db[1]);
 }
+
+/* ---- steps that choose: before scales, and with scales known */
+
+static sbit_status choose_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                              sbit_error *error)
+{
+    sbit_site_change change;
+    sbit_unit unit;
+    (void)options;
+    (void)feed;
+    memset(&change, 0, sizeof change);
+    change.bits = 5;
+    CHECK(sbit_quant_units((sbit_quant *)state, NULL, &unit, 1) == 3);
+    return sbit_quant_set_site((sbit_quant *)state, unit.site, &change, error);
+}
+
+static const sbit_step_row choose_rows[3] = {
+    {{"choose", "", SBIT_TARGET_WEIGHT, NULL, 0}, SBIT_STAGE_SELECT, false, choose_run},
+    {{"measure", "", SBIT_TARGET_WEIGHT, NULL, 0}, SBIT_STAGE_RANGES, false, choose_run},
+    {{"shrink", "", SBIT_TARGET_WEIGHT, NULL, 0}, SBIT_STAGE_SHRINK, false, choose_run},
+};
+
+TEST(steps_choose_widths_and_others_are_refused)
+{
+    for (int i = 0; i < 3; i++) {
+        static steps s;
+        sbit_site site;
+        steps_begin(&s, "generic", NULL);
+        CHECK_OK(sbit_step_register(s.b.ctx, &choose_rows[i], &s.b.error), s.b.error);
+        if (i == 2) {
+            CHECK_STATUS(sbit_quant_set(s.quant, "STEPS", "[shrink]", &s.b.error), SBIT_ERR_CONFIG,
+                         s.b.error);
+        } else {
+            build_do(
+                &s.b,
+                sbit_quant_set(s.quant, "STEPS", i == 0 ? "[choose]" : "[measure]", &s.b.error),
+                "set");
+            for (int again = 0; again < 2; again++) {
+                CHECK(again == 0 ? steps_calc(&s, false)
+                                 : sbit_quant_calc_qparams(s.quant, false, false, false,
+                                                           &s.b.error) == SBIT_OK);
+                for (size_t k = 0; k < sbit_quant_site_count(s.quant); k++) {
+                    CHECK(sbit_quant_site(s.quant, k, &site) == SBIT_OK);
+                    if (site.target == SBIT_TARGET_WEIGHT) {
+                        CHECK_EQ_I64(site.qparams.grid.bits,
+                                     strcmp(site.tensor, "a.weight") == 0 ? 5 : 8);
+                    }
+                }
+            }
+            CHECK(steps_quality(&s) > 15.0);
+        }
+        steps_end(&s);
+    }
+}

@@ -282,6 +282,7 @@ SPARSEBIT_API bool sbit_quant_needs_data(const sbit_quant *quant)
     const bool tunes = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.BN_TUNING");
     if ((tunes && !quant->bn_done) ||
         (!quant->float_done && sbit__steps_need_data(quant, SBIT_STAGE_FLOAT_GRAPH)) ||
+        sbit__steps_need_data(quant, SBIT_STAGE_SELECT) ||
         sbit__steps_need_data(quant, SBIT_STAGE_RANGES) ||
         sbit__steps_need_data(quant, SBIT_STAGE_WEIGHTS) ||
         sbit__steps_need_data(quant, SBIT_STAGE_AFTER)) {

@@ -150,6 +150,21 @@ SPARSEBIT_API void sbit_quant_destroy(sbit_quant *quant)
 }
 
 /* >>quant modes */
+/* Scales, and the steps before, between and behind them. */
+static sbit_status sbit__quant_recipe(sbit_quant *quant, sbit_error *error)
+{
+    SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_SELECT, &quant->feed, error));
+    SBIT__TRY(sbit__quant_calc(quant, error));
+    quant->calibrated = true;
+    if (sbit__steps_any(quant, SBIT_STAGE_RANGES)) {
+        SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_RANGES, &quant->feed, error));
+        SBIT__TRY(sbit__quant_calc(quant, error)); /* with what they set */
+        quant->calibrated = true;
+    }
+    SBIT__TRY(sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error));
+    return sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
+}
+
 SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, bool weights,
                                                   bool activations, sbit_error *error)
 {
@@ -184,12 +199,7 @@ SPARSEBIT_API sbit_status sbit_quant_calc_qparams(sbit_quant *quant, bool asym, 
     quant->asym_weights = weights || always;
     quant->asym_activations = activations || always;
     quant->asym = always || (asym && (weights || activations)); /* else inputs are float anyway */
-    SBIT__TRY(sbit__quant_calc(quant, error));
-    quant->calibrated = true;
-    sbit_status status = sbit__steps_run(quant, SBIT_STAGE_WEIGHTS, &quant->feed, error);
-    if (status == SBIT_OK) {
-        status = sbit__steps_run(quant, SBIT_STAGE_AFTER, &quant->feed, error);
-    }
+    sbit_status status = sbit__quant_recipe(quant, error);
     quant->asym = false;
     quant->calibrated = status == SBIT_OK;
     SBIT__TRY(status);

@@ -257,6 +257,7 @@ SBIT__FN const sbit__kind *sbit__kind_step(void);
 /* Runs the steps of a stage; feed NULL or without read: an error if one needs data. */
 SBIT__FN sbit_status sbit__steps_run(sbit_quant *quant, sbit_stage stage, const sbit_feed *feed,
                                      sbit_error *error);
+SBIT__FN bool sbit__steps_any(const sbit_quant *quant, sbit_stage stage);
 SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage);
 
 #ifdef __cplusplus

@@ -81,6 +81,11 @@ static const sbit_step_row *sbit__step_next(const sbit_quant *quant, sbit_stage 
     return NULL;
 }
 
+SBIT__FN bool sbit__steps_any(const sbit_quant *quant, sbit_stage stage)
+{
+    return sbit__step_next(quant, stage, 0) != NULL;
+}
+
 SBIT__FN bool sbit__steps_need_data(const sbit_quant *quant, sbit_stage stage)
 {
     const sbit_step_row *row;

@@ -21,8 +21,8 @@ extern "C" {
 typedef enum sbit_stage {
     SBIT_STAGE_FLOAT_GRAPH, /* before sites are found: edits the float model, which stays the same
                                function */
-    SBIT_STAGE_SELECT,      /* which sites, which widths */
-    SBIT_STAGE_RANGES,      /* what scales are made of */
+    SBIT_STAGE_SELECT,      /* before scales: which sites, which widths (sbit_quant_set_site) */
+    SBIT_STAGE_RANGES,      /* with scales known: sets others, then all are calculated again */
     SBIT_STAGE_WEIGHTS,     /* rounding, with all scales known */
     SBIT_STAGE_SHRINK,      /* pruning: channels are removed */
     SBIT_STAGE_SEARCH,      /* tries whole recipes */
