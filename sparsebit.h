@@ -67,7 +67,10 @@ STEP BY STEP
     look        sbit_infer, sbit_graph_cost_of, sbit_graph_unsupported.
     simplify    sbit_simplify: constants folded, shape arithmetic resolved, identities removed,
                 BatchNormalization folded. sbit_quant_create does it by itself.
-    run         sbit_session_create, _set_input, _run, _result. Shapes may change from run to run.
+    run         sbit_session_create, _set_input, _run, _output. Shapes may change from run to run.
+                The desc cuts the graph (inner values as inputs and outputs), taps or keeps values,
+                carries states from run to run. sbit_program_create shares what is packed between
+                sessions and threads. sbit_session_profile says what became of each node.
     quantize    sbit_qconfig_load reads Sparsebit's YAML files as they are, sbit_qconfig_create
                 gives a sensible default for a placement profile. Then the steps in >>quant.
     prune       sbit_prune: scores, choice, cut and proof in one call; sbit_sconfig_read for what
@@ -89,7 +92,8 @@ OPTIONS (0 or 1, before the implementation)
 
 MEMORY AND THREADS
     All memory comes from the context's allocator; sbit_session_memory_of tells what a session
-    takes. The pool has desc.threads - 1 threads, or the caller's parallel_for is used. Results do
+    takes, to the byte (total_bytes), desc.max_bytes limits it, and a run allocates nothing where
+    shapes do not depend on data. The pool has desc.threads - 1 threads, or the caller's parallel_for is used. Results do
     not depend on the number of threads. No globals. An object has many readers or one writer.
 
 ERRORS

@@ -15,7 +15,8 @@ typedef struct cli_bench_result {
     int64_t count;
     double median, mean;
     int64_t macs;
-    size_t memory_bytes;
+    size_t memory_bytes; /* activations, and values whose shape depends on data */
+    size_t session_bytes, packed_bytes;
 } cli_bench_result;
 
 static int cli_double_order(const void *a, const void *b)
@@ -198,6 +199,8 @@ static int cli_bench_json(const cli_args *args, const cli_inputs *inputs, const 
     sbit_json_int(&json.to, "macs", r->macs);
     sbit_json_number(&json.to, "gflops", 2e-9 * (double)r->macs / r->median);
     sbit_json_int(&json.to, "memory_bytes", (int64_t)r->memory_bytes);
+    sbit_json_int(&json.to, "session_bytes", (int64_t)r->session_bytes);
+    sbit_json_int(&json.to, "packed_bytes", (int64_t)r->packed_bytes);
     if (args->profile || args->explain) {
         cli_profile_json(&json.to, inputs, profile);
     }
@@ -208,7 +211,7 @@ static int cli_bench_json(const cli_args *args, const cli_inputs *inputs, const 
 static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const cli_bench_result *r,
                           const cli_profile *profile)
 {
-    char macs[40], bytes[40];
+    char macs[40], bytes[40], all[40], packed[40];
     if (args->json) {
         return cli_bench_json(args, inputs, r, profile);
     }
@@ -225,8 +228,11 @@ static int cli_bench_show(const cli_args *args, const cli_inputs *inputs, const 
     printf("%-10s %s, %d thread%s\n", "machine", sbit_isa_name(sbit_ctx_isa(inputs->model.ctx)),
            (int)sbit_ctx_threads(inputs->model.ctx),
            sbit_ctx_threads(inputs->model.ctx) > 1 ? "s" : "");
-    printf("%-10s %s for activations\n", "memory",
-           cli_bytes_text((double)r->memory_bytes, bytes, sizeof bytes));
+    printf("%-10s %s for activations, %s a session, %s packed weights for all sessions\n",
+           "memory",
+           cli_bytes_text((double)r->memory_bytes, bytes, sizeof bytes),
+           cli_bytes_text((double)r->session_bytes, all, sizeof all),
+           cli_bytes_text((double)r->packed_bytes, packed, sizeof packed));
     return CLI_OK;
 }
 
@@ -251,6 +257,8 @@ static int cli_bench_program(const cli_args *args, cli_inputs *inputs, const sbi
     int code = cli_bench_measure(args, inputs, session, &result);
     sbit_session_memory_of(session, &memory);
     result.memory_bytes = memory.activation_bytes + memory.dynamic_bytes;
+    result.session_bytes = memory.total_bytes;
+    result.packed_bytes = memory.packed_bytes;
     sbit_session_destroy(session);
     if (code == CLI_OK && (args->profile || args->explain)) {
         code = cli_profile_take(inputs, args, program, &profile);
