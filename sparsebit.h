@@ -955,6 +955,15 @@ SPARSEBIT_API sbit_status sbit_quant_load_statistics(sbit_quant *quant, const ch
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
+ *       SCOPE: layer            # model: layers are ranked together, MAX_RATIO of one at most
+ *       PRUNE_BIAS: true        # false: what biases make of pruned channels is folded
+ *       MIN_KEPT: 1             # channels of a layer that stay
+ *       ALIGN: 1                # channels kept are a multiple of it
+ *       BLOCK: 1x4              # elements in blocks of rows x columns
+ *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
+ *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO
+ *
+ * Sparsers have keys of their own (ACTIVATION, FPGM.P ...): `sparsebit strategies`.
  *
  * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
  */
@@ -982,6 +991,8 @@ typedef struct sbit_sparse_settings {
     bool structured;      /* whole output channels; else single elements */
     const char *strategy; /* name of the sparser */
     double ratio;         /* part to prune, 0 to 1 */
+    bool whole_model;     /* all such layers are ranked together ... */
+    double max_ratio;     /* ... and no one loses more than this part */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
     int64_t min_kept, align;
     int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */
@@ -71877,7 +71888,9 @@ static sbit_status sbit__l2norm_score(const void *state, const sbit_sparser_call
     (void)state;
     (void)error;
     sbit__norm_sum(call, sbit__norm_term_l2, score);
-    for (int64_t i = 0; i < call->units->count; i++) {
+    const bool single = call->units->count == sbit_tensor_count(&call->weight);
+    for (int64_t i = 0; !single && i < call->units->count;
+         i++) { /* of elements blocks are summed */
         score[i] = sqrt(score[i]);
     }
     return SBIT_OK;
@@ -72973,6 +72986,9 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
 /* Something of it is to be pruned. */
 SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer);
 
+/* It is ranked together with others of SCOPE model. */
+SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool structured);
+
 /* observe.c: runs the model for the sparsers that look at data */
 SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
                                           const sbit_feed *feed, sbit_error *error);
@@ -73079,6 +73095,9 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "structured: whole channels; unstructured: single elements"},
     {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, NULL, "how channels or elements are scored"},
     {"RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of every layer to prune"},
+    {"SCOPE", SBIT_KEY_CHOICE, "layer", 0, 0, "layer|model",
+     "what is ranked together: RATIO of every layer, or of all of them"},
+    {"MAX_RATIO", SBIT_KEY_FLOAT, "0.99", 0.0, 1.0, NULL, "SCOPE model: of one layer at most"},
     {"PRUNE_BIAS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
      "pruned channels are 0; false: what their biases make of them goes into the next layers"},
     {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
@@ -73192,7 +73211,7 @@ static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparse
     memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_sparser_keys); i++) {
         const bool schedule = sbit__streq(keys[i].path, "SCHEDULE");
-        if (keys[i].type == SBIT_KEY_CHOICE) {
+        if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             keys[i].choices = schedule ? schedules : words;
         }
     }
@@ -73288,6 +73307,8 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->structured = !sbit__streq(type, "unstructured") && !sbit__streq(type, "unstructed");
     out->strategy = sbit_sparser_find(config->tree.ctx, strategy)->head.name;
     out->ratio = sbit_options_float(options, "RATIO");
+    out->whole_model = sbit__streq(sbit_options_string(options, "SCOPE"), "model");
+    out->max_ratio = sbit_options_float(options, "MAX_RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");
@@ -75864,6 +75885,12 @@ SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
            (!layer->settings.structured && layer->settings.n_of_m[1] > 0);
 }
 
+SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool structured)
+{
+    return layer->settings.whole_model && layer->settings.structured == structured &&
+           layer->settings.ratio > 0.0 && layer->row->update == NULL;
+}
+
 /* >>scores */
 
 static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_layer *layer,
@@ -76317,6 +76344,61 @@ static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_laye
     return sbit__mask_elements(layer, keep, scratch, error);
 }
 
+/* Layers that are ranked together, rows or elements: floor(ratio * all) of them go, the smallest
+ * first, but of no layer more than its largest ratio. */
+static sbit_status sbit__mask_together(sbit_sparse *sparse, bool structured, sbit__arena *scratch,
+                                       sbit_error *error)
+{
+    int64_t total = 0, done = 0;
+    double ratio = 0.0;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        if (sbit__sparse_layer_together(layer, structured)) {
+            total += layer->units.count;
+            ratio = layer->settings.ratio > ratio ? layer->settings.ratio : ratio;
+        }
+    }
+    double *scores = (double *)sbit__arena_array(scratch, (size_t)total + 1, sizeof *scores);
+    int32_t *from = (int32_t *)sbit__arena_array(scratch, (size_t)total + 1, sizeof *from);
+    int64_t *gone =
+        (int64_t *)sbit__arena_array(scratch, 2 * sparse->layer_count + 1, sizeof *gone);
+    sbit__rank *ranks = NULL;
+    if (scores == NULL || from == NULL || gone == NULL) {
+        return sbit__fail_oom(error, (size_t)total * sizeof *scores);
+    }
+    int64_t *first = gone + sparse->layer_count, n = 0;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        first[i] = n;
+        for (int64_t k = 0;
+             sbit__sparse_layer_together(layer, structured) && k < layer->units.count; k++) {
+            from[n] = (int32_t)i;
+            scores[n++] = layer->scores[k];
+        }
+    }
+    SBIT__TRY(sbit__ranks_of(scores, n, scratch, &ranks, error));
+    const int64_t wanted = (int64_t)floor(ratio * (double)total + 1e-9);
+    for (int64_t r = 0; r < n && done < wanted; r++) {
+        const int32_t i = from[ranks[r].index];
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        const int64_t k = ranks[r].index - first[i];
+        uint8_t *keep = NULL;
+        if ((double)(gone[i] + 1) > layer->settings.max_ratio * (double)layer->units.count) {
+            continue;
+        }
+        gone[i]++;
+        done++;
+        if (structured) {
+            SBIT__TRY(sbit__mask_row(sparse, layer, k, error));
+        } else {
+            SBIT__TRY(
+                sbit__mask_of(sparse, sparse->labeler.members[layer->member].value, &keep, error));
+            keep[k] = 0;
+        }
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error)
 {
     sbit__arena scratch;
@@ -76325,9 +76407,13 @@ SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sb
     for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         if (sbit__sparse_layer_active(layer) && layer->row->update == NULL &&
-            (channels || !layer->settings.structured)) {
+            !layer->settings.whole_model && (channels || !layer->settings.structured)) {
             status = sbit__mask_layer(sparse, layer, &scratch, error);
         }
+    }
+    status = status == SBIT_OK ? sbit__mask_together(sparse, false, &scratch, error) : status;
+    if (status == SBIT_OK && channels) {
+        status = sbit__mask_together(sparse, true, &scratch, error);
     }
     sbit__arena_deinit(&scratch);
     return status;
@@ -76473,6 +76559,8 @@ typedef struct sbit__select {
     sbit_sparse *sparse;
     double *scores, *ratios; /* by class */
     int64_t *min_kept, *align;
+    bool *together; /* SCOPE model */
+    double max_ratio;
     uint64_t *cells;
     sbit__choice *choices;
 } sbit__select;
@@ -76497,10 +76585,11 @@ static sbit_status sbit__select_memory(sbit__select *s, sbit__arena *scratch, sb
     s->ratios = (double *)sbit__arena_array(scratch, n, sizeof(double));
     s->min_kept = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
     s->align = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
+    s->together = (bool *)sbit__arena_array(scratch, n, sizeof(bool));
     s->cells = (uint64_t *)sbit__arena_array(scratch, n, sizeof(uint64_t));
     s->choices = (sbit__choice *)sbit__arena_array(scratch, n, sizeof(sbit__choice));
     return s->scores == NULL || s->ratios == NULL || s->min_kept == NULL || s->align == NULL ||
-                   s->cells == NULL || s->choices == NULL
+                   s->cells == NULL || s->together == NULL || s->choices == NULL
                ? sbit__fail_oom(error, n * sizeof(sbit__choice))
                : SBIT_OK;
 }
@@ -76513,6 +76602,7 @@ static void sbit__select_classes_of_layers(sbit__select *s)
         s->ratios[c] = 1.0;
         s->min_kept[c] = s->align[c] = 1;
     }
+    s->max_ratio = 1.0;
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit__member *member = &sparse->labeler.members[layer->member];
@@ -76524,6 +76614,10 @@ static void sbit__select_classes_of_layers(sbit__select *s)
             }
             s->scores[c] += layer->settings.structured ? layer->scores[r] : 0.0;
             s->ratios[c] = ratio < s->ratios[c] ? ratio : s->ratios[c];
+            s->together[c] = layer->settings.whole_model;
+            s->max_ratio = layer->settings.whole_model && layer->settings.max_ratio < s->max_ratio
+                               ? layer->settings.max_ratio
+                               : s->max_ratio;
             s->min_kept[c] = layer->settings.min_kept > s->min_kept[c] ? layer->settings.min_kept
                                                                        : s->min_kept[c];
             s->align[c] = layer->settings.align > s->align[c] ? layer->settings.align : s->align[c];
@@ -76590,6 +76684,38 @@ static void sbit__select_group(sbit__select *s, const sbit__group *group)
     }
 }
 
+/* Classes of SCOPE model, all groups ranked together: floor(ratio * all) go, the smallest sums
+ * first, but of no group more than its largest ratio. */
+static void sbit__select_together(sbit__select *s)
+{
+    sbit_sparse *sparse = s->sparse;
+    double ratio = 0.0;
+    int32_t n = 0;
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        if (s->together[c] && s->ratios[c] > 0.0 && sparse->groups.classes[c].removable) {
+            ratio = s->ratios[c] > ratio ? s->ratios[c] : ratio;
+            s->choices[n].score = s->scores[c];
+            s->choices[n].cell = 0;
+            s->choices[n++].class_idx = c;
+        }
+    }
+    qsort(s->choices, (size_t)n, sizeof *s->choices, sbit__choice_order);
+    int64_t wanted = (int64_t)floor(ratio * (double)n + 1e-9);
+    for (int32_t i = 0; i < n && wanted > 0; i++) {
+        const int32_t c = s->choices[i].class_idx;
+        const sbit__group *group = &sparse->groups.groups[sparse->groups.classes[c].group];
+        int64_t gone = 1;
+        for (int32_t k = 0; k < group->class_count; k++) {
+            gone += sparse->removed[group->classes[k]] ? 1 : 0;
+        }
+        if (sparse->kept_why[c] == NULL && group->class_count - gone >= s->min_kept[c] &&
+            (double)gone <= s->max_ratio * (double)group->class_count) {
+            sparse->removed[c] = true;
+            wanted--;
+        }
+    }
+}
+
 SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error)
 {
     sbit__select s;
@@ -76603,8 +76729,11 @@ SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error
         sbit__select_classes_of_layers(&s);
         sbit__select_cells(&s);
         for (int32_t g = 0; g < sparse->groups.group_count; g++) {
-            sbit__select_group(&s, &sparse->groups.groups[g]);
+            if (!s.together[sparse->groups.groups[g].classes[0]]) {
+                sbit__select_group(&s, &sparse->groups.groups[g]);
+            }
         }
+        sbit__select_together(&s);
         status = sbit__select_repair(sparse, s.scores, error);
     }
     sbit__arena_deinit(&scratch);

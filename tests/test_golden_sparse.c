@@ -206,17 +206,15 @@ static void compare_nni(const char *group, const char *const *prefixes, int leas
         const char *block = strstr(golden_text(e, "id"), "granularity_1x4") != NULL ? ", BLOCK: 1x4"
                             : strstr(golden_text(e, "id"), "in_channel") != NULL ? ", BLOCK: -1x1"
                                                                                  : "";
-        if (strstr(golden_text(e, "id"), "global") != NULL) {
-            continue;
-        }
-        snprintf(config, sizeof config, "SPARSER: {TYPE: %s, STRATEGY: %s, RATIO: %s%s%s}\n",
+        const bool global = strstr(golden_text(e, "id"), "global") != NULL;
+        snprintf(config, sizeof config, "SPARSER: {TYPE: %s, STRATEGY: %s, RATIO: %s%s%s%s}\n",
                  elements ? "unstructured" : "structured", strategy, ratio,
                  strcmp(strategy, "apoz") == 0 || strcmp(strategy, "mean_activation") == 0
                      ? strstr(golden_text(e, "id"), "gelu") != NULL    ? ", ACTIVATION: gelu"
                        : strstr(golden_text(e, "id"), "relu6") != NULL ? ", ACTIVATION: relu6"
                                                                        : ", ACTIVATION: relu"
                      : "",
-                 block);
+                 block, global ? ", SCOPE: model, MAX_RATIO: 1.0" : "");
         if (masks_open(&m, e, config)) {
             const sbit_yaml *types = golden_get(first, "op_types");
             const sbit_yaml *names = list->count > 1 ? golden_get(&list->items[1], "op_names")
@@ -432,6 +430,134 @@ TEST(torchs_pruned_networks_are_reproduced)
         masks_close(&m);
     }
     CHECK_MSG(m.compared > 30, "only %d networks", m.compared);
+    golden_close(&g);
+    sbit_ctx_destroy(m.ctx);
+}
+
+/* ---- torch's masks of single weights: blocks by their mean, rows by L1 or distance */
+
+/* Gemm with a weight [rows, columns], or Conv, in front of another Gemm: rows can go. */
+static bool weight_open(masks *m, const golden_array_view *w, const char *config)
+{
+    sbit_tensor weight;
+    sbit_type type;
+    sbit_value_id in[2], y;
+    sbit_node_desc desc;
+    sbit_node_id node;
+    sbit_attr trans;
+    memset(&weight, 0, sizeof weight);
+    memset(&type, 0, sizeof type);
+    memset(&desc, 0, sizeof desc);
+    memset(&trans, 0, sizeof trans);
+    weight.dtype = type.dtype = SBIT_F32;
+    weight.rank = type.rank = w->rank;
+    for (int i = 0; i < w->rank; i++) {
+        weight.dims[i] = w->dims[i];
+        type.dims[i].value = i == 1 ? w->dims[1] : i == 0 ? 2 : 5;
+    }
+    memcpy(&weight.data, &w->f, sizeof w->f);
+    trans.name = "transB";
+    trans.type = SBIT_ONNX_ATTR_INT;
+    trans.i = 1;
+    desc.op_type = w->rank == 2 ? "Gemm" : "Conv";
+    desc.inputs = in;
+    desc.input_count = 2;
+    desc.outputs = &y;
+    desc.output_count = 1;
+    desc.attrs = &trans;
+    desc.attr_count = w->rank == 2 ? 1 : 0;
+    return CHECK_OK(sbit_graph_create(m->ctx, 17, &m->graph, &m->error), m->error) &&
+           CHECK_OK(sbit_graph_add_value(m->graph, "x", &type, &in[0], &m->error), m->error) &&
+           CHECK_OK(sbit_graph_set_input(m->graph, in[0], true, &m->error), m->error) &&
+           CHECK_OK(sbit_graph_add_constant(m->graph, "w.weight", &weight, &in[1], &m->error),
+                    m->error) &&
+           CHECK_OK(sbit_graph_add_value(m->graph, "y", &type, &y, &m->error), m->error) &&
+           CHECK_OK(sbit_graph_add_node(m->graph, &desc, &node, &m->error), m->error) &&
+           CHECK_OK(sbit_graph_add_output(m->graph, y, &m->error), m->error) &&
+           CHECK_OK(sbit_sconfig_read(m->ctx, config, strlen(config), &m->config, &m->error),
+                    m->error) &&
+           CHECK_OK(sbit_sparse_create(m->graph, m->config, &m->sparse, &m->error), m->error) &&
+           CHECK_OK(sbit_sparse_calc_params(m->sparse, NULL, &m->error), m->error);
+}
+
+/* torch rounds where we round down: the ratio that gives `count` of `n`. */
+static double ratio_of(int64_t count, int64_t n)
+{
+    return count >= n ? 1.0 : ((double)count + 0.25) / (double)n;
+}
+
+/* What the entry asks for; false: a mix of blocks and elements that is not here. */
+static bool torch_config(const sbit_yaml *e, const golden_array_view *w, char *config, size_t size)
+{
+    const sbit_yaml *arguments = golden_get(e, "arguments");
+    const double level = golden_value(arguments, "sparsity_level");
+    if (begins(e, "rows/")) {
+        const bool fpgm = begins(e, "rows/fpgm");
+        const int64_t count = (int64_t)(fpgm ? nearbyint(level * (double)w->dims[0])
+                                             : floor(level * (double)w->dims[0]));
+        snprintf(config, size,
+                 "SPARSER: {TYPE: structured, STRATEGY: %s, RATIO: %.9g, FPGM.P: %d}\n",
+                 fpgm ? "fpgm" : "l1norm", count > 0 ? ratio_of(count, w->dims[0]) : 0.0,
+                 begins(e, "rows/fpgm_l1") ? 1 : 2);
+        return true;
+    }
+    const sbit_yaml *shape = golden_get(arguments, "sparse_block_shape");
+    const char *zeros = golden_text(arguments, "zeros_per_block");
+    const int64_t h = shape != NULL && shape->count == 2 ? atoi(shape->items[0].text) : 0;
+    const int64_t v = shape != NULL && shape->count == 2 ? atoi(shape->items[1].text) : 0;
+    if (h == 0 || (zeros[0] != '\0' && strcmp(zeros, "null") != 0 && atoi(zeros) != h * v)) {
+        return false;
+    }
+    const int64_t blocks = (w->dims[0] + h - 1) / h * ((w->dims[1] + v - 1) / v);
+    int64_t count = (int64_t)nearbyint(level * (double)blocks);
+    count = level >= 1.0 ? blocks : count > blocks - 1 ? blocks - 1 : count;
+    snprintf(config, size,
+             "SPARSER: {TYPE: unstructured, STRATEGY: %s, RATIO: %.9g, BLOCK: %dx%d}\n",
+             strcmp(golden_text(arguments, "norm"), "1") == 0 ? "level" : "l2norm",
+             count > 0 ? ratio_of(count, blocks) : 0.0, (int)h, (int)v);
+    return true;
+}
+
+TEST(torchs_masks_of_weights)
+{
+    masks m;
+    golden g;
+    const sbit_yaml *e;
+    memset(&m, 0, sizeof m);
+    CHECK_OK(sbit_ctx_create(NULL, &m.ctx, &m.error), m.error);
+    if (!golden_open(&g, m.ctx, "E_torch_ao_pruning")) {
+        sbit_ctx_destroy(m.ctx);
+        SBIT_TEST_SKIP("no shared golden data");
+    }
+    while ((e = golden_next(&g)) != NULL) {
+        char config[200];
+        golden_array_view w, v;
+        const uint8_t *keep = NULL;
+        int64_t count = 0, ours = 0, theirs = 0, differ = 0;
+        if ((!begins(e, "rows/") && !begins(e, "weight_norm/")) || golden_get(e, "error") != NULL ||
+            golden_get(e, "known_bug") != NULL ||
+            !golden_array(&g, golden_text(golden_get(e, "inputs"), "weight"), &w) || w.f == NULL ||
+            !golden_array(&g, golden_text(golden_get(e, "outputs"), "mask"), &v) ||
+            !torch_config(e, &w, config, sizeof config)) {
+            continue;
+        }
+        if (weight_open(&m, &w, config)) {
+            const bool has = mask_named(&m, "w.weight", &keep, &count);
+            for (int64_t i = 0; i < w.count; i++) {
+                const int kept = has ? keep[i] : 1, wanted = v.u8[i / (w.count / v.count)];
+                ours += kept == 0;
+                theirs += wanted == 0;
+                differ += kept != wanted;
+            }
+            const bool ties = strstr(golden_text(e, "id"), "ties") != NULL;
+            CHECK_MSG(ours == theirs && (differ == 0 || ties),
+                      "%s: %s prunes %d, not %d; %d differ", golden_text(e, "id"), config,
+                      (int)ours, (int)theirs, (int)differ);
+            m.compared++;
+        }
+        masks_close(&m);
+    }
+    CHECK_MSG(m.compared > 100, "only %d masks", m.compared);
     golden_close(&g);
     sbit_ctx_destroy(m.ctx);
 }

@@ -488,6 +488,216 @@ TEST(wanda_and_activations_look_at_data)
     }
 }
 
+/* ---- patterns that other tools cut wrongly (field reports A7) */
+
+static sbit_value_id plain_conv(build *b, const char *name, sbit_value_id x, const char *dims,
+                                int64_t group)
+{
+    char w[40];
+    snprintf(w, sizeof w, "%s.weight", name);
+    return conv(b, name, x, build_weights(b, w, dims, (uint64_t)name[0] * 7 + (uint64_t)name[1]),
+                none, NULL, group);
+}
+
+/* The same tensor twice in a Concat: 8 channels, 2 go, 12 columns are left. */
+static void pattern_twice(build *b, sbit_value_id x)
+{
+    const sbit_attr axis = build_int("axis", 1);
+    sbit_value_id both[2];
+    both[0] = both[1] = build_unary(b, "Sigmoid", "s", plain_conv(b, "aa", x, "8,3,1,1", 1));
+    const sbit_value_id y = build_node(b, "Concat", "twice", both, 2, &axis, 1);
+    build_output(b, plain_conv(b, "zz", y, "4,16,1,1", 1));
+}
+
+/* Res2Net: 8 channels in 4 parts; each part is added to the next one's input. */
+static void pattern_res2net(build *b, sbit_value_id x)
+{
+    const int64_t sizes[] = {2, 2, 2, 2};
+    const sbit_attr axis = build_int("axis", 1);
+    sbit_value_id part[4];
+    const sbit_value_id in[2] = {plain_conv(b, "aa", x, "8,3,1,1", 1),
+                                 build_constant(b, "sizes", SBIT_I64, "4", sizes)};
+    build_node_outputs(b, "", "Split", "split", in, 2, &axis, 1, part, 4);
+    part[1] = plain_conv(b, "b1", part[1], "2,2,1,1", 1);
+    part[2] = plain_conv(b, "b2", build_binary(b, "Add", "a2", part[2], part[1]), "2,2,1,1", 1);
+    part[3] = plain_conv(b, "b3", build_binary(b, "Add", "a3", part[3], part[2]), "2,2,1,1", 1);
+    const sbit_value_id y = build_node(b, "Concat", "concat", part, 4, &axis, 1);
+    build_output(b, plain_conv(b, "zz", y, "4,8,1,1", 1));
+}
+
+/* PRelu and InstanceNormalization have one number a channel, GroupNormalization works on pairs. */
+static void pattern_norms(build *b, sbit_value_id x)
+{
+    const sbit_attr groups = build_int("num_groups", 4);
+    sbit_value_id in[3];
+    in[0] = build_binary(b, "PRelu", "prelu", plain_conv(b, "aa", x, "8,3,1,1", 1),
+                         build_weights(b, "slope", "8,1,1", 1));
+    in[1] = build_weights(b, "scale", "8", 2);
+    in[2] = build_weights(b, "shift", "8", 3);
+    sbit_value_id y = build_node(b, "InstanceNormalization", "in", in, 3, NULL, 0);
+    in[0] = plain_conv(b, "bb", y, "8,8,1,1", 1);
+    in[1] = build_weights(b, "gscale", "4", 4); /* of a group, until opset 21 */
+    in[2] = build_weights(b, "gshift", "4", 5);
+    y = build_node(b, "GroupNormalization", "gn", in, 3, &groups, 1);
+    build_output(b, plain_conv(b, "zz", y, "4,8,1,1", 1));
+}
+
+/* Depthwise with two outputs a channel, a transposed convolution, DepthToSpace. */
+static void pattern_shapes(build *b, sbit_value_id x)
+{
+    const sbit_attr size = build_int("blocksize", 2);
+    sbit_value_id in[2];
+    sbit_value_id y = plain_conv(b, "aa", x, "4,3,1,1", 1);
+    in[0] = plain_conv(b, "dw", y, "8,1,1,1", 4);
+    in[1] = build_weights(b, "up.weight", "8,8,2,2", 6);
+    y = build_node(b, "ConvTranspose", "up", in, 2, NULL, 0);
+    y = build_node(b, "DepthToSpace", "d2s", &y, 1, &size, 1);
+    build_output(b, plain_conv(b, "zz", y, "4,2,1,1", 1));
+}
+
+/* A chain that ends in one channel, and a mean over all of them. */
+static void pattern_one(build *b, sbit_value_id x)
+{
+    const sbit_value_id y = plain_conv(b, "aa", x, "8,3,1,1", 1);
+    build_output(b, plain_conv(b, "zz", plain_conv(b, "bb", y, "8,8,1,1", 1), "1,8,1,1", 1));
+}
+
+TEST(patterns_that_others_cut_wrongly)
+{
+    static const struct {
+        void (*make)(build *, sbit_value_id);
+        const char *weight; /* whose axis keeps `kept` of its entries at ratio 0.25 */
+        int32_t axis;
+        int64_t kept;
+    } cases[] = {
+        {pattern_twice, "zz.weight", 1, 12},
+        {pattern_res2net, "zz.weight", 1, 8}, /* of parts of 2 a quarter is none */
+        {pattern_norms, "gscale", 0, 3},
+        {pattern_shapes, "dw.weight", 0, 6},
+        {pattern_one, "bb.weight", 1, 6},
+    };
+    static const char *const ratios[] = {"0.25", "0.5", "0.75", "0.99"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (size_t r = 0; r < 8; r++) {
+            char text[200];
+            build b;
+            sbit_graph *out = NULL;
+            build_begin(&b, 18);
+            cases[i].make(&b, build_input(&b, "x", SBIT_F32, "N,3,4,4"));
+            snprintf(text, sizeof text,
+                     "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: %s, PRUNE_BIAS: %s}\n",
+                     ratios[r / 2], r % 2 == 0 ? "true" : "false");
+            sbit_sconfig *config = configure(&b, text);
+            if (!b.failed && CHECK_OK(sbit_infer(b.graph, &b.error), b.error) &&
+                CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+                CHECK_OK(sbit_graph_validate(out, &b.error), b.error);
+                CHECK(r > 0 || dim(out, cases[i].weight, cases[i].axis) == cases[i].kept);
+                CHECK(dim(out, "aa.weight", 0) >= 1);
+            }
+            sbit_graph_destroy(out);
+            sbit_sconfig_destroy(config);
+            build_end(&b);
+        }
+    }
+}
+
+/* Norms 1..4 and 10 20 30 40: of eight channels the four smallest, but three of a layer at most. */
+TEST(layers_can_be_ranked_together)
+{
+    const float small[] = {4, 3, 2, 1},
+                large[] = {10, 0, 0, 0, 0, 20, 0, 0, 0, 0, 30, 0, 0, 0, 0, 40};
+    for (int turn = 0; turn < 2; turn++) {
+        build b;
+        sbit_graph *out = NULL;
+        build_begin(&b, 18);
+        sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,1,3,3");
+        y = conv(&b, "aa", y, build_constant(&b, "wa", SBIT_F32, "4,1,1,1", small), none, NULL, 1);
+        y = conv(&b, "bb", y, build_constant(&b, "wb", SBIT_F32, "4,4,1,1", large), none, NULL, 1);
+        build_output(&b, plain_conv(&b, "zz", y, "2,4,1,1", 1));
+        sbit_sconfig *config =
+            configure(&b, turn == 0 ? "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, "
+                                      "SCOPE: model, MAX_RATIO: 0.75}\n"
+                                    : "SPARSER: {TYPE: unstructured, STRATEGY: level, RATIO: 0.5, "
+                                      "SCOPE: model}\n");
+        if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            if (turn == 0) {
+                CHECK_EQ_I64(dim(out, "wa", 0), 1);
+                CHECK_EQ_I64(dim(out, "wb", 0), 3);
+            } else { /* of 28 elements 12 are zero; zz has 8 below 1: 12 + 2 of these go */
+                CHECK_NEAR(number(out, "wa", 3), 1, 0);
+                CHECK_NEAR(number(out, "wb", 0), 10, 0);
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+TEST(kept_channels_can_be_aligned)
+{
+    build b;
+    sbit_graph *out = NULL;
+    build_begin(&b, 18);
+    const sbit_value_id y =
+        plain_conv(&b, "aa", build_input(&b, "x", SBIT_F32, "N,3,4,4"), "20,3,1,1", 1);
+    build_output(&b, plain_conv(&b, "zz", y, "4,20,1,1", 1));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.55, ALIGN: 8}\n");
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "aa.weight", 0), 16); /* 9 would be left: two eights */
+        sbit_graph_destroy(out);
+    }
+    CHECK_OK(sbit_sconfig_set(config, "SPARSER.MIN_KEPT", "19", &b.error), b.error);
+    CHECK_OK(sbit_sconfig_set(config, "SPARSER.ALIGN", "1", &b.error), b.error);
+    if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+        CHECK_EQ_I64(dim(out, "aa.weight", 0), 19);
+        sbit_graph_destroy(out);
+    }
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* Every kind of step, with the n-th allocation failing. */
+TEST(running_out_of_memory_frees_everything)
+{
+    const int64_t stride = getenv("SBIT_TEST_QUICK") != NULL ? 17 : 3;
+    for (int64_t n = 1;; n += stride) {
+        test_heap heap;
+        sbit_ctx_desc desc;
+        build b;
+        sbit_graph *out = NULL;
+        memset(&heap, 0, sizeof heap);
+        memset(&desc, 0, sizeof desc);
+        memset(&b, 0, sizeof b);
+        desc.allocator.alloc_fn = test_heap_alloc;
+        desc.allocator.realloc_fn = test_heap_realloc;
+        desc.allocator.free_fn = test_heap_free;
+        desc.allocator.user = &heap;
+        CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
+        CHECK_OK(sbit_graph_create(b.ctx, 18, &b.graph, &b.error), b.error);
+        pattern_res2net(&b, build_input(&b, "x", SBIT_F32, "N,3,2,2"));
+        sbit_sconfig *config = configure(
+            &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, PRUNE_BIAS: false}\n");
+        CHECK_OK(sbit_infer(b.graph, &b.error), b.error);
+        heap.count = 0;
+        heap.fail_at = n;
+        const sbit_status status = sbit_prune(b.graph, config, NULL, &out, &b.error);
+        const bool all_tried = heap.count < n;
+        heap.fail_at = 0;
+        CHECK_MSG(status == SBIT_OK || status == SBIT_ERR_OUT_OF_MEMORY, "allocation %d: %s",
+                  (int)n, b.error.message);
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+        CHECK_MSG(heap.live_bytes == 0, "allocation %d: %d bytes are left", (int)n,
+                  (int)heap.live_bytes);
+        if (all_tried || test_state.checks_failed > 0) {
+            break;
+        }
+    }
+}
+
 /* ---- real networks: shrink compares the smaller graph with the masked one */
 
 static void prune_model(const char *path, double ratio, bool prune_bias)

@@ -135,6 +135,12 @@ SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer)
            (!layer->settings.structured && layer->settings.n_of_m[1] > 0);
 }
 
+SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool structured)
+{
+    return layer->settings.whole_model && layer->settings.structured == structured &&
+           layer->settings.ratio > 0.0 && layer->row->update == NULL;
+}
+
 /* >>scores */
 
 static sbit_status sbit__sparse_layer_open(sbit_sparse *sparse, sbit__sparse_layer *layer,

@@ -130,6 +130,61 @@ static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_laye
     return sbit__mask_elements(layer, keep, scratch, error);
 }
 
+/* Layers that are ranked together, rows or elements: floor(ratio * all) of them go, the smallest
+ * first, but of no layer more than its largest ratio. */
+static sbit_status sbit__mask_together(sbit_sparse *sparse, bool structured, sbit__arena *scratch,
+                                       sbit_error *error)
+{
+    int64_t total = 0, done = 0;
+    double ratio = 0.0;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        if (sbit__sparse_layer_together(layer, structured)) {
+            total += layer->units.count;
+            ratio = layer->settings.ratio > ratio ? layer->settings.ratio : ratio;
+        }
+    }
+    double *scores = (double *)sbit__arena_array(scratch, (size_t)total + 1, sizeof *scores);
+    int32_t *from = (int32_t *)sbit__arena_array(scratch, (size_t)total + 1, sizeof *from);
+    int64_t *gone =
+        (int64_t *)sbit__arena_array(scratch, 2 * sparse->layer_count + 1, sizeof *gone);
+    sbit__rank *ranks = NULL;
+    if (scores == NULL || from == NULL || gone == NULL) {
+        return sbit__fail_oom(error, (size_t)total * sizeof *scores);
+    }
+    int64_t *first = gone + sparse->layer_count, n = 0;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        first[i] = n;
+        for (int64_t k = 0;
+             sbit__sparse_layer_together(layer, structured) && k < layer->units.count; k++) {
+            from[n] = (int32_t)i;
+            scores[n++] = layer->scores[k];
+        }
+    }
+    SBIT__TRY(sbit__ranks_of(scores, n, scratch, &ranks, error));
+    const int64_t wanted = (int64_t)floor(ratio * (double)total + 1e-9);
+    for (int64_t r = 0; r < n && done < wanted; r++) {
+        const int32_t i = from[ranks[r].index];
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        const int64_t k = ranks[r].index - first[i];
+        uint8_t *keep = NULL;
+        if ((double)(gone[i] + 1) > layer->settings.max_ratio * (double)layer->units.count) {
+            continue;
+        }
+        gone[i]++;
+        done++;
+        if (structured) {
+            SBIT__TRY(sbit__mask_row(sparse, layer, k, error));
+        } else {
+            SBIT__TRY(
+                sbit__mask_of(sparse, sparse->labeler.members[layer->member].value, &keep, error));
+            keep[k] = 0;
+        }
+    }
+    return SBIT_OK;
+}
+
 SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sbit_error *error)
 {
     sbit__arena scratch;
@@ -138,9 +193,13 @@ SBIT__FN sbit_status sbit__masks_by_layer(sbit_sparse *sparse, bool channels, sb
     for (size_t i = 0; status == SBIT_OK && i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         if (sbit__sparse_layer_active(layer) && layer->row->update == NULL &&
-            (channels || !layer->settings.structured)) {
+            !layer->settings.whole_model && (channels || !layer->settings.structured)) {
             status = sbit__mask_layer(sparse, layer, &scratch, error);
         }
+    }
+    status = status == SBIT_OK ? sbit__mask_together(sparse, false, &scratch, error) : status;
+    if (status == SBIT_OK && channels) {
+        status = sbit__mask_together(sparse, true, &scratch, error);
     }
     sbit__arena_deinit(&scratch);
     return status;

@@ -23,6 +23,9 @@ static const sbit_key sbit__sconfig_sparser_keys[] = {
      "structured: whole channels; unstructured: single elements"},
     {"STRATEGY", SBIT_KEY_CHOICE, NULL, 0, 0, NULL, "how channels or elements are scored"},
     {"RATIO", SBIT_KEY_FLOAT, "0.0", 0.0, 1.0, NULL, "part of every layer to prune"},
+    {"SCOPE", SBIT_KEY_CHOICE, "layer", 0, 0, "layer|model",
+     "what is ranked together: RATIO of every layer, or of all of them"},
+    {"MAX_RATIO", SBIT_KEY_FLOAT, "0.99", 0.0, 1.0, NULL, "SCOPE model: of one layer at most"},
     {"PRUNE_BIAS", SBIT_KEY_BOOL, "true", 0, 0, NULL,
      "pruned channels are 0; false: what their biases make of them goes into the next layers"},
     {"MIN_KEPT", SBIT_KEY_INT, "1", 1, 1e9, NULL, "channels that every layer keeps at least"},
@@ -136,7 +139,7 @@ static sbit_status sbit__sconfig_sparser(sbit__tree *tree, sbit__section *sparse
     memcpy(keys, sbit__sconfig_sparser_keys, sizeof sbit__sconfig_sparser_keys);
     for (size_t i = 0; i < SBIT__COUNT_OF(sbit__sconfig_sparser_keys); i++) {
         const bool schedule = sbit__streq(keys[i].path, "SCHEDULE");
-        if (keys[i].type == SBIT_KEY_CHOICE) {
+        if (keys[i].type == SBIT_KEY_CHOICE && keys[i].choices == NULL) {
             keys[i].choices = schedule ? schedules : words;
         }
     }
@@ -232,6 +235,8 @@ SBIT__FN sbit_status sbit__sconfig_resolve(sbit_sconfig *config, const sbit_grap
     out->structured = !sbit__streq(type, "unstructured") && !sbit__streq(type, "unstructed");
     out->strategy = sbit_sparser_find(config->tree.ctx, strategy)->head.name;
     out->ratio = sbit_options_float(options, "RATIO");
+    out->whole_model = sbit__streq(sbit_options_string(options, "SCOPE"), "model");
+    out->max_ratio = sbit_options_float(options, "MAX_RATIO");
     out->prune_bias = sbit_options_bool(options, "PRUNE_BIAS");
     out->min_kept = sbit_options_int(options, "MIN_KEPT");
     out->align = sbit_options_int(options, "ALIGN");

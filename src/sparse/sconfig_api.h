@@ -7,6 +7,15 @@
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
+ *       SCOPE: layer            # model: layers are ranked together, MAX_RATIO of one at most
+ *       PRUNE_BIAS: true        # false: what biases make of pruned channels is folded
+ *       MIN_KEPT: 1             # channels of a layer that stay
+ *       ALIGN: 1                # channels kept are a multiple of it
+ *       BLOCK: 1x4              # elements in blocks of rows x columns
+ *       N_OF_M: "2:4"           # two of every four neighbours along the inputs
+ *       SCHEDULE: agp           # for sbit_sparse_step, from INITIAL to RATIO
+ *
+ * Sparsers have keys of their own (ACTIVATION, FPGM.P ...): `sparsebit strategies`.
  *
  * TYPE and STRATEGY may stand the other way round, as Sparsebit's own documents have them.
  */
@@ -42,6 +51,8 @@ typedef struct sbit_sparse_settings {
     bool structured;      /* whole output channels; else single elements */
     const char *strategy; /* name of the sparser */
     double ratio;         /* part to prune, 0 to 1 */
+    bool whole_model;     /* all such layers are ranked together ... */
+    double max_ratio;     /* ... and no one loses more than this part */
     bool prune_bias;      /* pruned channels are 0; else biases stay and are folded */
     int64_t min_kept, align;
     int64_t block[2];  /* of elements, rows and columns; 0: none, -1: all */

@@ -20,6 +20,8 @@ typedef struct sbit__select {
     sbit_sparse *sparse;
     double *scores, *ratios; /* by class */
     int64_t *min_kept, *align;
+    bool *together; /* SCOPE model */
+    double max_ratio;
     uint64_t *cells;
     sbit__choice *choices;
 } sbit__select;
@@ -44,10 +46,11 @@ static sbit_status sbit__select_memory(sbit__select *s, sbit__arena *scratch, sb
     s->ratios = (double *)sbit__arena_array(scratch, n, sizeof(double));
     s->min_kept = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
     s->align = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
+    s->together = (bool *)sbit__arena_array(scratch, n, sizeof(bool));
     s->cells = (uint64_t *)sbit__arena_array(scratch, n, sizeof(uint64_t));
     s->choices = (sbit__choice *)sbit__arena_array(scratch, n, sizeof(sbit__choice));
     return s->scores == NULL || s->ratios == NULL || s->min_kept == NULL || s->align == NULL ||
-                   s->cells == NULL || s->choices == NULL
+                   s->cells == NULL || s->together == NULL || s->choices == NULL
                ? sbit__fail_oom(error, n * sizeof(sbit__choice))
                : SBIT_OK;
 }
@@ -60,6 +63,7 @@ static void sbit__select_classes_of_layers(sbit__select *s)
         s->ratios[c] = 1.0;
         s->min_kept[c] = s->align[c] = 1;
     }
+    s->max_ratio = 1.0;
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         const sbit__member *member = &sparse->labeler.members[layer->member];
@@ -71,6 +75,10 @@ static void sbit__select_classes_of_layers(sbit__select *s)
             }
             s->scores[c] += layer->settings.structured ? layer->scores[r] : 0.0;
             s->ratios[c] = ratio < s->ratios[c] ? ratio : s->ratios[c];
+            s->together[c] = layer->settings.whole_model;
+            s->max_ratio = layer->settings.whole_model && layer->settings.max_ratio < s->max_ratio
+                               ? layer->settings.max_ratio
+                               : s->max_ratio;
             s->min_kept[c] = layer->settings.min_kept > s->min_kept[c] ? layer->settings.min_kept
                                                                        : s->min_kept[c];
             s->align[c] = layer->settings.align > s->align[c] ? layer->settings.align : s->align[c];
@@ -137,6 +145,38 @@ static void sbit__select_group(sbit__select *s, const sbit__group *group)
     }
 }
 
+/* Classes of SCOPE model, all groups ranked together: floor(ratio * all) go, the smallest sums
+ * first, but of no group more than its largest ratio. */
+static void sbit__select_together(sbit__select *s)
+{
+    sbit_sparse *sparse = s->sparse;
+    double ratio = 0.0;
+    int32_t n = 0;
+    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
+        if (s->together[c] && s->ratios[c] > 0.0 && sparse->groups.classes[c].removable) {
+            ratio = s->ratios[c] > ratio ? s->ratios[c] : ratio;
+            s->choices[n].score = s->scores[c];
+            s->choices[n].cell = 0;
+            s->choices[n++].class_idx = c;
+        }
+    }
+    qsort(s->choices, (size_t)n, sizeof *s->choices, sbit__choice_order);
+    int64_t wanted = (int64_t)floor(ratio * (double)n + 1e-9);
+    for (int32_t i = 0; i < n && wanted > 0; i++) {
+        const int32_t c = s->choices[i].class_idx;
+        const sbit__group *group = &sparse->groups.groups[sparse->groups.classes[c].group];
+        int64_t gone = 1;
+        for (int32_t k = 0; k < group->class_count; k++) {
+            gone += sparse->removed[group->classes[k]] ? 1 : 0;
+        }
+        if (sparse->kept_why[c] == NULL && group->class_count - gone >= s->min_kept[c] &&
+            (double)gone <= s->max_ratio * (double)group->class_count) {
+            sparse->removed[c] = true;
+            wanted--;
+        }
+    }
+}
+
 SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error)
 {
     sbit__select s;
@@ -150,8 +190,11 @@ SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error
         sbit__select_classes_of_layers(&s);
         sbit__select_cells(&s);
         for (int32_t g = 0; g < sparse->groups.group_count; g++) {
-            sbit__select_group(&s, &sparse->groups.groups[g]);
+            if (!s.together[sparse->groups.groups[g].classes[0]]) {
+                sbit__select_group(&s, &sparse->groups.groups[g]);
+            }
         }
+        sbit__select_together(&s);
         status = sbit__select_repair(sparse, s.scores, error);
     }
     sbit__arena_deinit(&scratch);

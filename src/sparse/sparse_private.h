@@ -251,6 +251,9 @@ SBIT__FN sbit_status sbit__layers_score(sbit_sparse *sparse, const sbit_feed *fe
 /* Something of it is to be pruned. */
 SBIT__FN bool sbit__sparse_layer_active(const sbit__sparse_layer *layer);
 
+/* It is ranked together with others of SCOPE model. */
+SBIT__FN bool sbit__sparse_layer_together(const sbit__sparse_layer *layer, bool structured);
+
 /* observe.c: runs the model for the sparsers that look at data */
 SBIT__FN sbit_status sbit__layers_observe(sbit_sparse *sparse, const sbit__sparse_layer *only,
                                           const sbit_feed *feed, sbit_error *error);

@@ -54,7 +54,9 @@ static sbit_status sbit__l2norm_score(const void *state, const sbit_sparser_call
     (void)state;
     (void)error;
     sbit__norm_sum(call, sbit__norm_term_l2, score);
-    for (int64_t i = 0; i < call->units->count; i++) {
+    const bool single = call->units->count == sbit_tensor_count(&call->weight);
+    for (int64_t i = 0; !single && i < call->units->count;
+         i++) { /* of elements blocks are summed */
         score[i] = sqrt(score[i]);
     }
     return SBIT_OK;
