@@ -94,15 +94,18 @@ static int cli_take_inventory(cli_inventory *inventory)
     return cli_missing_find(inventory->model->graph, &inventory->missing);
 }
 
-/* "N, H count as 1: --shape gives them"; empty if no dim is open. */
-static void cli_open_text(const cli_names *open, char *text, size_t size)
+/* " (N, H count as 1; --shape gives them)"; empty if the number is the true one. */
+static void cli_open_text(const cli_names *open, size_t open_nodes, char *text, size_t size)
 {
     size_t at = 0;
     text[0] = '\0';
     for (size_t i = 0; i < open->count && at < size; i++) {
         at += (size_t)snprintf(text + at, size - at, "%s%s", i > 0 ? ", " : " (", open->items[i]);
     }
-    if (at > 0 && at < size) {
+    if (at == 0 && open_nodes > 0) {
+        snprintf(text, size, " (dims of %lu nodes depend on data and count as 1)",
+                 (unsigned long)open_nodes);
+    } else if (at > 0 && at < size) {
         snprintf(text + at, size - at, " count%s as 1; --shape gives %s)",
                  open->count == 1 ? "s" : "", open->count == 1 ? "it" : "them");
     }
@@ -173,7 +176,7 @@ static void cli_print_info(cli_inventory *inventory)
     printf("%-12s %s\n", "parameters",
            cli_count_text((double)inventory->cost.params, text, sizeof text));
     char open[400];
-    cli_open_text(&inventory->open, open, sizeof open);
+    cli_open_text(&inventory->open, inventory->cost.open_nodes, open, sizeof open);
     printf("%-12s %s%s\n", "MACs", cli_count_text((double)inventory->cost.macs, more, sizeof more),
            open);
     printf("%-12s", "weights");
@@ -259,6 +262,7 @@ static int cli_json_info(cli_inventory *inventory)
     sbit_json_close(&json.to, '}');
     sbit_json_int(&json.to, "params", inventory->cost.params);
     sbit_json_int(&json.to, "macs", inventory->cost.macs);
+    sbit_json_int(&json.to, "open_nodes", (int64_t)inventory->cost.open_nodes);
     sbit_json_open(&json.to, "open_dims", '['); /* which count as 1 there */
     for (size_t i = 0; i < inventory->open.count; i++) {
         sbit_json_text(&json.to, NULL, inventory->open.items[i]);
