@@ -414,3 +414,48 @@ TEST(many_values_at_once_do_not_overlap)
     CHECK(bytes < sum);
     sbit__arena_deinit(&arena);
 }
+
+/* ---- attributes as large as they can be */
+
+TEST(attributes_of_any_size_neither_overflow_nor_take_forever)
+{
+    static const struct {
+        const char *text;
+        sbit_status want;
+    } cases[] = {
+        {"opset 9\nc x i64 6 = 1 5 2 5 3 5\nTfIdfVectorizer x -> y t mode=TF min_gram_length=1 "
+         "max_gram_length=2 max_skip_count=9223372036854775807 ngram_counts=[0,2] "
+         "ngram_indexes=[0,1,2] pool_int64s=[5,1,1,2]\nout y f32 ...\n",
+         SBIT_OK},
+        {"opset 23\nc x f32 1,2,4 = 1\nc s f32 1,2,1 = 1\nRotaryEmbedding x,s,s -> y r "
+         "num_heads=9223372036854775807\nout y f32 ...\n",
+         SBIT_ERR_SHAPE},
+        {"opset 23\nc n i64 3 = 1 2 0\nConstantOfShape n -> x\nIdentity x -> s\nRotaryEmbedding "
+         "x,s,s -> y r "
+         "num_heads=9223372036854775807\nout y f32 ...\n",
+         SBIT_ERR_SHAPE},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const sbit_ctx_desc desc = test_ctx_desc();
+        const double begin = seconds();
+        sbit_ctx *ctx = NULL;
+        sbit_session *session = NULL;
+        sbit_error error;
+        model_bytes bytes;
+        memset(&error, 0, sizeof error);
+        CHECK_OK(sbit_ctx_create(&desc, &ctx, &error), error);
+        sbit_graph *graph = model_graph(ctx, cases[i].text, &bytes, &error);
+        sbit_status status = sbit_session_create(graph, NULL, &session, &error);
+        status = status == SBIT_OK ? sbit_session_run(session, &error) : status;
+        CHECK_STATUS(status, cases[i].want, error);
+        if (status == SBIT_OK) { /* 5 thrice, 1 once, "1 2" with one between them */
+            const float *y = (const float *)sbit_session_output(session, 0)->tensor.data;
+            CHECK(y[0] == 3.0f && y[1] == 1.0f && y[2] == 1.0f);
+        }
+        CHECK(seconds() - begin < 0.5);
+        sbit_session_destroy(session);
+        sbit_graph_destroy(graph);
+        sbit_ctx_destroy(ctx);
+        free(bytes.data);
+    }
+}

@@ -646,14 +646,14 @@ static sbit_status sbit__rotary_of(const sbit_op_call *call, sbit__rotary *r, sb
     r->rotated = sbit_node_int(call->node, "rotary_embedding_dim", 0);
     r->rotated = r->rotated == 0 ? r->size : r->rotated;
     r->interleaved = sbit_node_int(call->node, "interleaved", 0) != 0;
-    sbit__attention_steps(x->rank, r->heads, r->length, r->size, r->step);
-    if ((x->rank == 3 && x->dims[2] % r->heads != 0) || r->rotated < 0 || r->rotated % 2 != 0 ||
-        r->rotated > r->size) {
+    if ((x->rank == 3 && (x->dims[2] % r->heads != 0 || x->dims[2] < r->heads)) || r->rotated < 0 ||
+        r->rotated % 2 != 0 || r->rotated > r->size) {
         return sbit__attention_bad(call,
                                    "heads of even size that hold rotary_embedding_dim are "
                                    "wanted",
                                    error);
     }
+    sbit__attention_steps(x->rank, r->heads, r->length, r->size, r->step);
     const int32_t rank = positions != NULL ? 2 : 3;
     const int64_t rows = positions != NULL ? cosine->dims[0] : r->batch * r->length;
     if (cosine->rank != rank || !sbit_tensor_same_shape(cosine, sine) ||

@@ -374,7 +374,9 @@ static void sbit__ngrams_row(const sbit__ngrams *g, const sbit_tensor *x, int64_
             n < (int64_t)g->counts->count ? g->counts->ints[n] : (int64_t)g->pool->count;
         for (int64_t at = begin; at < end; at += n, gram++) {
             int64_t found = 0;
-            for (int64_t step = 1; n >= g->least && n <= g->most && step <= g->skip + 1; step++) {
+            for (int64_t step = 1; n >= g->least && n <= g->most && step - 1 <= g->skip &&
+                                   (n == 1 || (n - 1) * step < length);
+                 step++) {
                 for (int64_t i = 0; i + (n - 1) * step < length; i++) {
                     found += sbit__ngrams_same(g, x, first + i, step, n, at) ? 1 : 0;
                 }
