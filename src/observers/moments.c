@@ -19,7 +19,7 @@ static sbit_status sbit__moments_init(void *state, const sbit_observer_call *cal
     return SBIT_OK;
 }
 
-static void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
+SBIT__FN void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
 {
     if (from->count > 0) {
         to->min = to->count == 0 || from->min < to->min ? from->min : to->min;
@@ -30,21 +30,25 @@ static void sbit__moments_join(sbit__moments *to, const sbit__moments *from)
     }
 }
 
+SBIT__FN void sbit__moments_add(sbit__moments *to, const sbit_observation *x, const sbit_runs *run)
+{
+    sbit__moments sums = {run->count, 0.0, 0.0, x->min[run->part], x->max[run->part]};
+    for (int64_t i = run->at; i < run->at + run->count; i++) {
+        const double v = (double)x->data[i];
+        sums.sum += v;
+        sums.sum_abs += v < 0.0 ? -v : v;
+    }
+    sbit__moments_join(to, &sums);
+}
+
 static sbit_status sbit__moments_observe(void *state, const sbit_observer_call *call,
                                          const sbit_observation *x, sbit_error *error)
 {
-    sbit__moments *s = (sbit__moments *)state;
     sbit_runs runs = sbit_runs_of(&x->parts);
     (void)call;
     (void)error;
     while (sbit_runs_next(&runs)) {
-        sbit__moments run = {runs.count, 0.0, 0.0, x->min[runs.part], x->max[runs.part]};
-        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            const double v = (double)x->data[i];
-            run.sum += v;
-            run.sum_abs += v < 0.0 ? -v : v;
-        }
-        sbit__moments_join(&s[runs.part], &run);
+        sbit__moments_add((sbit__moments *)state + runs.part, x, &runs);
     }
     return SBIT_OK;
 }

@@ -21,6 +21,9 @@ extern "C" {
     X(moving_average)                                                                              \
     X(mse)                                                                                         \
     X(lp)                                                                                          \
+    X(percentile)                                                                                  \
+    X(kl_histogram)                                                                                \
+    X(aciq)                                                                                        \
     X(moments)
 
 #define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
@@ -63,6 +66,45 @@ typedef struct sbit__moments {
     double sum, sum_abs;
     float min, max;
 } sbit__moments;
+
+SBIT__FN void sbit__moments_join(sbit__moments *to, const sbit__moments *from);
+/* Adds one run of x. */
+SBIT__FN void sbit__moments_add(sbit__moments *to, const sbit_observation *x, const sbit_runs *run);
+
+/* >>histograms over a known range (binned.c); states begin with one, `bins` set by init */
+typedef struct sbit__binned {
+    int32_t seen;
+    int32_t pass; /* 0: the range, 1: counting, 2: counted */
+    int64_t bins;
+} sbit__binned;
+
+/* The bin of x: the whole part of x * per_bin + offset, 0 .. last. */
+typedef struct sbit__bin_map {
+    bool absolute; /* of |x| */
+    double per_bin, offset;
+    int64_t last;
+} sbit__bin_map;
+typedef sbit__bin_map (*sbit__bin_map_fn)(const sbit_grid *grid, float min, float max,
+                                          int64_t bins);
+
+typedef struct sbit__binned_view {
+    const float *min, *max; /* [parts] of all data */
+    const uint64_t *counts;
+    const void *growing;
+} sbit__binned_view;
+
+SBIT__FN size_t sbit__binned_bytes(const sbit_observer_call *call, int64_t bins);
+SBIT__FN sbit__binned_view sbit__binned_view_of(const void *state, int64_t parts);
+SBIT__FN void sbit__binned_observe(void *state, const sbit_observer_call *call,
+                                   const sbit_observation *x, sbit__bin_map_fn map_of);
+/* Members of rows. */
+SBIT__FN sbit_status sbit__binned_again(void *state, const sbit_observer_call *call, bool *wanted,
+                                        sbit_error *error);
+SBIT__FN sbit_status sbit__binned_merge(void *state, const void *other,
+                                        const sbit_observer_call *call, sbit_error *error);
+/* Counts of a part: as counted, or in scratch[bins] as best as can be told; NULL: not known. */
+SBIT__FN const uint64_t *sbit__binned_part(const void *state, const sbit_observer_call *call,
+                                           int64_t p, const sbit__bin_map *map, uint64_t *scratch);
 
 /* save and load of a state without pointers. */
 SBIT__FN size_t sbit__observer_save_flat(const void *state, size_t size, void *bytes,

@@ -66,18 +66,6 @@ typedef struct sbit__qconfig_reserved {
 } sbit__qconfig_reserved;
 
 static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
-    {true,
-     "percentile",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {"PERCENTILE.ALPHA", SBIT_KEY_FLOAT, "0.001", 0.0, 1.0, NULL, "part of the values to cut"}},
-    {true,
-     "kl_histogram",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
-    {true,
-     "aciq",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {"ACIQ.DISTRIBUTION", SBIT_KEY_CHOICE, "GAUS", 0, 0, "GAUS|LAPLACE", "assumed distribution"}},
     {false,
      "dorefa",
      SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
