@@ -517,25 +517,6 @@ TEST(specific_overrides_and_warns)
     build_end(&b);
 }
 
-TEST(strategies_without_a_row_are_refused_by_name)
-{
-    build b;
-    sbit_qconfig *config = NULL;
-    sbit_quant *quant = NULL;
-    build_begin(&b, 13);
-    const sbit_value_id x = build_input(&b, "x", SBIT_F32, IMAGE);
-    build_output(&b, quant_conv(&b, "c", x, 3, 4, false));
-    build_do(&b, sbit_qconfig_create(b.ctx, "generic", &config, &b.error), "config");
-    build_do(&b, sbit_qconfig_set(config, "W.QUANTIZER.TYPE", "dorefa", &b.error), "set");
-    CHECK_STATUS(sbit_quant_create(b.graph, config, &quant, &b.error), SBIT_ERR_UNSUPPORTED,
-                 b.error);
-    CHECK_CONTAINS(b.error.message, "'dorefa' is not one of");
-    CHECK_CONTAINS(b.error.message, "uniform");
-    CHECK(quant == NULL);
-    sbit_qconfig_destroy(config);
-    build_end(&b);
-}
-
 TEST(steps_in_the_wrong_order_are_refused)
 {
     static float data[IMAGE_COUNT];

@@ -609,3 +609,373 @@ TEST(observers_are_saved_and_loaded)
 {
     for_each_observer(check_save_of_cut);
 }
+
+/* ---- quantizers */
+/* What a row's forward is in double, with the rounding of the starting point frozen: its derivative
+ * is the straight-through gradient. */
+typedef struct surrogate {
+    const rows *r;
+    const char *row;
+    double scale[COUNT], zero[COUNT]; /* of each element */
+    double rest[COUNT];               /* round(x / s) - x / s at the start */
+    double most;                      /* dorefa: max|tanh(x)|; pact: alpha */
+} surrogate;
+
+static double surrogate_domain(const surrogate *s, double x)
+{
+    return strcmp(s->row, "dorefa") == 0 ? tanh(x) / s->most : x;
+}
+
+/* y of one element; ds and dzp move its scale and zero point */
+static double surrogate_value(const surrogate *s, int64_t i, double x, double ds, double dzp)
+{
+    const sbit_grid *g = &s->r->grid;
+    const double scale = s->scale[i] + ds, zero = s->zero[i] + dzp;
+    double q = surrogate_domain(s, x) / scale + s->rest[i] + zero;
+    q = q < g->qmin ? g->qmin : q > g->qmax ? g->qmax : q;
+    return (q - zero) * scale;
+}
+
+typedef struct quantizer_entry {
+    const char *row;
+    bool learns_scale, learns_zero; /* with the gradient factor of lsq */
+} quantizer_entry;
+
+static const quantizer_entry quantizer_plain[] = {
+    {"uniform", false, false}, {"lsq", true, false},     {"lsq+", true, true},
+    {"pact", false, false},    {"dorefa", false, false}, {"hqq", false, false},
+};
+
+typedef struct quantized {
+    rows r;
+    const quantizer_entry *entry;
+    const sbit_quantizer_row *row;
+    sbit_tensor x; /* what it is used on; it was calibrated on other data, unless a weight */
+    float *scale;  /* [parts] */
+    int32_t *zero; /* [parts] */
+    void *state, *statistics;
+    char what[160];
+} quantized;
+
+static sbit_quantizer_call quantizer_call(quantized *q)
+{
+    sbit_quantizer_call call;
+    call.ctx = q->r.ctx;
+    call.name = "x";
+    call.target = q->r.target;
+    call.grid = &q->r.grid;
+    call.options = &q->r.options;
+    call.statistics = q->statistics;
+    call.scale = q->scale;
+    call.zero_point = q->zero;
+    return call;
+}
+
+static sbit_observation quantizer_input(const quantized *q)
+{
+    sbit_observation x;
+    memset(&x, 0, sizeof x);
+    x.data = (const float *)q->x.data;
+    x.parts = q->r.grid.parts;
+    return x;
+}
+
+/* Calibrates on `data`, then init. */
+static bool quantizer_calibrate(quantized *q, const float *data)
+{
+    static float seen[COUNT];
+    const size_t parts = (size_t)q->r.grid.parts.count;
+    const int64_t whole = ROWS;
+    sbit_error error;
+    sbit_quantizer_call call = quantizer_call(q);
+    const sbit_observer_row *row =
+        q->row->statistics != NULL ? q->row->statistics(q->r.target) : NULL;
+    const bool own = row != NULL;
+    const sbit_observer_call observer = rows_observer_call(&q->r);
+    float *range = (float *)calloc(parts, 2 * sizeof *range);
+    sbit_tensor input = q->x;
+    sbit_observation x = quantizer_input(q);
+    row = own ? row : sbit_observer_find(q->r.ctx, "minmax");
+    input.data = (void *)(uintptr_t)data;
+    x.data = data;
+    q->state = calloc(1, q->row->state_bytes(&call) + 1);
+    if (q->row->domain != NULL) {
+        CHECK_OK(q->row->domain(q->state, &call, &x, seen, &error), error);
+        input.data = seen;
+    }
+    void *state = rows_state(&q->r, row);
+    rows_feed(&q->r, row, state, &input, &whole, 1);
+    CHECK_OK(row->range(state, &observer, range, range + parts, &error), error);
+    for (size_t p = 0; p < parts; p++) {
+        CHECK_OK(sbit_grid_scale(&q->r.grid, "x", range[p], range[parts + p], &q->scale[p],
+                                 &q->zero[p], &error),
+                 error);
+    }
+    q->statistics = own ? state : NULL;
+    call = quantizer_call(q);
+    const sbit_status status =
+        q->row->init(q->state, &call, q->r.target == SBIT_TARGET_WEIGHT ? &x : NULL, &error);
+    q->statistics = NULL;
+    rows_free(&q->r, row, state);
+    free(range);
+    return status == SBIT_OK; /* a scheme that it does not take is refused */
+}
+
+static void for_each_quantizer(void (*check)(quantized *q))
+{
+    static const int64_t dims[] = {ROWS, CHANNELS, INNER};
+    static float calibration[COUNT], other[COUNT];
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    int refused = 0, ran = 0;
+    if (!CHECK_OK(sbit_ctx_create(NULL, &ctx, &error), error)) {
+        return;
+    }
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+        draw(&shapes[s], 177 + s, calibration);
+        draw(&shapes[s], 277 + s, other);
+        for (int64_t i = 0; i < COUNT; i++) {
+            other[i] *= 1.7f; /* so that it saturates */
+        }
+        for (size_t e = 0; e < sizeof quantizer_plain / sizeof quantizer_plain[0]; e++) {
+            for (size_t k = 0; k < 4 * sizeof cuttings / sizeof cuttings[0]; k++) {
+                const cutting *cut = &cuttings[k / 4];
+                const int bits = k % 2 == 0 ? 8 : 4;
+                const bool symmetric = k / 2 % 2 == 0, weight = cut->target == SBIT_TARGET_WEIGHT;
+                quantized q;
+                memset(&q, 0, sizeof q);
+                q.entry = &quantizer_plain[e];
+                q.row = sbit_quantizer_find(ctx, q.entry->row);
+                if (!CHECK(q.row != NULL) || (q.row->head.targets & cut->target) == 0) {
+                    continue;
+                }
+                q.x = rows_tensor(weight ? calibration : other, 3, dims);
+                rows_begin(&q.r, ctx, &q.row->head, "QUANTIZER.", cut->target, symmetric, bits,
+                           &q.x, cut->axis, cut->block);
+                if (strcmp(q.entry->row, "pact") == 0) {
+                    rows_set(&q.r, "QUANTIZER.PACT.ALPHA_VALUE", "1.5");
+                }
+                q.scale = (float *)calloc((size_t)q.r.grid.parts.count, sizeof(float));
+                q.zero = (int32_t *)calloc((size_t)q.r.grid.parts.count, sizeof(int32_t));
+                snprintf(q.what, sizeof q.what, "%s %s %d bits %s, %s axis %d block %d",
+                         q.entry->row, shapes[s].name, bits, symmetric ? "symmetric" : "affine",
+                         weight ? "weight" : "activation", (int)cut->axis, (int)cut->block);
+                if (quantizer_calibrate(&q, calibration)) {
+                    check(&q);
+                    ran++;
+                } else {
+                    refused++;
+                }
+                const sbit_quantizer_call call = quantizer_call(&q);
+                if (q.row->deinit != NULL) {
+                    q.row->deinit(q.state, &call);
+                }
+                free(q.state);
+                free(q.scale);
+                free(q.zero);
+                rows_end(&q.r);
+            }
+        }
+    }
+    CHECK_MSG(ran > 5 * refused, "%d ran, %d refused", ran, refused);
+    sbit_ctx_destroy(ctx);
+}
+
+TEST(every_quantizer_is_tested)
+{
+    for (size_t i = 0; sbit_quantizer_at(i) != NULL; i++) {
+        bool found = false;
+        for (size_t e = 0; e < sizeof quantizer_plain / sizeof quantizer_plain[0]; e++) {
+            found = found || strcmp(quantizer_plain[e].row, sbit_quantizer_at(i)->head.name) == 0;
+        }
+        if (!CHECK(found)) {
+            printf("  %s has no entry\n", sbit_quantizer_at(i)->head.name);
+        }
+    }
+}
+
+/* y = DequantizeLinear(QuantizeLinear(x)) in ONNX's words, one run of the library's executor; below
+ * 8 bits a Clip of the integers stands for the narrow type. */
+static bool run_pair(quantized *q, const float *x, float *y)
+{
+    build b;
+    char dims[40];
+    const int64_t parts = q->r.grid.parts.count;
+    const bool is_signed = q->r.grid.symmetric;
+    const sbit_dtype type = is_signed ? SBIT_I8 : SBIT_U8;
+    unsigned char *zero = (unsigned char *)malloc((size_t)parts);
+    sbit_attr attrs[2];
+    sbit_session *session = NULL;
+    size_t attr_count = 0;
+    build_begin(&b, 21);
+    if (q->r.axis >= 0) {
+        attrs[attr_count++] = build_int("axis", q->r.axis);
+    }
+    if (q->r.block > 0) {
+        attrs[attr_count++] = build_int("block_size", q->r.block);
+        snprintf(dims, sizeof dims, "%d,%d,%d", ROWS, CHANNELS,
+                 (int)((INNER + q->r.block - 1) / q->r.block));
+    } else {
+        snprintf(dims, sizeof dims, "%d", (int)parts);
+    }
+    for (int64_t p = 0; p < parts; p++) {
+        zero[p] = (unsigned char)(uint32_t)q->zero[p];
+    }
+    sbit_value_id in[3];
+    in[0] = build_input(&b, "x", SBIT_F32, "12,5,40");
+    in[1] = build_constant(&b, "s", SBIT_F32, q->r.axis >= 0 ? dims : "", q->scale);
+    in[2] = build_constant(&b, "z", type, q->r.axis >= 0 ? dims : "", zero);
+    in[0] = build_node(&b, "QuantizeLinear", "q", in, 3, attrs, attr_count);
+    if (q->r.grid.bits < 8) {
+        const signed char low = (signed char)q->r.grid.qmin, high = (signed char)q->r.grid.qmax;
+        sbit_value_id clip[3];
+        clip[0] = in[0];
+        clip[1] = build_constant(&b, "low", type, "", &low);
+        clip[2] = build_constant(&b, "high", type, "", &high);
+        in[0] = build_node(&b, "Clip", "c", clip, 3, NULL, 0);
+    }
+    build_output(&b, build_node(&b, "DequantizeLinear", "dq", in, 3, attrs, attr_count));
+    sbit_tensor input = q->x;
+    input.data = (void *)(uintptr_t)x;
+    bool ok = !b.failed &&
+              build_do(&b, sbit_session_create(b.graph, NULL, &session, &b.error), "session") &&
+              build_do(&b, sbit_session_set_input(session, "x", &input, &b.error), "input") &&
+              build_do(&b, sbit_session_run(session, &b.error), "run");
+    if (ok) {
+        memcpy(y, sbit_session_output(session, 0)->tensor.data, COUNT * sizeof *y);
+    }
+    sbit_session_destroy(session);
+    build_end(&b);
+    free(zero);
+    return ok;
+}
+
+/* Forward is the exported pair bit for bit, after finish and before; its values lie on the grid. */
+static void check_pair(quantized *q)
+{
+    static float seen[COUNT], y[COUNT], pair[COUNT], effective[COUNT];
+    const sbit_quantizer_call call = quantizer_call(q);
+    const sbit_observation x = quantizer_input(q);
+    const sbit_grid *g = &q->r.grid;
+    sbit_error error;
+    int64_t off = 0, wild = 0;
+    memcpy(seen, x.data, sizeof seen);
+    CHECK_OK(q->row->forward(q->state, &call, &x, y, &error), error);
+    if (q->row->finish != NULL) {
+        memcpy(effective, x.data, sizeof effective);
+        const bool weight = q->r.target == SBIT_TARGET_WEIGHT;
+        CHECK_OK(
+            q->row->finish(q->state, &call, weight ? &x : NULL, weight ? effective : NULL, &error),
+            error);
+        memcpy(seen, weight ? effective : seen, sizeof seen);
+    }
+    if (q->row->domain != NULL) {
+        CHECK_OK(q->row->domain(q->state, &call, &x, seen, &error), error);
+    }
+    if (!run_pair(q, seen, pair)) {
+        return;
+    }
+    for (int64_t i = 0; i < COUNT; i++) {
+        const int64_t p = sbit_parts_at(&g->parts, i);
+        const double integer = (double)y[i] / (double)q->scale[p] + q->zero[p];
+        off += memcmp(&y[i], &pair[i], sizeof y[i]) != 0 && (y[i] < pair[i] || y[i] > pair[i]);
+        wild += fabs(integer - floor(integer + 0.5)) > 1e-3 || integer < g->qmin - 1e-3 ||
+                integer > g->qmax + 1e-3;
+    }
+    if (!CHECK(off == 0) || !CHECK(wild == 0)) {
+        printf("  %s: %d of %d differ from the pair, %d are not on the grid\n", q->what, (int)off,
+               COUNT, (int)wild);
+    }
+}
+
+TEST(quantizers_compute_what_the_pair_computes)
+{
+    for_each_quantizer(check_pair);
+}
+
+/* Gradients by central differences of the surrogate; elements near a border of the range or a
+ * rounding tie are left out by giving them no upstream gradient. */
+static void check_gradient(quantized *q)
+{
+    static surrogate s;
+    static float dy[COUNT], dx[COUNT];
+    const sbit_quantizer_call call = quantizer_call(q);
+    const sbit_observation x = quantizer_input(q);
+    const sbit_grid *g = &q->r.grid;
+    const int64_t parts = g->parts.count;
+    const bool pact = strcmp(q->entry->row, "pact") == 0;
+    double *wanted = (double *)calloc((size_t)parts, 2 * sizeof *wanted);
+    sbit_rng rng = sbit_rng_seed(5);
+    sbit_error error;
+    double size = 0.0, alpha = 0.0;
+    int64_t off = 0;
+    if (!CHECK(q->row->backward != NULL)) {
+        return;
+    }
+    s.r = &q->r;
+    s.row = q->entry->row;
+    s.most = 0.0;
+    for (int64_t i = 0; i < COUNT; i++) {
+        const double t = fabs(tanh((double)x.data[i]));
+        s.most = t > s.most ? t : s.most;
+    }
+    s.most = s.most > 1e-30 ? s.most : 1.0;
+    for (int64_t i = 0; i < COUNT; i++) {
+        const int64_t p = sbit_parts_at(&g->parts, i);
+        s.scale[i] = (double)q->scale[p];
+        s.zero[i] = (double)q->zero[p];
+        const double ratio = surrogate_domain(&s, (double)x.data[i]) / s.scale[i];
+        const double v = plain_round(ratio) + s.zero[i];
+        s.rest[i] = plain_round(ratio) - ratio;
+        const bool near_tie = fabs(fabs(s.rest[i]) - 0.5) < 1e-3;
+        const bool at_end = fabs(v - g->qmin) < 0.5 || fabs(v - g->qmax) < 0.5;
+        const bool at_alpha = pact && fabs(fabs((double)x.data[i]) - 1.5) < 0.1;
+        dy[i] = near_tie || at_end || at_alpha ? 0.0f : sbit_rng_normal(&rng);
+        const double g_i = (double)dy[i], h = 1e-4 * s.scale[i], xi = (double)x.data[i];
+        wanted[p] += g_i *
+                     (surrogate_value(&s, i, xi, h, 0.0) - surrogate_value(&s, i, xi, -h, 0.0)) /
+                     (2.0 * h);
+        wanted[parts + p] +=
+            g_i * (surrogate_value(&s, i, xi, 0.0, 1e-4) - surrogate_value(&s, i, xi, 0.0, -1e-4)) /
+            2e-4;
+        size += fabs(g_i);
+        alpha += pact && xi > 1.5 ? g_i : pact && g->symmetric && xi < -1.5 ? -g_i : 0.0;
+    }
+    CHECK_OK(q->row->backward(q->state, &call, &x, dy, dx, &error), error);
+    for (int64_t i = 0; i < COUNT; i++) {
+        const double h = strcmp(s.row, "dorefa") == 0 ? 1e-5 : 1e-4 * s.scale[i];
+        const double xi = (double)x.data[i];
+        const double d =
+            (double)dy[i] *
+            (surrogate_value(&s, i, xi + h, 0.0, 0.0) - surrogate_value(&s, i, xi - h, 0.0, 0.0)) /
+            (2.0 * h);
+        off += fabs((double)dx[i] - d) > 1e-4 * fabs((double)dy[i]) * (1.0 + 1.0 / s.most) + 1e-7;
+    }
+    if (!CHECK(off == 0)) {
+        printf("  %s: %d gradients of x differ\n", q->what, (int)off);
+    }
+    sbit_parameter parameter;
+    for (size_t k = 0;
+         q->row->parameter != NULL && q->row->parameter(q->state, &call, k, &parameter); k++) {
+        double steps = g->qmax - (double)q->zero[0];
+        if (q->entry->learns_zero && !g->symmetric) {
+            steps = (double)g->qmax - g->qmin;
+        }
+        for (int64_t p = 0; p < parameter.count; p++) {
+            const double factor = pact ? 1.0 : 1.0 / sqrt((double)COUNT / (double)parts * steps);
+            const double value = pact ? alpha : factor * wanted[(int64_t)k * parts + p];
+            const double bound =
+                1e-4 * fabs(value) + 1e-6 * (pact ? size : factor * size * (g->qmax - g->qmin));
+            if (!CHECK(fabs((double)parameter.gradient[p] - value) <= bound)) {
+                printf("  %s: %s[%d] %.9g, plainly %.9g\n", q->what, parameter.name, (int)p,
+                       (double)parameter.gradient[p], value);
+            }
+        }
+    }
+    free(wanted);
+}
+
+TEST(quantizers_have_straight_through_gradients)
+{
+    for_each_quantizer(check_gradient);
+}

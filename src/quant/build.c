@@ -245,8 +245,13 @@ static sbit_status sbit__build_activation(sbit__build *b, const sbit__site *site
     sbit_value_id q_inputs[3], dq_inputs[3], x = site->value, y;
     sbit_node_id first = {0}, node;
     SBIT__TRY(sbit__build_qparams(b, site, value->name, &q_inputs[1], &q_inputs[2], error));
+    if (site->settings.quantizer->nodes != NULL) {
+        const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
+        SBIT__TRY(site->settings.quantizer->nodes(&call, b->graph, x, before, &first, &x, error));
+    }
     if (sbit__build_needs_clip(b->quant, site)) {
-        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, &first, error));
+        SBIT__TRY(sbit__build_clip(b, site, value->name, before, &type, &x, &node, error));
+        first = first.idx != 0 ? first : node;
     }
     q_inputs[0] = x;
     type.dtype = sbit__build_dtype(b->quant, site);

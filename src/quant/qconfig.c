@@ -56,26 +56,6 @@ static const sbit_key sbit__qconfig_activation_keys[] = {
     {"QADD.ENABLE_QUANT", SBIT_KEY_BOOL, "false", 0, 0, NULL, "quantize both inputs of Add"},
 };
 
-/* Strategies of Sparsebit's tree that have no row here: files that name them load, with their keys
- * checked, and are refused by name when a quantizer is to be made of them. */
-typedef struct sbit__qconfig_reserved {
-    bool observer; /* else a quantizer */
-    const char *name;
-    uint32_t targets;
-    sbit_key key; /* path NULL: none */
-} sbit__qconfig_reserved;
-
-static const sbit__qconfig_reserved sbit__qconfig_planned[] = {
-    {false,
-     "dorefa",
-     SBIT_TARGET_WEIGHT | SBIT_TARGET_ACTIVATION,
-     {NULL, SBIT_KEY_FLOAT, NULL, 0, 0, NULL, NULL}},
-    {false,
-     "pact",
-     SBIT_TARGET_ACTIVATION,
-     {"PACT.ALPHA_VALUE", SBIT_KEY_FLOAT, "10", 0.0, 1e9, NULL, "first clipping value"}},
-};
-
 /* The strategies below W and A. */
 typedef struct sbit__qconfig_strategy {
     const sbit__kind *kind;
@@ -92,22 +72,13 @@ static sbit__qconfig_strategy sbit__qconfig_strategy_at(size_t index)
     return s;
 }
 
-/* "minmax|moving_average": the names of the rows for `target`, and `planned` those that have none
- * yet; in the arena, NULL: no memory. */
+/* "minmax|moving_average": the names of the rows for `target`; in the arena, NULL: no memory. */
 static const char *sbit__qconfig_choices(const sbit_ctx *ctx, sbit__arena *arena,
-                                         const sbit__qconfig_strategy *strategy, uint32_t target,
-                                         bool with_planned)
+                                         const sbit__qconfig_strategy *strategy, uint32_t target)
 {
     sbit__text text;
     sbit__text_init(&text, sbit_ctx_allocator(ctx));
     sbit__row_names(ctx, strategy->kind, target, "|", &text);
-    for (size_t i = 0; with_planned && i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
-        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        if (planned->observer == strategy->observer && (planned->targets & target) != 0 &&
-            sbit__row_find(ctx, strategy->kind, planned->name) == NULL) {
-            sbit__text_printf(&text, "|%s", planned->name);
-        }
-    }
     const sbit_head *step;
     for (size_t i = 0;
          !strategy->observer && (step = sbit__row_at(ctx, sbit__kind_step(), i)) != NULL; i++) {
@@ -155,12 +126,6 @@ static void sbit__qconfig_add_tables(sbit__qconfig_tables *t, const sbit_ctx *ct
                                     (row->targets & target) != 0 ? row->key_count : 0);
         }
     }
-    for (size_t i = 0; i < SBIT__COUNT_OF(sbit__qconfig_planned); i++) {
-        const sbit__qconfig_reserved *planned = &sbit__qconfig_planned[i];
-        const bool wanted = planned->key.path != NULL && (planned->targets & target) != 0;
-        sbit__qconfig_add_table(t, planned->observer ? "OBSERVER." : "QUANTIZER.", &planned->key,
-                                wanted ? 1 : 0);
-    }
 }
 
 /* BIT: 0 disables, as in Sparsebit; one bit cannot be had. */
@@ -186,8 +151,7 @@ static sbit_status sbit__qconfig_side_init(sbit__tree *tree, uint32_t target, sb
         for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
             const sbit__qconfig_strategy strategy = sbit__qconfig_strategy_at(k);
             if (sbit__streq(keys[i].path, strategy.type)) {
-                keys[i].choices =
-                    sbit__qconfig_choices(tree->ctx, &tree->arena, &strategy, target, true);
+                keys[i].choices = sbit__qconfig_choices(tree->ctx, &tree->arena, &strategy, target);
                 if (keys[i].choices == NULL) {
                     return sbit__fail_oom(error, 0);
                 }
@@ -465,8 +429,7 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
         const sbit__qconfig_strategy strategy =
             sbit__qconfig_strategy_at(s.observer == NULL ? 0 : 1);
         const char *key = strategy.type;
-        const char *known =
-            sbit__qconfig_choices(config->tree.ctx, arena, &strategy, target, false);
+        const char *known = sbit__qconfig_choices(config->tree.ctx, arena, &strategy, target);
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, key,
                           "%s.%s: '%s' is not one of those that this version has: %s", side->name,
                           key, sbit_options_string(&s.options, key), known != NULL ? known : "");

@@ -46,6 +46,11 @@ typedef struct sbit_quantizer_row {
      * y may be x. forward and backward include it; before init it gets a zeroed state. */
     sbit_status (*domain)(void *state, const sbit_quantizer_call *call, const sbit_observation *x,
                           float *y, sbit_error *error);
+    /* optional, only with domain: the nodes that compute it for an activation, in front of
+     * `before`; *first: the one that reads x. NULL: activations cannot be built */
+    sbit_status (*nodes)(const sbit_quantizer_call *call, sbit_graph *graph, sbit_value_id x,
+                         sbit_node_id before, sbit_node_id *first, sbit_value_id *out,
+                         sbit_error *error);
     /* optional: the observer whose statistics init starts from, in place of OBSERVER.TYPE; may give
      * NULL: that one after all */
     const sbit_observer_row *(*statistics)(uint32_t target);

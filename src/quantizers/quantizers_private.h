@@ -10,7 +10,8 @@
 #include "quantizers_api.h"
 
 #include <float.h> /* FLT_MIN */
-#include <math.h>  /* nearbyintf, sqrt */
+#include <math.h>  /* nearbyintf, sqrt, tanhf */
+#include <stdio.h> /* snprintf */
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,7 +20,10 @@ extern "C" {
 #define SBIT__QUANTIZERS(X)                                                                        \
     X(uniform)                                                                                     \
     X(lsq)                                                                                         \
-    X(lsq_plus)
+    X(lsq_plus)                                                                                    \
+    X(pact)                                                                                        \
+    X(dorefa)                                                                                      \
+    X(hqq)
 
 #define SBIT__QUANTIZER_DECLARE(name)                                                              \
     SBIT__FN const sbit_quantizer_row *sbit__quantizer_##name(void);

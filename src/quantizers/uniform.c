@@ -47,6 +47,7 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
         sbit__uniform_state_bytes,
         NULL,
         NULL,
+        NULL,
         sbit__uniform_init,
         sbit__uniform_forward,
         sbit__uniform_backward,
