@@ -459,3 +459,93 @@ TEST(quantizers_give_golden_values_and_gradients)
     golden_close(&g);
     sbit_ctx_destroy(ctx);
 }
+
+/* ---- ONNX Runtime's calibrators */
+/* quantization/calibrate.py of onnxruntime 1.2x, HistogramCollector(method, symmetric=False, bins,
+ * groups or percentile), on the data below. */
+static const struct {
+    int data;
+    const char *method, *bins, *argument;
+    float min, max;
+} ort_cases[] = {
+    {0, "entropy", "128", "128", -3.70000005f, 3.70000005f},
+    {0, "entropy", "1024", "128", -3.70000005f, 3.70000005f},
+    {0, "entropy", "513", "64", -3.70000005f, 3.70000005f},
+    {0, "entropy", "2048", "255", -3.68554688f, 3.68916011f},
+    {0, "percentile", "2048", "99.999", -3.70000005f, 3.69638658f},
+    {0, "percentile", "2048", "99.0", -3.60244155f, 3.59882808f},
+    {0, "percentile", "100", "90.0", -2.73799992f, 2.66400027f},
+    {1, "entropy", "128", "128", 0.0f, 2.0f},
+    {1, "entropy", "1024", "128", 0.0f, 2.0f},
+    {1, "entropy", "513", "64", 0.0f, 2.0f},
+    {1, "entropy", "2048", "255", 0.0f, 2.0f},
+    {1, "percentile", "2048", "99.999", 0.0f, 1.99804688f},
+    {1, "percentile", "2048", "99.0", 0.0f, 1.96289062f},
+    {1, "percentile", "100", "90.0", 0.0f, 1.5999999f},
+    {2, "entropy", "128", "128", -0.800000012f, 6.78721857f},
+    {2, "entropy", "1024", "128", -0.800000012f, 6.20394182f},
+    {2, "entropy", "513", "64", -0.800000012f, 5.99339247f},
+    {2, "entropy", "2048", "255", -0.800000012f, 6.19731379f},
+    {2, "percentile", "2048", "99.999", -0.800000012f, 6.78059053f},
+    {2, "percentile", "2048", "99.0", -0.795377254f, 3.95700121f},
+    {2, "percentile", "100", "90.0", -0.800000012f, 0.678722382f},
+    {3, "entropy", "128", "128", -6.25f, 5.75f},
+    {3, "entropy", "1024", "128", -6.25f, 5.75f},
+    {3, "entropy", "513", "64", -6.25f, 5.75f},
+    {3, "entropy", "2048", "255", -5.44433594f, 5.45043945f},
+    {3, "percentile", "2048", "99.999", -6.25f, 5.74951172f},
+    {3, "percentile", "2048", "99.0", -5.98754883f, 5.48095703f},
+    {3, "percentile", "100", "90.0", -3.875f, 3.25f},
+};
+
+static float ort_data(int kind, int i)
+{
+    const double t = (double)(i * 7919LL % 2003 - 1001) / 1001.0;
+    const double x = kind == 0   ? t * t * t * 3.7
+                     : kind == 1 ? (t > 0.0 ? t * t * 2.0 : 0.0)
+                     : kind == 2 ? t * 0.8 + (i % 37 == 5 ? t * t * 6.0 : 0.0)
+                                 : t * t * t * t * t * 6.0 - 0.25;
+    return (float)x;
+}
+
+TEST(ort_calibrators_give_onnxruntimes_ranges)
+{
+    enum {
+        COUNT = 4800
+    };
+    static float data[COUNT];
+    static const int64_t dims[] = {COUNT}, cuts[] = {1000, 3800};
+    sbit_ctx *ctx = NULL;
+    sbit_error error;
+    CHECK_OK(sbit_ctx_create(NULL, &ctx, &error), error);
+    for (size_t i = 0; i < sizeof ort_cases / sizeof ort_cases[0]; i++) {
+        const bool entropy = strcmp(ort_cases[i].method, "entropy") == 0;
+        const sbit_observer_row *row =
+            sbit_observer_find(ctx, entropy ? "ort_entropy" : "ort_percentile");
+        float min = 0.0f, max = 0.0f;
+        rows r;
+        for (int k = 0; k < COUNT; k++) {
+            data[k] = ort_data(ort_cases[i].data, k);
+        }
+        const sbit_tensor x = rows_tensor(data, 1, dims);
+        if (!CHECK(row != NULL)) {
+            continue;
+        }
+        rows_begin(&r, ctx, &row->head, "OBSERVER.", SBIT_TARGET_ACTIVATION, false, 8, &x, -1, 0);
+        rows_set(&r, entropy ? "OBSERVER.ORT_ENTROPY.NUM_BINS" : "OBSERVER.ORT_PERCENTILE.NUM_BINS",
+                 ort_cases[i].bins);
+        rows_set(&r,
+                 entropy ? "OBSERVER.ORT_ENTROPY.NUM_QUANTIZED_BINS"
+                         : "OBSERVER.ORT_PERCENTILE.PERCENTILE",
+                 ort_cases[i].argument);
+        rows_range(&r, row, &x, cuts, 2, &min, &max);
+        if (!CHECK(fabs((double)min - (double)ort_cases[i].min) < 2e-6) ||
+            !CHECK(fabs((double)max - (double)ort_cases[i].max) < 2e-6)) {
+            printf("  data %d %s %s %s: %.9g .. %.9g, ONNX Runtime %.9g .. %.9g\n",
+                   ort_cases[i].data, ort_cases[i].method, ort_cases[i].bins, ort_cases[i].argument,
+                   (double)min, (double)max, (double)ort_cases[i].min, (double)ort_cases[i].max);
+        }
+        rows_end(&r);
+    }
+    sbit_ctx_destroy(ctx);
+}

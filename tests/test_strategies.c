@@ -325,6 +325,70 @@ static void plain_aciq(plain *p)
     p->tolerance = 1e-6;
 }
 
+/* The expected squared error of rounding within s and cutting beyond, least where its derivative is
+ * zero: found by bisection. */
+static double plain_octav_slope(const plain *p, double cost, double s)
+{
+    double slope = 0.0;
+    for (int64_t i = 0; i < p->n; i++) {
+        const double size = fabs(p->x[i]);
+        slope += size > s ? s - size : size > 0.0 ? cost * s : 0.0;
+    }
+    return slope;
+}
+
+static void plain_octav(plain *p)
+{
+    const sbit_grid *g = &p->r->grid;
+    const double steps = g->qmax - g->qmin;
+    double lo, hi;
+    plain_range(p, &lo, &hi);
+    const bool one_sided = !g->symmetric && (lo >= 0.0 || hi <= 0.0);
+    const double cost = 1.0 / ((one_sided ? 12.0 : 3.0) * steps * steps);
+    double low = 0.0, high = -lo > hi ? -lo : hi;
+    for (int i = 0; i < 200; i++) {
+        const double middle = 0.5 * (low + high);
+        if (plain_octav_slope(p, cost, middle) < 0.0) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    p->min = lo < -high ? -high : lo;
+    p->max = hi > high ? high : hi;
+    p->tolerance = 5e-3; /* histograms; and a minimum at a value, where the slope jumps */
+}
+
+/* NumPy's way, step by step (see test_golden.c for ONNX Runtime's own numbers). */
+static void plain_ort_percentile(plain *p)
+{
+    const int bins = (int)sbit_options_int(&p->r->options, "OBSERVER.ORT_PERCENTILE.NUM_BINS");
+    const double keep = sbit_options_float(&p->r->options, "OBSERVER.ORT_PERCENTILE.PERCENTILE");
+    const double outside = (100.0 - keep) / 200.0;
+    double *hist = (double *)calloc((size_t)bins, sizeof *hist), lo, hi, sum = 0.0;
+    int left = -1, right = -1;
+    plain_range(p, &lo, &hi);
+    const double most = -lo > hi ? -lo : hi, width = 2.0 * most / bins;
+    p->min = lo;
+    p->max = hi;
+    p->tolerance = 1e-6;
+    for (int64_t i = 0; i < p->n && most > 0.0; i++) {
+        const int bin = (int)floor(p->x[i] / width + 0.5 * bins);
+        hist[bin < bins ? bin : bins - 1] += 1.0;
+    }
+    for (int i = 0; i < bins && most > 0.0; i++) {
+        sum += hist[i] / (double)p->n;
+        left = left < 0 && sum >= outside ? i : left;
+        right = right < 0 && sum >= 1.0 - outside ? i : right;
+    }
+    right = right < 0 ? bins : right;
+    if (most > 0.0) {
+        p->min = fmax(lo, -most + left * width);
+        p->max = fmin(hi, -most + right * width);
+    }
+    free(hist);
+}
+
 typedef struct observer_entry {
     const char *row;
     const char *option, *value; /* NULL: defaults */
@@ -345,6 +409,10 @@ static const observer_entry observer_plain[] = {
     {"kl_histogram", NULL, NULL, plain_kl, NULL},
     {"aciq", NULL, NULL, plain_aciq, NULL},
     {"aciq", "OBSERVER.ACIQ.DISTRIBUTION", "LAPLACE", plain_aciq, NULL},
+    {"octav", NULL, NULL, plain_octav, NULL},
+    {"ort_percentile", NULL, NULL, plain_ort_percentile, NULL},
+    {"ort_percentile", "OBSERVER.ORT_PERCENTILE.PERCENTILE", "97", plain_ort_percentile, NULL},
+    {"ort_entropy", NULL, NULL, plain_minmax, NULL}, /* as many bins as groups: nothing to cut */
     {"moments", NULL, NULL, plain_minmax, NULL},
 };
 

@@ -24,6 +24,9 @@ extern "C" {
     X(percentile)                                                                                  \
     X(kl_histogram)                                                                                \
     X(aciq)                                                                                        \
+    X(octav)                                                                                       \
+    X(ort_entropy)                                                                                 \
+    X(ort_percentile)                                                                              \
     X(moments)
 
 #define SBIT__OBSERVER_DECLARE(name) SBIT__FN const sbit_observer_row *sbit__observer_##name(void);
