@@ -81,11 +81,15 @@ static const sbit_head *sbit__profile_head(size_t index)
     return (const sbit_head *)sbit_profile_at(index); /* the first member */
 }
 
-static const sbit__kind sbit__profile_kind = {"profile", sbit__profile_head};
+SBIT__FN const sbit__kind *sbit__kind_profile(void)
+{
+    static const sbit__kind kind = {"profile", sbit__profile_head};
+    return &kind;
+}
 
 SPARSEBIT_API const sbit_profile_row *sbit_profile_find(const sbit_ctx *ctx, const char *name)
 {
-    return (const sbit_profile_row *)(const void *)sbit__row_find(ctx, &sbit__profile_kind, name);
+    return (const sbit_profile_row *)(const void *)sbit__row_find(ctx, sbit__kind_profile(), name);
 }
 
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size)
@@ -93,7 +97,7 @@ SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t
     const sbit_head *row;
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; (row = sbit__row_at(ctx, &sbit__profile_kind, i)) != NULL; i++) {
+    for (size_t i = 0; (row = sbit__row_at(ctx, sbit__kind_profile(), i)) != NULL; i++) {
         const int n = snprintf(text + used, size - used, "%s%s", i > 0 ? ", " : "", row->name);
         if (n < 0 || (size_t)n >= size - used) {
             break; /* cut to fit */
@@ -106,7 +110,7 @@ SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t
 SPARSEBIT_API sbit_status sbit_profile_register(sbit_ctx *ctx, const sbit_profile_row *row,
                                                 sbit_error *error)
 {
-    return sbit__row_register(ctx, &sbit__profile_kind, (const sbit_head *)row, true, error);
+    return sbit__row_register(ctx, sbit__kind_profile(), (const sbit_head *)row, true, error);
 }
 
 SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag)

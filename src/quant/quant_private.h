@@ -63,6 +63,7 @@ SBIT__FN sbit_status sbit__qconfig_clone(const sbit_qconfig *config, sbit_qconfi
                                          sbit_error *error);
 
 SBIT__FN bool sbit__word_listed(const char *const *list, const char *word); /* ends with NULL */
+SBIT__FN const sbit__kind *sbit__kind_profile(void);
 SBIT__FN bool sbit__profile_is(const sbit_profile_row *profile, uint32_t flag);
 /* "sparsebit, generic, ...": all profiles, for messages; returns text. */
 SBIT__FN const char *sbit__profile_names(const sbit_ctx *ctx, char *text, size_t size);
