@@ -70,6 +70,20 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__site_forget_rounding(quant, site);
 }
 
+SBIT__FN void sbit__site_forget_weight(sbit_quant *quant, sbit__site *site)
+{
+    const sbit_quantizer_row *row = site->settings.quantizer;
+    const sbit_observer_call observer = sbit__site_observer(quant, site);
+    if (row->statistics != NULL && row->statistics(site->target) != NULL) {
+        return; /* init reads it */
+    }
+    if (site->settings.observer->deinit != NULL) {
+        site->settings.observer->deinit(site->observer_state, &observer);
+    }
+    sbit__free(sbit_ctx_allocator(quant->ctx), site->observer_state, site->observer_bytes);
+    site->observer_state = NULL;
+}
+
 /* The axis on which a tensor has the samples of the batch: the first, if whole rows fit on it, else
  * the first that is as long; -1: it has none. */
 static int32_t sbit__batch_axis(const sbit_quant *quant, const sbit_tensor *tensor)

@@ -498,6 +498,8 @@ SPARSEBIT_API sbit_status sbit_qconfig_describe(const sbit_qconfig *config,
     sbit__row_describe(config->tree.ctx, sbit__kind_observer(), &text);
     sbit__text_printf(&text, "  Quantizers\n");
     sbit__row_describe(config->tree.ctx, sbit__kind_quantizer(), &text);
+    sbit__text_printf(&text, "  Steps\n");
+    sbit__row_describe(config->tree.ctx, sbit__kind_step(), &text);
     sbit__text_printf(&text, "  Profiles\n");
     sbit__row_describe(config->tree.ctx, sbit__kind_profile(), &text);
     const sbit_status status = text.failed ? sbit__fail_oom(error, text.size) : SBIT_OK;

@@ -189,6 +189,8 @@ SBIT__FN sbit_status sbit__site_fresh_quantizer(sbit_quant *quant, sbit__site *s
                                                 sbit_error *error);
 SBIT__FN sbit_status sbit__site_prepare(sbit_quant *quant, sbit__site *site, sbit_error *error);
 SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site);
+/* Frees what a weight's observer saw, which can be seen again, unless its quantizer reads it. */
+SBIT__FN void sbit__site_forget_weight(sbit_quant *quant, sbit__site *site);
 /* Feeds one tensor to a site's observer, without padding; the error names the tensor. */
 SBIT__FN sbit_status sbit__site_observe(sbit_quant *quant, sbit__site *site,
                                         const sbit_tensor *tensor, sbit_error *error);

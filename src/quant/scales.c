@@ -63,8 +63,12 @@ static sbit_status sbit__calc_range(sbit_quant *quant, sbit__site *site, sbit_er
         site->reason = site->enabled ? "" : "no data reached it during calibration";
         return SBIT_OK;
     }
-    return site->settings.observer->range(site->observer_state, &observer, site->own_min,
-                                          site->own_max, error);
+    SBIT__TRY(site->settings.observer->range(site->observer_state, &observer, site->own_min,
+                                             site->own_max, error));
+    if (site->target == SBIT_TARGET_WEIGHT) {
+        sbit__site_forget_weight(quant, site);
+    }
+    return SBIT_OK;
 }
 
 /* >>scales groups */
