@@ -280,7 +280,8 @@ static void plain_kl(plain *p)
     }
     for (int64_t i = 0; i < p->n; i++) {
         const int bin = (int)floor(one_sided ? fabs(p->x[i]) / width : p->x[i] / width + 1024.5);
-        hist[bin < 0 ? 0 : bin < bins ? bin : bins - 1] += 1.0;
+        const bool zero = !(p->x[i] < 0.0) && !(p->x[i] > 0.0); /* on every grid */
+        hist[bin < 0 ? 0 : bin < bins ? bin : bins - 1] += zero ? 0.0 : 1.0;
     }
     for (int i = one_sided ? steps : steps / 2; i <= (one_sided ? 2048 : 1024); i++) {
         const int first = one_sided ? 0 : 1024 - i, end = one_sided ? i : 1024 + i + 1;

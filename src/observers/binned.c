@@ -76,7 +76,8 @@ SBIT__FN void sbit__binned_observe(void *state, const sbit_observer_call *call,
         const sbit__bin_map map = map_of(call->grid, min[runs.part], max[runs.part], head->bins);
         uint64_t *bins = counts + runs.part * head->bins;
         for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
-            bins[sbit__binned_place(&map, (double)x->data[i])]++;
+            const bool zero = !(x->data[i] < 0.0f) && !(x->data[i] > 0.0f);
+            bins[sbit__binned_place(&map, (double)x->data[i])] += zero && map.skip_zero ? 0 : 1;
         }
     }
 }
@@ -128,7 +129,7 @@ SBIT__FN const uint64_t *sbit__binned_part(const void *state, const sbit_observe
     }
     const sbit__hist_view h = sbit__hist_view_of(v.growing, parts, p);
     memset(scratch, 0, (size_t)head->bins * sizeof *scratch);
-    scratch[sbit__binned_place(map, 0.0)] = h.zeros;
+    scratch[sbit__binned_place(map, 0.0)] = map->skip_zero ? 0 : h.zeros;
     for (int64_t i = -h.half; i < h.half; i++) {
         const double middle = ((double)i + 0.5) * h.width;
         scratch[sbit__binned_place(map, middle)] += h.counts[h.half + i];

@@ -6,6 +6,8 @@
  * q = the same bins without the outside, joined to D groups (D: steps of the grid; the last takes
  * the rest) and spread evenly over the bins of the group where p is not empty. Empty bins of both
  * count 1e-4. The i with the least sum of P log(P / Q) gives the threshold (i + 1/2) bins.
+ * Exact zeros, which every grid has, are not counted: behind a Relu they would be a peak that any
+ * joining of bins smears, and the least threshold would win (resnet20: 79.5 %, so 87.6 %).
  * Data of one sign on an affine grid: 2048 bins on 0 .. A, thresholds of whole bins.
  * The range is the data's, cut at the threshold; grids with more steps than bins cut nothing.
  *
@@ -51,6 +53,7 @@ static sbit__bin_map sbit__kl_map(const sbit_grid *grid, float min, float max, i
     sbit__bin_map map;
     (void)bins;
     map.absolute = sbit__kl_one_sided(grid, min, max);
+    map.skip_zero = true;
     map.per_bin = width > 0.0 ? 1.0 / width : 0.0;
     map.offset = map.absolute ? 0.0 : 0.5 + (double)SBIT__KL_HALF;
     map.last = map.absolute ? SBIT__KL_BINS - 2 : SBIT__KL_BINS - 1;

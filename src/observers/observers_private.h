@@ -83,7 +83,8 @@ typedef struct sbit__binned {
 
 /* The bin of x: the whole part of x * per_bin + offset, 0 .. last. */
 typedef struct sbit__bin_map {
-    bool absolute; /* of |x| */
+    bool absolute;  /* of |x| */
+    bool skip_zero; /* exact zeros, which every grid has, are not counted */
     double per_bin, offset;
     int64_t last;
 } sbit__bin_map;

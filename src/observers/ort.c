@@ -67,7 +67,7 @@ static sbit__bin_map sbit__ort_map(const sbit_grid *grid, float min, float max, 
     const double most = sbit__ort_most(min, max);
     sbit__bin_map map;
     (void)grid;
-    map.absolute = false;
+    map.absolute = map.skip_zero = false;
     map.per_bin = most > 0.0 ? (double)bins / (2.0 * most) : 0.0;
     map.offset = 0.5 * (double)bins;
     map.last = bins - 1;
