@@ -105,8 +105,9 @@ SPARSEBIT_API void sbit_qconfig_print(const sbit_qconfig *config, bool only_set,
                                       void (*put)(const char *text, size_t size, void *user),
                                       void *user);
 
-/* Every key with its default, what it takes and means, and every observer, quantizer, step and profile by
- * name, the user's rows too: the tables of the manual. The text goes to `put` in one piece. */
+/* Every key with its default, what it takes and means, and every observer, quantizer, step and
+ * profile by name, the user's rows too: the tables of the manual. The text goes to `put` in one
+ * piece. */
 SPARSEBIT_API sbit_status sbit_qconfig_describe(const sbit_qconfig *config,
                                                 void (*put)(const char *text, size_t size,
                                                             void *user),
