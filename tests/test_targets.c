@@ -520,13 +520,15 @@ TEST(quantizer_registered_from_outside)
 
 TEST(profile_registered_from_outside)
 {
-    const sbit_profile_row mine = {{"mine", "symmetric inputs, no outputs", 0, NULL, 0},
-                                   SBIT_PROFILE_SYMMETRIC_ONLY,
-                                   SBIT_QSCHEME_PER_TENSOR_SYMMETRIC,
-                                   SBIT_QSCHEME_PER_TENSOR_SYMMETRIC};
+    sbit_profile_row mine;
     static float data[SAMPLES * 3 * 16];
     target t;
     sbit_site site;
+    memset(&mine, 0, sizeof mine);
+    mine.head.name = "mine";
+    mine.head.doc = "symmetric inputs, no outputs";
+    mine.flags = SBIT_PROFILE_SYMMETRIC_ONLY;
+    mine.activation_scheme = mine.weight_scheme = SBIT_QSCHEME_PER_TENSOR_SYMMETRIC;
     memset(&t, 0, sizeof t);
     gauss(data, SAMPLES * 3 * 16, 81, 1.0f);
     build_begin(&t.b, 13);

@@ -21,5 +21,6 @@ int cli_operators(const cli_args *args);
 int cli_strategies(const cli_args *args);
 /* Prints what a strategy of that name does and its keys; false: there is none. */
 bool cli_help_strategy(const char *name);
+int cli_keys(const cli_args *args);
 
 #endif /* SBIT_CLI_COMMANDS_H */
