@@ -298,6 +298,72 @@ TEST(the_file_says_the_true_width)
     target_end(&t);
 }
 
+/* Blocks of 4 of the 10 inputs of a MatMul [10,3]: the scale of each by hand, short last block too;
+ * the bias of the layer behind stays float. */
+TEST(blocks_of_inputs_have_scales_of_their_own)
+{
+    setting set[] = {{"W.QUANTIZER.GROUP_SIZE", "4"}, {"W.QUANTIZER.BIT", "4"}, {NULL, NULL}};
+    static float w[30], data[SAMPLES * 10];
+    target t;
+    sbit_site site;
+    sbit_value_id in[3];
+    memset(&t, 0, sizeof t);
+    gauss(w, 30, 1, 1.0f);
+    gauss(data, SAMPLES * 10, 2, 1.0f);
+    build_begin(&t.b, 13);
+    in[0] = build_input(&t.b, "x", SBIT_F32, "N,10");
+    in[1] = build_constant(&t.b, "w", SBIT_F32, "10,3", w);
+    in[2] = build_weights(&t.b, "bias", "3", 4);
+    build_output(&t.b, build_node(&t.b, "Gemm", "g", in, 3, NULL, 0));
+    const sbit_tensor x = build_tensor(SBIT_F32, "4,10", data);
+    target_quantize(&t, "generic", set, &x);
+    const sbit_node *gemm = t.b.failed ? NULL : target_node(&t, "Gemm");
+    const sbit_node *dq = gemm != NULL ? target_producer(&t, gemm->inputs[1]) : NULL;
+    if (CHECK(dq != NULL) && CHECK(target_site(&t, "w", &site))) {
+        const sbit_tensor *scale = &sbit_graph_value(t.built, dq->inputs[1])->constant;
+        const sbit_tensor *q = &sbit_graph_value(t.built, dq->inputs[0])->constant;
+        CHECK_EQ_I64(sbit_node_int(dq, "axis", 1), 0);
+        CHECK_EQ_I64(sbit_node_int(dq, "block_size", 0), 4);
+        CHECK(sbit_graph_opset(t.built, "") >= 21);
+        CHECK(scale->rank == 2 && scale->dims[0] == 3 && scale->dims[1] == 3);
+        CHECK_EQ_I64(site.qparams.grid.parts.count, 9);
+        CHECK(target_producer(&t, gemm->inputs[2]) == NULL);
+        for (int k = 0; k < 30; k++) {
+            float most = 0.0f;
+            for (int r = k / 12 * 4; r < k / 12 * 4 + 4 && r < 10; r++) {
+                most = fmaxf(most, fabsf(w[r * 3 + k % 3]));
+            }
+            const float s = 2.0f * most / 15.0f;
+            CHECK_NEAR(((const float *)scale->data)[k / 12 * 3 + k % 3], s, 1e-7);
+            CHECK(fabsf(w[k] - (float)((const int8_t *)q->data)[k] * s) <= 0.501f * s);
+        }
+    }
+    target_end(&t);
+}
+
+/* Lifting to opset 21 replaces the graph that the sites were first placed on. */
+TEST(four_bits_in_a_model_that_is_lifted)
+{
+    char path[512];
+    sbit_qconfig *config = NULL;
+    target t;
+    if (!test_shared("models/cifar10/vit_tiny.onnx", path, sizeof path)) {
+        SBIT_TEST_SKIP("no shared models");
+    }
+    memset(&t, 0, sizeof t);
+    build_begin(&t.b, 13);
+    sbit_graph_destroy(t.b.graph);
+    t.b.graph = NULL;
+    build_do(&t.b, sbit_graph_load(t.b.ctx, path, &t.b.graph, &t.b.error), "load");
+    build_do(&t.b, sbit_qconfig_create(t.b.ctx, "generic", &config, &t.b.error), "config");
+    build_do(&t.b, sbit_qconfig_set(config, "A.QUANTIZER.DISABLE", "true", &t.b.error), "set");
+    build_do(&t.b, sbit_qconfig_set(config, "W.QUANTIZER.BIT", "4", &t.b.error), "set");
+    build_do(&t.b, sbit_qconfig_set(config, "EXPORT.INT4", "true", &t.b.error), "set");
+    build_do(&t.b, sbit_quant_create(t.b.graph, config, &t.quant, &t.b.error), "quant");
+    sbit_qconfig_destroy(config);
+    target_end(&t);
+}
+
 /* ---- profiles */
 /* Add(conv, relu) in both orders: what a convolution makes goes in as it is, the residual branch
  * through a pair of its own. */

@@ -85,28 +85,36 @@ static sbit_status sbit__build_integers(sbit__build *b, const char *base, const 
     return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
-/* Stored in the float type of the tensor they belong to; rank 0 or 1. */
+/* Stored in the float type of the tensor they belong to. */
 static sbit_status sbit__build_floats(sbit__build *b, const char *base, const char *suffix,
-                                      sbit_dtype dtype, int32_t rank, int64_t count,
+                                      sbit_dtype dtype, int32_t rank, const int64_t *dims,
                                       const float *values, sbit_value_id *out, sbit_error *error)
 {
     sbit_tensor tensor;
-    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, &count, &tensor, error));
-    sbit__convert(SBIT_F32, values, dtype, tensor.data, count);
+    SBIT__TRY(sbit_tensor_alloc(b->quant->ctx, dtype, rank, dims, &tensor, error));
+    sbit__convert(SBIT_F32, values, dtype, tensor.data, sbit_tensor_count(&tensor));
     return sbit__build_constant(b, base, suffix, &tensor, out, error);
 }
 
-/* Scale and zero point of a site as constants. */
+/* Scale and zero point of a site as constants: scalars, one row, or in blocks the shape of the
+ * tensor with an entry for each block. */
 static sbit_status sbit__build_qparams(sbit__build *b, const sbit__site *site, const char *name,
                                        sbit_value_id *scale, sbit_value_id *zero_point,
                                        sbit_error *error)
 {
-    const int32_t rank = site->axis >= 0 ? 1 : 0;
-    const int64_t parts = sbit__site_parts(site);
+    const sbit_tensor *shape = &sbit__site_value(site)->constant;
+    int32_t rank = site->axis >= 0 ? 1 : 0;
+    int64_t dims[SBIT_MAX_RANK] = {0};
+    dims[0] = sbit__site_parts(site);
+    if (site->block > 0) {
+        rank = shape->rank;
+        memcpy(dims, shape->dims, sizeof dims);
+        dims[site->axis] = (dims[site->axis] + site->block - 1) / site->block;
+    }
     SBIT__TRY(
-        sbit__build_floats(b, name, "_scale", site->dtype, rank, parts, site->scale, scale, error));
+        sbit__build_floats(b, name, "_scale", site->dtype, rank, dims, site->scale, scale, error));
     return sbit__build_integers(b, name, "_zero_point", sbit__build_dtype(b->quant, site), rank,
-                                &parts, site->zero_point, zero_point, error);
+                                dims, site->zero_point, zero_point, error);
 }
 
 /* One node with one fresh output "<base><suffix>"; axis -1: no axis attribute. */
@@ -406,8 +414,8 @@ static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit_value_info 
     SBIT__TRY(sbit__build_integers(
         b, bias->name, "_quantized", SBIT_I32, per_channel ? 1 : bias->constant.rank,
         per_channel ? &count : bias->constant.dims, q, &inputs[0], error));
-    SBIT__TRY(sbit__build_floats(b, bias->name, "_scale", SBIT_F32, per_channel ? 1 : 0,
-                                 per_channel ? count : 1, scale, &inputs[1], error));
+    SBIT__TRY(sbit__build_floats(b, bias->name, "_scale", SBIT_F32, per_channel ? 1 : 0, &count,
+                                 scale, &inputs[1], error));
     if (per_channel) {
         memset(&type, 0, sizeof type);
         type.dtype = SBIT_F32;
@@ -527,6 +535,14 @@ static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool wit
     SBIT__TRY(sbit__build_qparams(b, site, value->name, &inputs[1], &inputs[2], error));
     SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 3,
                                site->axis, before, &value->type, &node, &y, error));
+    if (site->block > 0) {
+        sbit_attr block;
+        memset(&block, 0, sizeof block);
+        block.name = "block_size";
+        block.type = SBIT_ONNX_ATTR_INT;
+        block.i = site->block;
+        SBIT__TRY(sbit_graph_set_attr(b->graph, node, &block, error));
+    }
     SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
     if (site->captured) {
         return sbit_graph_replace_uses(b->graph, site->value, y, error);

@@ -432,6 +432,8 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
     const bool per_channel = settings.per_channel && axis >= 0 && axis < rank &&
                              !(stack && sbit__place_stays_float(p, node));
     axis = per_channel ? axis : -1;
+    const int64_t block = per_channel && rank == 2 ? settings.block : 0;
+    axis = block > 0 ? 1 - axis : axis; /* blocks lie along the other axis */
     const sbit__site *same = sbit__site_on(quant, w.graph, w.value->id, SBIT_TARGET_WEIGHT);
     while (same != NULL && !w.captured &&
            !(same->axis == axis && sbit__place_same_settings(&same->settings, &settings))) {
@@ -445,6 +447,7 @@ static sbit_status sbit__place_weight(const sbit__placement *p, const sbit_node 
         sbit__site *site = &quant->sites[index];
         site->captured = w.captured;
         site->axis = axis;
+        site->block = block;
         sbit__place_parts(site);
     }
     return w.turned != NULL ? sbit__place_use(p, index, w.turned->id, 0, error)

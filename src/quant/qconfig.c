@@ -50,6 +50,11 @@ static const sbit_key sbit__qconfig_side_keys[] = {
     {"SPECIFIC", SBIT_KEY_YAML, "", 0, 0, NULL, "overrides: [{\"glob\": [KEY, value, ...]}]"},
 };
 
+static const sbit_key sbit__qconfig_weight_keys[] = {
+    {"QUANTIZER.GROUP_SIZE", SBIT_KEY_INT, "0", 0.0, 65536.0, NULL,
+     "matrices: a scale for each block of so many inputs of an output (opset 21); 0: none"},
+};
+
 static const sbit_key sbit__qconfig_activation_keys[] = {
     {"OBSERVER.LAYOUT", SBIT_KEY_CHOICE, "NCHW", 0, 0, "NCHW|NLC",
      "channel axis of activations: 1 or 2"},
@@ -117,6 +122,9 @@ static void sbit__qconfig_add_tables(sbit__qconfig_tables *t, const sbit_ctx *ct
     if (target == SBIT_TARGET_ACTIVATION) {
         sbit__qconfig_add_table(t, "", sbit__qconfig_activation_keys,
                                 SBIT__COUNT_OF(sbit__qconfig_activation_keys));
+    } else {
+        sbit__qconfig_add_table(t, "", sbit__qconfig_weight_keys,
+                                SBIT__COUNT_OF(sbit__qconfig_weight_keys));
     }
     for (size_t k = 0; sbit__qconfig_strategy_at(k).kind != NULL; k++) {
         const sbit__qconfig_strategy strategy = sbit__qconfig_strategy_at(k);
@@ -415,6 +423,7 @@ SBIT__FN sbit_status sbit__qconfig_resolve(sbit_qconfig *config, uint32_t target
     s.disabled = sbit_options_bool(&s.options, "QUANTIZER.DISABLE") || s.grid.bits == 0 ||
                  (!weight && format != NULL && format->float_activations);
     s.grid.power_of_two = sbit_options_bool(&s.options, "QUANTIZER.POWER_OF_TWO");
+    s.block = sbit_options_int(&s.options, "QUANTIZER.GROUP_SIZE");
     s.activation_axis =
         sbit__streq(sbit_options_string(&s.options, "OBSERVER.LAYOUT"), "NLC") ? 2 : 1;
     s.observer =

@@ -47,6 +47,7 @@ typedef struct sbit__settings {
     bool per_channel, disabled;
     sbit_grid grid;          /* of a site: with its parts */
     int32_t activation_axis; /* channel axis of activations (LAYOUT) */
+    int64_t block;           /* of a matrix' inputs that share a scale (GROUP_SIZE); 0: none */
 } sbit__settings;
 
 /* The settings of a layer's weight or activations; options live in `arena`. */

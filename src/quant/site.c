@@ -252,14 +252,16 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
 }
 
 /* >>site opset */
-/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage 21. */
+/* Per-channel Q/DQ needs opset 13, half-precision floats 19, 16-bit and 4-bit storage and blocks
+ * 21. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant)
 {
     int64_t opset = 13;
     for (size_t i = 0; i < quant->site_count; i++) {
         const int32_t bits = quant->sites[i].settings.grid.bits;
         const bool int4 = bits == 4 && sbit_options_bool(&quant->config->tree.top, "EXPORT.INT4");
-        if (sbit__site_wanted(&quant->sites[i]) && (bits > 8 || int4)) {
+        if (sbit__site_wanted(&quant->sites[i]) &&
+            (bits > 8 || int4 || quant->sites[i].block > 0)) {
             return 21;
         }
         opset = quant->sites[i].dtype != SBIT_F32 ? 19 : opset;
