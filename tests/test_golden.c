@@ -549,3 +549,157 @@ TEST(ort_calibrators_give_onnxruntimes_ranges)
     }
     sbit_ctx_destroy(ctx);
 }
+
+/* ---- C: resnet20 quantized by the original */
+enum {
+    IMAGES = 256,
+    PIXELS = 3 * 32 * 32
+};
+
+static bool read_images(float *out)
+{
+    static const float mean[] = {0.4914f, 0.4822f, 0.4465f}, std[] = {0.2470f, 0.2435f, 0.2616f};
+    static unsigned char record[1 + PIXELS];
+    char path[512];
+    FILE *f =
+        test_shared("data/cifar10/train-20k.bin", path, sizeof path) ? fopen(path, "rb") : NULL;
+    bool ok = f != NULL;
+    for (int n = 0; n < IMAGES && ok; n++) {
+        ok = fread(record, 1, sizeof record, f) == sizeof record;
+        for (int p = 0; p < PIXELS; p++) {
+            const int c = p / 1024;
+            out[n * PIXELS + p] = ((float)record[1 + p] / 255.0f - mean[c]) / std[c];
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return ok;
+}
+
+/* "body.0.c1.0" of ours is "body_0_c1_0_bn" there, "fc" is "fc". */
+static bool resnet_array(golden *g, const char *entry, const sbit_site *site, const char *what,
+                         golden_array_view *out)
+{
+    static const char *const tails[] = {"_bn", ""};
+    for (size_t i = 0; i < 2; i++) {
+        char name[256], layer[128];
+        snprintf(layer, sizeof layer, "%s", site->layer);
+        for (char *c = layer; *c != '\0'; c++) {
+            *c = *c == '.' || *c == '/' ? '_' : *c;
+        }
+        snprintf(name, sizeof name, "%s/%s%s/%s_quantizer/%s", entry, layer, tails[i],
+                 site->target == SBIT_TARGET_WEIGHT ? "weight" : "input", what);
+        if (golden_array(g, name, out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare_resnet(golden *g, sbit_quant *quant, const char *id, bool histogram,
+                          double close)
+{
+    int compared = 0;
+    for (size_t i = 0; i < sbit_quant_site_count(quant); i++) {
+        golden_array_view scale, zero;
+        sbit_site site;
+        if (sbit_quant_site(quant, i, &site) != SBIT_OK || !site.enabled ||
+            !resnet_array(g, id, &site, "scale", &scale) ||
+            !resnet_array(g, id, &site, "zero_point", &zero) ||
+            !CHECK(scale.count == site.qparams.grid.parts.count)) {
+            continue;
+        }
+        const bool beside = histogram && site.target == SBIT_TARGET_ACTIVATION;
+        for (int64_t p = 0; p < scale.count; p++) {
+            const double d = fabs((double)site.qparams.scale[p] / (double)scale.f[p] - 1.0);
+            const double z = fabs((double)site.qparams.zero_point[p] - (double)zero.f[p]);
+            if (!CHECK(d <= (beside ? 0.05 : close)) || !CHECK(z <= 1.0)) {
+                printf("  %s %s[%d]: %.9g, golden %.9g\n", id, site.tensor, (int)p,
+                       (double)site.qparams.scale[p], (double)scale.f[p]);
+            }
+            compared++;
+        }
+    }
+    return compared;
+}
+
+/* One entry; the number of scales compared. */
+static int quantize_resnet(golden *g, sbit_graph *graph, const sbit_yaml *e, const float *images)
+{
+    const sbit_yaml *a = golden_get(e, "arguments");
+    const char *id = golden_text(e, "id");
+    const bool skip = golden_get(e, "known_bug") != NULL || golden_get(a, "wq") != NULL ||
+                      golden_get(a, "first_last8") != NULL || golden_get(a, "wobs") == NULL;
+    const bool quick = getenv("SBIT_TEST_QUICK") != NULL && strstr(id, "w4a8") == NULL;
+    const sbit_yaml *alpha = golden_get(a, "alpha"), *dist = golden_get(a, "dist");
+    const sbit_yaml *scheme = golden_get(a, "ascheme"), *backend = golden_get(a, "backend");
+    char text[900];
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    sbit_feed feed;
+    sbit_feed_desc desc;
+    sbit_tensor x;
+    sbit_error error;
+    int compared = 0;
+    if (skip || quick) {
+        return 0;
+    }
+    snprintf(text, sizeof text,
+             "BACKEND: %s\nSCHEDULE: {FUSE_BN: true}\n"
+             "W: {QSCHEME: per-channel-symmetric, QUANTIZER: {BIT: %s}, OBSERVER: {TYPE: %s%s%s}}\n"
+             "A: {QSCHEME: %s, QUANTIZER: {BIT: %s}, OBSERVER: {TYPE: %s%s%s%s%s}}\n",
+             backend != NULL ? backend->text : "virtual", golden_text(a, "wbit"),
+             golden_text(a, "wobs"), dist != NULL ? ", ACIQ: {DISTRIBUTION: " : "",
+             dist != NULL ? strcmp(dist->text, "GAUS") == 0 ? "GAUS}" : "LAPLACE}" : "",
+             scheme != NULL ? scheme->text : "per-tensor-affine", golden_text(a, "abit"),
+             golden_text(a, "aobs"), dist != NULL ? ", ACIQ: {DISTRIBUTION: " : "",
+             dist != NULL ? strcmp(dist->text, "GAUS") == 0 ? "GAUS}" : "LAPLACE}" : "",
+             alpha != NULL ? ", PERCENTILE: {ALPHA: 0.0001}" : "", "");
+    static const int64_t dims[] = {IMAGES, 3, 32, 32};
+    x = rows_tensor(images, 4, dims);
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    desc.input_count = 1;
+    desc.inputs = &x;
+    if (CHECK_OK(sbit_feed_of_tensors(g->ctx, &desc, &feed, &error), error) &&
+        CHECK_OK(sbit_qconfig_read(g->ctx, text, strlen(text), &config, &error), error) &&
+        CHECK_OK(sbit_quant_create(graph, config, &quant, &error), error) &&
+        CHECK_OK(sbit_quant_calibrate(quant, &feed, &error), error) &&
+        CHECK_OK(sbit_quant_calc_qparams(quant, false, false, false, &error), error)) {
+        compared = compare_resnet(g, quant, id, strcmp(golden_text(a, "aobs"), "MSE") == 0, 1e-4);
+    }
+    sbit_feed_close(&feed);
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    return compared;
+}
+
+TEST(resnet20_has_the_scales_of_the_original)
+{
+    static float images[IMAGES * PIXELS];
+    char path[512];
+    golden g;
+    sbit_ctx *ctx = NULL;
+    sbit_graph *graph = NULL;
+    sbit_error error;
+    int entries = 0, scales = 0;
+    CHECK_OK(sbit_ctx_create(NULL, &ctx, &error), error);
+    if (!golden_open(&g, ctx, "C_sparsebit_resnet20") || !read_images(images) ||
+        !test_shared("models/cifar10/resnet20.onnx", path, sizeof path)) {
+        golden_close(&g);
+        sbit_ctx_destroy(ctx);
+        SBIT_TEST_SKIP("no golden data");
+    }
+    CHECK_OK(sbit_graph_load(ctx, path, &graph, &error), error);
+    for (const sbit_yaml *e; (e = golden_next(&g)) != NULL;) {
+        const int compared = quantize_resnet(&g, graph, e, images);
+        entries += compared > 0;
+        scales += compared;
+    }
+    printf("  %d entries, %d scales compared\n", entries, scales);
+    CHECK(entries >= 4 && scales > 500 * entries);
+    sbit_graph_destroy(graph);
+    golden_close(&g);
+    sbit_ctx_destroy(ctx);
+}
