@@ -543,7 +543,7 @@ TEST(reductions)
         for (size_t s = 0; s < SBIT__COUNT_OF(sizes); s++) {
             const int64_t n = sizes[s];
             const float *x = random_floats(0, n), *w = random_floats(1, n);
-            double sum = 0, size = 0, dot = 0, least = INFINITY, most = -INFINITY;
+            double sum = 0, size = 0, dot = 0, least = (double)INFINITY, most = -(double)INFINITY;
             for (int64_t i = 0; i < n; i++) {
                 sum += (double)x[i];
                 size += fabs((double)x[i]);

@@ -36,7 +36,11 @@ int cli_explain_table(const sbit_graph *graph, const sbit_node_profile *nodes, s
         cli_table_cell(&table, "%s", cli_node_name(graph, node));
         cli_table_cell(&table, "%s", node->op_type);
         cli_table_cell(&table, "%s", kind);
-        cli_table_cell(&table, ns > 0.0 ? "%.4f" : "", ns / 1e6);
+        char ms[40] = "";
+        if (ns > 0.0) {
+            snprintf(ms, sizeof ms, "%.4f", ns / 1e6);
+        }
+        cli_table_cell(&table, "%s", ms);
         cli_table_cell(&table, "%s",
                        part ? cli_node_name(graph, sbit_graph_node(graph, nodes[i].fused_into))
                             : "");
