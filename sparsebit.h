@@ -36176,6 +36176,11 @@ static sbit_status sbit__split_check(const sbit_op_call *call, sbit_dim whole, s
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                 "part %d has no size or a negative one", (int)i);
         }
+        if (sbit__dim_known(size) && sbit__dim_known(whole) && size.value > whole.value) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "part %d has %lld of %lld elements along the axis", (int)i,
+                                (long long)size.value, (long long)whole.value);
+        }
         sum = sbit__dim_add(sum, size);
     }
     if (sbit__dim_known(sum) && sbit__dim_known(whole) && sum.value != whole.value) {
@@ -70529,13 +70534,6 @@ static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
     sbit_node_desc desc;
     sbit_value_id y;
     sbit_node_id added;
-    size_t kept = 0;
-    sbit_attr attrs[16];
-    for (size_t i = 0; i < m->node->attr_count && kept < SBIT__COUNT_OF(attrs); i++) {
-        if (!sbit__streq(m->node->attrs[i].name, "beta")) {
-            attrs[kept++] = m->node->attrs[i];
-        }
-    }
     memset(&desc, 0, sizeof desc);
     SBIT__TRY(
         sbit_graph_add_value(m->graph, sbit_graph_value(m->graph, old)->name, &type, &y, error));
@@ -70546,10 +70544,14 @@ static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
     desc.input_count = m->count;
     desc.outputs = &y;
     desc.output_count = 1;
-    desc.attrs = attrs;
-    desc.attr_count = kept;
     desc.before = m->quantize->id;
     SBIT__TRY(sbit_graph_add_node(m->graph, &desc, &added, error));
+    for (size_t i = 0; i < sbit_graph_node(m->graph, ids[1])->attr_count; i++) {
+        const sbit_attr attr = sbit_graph_node(m->graph, ids[1])->attrs[i];
+        if (!sbit__streq(attr.name, "beta")) {
+            SBIT__TRY(sbit_graph_set_attr(m->graph, added, &attr, error));
+        }
+    }
     SBIT__TRY(sbit_graph_replace_uses(m->graph, old, y, error));
     sbit_graph_erase_node(m->graph, ids[0]);
     sbit_graph_erase_value(m->graph, old);
@@ -72996,28 +72998,41 @@ static sbit_status sbit__smooth_group(sbit__smooth *t, sbit_error *error)
     return status;
 }
 
-static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
-                                    sbit_error *error)
+static sbit_status sbit__smooth_all(sbit__smooth *t, sbit_error *error)
 {
-    sbit__smooth t;
     size_t done = 0;
-    memset(&t, 0, sizeof t);
-    t.quant = (sbit_quant *)state;
-    t.graph = sbit_quant_float_graph(t.quant);
-    t.fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
-    t.weight_bits = sbit__quant_bits(t.quant, SBIT_TARGET_WEIGHT);
-    t.activation_bits = sbit__quant_bits(t.quant, SBIT_TARGET_ACTIVATION);
-    SBIT__TRY(sbit_walk_create(t.quant, feed, NULL, &t.walk, error));
     sbit_status status = SBIT_OK;
-    for (sbit_node_id id = sbit_graph_first(t.graph); id.idx != 0 && status == SBIT_OK;
-         id = sbit_graph_next(t.graph, id)) {
-        if (sbit__smooth_find(&t, sbit_graph_node(t.graph, id))) {
-            status = sbit__smooth_group(&t, error);
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0 && status == SBIT_OK;
+         id = sbit_graph_next(t->graph, id)) {
+        if (sbit__smooth_find(t, sbit_graph_node(t->graph, id))) {
+            status = sbit__smooth_group(t, error);
             done++;
         }
     }
-    sbit_walk_destroy(t.walk);
-    sbit__log(t.quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    return status;
+}
+
+static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    sbit_quant *quant = (sbit_quant *)state;
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit__smooth *t = (sbit__smooth *)sbit__calloc(a, 1, sizeof *t);
+    if (t == NULL) {
+        return sbit__fail_oom(error, sizeof *t);
+    }
+    t->quant = quant;
+    t->graph = sbit_quant_float_graph(quant);
+    t->fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
+    t->weight_bits = sbit__quant_bits(quant, SBIT_TARGET_WEIGHT);
+    t->activation_bits = sbit__quant_bits(quant, SBIT_TARGET_ACTIVATION);
+    sbit_status status = sbit_walk_create(quant, feed, NULL, &t->walk, error);
+    if (status == SBIT_OK) {
+        status = sbit__smooth_all(t, error);
+        sbit_walk_destroy(t->walk);
+    }
+    sbit__free(a, t, sizeof *t);
     return status;
 }
 

@@ -414,6 +414,11 @@ static sbit_status sbit__split_check(const sbit_op_call *call, sbit_dim whole, s
             return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
                                 "part %d has no size or a negative one", (int)i);
         }
+        if (sbit__dim_known(size) && sbit__dim_known(whole) && size.value > whole.value) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "part %d has %lld of %lld elements along the axis", (int)i,
+                                (long long)size.value, (long long)whole.value);
+        }
         sum = sbit__dim_add(sum, size);
     }
     if (sbit__dim_known(sum) && sbit__dim_known(whole) && sum.value != whole.value) {

@@ -190,13 +190,6 @@ static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
     sbit_node_desc desc;
     sbit_value_id y;
     sbit_node_id added;
-    size_t kept = 0;
-    sbit_attr attrs[16];
-    for (size_t i = 0; i < m->node->attr_count && kept < SBIT__COUNT_OF(attrs); i++) {
-        if (!sbit__streq(m->node->attrs[i].name, "beta")) {
-            attrs[kept++] = m->node->attrs[i];
-        }
-    }
     memset(&desc, 0, sizeof desc);
     SBIT__TRY(
         sbit_graph_add_value(m->graph, sbit_graph_value(m->graph, old)->name, &type, &y, error));
@@ -207,10 +200,14 @@ static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
     desc.input_count = m->count;
     desc.outputs = &y;
     desc.output_count = 1;
-    desc.attrs = attrs;
-    desc.attr_count = kept;
     desc.before = m->quantize->id;
     SBIT__TRY(sbit_graph_add_node(m->graph, &desc, &added, error));
+    for (size_t i = 0; i < sbit_graph_node(m->graph, ids[1])->attr_count; i++) {
+        const sbit_attr attr = sbit_graph_node(m->graph, ids[1])->attrs[i];
+        if (!sbit__streq(attr.name, "beta")) {
+            SBIT__TRY(sbit_graph_set_attr(m->graph, added, &attr, error));
+        }
+    }
     SBIT__TRY(sbit_graph_replace_uses(m->graph, old, y, error));
     sbit_graph_erase_node(m->graph, ids[0]);
     sbit_graph_erase_value(m->graph, old);

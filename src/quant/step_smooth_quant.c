@@ -292,28 +292,41 @@ static sbit_status sbit__smooth_group(sbit__smooth *t, sbit_error *error)
     return status;
 }
 
-static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
-                                    sbit_error *error)
+static sbit_status sbit__smooth_all(sbit__smooth *t, sbit_error *error)
 {
-    sbit__smooth t;
     size_t done = 0;
-    memset(&t, 0, sizeof t);
-    t.quant = (sbit_quant *)state;
-    t.graph = sbit_quant_float_graph(t.quant);
-    t.fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
-    t.weight_bits = sbit__quant_bits(t.quant, SBIT_TARGET_WEIGHT);
-    t.activation_bits = sbit__quant_bits(t.quant, SBIT_TARGET_ACTIVATION);
-    SBIT__TRY(sbit_walk_create(t.quant, feed, NULL, &t.walk, error));
     sbit_status status = SBIT_OK;
-    for (sbit_node_id id = sbit_graph_first(t.graph); id.idx != 0 && status == SBIT_OK;
-         id = sbit_graph_next(t.graph, id)) {
-        if (sbit__smooth_find(&t, sbit_graph_node(t.graph, id))) {
-            status = sbit__smooth_group(&t, error);
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0 && status == SBIT_OK;
+         id = sbit_graph_next(t->graph, id)) {
+        if (sbit__smooth_find(t, sbit_graph_node(t->graph, id))) {
+            status = sbit__smooth_group(t, error);
             done++;
         }
     }
-    sbit_walk_destroy(t.walk);
-    sbit__log(t.quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    sbit__log(t->quant->ctx, SBIT_LOG_INFO, "smooth_quant: %u normalizations", (unsigned)done);
+    return status;
+}
+
+static sbit_status sbit__smooth_run(void *state, const sbit_options *options, const sbit_feed *feed,
+                                    sbit_error *error)
+{
+    sbit_quant *quant = (sbit_quant *)state;
+    const sbit_allocator *a = sbit_ctx_allocator(quant->ctx);
+    sbit__smooth *t = (sbit__smooth *)sbit__calloc(a, 1, sizeof *t);
+    if (t == NULL) {
+        return sbit__fail_oom(error, sizeof *t);
+    }
+    t->quant = quant;
+    t->graph = sbit_quant_float_graph(quant);
+    t->fixed = sbit_options_float(options, "STEP.SMOOTH_QUANT.ALPHA");
+    t->weight_bits = sbit__quant_bits(quant, SBIT_TARGET_WEIGHT);
+    t->activation_bits = sbit__quant_bits(quant, SBIT_TARGET_ACTIVATION);
+    sbit_status status = sbit_walk_create(quant, feed, NULL, &t->walk, error);
+    if (status == SBIT_OK) {
+        status = sbit__smooth_all(t, error);
+        sbit_walk_destroy(t->walk);
+    }
+    sbit__free(a, t, sizeof *t);
     return status;
 }
 
