@@ -239,7 +239,7 @@ extern "C" {
 typedef struct sbit_ctx sbit_ctx;
 
 /* >>isa: instruction sets that kernels are written for; later rows contain earlier ones of the
- * same architecture. X(enum, number, text) */
+ * same architecture, but AVX2VNNI stands beside AVX-512. X(enum, number, text) */
 #define SBIT_ISA_LIST(X)                                                                           \
     X(SBIT_ISA_SCALAR, 1, "scalar")                                                                \
     X(SBIT_ISA_SSE2, 2, "sse2")                                                                    \
@@ -247,7 +247,8 @@ typedef struct sbit_ctx sbit_ctx;
     X(SBIT_ISA_AVX512, 4, "avx512")         /* F, BW, DQ, VL */                                    \
     X(SBIT_ISA_AVX512VNNI, 5, "avx512vnni") /* and VNNI */                                         \
     X(SBIT_ISA_NEON, 6, "neon")                                                                    \
-    X(SBIT_ISA_WASM128, 7, "wasm128")
+    X(SBIT_ISA_WASM128, 7, "wasm128")                                                              \
+    X(SBIT_ISA_AVX2VNNI, 8, "avx2vnni") /* AVX2 and AVX-VNNI */
 
 typedef enum sbit_isa {
     SBIT_ISA_DEFAULT = 0, /* the best that the CPU and operating system offer */
@@ -2622,6 +2623,15 @@ static uint32_t sbit__xgetbv0(void)
 #endif
 }
 
+/* AVX-VNNI: leaf 7, subleaf 1, eax 4. */
+static bool sbit__isa_has_vnni256(void)
+{
+    uint32_t leaf7[4], more[4];
+    sbit__cpuid(7, 0, leaf7);
+    sbit__cpuid(7, 1, more);
+    return leaf7[0] >= 1 && ((more[0] >> 4) & 1u) != 0;
+}
+
 static sbit_isa sbit__isa_best(void)
 {
     uint32_t leaf1[4], leaf7[4];
@@ -2640,12 +2650,17 @@ static sbit_isa sbit__isa_best(void)
     }
     const uint32_t f_dq_bw_vl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); /* leaf 7, ebx */
     if ((saved & 0xe6u) != 0xe6u || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) {
-        return SBIT_ISA_AVX2;
+        return sbit__isa_has_vnni256() ? SBIT_ISA_AVX2VNNI : SBIT_ISA_AVX2;
     }
     return ((leaf7[2] >> 11) & 1u) != 0 ? SBIT_ISA_AVX512VNNI : SBIT_ISA_AVX512;
 }
 
 #else
+
+static bool sbit__isa_has_vnni256(void)
+{
+    return false;
+}
 
 static sbit_isa sbit__isa_best(void)
 {
@@ -2671,7 +2686,12 @@ SPARSEBIT_API bool sbit_isa_available(sbit_isa isa)
     if (isa == SBIT_ISA_SCALAR || isa == best) {
         return true;
     }
-    return best <= SBIT_ISA_AVX512VNNI && isa < best; /* the x86 sets contain each other */
+    if (isa == SBIT_ISA_AVX2VNNI) {
+        return best >= SBIT_ISA_AVX2 && best <= SBIT_ISA_AVX512VNNI && sbit__isa_has_vnni256();
+    }
+    /* the x86 sets contain each other */
+    return best == SBIT_ISA_AVX2VNNI ? isa <= SBIT_ISA_AVX2
+                                     : best <= SBIT_ISA_AVX512VNNI && isa < best;
 }
 
 /* >>create and destroy */
@@ -14549,6 +14569,13 @@ SBIT__FN void sbit__q8_accumulate__ref(int64_t n, const uint8_t *x, int32_t zero
 #define SBIT__UNROLL16
 #endif
 
+/* Compilers that know AVX-VNNI; others use what AVX2 has. */
+#if defined(__clang__) ? __clang_major__ >= 12 : defined(__GNUC__) && __GNUC__ >= 11
+#define SBIT__HAS_AVXVNNI 1
+#else
+#define SBIT__HAS_AVXVNNI 0
+#endif
+
 #if SBIT__X86
 #include <immintrin.h> /* vector instructions */
 /* ---- begin src/kernels/vec_sse2.h ---- */
@@ -15108,14 +15135,21 @@ SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, i
 #undef SBIT__VNNI
 /* ---- end src/kernels/vec_end.h ---- */
 
+
+#define SBIT__VNNI 0
 /* ---- begin src/kernels/vec_avx2.h ---- */
-/* vec_avx2.h: vector operations of AVX2. >>vec_avx2
+/* vec_avx2.h: vector operations of AVX2; SBIT__VNNI 1: with AVX-VNNI. >>vec_avx2
  *
  * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for, so that
  * compilers cannot join a product and a sum.
  */
+#if SBIT__VNNI
+#define SBIT__V(name) sbit__##name##__avx2vnni
+#define SBIT__V_TARGET SBIT__TARGET("avx2,avxvnni")
+#else
 #define SBIT__V(name) sbit__##name##__avx2
 #define SBIT__V_TARGET SBIT__TARGET("avx2")
+#endif
 #define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
 #if !defined(__clang__)
 #pragma GCC diagnostic push
@@ -15294,6 +15328,22 @@ enum {
     SBIT__V(tile_v) = 2,
     SBIT__V(tile_m_narrow) = 8
 };
+#if SBIT__VNNI
+typedef __m256i SBIT__V(u4);
+typedef __m256i SBIT__V(s4);
+SBIT__V_INLINE __m256i SBIT__V(u4_of)(__m256i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m256i SBIT__V(s4_of)(__m256i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, __m256i u, __m256i s)
+{
+    return _mm256_dpbusd_avx_epi32(sum, u, s);
+}
+#else
 typedef struct SBIT__V(u4) {
     __m256i even, odd; /* 16 bits each */
 } SBIT__V(u4);
@@ -15317,6 +15367,7 @@ SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, SBIT__V(u4) u, SBIT__V(s4) s)
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(u.even, s.even));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(u.odd, s.odd));
 }
+#endif
 /* ---- end src/kernels/vec_avx2.h ---- */
 
 /* ---- begin src/kernels/vec_q8.h ---- */
@@ -15657,6 +15708,581 @@ SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, i
 #undef SBIT__VNNI
 /* ---- end src/kernels/vec_end.h ---- */
 
+
+#if SBIT__HAS_AVXVNNI
+#define SBIT__VNNI 1
+/* ---- begin src/kernels/vec_avx2.h ---- */
+/* vec_avx2.h: vector operations of AVX2; SBIT__VNNI 1: with AVX-VNNI. >>vec_avx2
+ *
+ * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for, so that
+ * compilers cannot join a product and a sum.
+ */
+#if SBIT__VNNI
+#define SBIT__V(name) sbit__##name##__avx2vnni
+#define SBIT__V_TARGET SBIT__TARGET("avx2,avxvnni")
+#else
+#define SBIT__V(name) sbit__##name##__avx2
+#define SBIT__V_TARGET SBIT__TARGET("avx2")
+#endif
+#define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
+#if !defined(__clang__)
+#pragma GCC diagnostic push
+#endif
+
+enum {
+    SBIT__V(lanes) = 8
+};
+typedef __m256i SBIT__V(vi);
+typedef __m256 SBIT__V(vf);
+typedef __m256i SBIT__V(vb);
+
+SBIT__V_INLINE __m256i SBIT__V(set_i32)(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+SBIT__V_INLINE __m256i SBIT__V(load_i32)(const int32_t *x)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)x);
+}
+SBIT__V_INLINE void SBIT__V(store_i32)(int32_t *y, int64_t n, __m256i v)
+{
+    if (n >= 8) {
+        _mm256_storeu_si256((__m256i *)(void *)y, v);
+    } else {
+        int32_t part[8];
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m256i SBIT__V(add_i32)(__m256i a, __m256i b)
+{
+    return _mm256_add_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(sub_i32)(__m256i a, __m256i b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(mul_i32)(__m256i a, __m256i b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(load_u8)(const uint8_t *x, int64_t n)
+{
+    uint64_t part = 0;
+    memcpy(&part, x, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)part));
+}
+SBIT__V_INLINE void SBIT__V(store_u8)(uint8_t *y, int64_t n, __m256i v)
+{
+    const __m256i words = _mm256_packus_epi16(_mm256_packs_epi32(v, v), v);
+    const __m128i bytes =
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    const int64_t part = _mm_cvtsi128_si64(bytes);
+    memcpy(y, &part, n >= 8 ? 8 : n > 0 ? (size_t)n : 0);
+}
+SBIT__V_INLINE __m256 SBIT__V(set_f32)(float x)
+{
+    return _mm256_set1_ps(x);
+}
+SBIT__V_INLINE __m256 SBIT__V(load_f32)(const float *x, int64_t n)
+{
+    float part[8] = {0.0f};
+    if (n >= 8) {
+        return _mm256_loadu_ps(x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n * sizeof *x : 0);
+    return _mm256_loadu_ps(part);
+}
+SBIT__V_INLINE void SBIT__V(store_f32)(float *y, int64_t n, __m256 v)
+{
+    float part[8];
+    if (n >= 8) {
+        _mm256_storeu_ps(y, v);
+    } else {
+        _mm256_storeu_ps(part, v);
+        memcpy(y, part, n > 0 ? (size_t)n * sizeof *y : 0);
+    }
+}
+SBIT__V_INLINE __m256 SBIT__V(add_f32)(__m256 a, __m256 b)
+{
+    return _mm256_add_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(sub_f32)(__m256 a, __m256 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(mul_f32)(__m256 a, __m256 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(div_f32)(__m256 a, __m256 b)
+{
+    return _mm256_div_ps(a, b);
+}
+SBIT__V_INLINE __m256 SBIT__V(clamp_f32)(__m256 v, __m256 lo, __m256 hi)
+{
+    return _mm256_min_ps(_mm256_max_ps(v, lo), hi);
+}
+SBIT__V_INLINE __m256 SBIT__V(to_f32)(__m256i v)
+{
+    return _mm256_cvtepi32_ps(v);
+}
+SBIT__V_INLINE __m256i SBIT__V(round)(__m256 v)
+{
+    return _mm256_cvtps_epi32(v);
+}
+
+/* >>bytes: 32 channels */
+SBIT__V_INLINE __m256i SBIT__V(load_bytes)(const uint8_t *x, int64_t n)
+{
+    uint8_t part[32] = {0};
+    if (n >= 32) {
+        return _mm256_loadu_si256((const __m256i *)(const void *)x);
+    }
+    memcpy(part, x, n > 0 ? (size_t)n : 0);
+    return _mm256_loadu_si256((const __m256i *)(const void *)part);
+}
+SBIT__V_INLINE void SBIT__V(store_bytes)(uint8_t *y, int64_t n, __m256i v)
+{
+    if (n >= 32) {
+        _mm256_storeu_si256((__m256i *)(void *)y, v);
+    } else {
+        uint8_t part[32];
+        _mm256_storeu_si256((__m256i *)(void *)part, v);
+        memcpy(y, part, n > 0 ? (size_t)n : 0);
+    }
+}
+SBIT__V_INLINE __m256i SBIT__V(max_bytes)(__m256i a, __m256i b)
+{
+    return _mm256_max_epu8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(low8)(__m256i a, __m256i b)
+{
+    return _mm256_unpacklo_epi8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(high8)(__m256i a, __m256i b)
+{
+    return _mm256_unpackhi_epi8(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(low16)(__m256i a, __m256i b)
+{
+    return _mm256_unpacklo_epi16(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(high16)(__m256i a, __m256i b)
+{
+    return _mm256_unpackhi_epi16(a, b);
+}
+SBIT__V_INLINE __m256i SBIT__V(narrow)(__m256i a, __m256i b, __m256i c, __m256i d)
+{
+    return _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+}
+/* 16 rows of 16: adding 0x70 sets the top bit of what belongs to another row, which gives 0. */
+SBIT__V_INLINE __m256i SBIT__V(lookup)(const uint8_t *table, __m256i v)
+{
+    __m256i found = _mm256_setzero_si256();
+    SBIT__UNROLL16 for (int row = 0; row < 16; row++)
+    {
+        const __m128i part = _mm_loadu_si128((const __m128i *)(const void *)(table + 16 * row));
+        const __m256i at = _mm256_adds_epu8(_mm256_xor_si256(v, _mm256_set1_epi8((char)(16 * row))),
+                                            _mm256_set1_epi8(0x70));
+        found = _mm256_or_si256(found, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(part), at));
+    }
+    return found;
+}
+SBIT__V_INLINE __m256i SBIT__V(repeat4)(const uint8_t *x) /* 4 bytes in each lane */
+{
+    int32_t part;
+    memcpy(&part, x, sizeof part);
+    return _mm256_set1_epi32(part);
+}
+
+/* >>products */
+enum {
+    SBIT__V(tile_m) = 4,
+    SBIT__V(tile_v) = 2,
+    SBIT__V(tile_m_narrow) = 8
+};
+#if SBIT__VNNI
+typedef __m256i SBIT__V(u4);
+typedef __m256i SBIT__V(s4);
+SBIT__V_INLINE __m256i SBIT__V(u4_of)(__m256i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m256i SBIT__V(s4_of)(__m256i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, __m256i u, __m256i s)
+{
+    return _mm256_dpbusd_avx_epi32(sum, u, s);
+}
+#else
+typedef struct SBIT__V(u4) {
+    __m256i even, odd; /* 16 bits each */
+} SBIT__V(u4);
+typedef SBIT__V(u4) SBIT__V(s4);
+SBIT__V_INLINE SBIT__V(u4) SBIT__V(u4_of)(__m256i v)
+{
+    SBIT__V(u4) u;
+    u.even = _mm256_and_si256(v, _mm256_set1_epi16(0xff));
+    u.odd = _mm256_srli_epi16(v, 8);
+    return u;
+}
+SBIT__V_INLINE SBIT__V(s4) SBIT__V(s4_of)(__m256i v)
+{
+    SBIT__V(s4) s;
+    s.even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
+    s.odd = _mm256_srai_epi16(v, 8);
+    return s;
+}
+SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, SBIT__V(u4) u, SBIT__V(s4) s)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(u.even, s.even));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(u.odd, s.odd));
+}
+#endif
+/* ---- end src/kernels/vec_avx2.h ---- */
+
+/* ---- begin src/kernels/vec_q8.h ---- */
+/* vec_q8.h: the integer kernels over the vector operations of one instruction set. >>vec_q8
+ *
+ * q8_private.h says what they do. Included once for each set, behind its vec_*.h.
+ * A tile's sums are an array whose bounds are constants in each of its copies, so that unrolled
+ * loops keep it in registers; gcc and clang each want a pragma of their own for that.
+ */
+
+/* >>storing */
+
+/* Vector v of columns c.. of one row. */
+SBIT__V_INLINE void SBIT__V(q8_put)(const sbit__q8_store *store, int64_t n, SBIT__V(vi) sum,
+                                    const float *scale, const float *shift, void *out, int64_t at)
+{
+    if (store->kind == SBIT__Q8_I32) {
+        SBIT__V(store_i32)((int32_t *)out + at, n, sum);
+        return;
+    }
+    const int64_t all = SBIT__V(lanes);
+    SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum), SBIT__V(load_f32)(scale, all));
+    if (shift != NULL) {
+        f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(shift, all));
+    }
+    if (store->kind == SBIT__Q8_F32) {
+        SBIT__V(store_f32)((float *)out + at, n, f);
+        return;
+    }
+    f = SBIT__V(clamp_f32)(f, SBIT__V(set_f32)((float)(store->lo - store->zero)),
+                           SBIT__V(set_f32)((float)(store->hi - store->zero)));
+    SBIT__V(store_u8)
+    ((uint8_t *)out + at, n, SBIT__V(add_i32)(SBIT__V(round)(f), SBIT__V(set_i32)(store->zero)));
+}
+
+/* >>tile */
+
+/* One row of a tile in every case; the usual one is stored by q8_body itself. */
+SBIT__V_TARGET static void SBIT__V(q8_put_row)(const sbit__q8_tile *tile, const SBIT__V(vi) * sum,
+                                               int32_t row_sum, void *out, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    for (int64_t c = 0; c < tile->width; c += lanes) {
+        SBIT__V(vi) v = sum[c / lanes];
+        if (tile->factor != NULL) {
+            v = SBIT__V(add_i32)(v, SBIT__V(mul_i32)(SBIT__V(set_i32)(row_sum),
+                                                     SBIT__V(load_i32)(tile->factor + c)));
+        }
+        SBIT__V(q8_put)
+        (&tile->store, tile->columns - c, v, tile->scale + c,
+         tile->shift != NULL ? tile->shift + c : NULL, out, at + c);
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_body)(int m, int vectors, const sbit__q8_tile *tile,
+                                     const uint8_t *const *row, const int32_t *row_sums, void *out,
+                                     int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)tile->weights;
+    SBIT__V(vi) sum[8][4];
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            sum[i][j] = SBIT__V(load_i32)(tile->bias + j * lanes);
+        }
+    }
+    for (int64_t t = 0; t < tile->taps; t++) {
+        const uint8_t *x[8];
+        SBIT__UNROLL for (int i = 0; i < m; i++)
+        {
+            x[i] = row[i] + tile->offsets[t];
+        }
+        for (int64_t k = 0; k < tile->depth; k += 4) {
+            SBIT__V(s4) s[4];
+            SBIT__UNROLL for (int j = 0; j < vectors; j++)
+            {
+                s[j] = SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes));
+            }
+            w += vectors * 4 * lanes;
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(u4) u = SBIT__V(u4_of)(SBIT__V(repeat4)(x[i] + k));
+                SBIT__UNROLL for (int j = 0; j < vectors; j++)
+                {
+                    sum[i][j] = SBIT__V(dot4)(sum[i][j], u, s[j]);
+                }
+            }
+        }
+    }
+    if (tile->store.kind == SBIT__Q8_U8 && tile->columns == tile->width && tile->shift == NULL &&
+        tile->factor == NULL) {
+        const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(tile->store.lo - tile->store.zero));
+        const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(tile->store.hi - tile->store.zero));
+        const SBIT__V(vi) zero = SBIT__V(set_i32)(tile->store.zero);
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            const SBIT__V(vf) scale = SBIT__V(load_f32)(tile->scale + j * lanes, lanes);
+            SBIT__UNROLL for (int i = 0; i < m; i++)
+            {
+                const SBIT__V(vf) f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[i][j]), scale);
+                const SBIT__V(vi) q = SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi));
+                SBIT__V(store_u8)
+                ((uint8_t *)out + at + i * tile->out_stride + j * lanes, lanes,
+                 SBIT__V(add_i32)(q, zero));
+            }
+        }
+        return;
+    }
+    SBIT__UNROLL for (int i = 0; i < m; i++)
+    {
+        SBIT__V(vi) row_sum[4];
+        SBIT__UNROLL for (int j = 0; j < vectors; j++)
+        {
+            row_sum[j] = sum[i][j];
+        }
+        SBIT__V(q8_put_row)
+        (tile, row_sum, row_sums != NULL ? row_sums[i] : 0, out, at + i * tile->out_stride);
+    }
+}
+
+/* The next rows, as many as one tile takes; gives their number. */
+SBIT__V_TARGET static int64_t SBIT__V(q8_rows)(int64_t rows, const sbit__q8_tile *tile,
+                                               const uint8_t *const *row, const int32_t *row_sums,
+                                               void *out, int64_t at)
+{
+    const int64_t vectors = tile->width / SBIT__V(lanes);
+    const int64_t most = vectors == SBIT__V(tile_v) ? SBIT__V(tile_m)
+                         : vectors == 1             ? SBIT__V(tile_m_narrow)
+                                                    : 4;
+    const int64_t m = rows >= 2 * most || rows == most ? most : rows > most ? (rows + 1) / 2 : rows;
+#define SBIT__Q8_CASE(n, v)                                                                        \
+    if (m >= n) {                                                                                  \
+        SBIT__V(q8_body)(n, v, tile, row, row_sums, out, at);                                      \
+        return n;                                                                                  \
+    }
+    if (vectors == 1) {
+        SBIT__Q8_CASE(8, 1)
+        SBIT__Q8_CASE(4, 1)
+        SBIT__Q8_CASE(2, 1)
+        SBIT__Q8_CASE(1, 1)
+    } else if (vectors == 2) {
+        SBIT__Q8_CASE(4, 2)
+        SBIT__Q8_CASE(3, 2)
+        SBIT__Q8_CASE(2, 2)
+        SBIT__Q8_CASE(1, 2)
+    } else {
+        if (SBIT__V(tile_m) >= 5) {
+            SBIT__Q8_CASE(5, 4)
+        }
+        SBIT__Q8_CASE(4, 4)
+        SBIT__Q8_CASE(3, 4)
+        SBIT__Q8_CASE(2, 4)
+        SBIT__Q8_CASE(1, 4)
+    }
+#undef SBIT__Q8_CASE
+    return rows;
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_tile)(const sbit__q8_tile *tile, int64_t rows,
+                                            const uint8_t *const *row, const int32_t *row_sums,
+                                            void *out)
+{
+    for (int64_t i = 0; i < rows;) {
+        i += SBIT__V(q8_rows)(rows - i, tile, row + i, row_sums != NULL ? row_sums + i : NULL, out,
+                              i * tile->out_stride);
+    }
+}
+
+/* >>depthwise: bytes of 4 taps are transposed to groups of 4 */
+
+SBIT__V_INLINE void SBIT__V(q8_quad)(const uint8_t *x, const int64_t *offsets, int64_t n,
+                                     const int8_t *weights, SBIT__V(vi) sum[4])
+{
+    const int64_t lanes = SBIT__V(lanes);
+    const uint8_t *w = (const uint8_t *)(const void *)weights;
+    const SBIT__V(vb) a = SBIT__V(load_bytes)(x + offsets[0], n);
+    const SBIT__V(vb) b = SBIT__V(load_bytes)(x + offsets[1], n);
+    const SBIT__V(vb) c = SBIT__V(load_bytes)(x + offsets[2], n);
+    const SBIT__V(vb) d = SBIT__V(load_bytes)(x + offsets[3], n);
+    const SBIT__V(vb) ab0 = SBIT__V(low8)(a, b), ab1 = SBIT__V(high8)(a, b);
+    const SBIT__V(vb) cd0 = SBIT__V(low8)(c, d), cd1 = SBIT__V(high8)(c, d);
+    SBIT__V(vb) u[4];
+    u[0] = SBIT__V(low16)(ab0, cd0);
+    u[1] = SBIT__V(high16)(ab0, cd0);
+    u[2] = SBIT__V(low16)(ab1, cd1);
+    u[3] = SBIT__V(high16)(ab1, cd1);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        sum[j] = SBIT__V(dot4)(sum[j], SBIT__V(u4_of)(u[j]),
+                               SBIT__V(s4_of)(SBIT__V(load_bytes)(w + j * 4 * lanes, 4 * lanes)));
+    }
+}
+
+/* F32 and I32: not often, so through memory. */
+SBIT__V_INLINE void SBIT__V(q8_depthwise_put)(const sbit__q8_depthwise *d, int64_t first,
+                                              const SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes), n = d->channels - first;
+    float part[4 * SBIT__V(lanes)]; /* or int32 */
+    for (int j = 0; j < 4; j++) {
+        const int64_t c = first + j * lanes;
+        SBIT__V(q8_put)
+        (&d->store, lanes, sum[j], d->scale + c, d->shift != NULL ? d->shift + c : NULL, part,
+         j * lanes);
+    }
+    for (int64_t place = 0; place < 4 * lanes; place++) {
+        const int64_t c = sbit__q8_lane(4 * lanes, place);
+        if (c < n) {
+            memcpy((float *)y + at + c, part + place, sizeof part[0]);
+        }
+    }
+}
+
+SBIT__V_INLINE void SBIT__V(q8_depthwise_store)(const sbit__q8_depthwise *d, int64_t first,
+                                                SBIT__V(vi) sum[4], void *y, int64_t at)
+{
+    const int64_t lanes = SBIT__V(lanes);
+    if (d->store.kind != SBIT__Q8_U8) {
+        SBIT__V(q8_depthwise_put)(d, first, sum, y, at);
+        return;
+    }
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(d->store.lo - d->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(d->store.hi - d->store.zero));
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(d->store.zero);
+    SBIT__UNROLL for (int j = 0; j < 4; j++)
+    {
+        const int64_t c = first + j * lanes;
+        SBIT__V(vf)
+        f = SBIT__V(mul_f32)(SBIT__V(to_f32)(sum[j]), SBIT__V(load_f32)(d->scale + c, lanes));
+        if (d->shift != NULL) {
+            f = SBIT__V(add_f32)(f, SBIT__V(load_f32)(d->shift + c, lanes));
+        }
+        sum[j] = SBIT__V(add_i32)(SBIT__V(round)(SBIT__V(clamp_f32)(f, lo, hi)), zero);
+    }
+    SBIT__V(store_bytes)
+    ((uint8_t *)y + at, d->channels - first, SBIT__V(narrow)(sum[0], sum[1], sum[2], sum[3]));
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_depthwise)(const sbit__q8_depthwise *d, int64_t pixels,
+                                                 const uint8_t *x, void *y)
+{
+    const int64_t lanes = SBIT__V(lanes), block = 4 * lanes;
+    for (int64_t first = 0; first < d->channels; first += block) {
+        const int8_t *weights = d->weights + first * d->quads * 4;
+        for (int64_t p = 0; p < pixels; p++) {
+            SBIT__V(vi) sum[4];
+            SBIT__UNROLL for (int j = 0; j < 4; j++)
+            {
+                sum[j] = SBIT__V(load_i32)(d->bias + first + j * lanes);
+            }
+            for (int64_t q = 0; q < d->quads; q++) {
+                SBIT__V(q8_quad)
+                (x + p * d->in_stride + first, d->offsets + 4 * q, d->channels - first,
+                 weights + q * block * 4, sum);
+            }
+            SBIT__V(q8_depthwise_store)(d, first, sum, y, p * d->out_stride + first);
+        }
+    }
+}
+
+/* >>elements */
+
+SBIT__V_INLINE SBIT__V(vf)
+    SBIT__V(q8_dequantize)(const uint8_t *x, int64_t n, SBIT__V(vi) zero, SBIT__V(vf) scale)
+{
+    const SBIT__V(vi) q = SBIT__V(sub_i32)(SBIT__V(load_u8)(x, n), zero);
+    return SBIT__V(mul_f32)(SBIT__V(to_f32)(q), scale);
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_binary)(const sbit__q8_pair *pair, int64_t n,
+                                              const uint8_t *a, const uint8_t *b, uint8_t *y)
+{
+    const SBIT__V(vi) zero_a = SBIT__V(set_i32)(pair->zero_a);
+    const SBIT__V(vi) zero_b = SBIT__V(set_i32)(pair->zero_b);
+    const SBIT__V(vi) zero = SBIT__V(set_i32)(pair->store.zero);
+    const SBIT__V(vf) scale_a = SBIT__V(set_f32)(pair->scale_a);
+    const SBIT__V(vf) scale_b = SBIT__V(set_f32)(pair->scale_b);
+    const SBIT__V(vf) scale = SBIT__V(set_f32)(pair->scale_y);
+    const SBIT__V(vf) lo = SBIT__V(set_f32)((float)(pair->store.lo - pair->store.zero));
+    const SBIT__V(vf) hi = SBIT__V(set_f32)((float)(pair->store.hi - pair->store.zero));
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) u = SBIT__V(q8_dequantize)(a + i, n - i, zero_a, scale_a);
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(b + i, n - i, zero_b, scale_b);
+        const SBIT__V(vf) f = pair->op == SBIT__BINARY_ADD   ? SBIT__V(add_f32)(u, v)
+                              : pair->op == SBIT__BINARY_SUB ? SBIT__V(sub_f32)(u, v)
+                                                             : SBIT__V(mul_f32)(u, v);
+        const SBIT__V(vf) q = SBIT__V(clamp_f32)(SBIT__V(div_f32)(f, scale), lo, hi);
+        SBIT__V(store_u8)(y + i, n - i, SBIT__V(add_i32)(SBIT__V(round)(q), zero));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_max)(int64_t n, const uint8_t *x, uint8_t *y)
+{
+    for (int64_t i = 0; i < n; i += 4 * SBIT__V(lanes)) {
+        SBIT__V(store_bytes)
+        (y + i, n - i,
+         SBIT__V(max_bytes)(SBIT__V(load_bytes)(x + i, n - i), SBIT__V(load_bytes)(y + i, n - i)));
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_lookup)(int64_t n, const uint8_t *table, const uint8_t *x,
+                                              uint8_t *y)
+{
+    const int64_t block = 4 * SBIT__V(lanes);
+    int64_t i = 0;
+    for (; i < n - n % block; i += block) {
+        SBIT__V(store_bytes)
+        (y + i, block, SBIT__V(lookup)(table, SBIT__V(load_bytes)(x + i, block)));
+    }
+    for (; i < n; i++) {
+        y[i] = table[x[i]];
+    }
+}
+
+SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, int32_t zero,
+                                                  float scale, float *sums)
+{
+    const SBIT__V(vi) zeros = SBIT__V(set_i32)(zero);
+    const SBIT__V(vf) scales = SBIT__V(set_f32)(scale);
+    for (int64_t i = 0; i < n; i += SBIT__V(lanes)) {
+        const SBIT__V(vf) v = SBIT__V(q8_dequantize)(x + i, n - i, zeros, scales);
+        SBIT__V(store_f32)
+        (sums + i, n - i, SBIT__V(add_f32)(SBIT__V(load_f32)(sums + i, n - i), v));
+    }
+}
+/* ---- end src/kernels/vec_q8.h ---- */
+
+/* ---- begin src/kernels/vec_end.h ---- */
+/* vec_end.h: takes back what a vec_*.h defined. >>vec_end */
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+#undef SBIT__V
+#undef SBIT__V_TARGET
+#undef SBIT__V_INLINE
+#undef SBIT__VNNI
+/* ---- end src/kernels/vec_end.h ---- */
+
+#endif
 
 #define SBIT__VNNI 0
 /* ---- begin src/kernels/vec_avx512.h ---- */
@@ -17362,6 +17988,7 @@ SBIT__V_TARGET static void SBIT__V(q8_accumulate)(int64_t n, const uint8_t *x, i
 #define SBIT__Q8_REF(type, name, params) sbit__##name##__ref,
 #define SBIT__Q8_SSE2(type, name, params) sbit__##name##__sse2,
 #define SBIT__Q8_AVX2(type, name, params) sbit__##name##__avx2,
+#define SBIT__Q8_AVX2VNNI(type, name, params) sbit__##name##__avx2vnni,
 #define SBIT__Q8_AVX512(type, name, params) sbit__##name##__avx512,
 #define SBIT__Q8_AVX512VNNI(type, name, params) sbit__##name##__avx512vnni,
 #define SBIT__Q8_NEON(type, name, params) sbit__##name##__neon,
@@ -17372,6 +17999,12 @@ static const sbit__q8_kernels sbit__q8_sse2 = {4, 4 * sbit__tile_v__sse2,
                                                SBIT__Q8_LIST(SBIT__Q8_SSE2)};
 static const sbit__q8_kernels sbit__q8_avx2 = {8, 8 * sbit__tile_v__avx2,
                                                SBIT__Q8_LIST(SBIT__Q8_AVX2)};
+#if SBIT__HAS_AVXVNNI
+static const sbit__q8_kernels sbit__q8_avx2vnni = {8, 8 * sbit__tile_v__avx2vnni,
+                                                   SBIT__Q8_LIST(SBIT__Q8_AVX2VNNI)};
+#else
+#define sbit__q8_avx2vnni sbit__q8_avx2
+#endif
 static const sbit__q8_kernels sbit__q8_avx512 = {16, 16 * sbit__tile_v__avx512,
                                                  SBIT__Q8_LIST(SBIT__Q8_AVX512)};
 static const sbit__q8_kernels sbit__q8_avx512vnni = {16, 16 * sbit__tile_v__avx512vnni,
@@ -17384,6 +18017,7 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
 #undef SBIT__Q8_REF
 #undef SBIT__Q8_SSE2
 #undef SBIT__Q8_AVX2
+#undef SBIT__Q8_AVX2VNNI
 #undef SBIT__Q8_AVX512
 #undef SBIT__Q8_AVX512VNNI
 #undef SBIT__Q8_NEON
@@ -17400,6 +18034,8 @@ SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa)
         return &sbit__q8_sse2;
     case SBIT_ISA_AVX2:
         return &sbit__q8_avx2;
+    case SBIT_ISA_AVX2VNNI:
+        return &sbit__q8_avx2vnni;
     case SBIT_ISA_AVX512:
         return &sbit__q8_avx512;
     case SBIT_ISA_AVX512VNNI:
@@ -17442,7 +18078,9 @@ static const sbit_kernels sbit__kernels_avx2 = {SBIT_ISA_AVX2, SBIT__AVX2_TILE_M
                                                 SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
 static const sbit_kernels sbit__kernels_avx512 = {
     SBIT_ISA_AVX512, SBIT__AVX512_TILE_M, SBIT__AVX512_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
-/* VNNI is for integer kernels: nothing of its own yet. */
+/* VNNI is for integer kernels, which have tables of their own (q8_sets.c). */
+static const sbit_kernels sbit__kernels_avx2vnni = {
+    SBIT_ISA_AVX2VNNI, SBIT__AVX2_TILE_M, SBIT__AVX2_TILE_N, SBIT__KERNEL_LIST(SBIT__ROW_AVX2)};
 static const sbit_kernels sbit__kernels_avx512vnni = {SBIT_ISA_AVX512VNNI, SBIT__AVX512_TILE_M,
                                                       SBIT__AVX512_TILE_N,
                                                       SBIT__KERNEL_LIST(SBIT__ROW_AVX512)};
@@ -17466,6 +18104,8 @@ SBIT__FN const sbit_kernels *sbit__kernels_of(sbit_isa isa)
         return &sbit__kernels_sse2;
     case SBIT_ISA_AVX2:
         return &sbit__kernels_avx2;
+    case SBIT_ISA_AVX2VNNI:
+        return &sbit__kernels_avx2vnni;
     case SBIT_ISA_AVX512:
         return &sbit__kernels_avx512;
     case SBIT_ISA_AVX512VNNI:

@@ -83,10 +83,12 @@ TEST(isa_agrees_with_the_system)
     const bool avx512 = avx2 && strstr(text, " avx512f") != NULL &&
                         strstr(text, " avx512bw") != NULL && strstr(text, " avx512dq") != NULL &&
                         strstr(text, " avx512vl") != NULL;
+    const bool vnni256 = avx2 && strstr(text, " avx_vnni") != NULL;
     const bool vnni = avx512 && strstr(text, " avx512_vnni") != NULL;
     CHECK_EQ_I64(sbit_isa_available(SBIT_ISA_AVX2), avx2);
     CHECK_EQ_I64(sbit_isa_available(SBIT_ISA_AVX512), avx512);
     CHECK_EQ_I64(sbit_isa_available(SBIT_ISA_AVX512VNNI), vnni);
+    CHECK_EQ_I64(sbit_isa_available(SBIT_ISA_AVX2VNNI), vnni256);
     free(text);
 }
 

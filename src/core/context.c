@@ -82,6 +82,15 @@ static uint32_t sbit__xgetbv0(void)
 #endif
 }
 
+/* AVX-VNNI: leaf 7, subleaf 1, eax 4. */
+static bool sbit__isa_has_vnni256(void)
+{
+    uint32_t leaf7[4], more[4];
+    sbit__cpuid(7, 0, leaf7);
+    sbit__cpuid(7, 1, more);
+    return leaf7[0] >= 1 && ((more[0] >> 4) & 1u) != 0;
+}
+
 static sbit_isa sbit__isa_best(void)
 {
     uint32_t leaf1[4], leaf7[4];
@@ -100,12 +109,17 @@ static sbit_isa sbit__isa_best(void)
     }
     const uint32_t f_dq_bw_vl = (1u << 16) | (1u << 17) | (1u << 30) | (1u << 31); /* leaf 7, ebx */
     if ((saved & 0xe6u) != 0xe6u || (leaf7[1] & f_dq_bw_vl) != f_dq_bw_vl) {
-        return SBIT_ISA_AVX2;
+        return sbit__isa_has_vnni256() ? SBIT_ISA_AVX2VNNI : SBIT_ISA_AVX2;
     }
     return ((leaf7[2] >> 11) & 1u) != 0 ? SBIT_ISA_AVX512VNNI : SBIT_ISA_AVX512;
 }
 
 #else
+
+static bool sbit__isa_has_vnni256(void)
+{
+    return false;
+}
 
 static sbit_isa sbit__isa_best(void)
 {
@@ -131,7 +145,12 @@ SPARSEBIT_API bool sbit_isa_available(sbit_isa isa)
     if (isa == SBIT_ISA_SCALAR || isa == best) {
         return true;
     }
-    return best <= SBIT_ISA_AVX512VNNI && isa < best; /* the x86 sets contain each other */
+    if (isa == SBIT_ISA_AVX2VNNI) {
+        return best >= SBIT_ISA_AVX2 && best <= SBIT_ISA_AVX512VNNI && sbit__isa_has_vnni256();
+    }
+    /* the x86 sets contain each other */
+    return best == SBIT_ISA_AVX2VNNI ? isa <= SBIT_ISA_AVX2
+                                     : best <= SBIT_ISA_AVX512VNNI && isa < best;
 }
 
 /* >>create and destroy */

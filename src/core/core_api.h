@@ -16,7 +16,7 @@ extern "C" {
 typedef struct sbit_ctx sbit_ctx;
 
 /* >>isa: instruction sets that kernels are written for; later rows contain earlier ones of the
- * same architecture. X(enum, number, text) */
+ * same architecture, but AVX2VNNI stands beside AVX-512. X(enum, number, text) */
 #define SBIT_ISA_LIST(X)                                                                           \
     X(SBIT_ISA_SCALAR, 1, "scalar")                                                                \
     X(SBIT_ISA_SSE2, 2, "sse2")                                                                    \
@@ -24,7 +24,8 @@ typedef struct sbit_ctx sbit_ctx;
     X(SBIT_ISA_AVX512, 4, "avx512")         /* F, BW, DQ, VL */                                    \
     X(SBIT_ISA_AVX512VNNI, 5, "avx512vnni") /* and VNNI */                                         \
     X(SBIT_ISA_NEON, 6, "neon")                                                                    \
-    X(SBIT_ISA_WASM128, 7, "wasm128")
+    X(SBIT_ISA_WASM128, 7, "wasm128")                                                              \
+    X(SBIT_ISA_AVX2VNNI, 8, "avx2vnni") /* AVX2 and AVX-VNNI */
 
 typedef enum sbit_isa {
     SBIT_ISA_DEFAULT = 0, /* the best that the CPU and operating system offer */

@@ -19,6 +19,13 @@
 #define SBIT__UNROLL16
 #endif
 
+/* Compilers that know AVX-VNNI; others use what AVX2 has. */
+#if defined(__clang__) ? __clang_major__ >= 12 : defined(__GNUC__) && __GNUC__ >= 11
+#define SBIT__HAS_AVXVNNI 1
+#else
+#define SBIT__HAS_AVXVNNI 0
+#endif
+
 #if SBIT__X86
 #include <immintrin.h> /* vector instructions */
 
@@ -26,9 +33,17 @@
 #include "vec_q8.h"
 #include "vec_end.h"
 
+#define SBIT__VNNI 0
 #include "vec_avx2.h"
 #include "vec_q8.h"
 #include "vec_end.h"
+
+#if SBIT__HAS_AVXVNNI
+#define SBIT__VNNI 1
+#include "vec_avx2.h"
+#include "vec_q8.h"
+#include "vec_end.h"
+#endif
 
 #define SBIT__VNNI 0
 #include "vec_avx512.h"
@@ -52,6 +67,7 @@
 #define SBIT__Q8_REF(type, name, params) sbit__##name##__ref,
 #define SBIT__Q8_SSE2(type, name, params) sbit__##name##__sse2,
 #define SBIT__Q8_AVX2(type, name, params) sbit__##name##__avx2,
+#define SBIT__Q8_AVX2VNNI(type, name, params) sbit__##name##__avx2vnni,
 #define SBIT__Q8_AVX512(type, name, params) sbit__##name##__avx512,
 #define SBIT__Q8_AVX512VNNI(type, name, params) sbit__##name##__avx512vnni,
 #define SBIT__Q8_NEON(type, name, params) sbit__##name##__neon,
@@ -62,6 +78,12 @@ static const sbit__q8_kernels sbit__q8_sse2 = {4, 4 * sbit__tile_v__sse2,
                                                SBIT__Q8_LIST(SBIT__Q8_SSE2)};
 static const sbit__q8_kernels sbit__q8_avx2 = {8, 8 * sbit__tile_v__avx2,
                                                SBIT__Q8_LIST(SBIT__Q8_AVX2)};
+#if SBIT__HAS_AVXVNNI
+static const sbit__q8_kernels sbit__q8_avx2vnni = {8, 8 * sbit__tile_v__avx2vnni,
+                                                   SBIT__Q8_LIST(SBIT__Q8_AVX2VNNI)};
+#else
+#define sbit__q8_avx2vnni sbit__q8_avx2
+#endif
 static const sbit__q8_kernels sbit__q8_avx512 = {16, 16 * sbit__tile_v__avx512,
                                                  SBIT__Q8_LIST(SBIT__Q8_AVX512)};
 static const sbit__q8_kernels sbit__q8_avx512vnni = {16, 16 * sbit__tile_v__avx512vnni,
@@ -74,6 +96,7 @@ static const sbit__q8_kernels sbit__q8_neon = {4, 4 * sbit__tile_v__neon,
 #undef SBIT__Q8_REF
 #undef SBIT__Q8_SSE2
 #undef SBIT__Q8_AVX2
+#undef SBIT__Q8_AVX2VNNI
 #undef SBIT__Q8_AVX512
 #undef SBIT__Q8_AVX512VNNI
 #undef SBIT__Q8_NEON
@@ -90,6 +113,8 @@ SBIT__FN const sbit__q8_kernels *sbit__q8_kernels_of(sbit_isa isa)
         return &sbit__q8_sse2;
     case SBIT_ISA_AVX2:
         return &sbit__q8_avx2;
+    case SBIT_ISA_AVX2VNNI:
+        return &sbit__q8_avx2vnni;
     case SBIT_ISA_AVX512:
         return &sbit__q8_avx512;
     case SBIT_ISA_AVX512VNNI:

@@ -1,10 +1,15 @@
-/* vec_avx2.h: vector operations of AVX2. >>vec_avx2
+/* vec_avx2.h: vector operations of AVX2; SBIT__VNNI 1: with AVX-VNNI. >>vec_avx2
  *
  * The names are explained in vec_sse2.h; vec_end.h takes them back. FMA is not asked for, so that
  * compilers cannot join a product and a sum.
  */
+#if SBIT__VNNI
+#define SBIT__V(name) sbit__##name##__avx2vnni
+#define SBIT__V_TARGET SBIT__TARGET("avx2,avxvnni")
+#else
 #define SBIT__V(name) sbit__##name##__avx2
 #define SBIT__V_TARGET SBIT__TARGET("avx2")
+#endif
 #define SBIT__V_INLINE SBIT__V_TARGET SBIT__INLINE
 #if !defined(__clang__)
 #pragma GCC diagnostic push
@@ -183,6 +188,22 @@ enum {
     SBIT__V(tile_v) = 2,
     SBIT__V(tile_m_narrow) = 8
 };
+#if SBIT__VNNI
+typedef __m256i SBIT__V(u4);
+typedef __m256i SBIT__V(s4);
+SBIT__V_INLINE __m256i SBIT__V(u4_of)(__m256i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m256i SBIT__V(s4_of)(__m256i v)
+{
+    return v;
+}
+SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, __m256i u, __m256i s)
+{
+    return _mm256_dpbusd_avx_epi32(sum, u, s);
+}
+#else
 typedef struct SBIT__V(u4) {
     __m256i even, odd; /* 16 bits each */
 } SBIT__V(u4);
@@ -206,3 +227,4 @@ SBIT__V_INLINE __m256i SBIT__V(dot4)(__m256i sum, SBIT__V(u4) u, SBIT__V(s4) s)
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(u.even, s.even));
     return _mm256_add_epi32(sum, _mm256_madd_epi16(u.odd, s.odd));
 }
+#endif

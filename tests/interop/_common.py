@@ -93,13 +93,13 @@ def ort_run(path, x, optimize=True, batch=100, integers=True):
                               for i in range(0, len(x), batch)])
 
 
-def our_run(path, x, batch=500):
-    """The tool's output on x, through .npy files."""
+def our_run(path, x, batch=500, simulate=False):
+    """The tool's output on x, through .npy files; simulate: Q/DQ in float, not on integers."""
     parts = []
     for i in range(0, len(x), batch):
         numpy.save(os.path.join(TMP, "in.npy"), x[i:i + batch])
         code, _, err = tool("run", path, "--input", "input=" + os.path.join(TMP, "in.npy"),
-                            "-o", TMP, "--threads", 2)
+                            "-o", TMP, "--threads", 2, *(["--simulate"] if simulate else []))
         if code != 0:
             raise RuntimeError(err.strip()[-500:])
         parts.append(numpy.load(os.path.join(TMP, "logits.npy")))

@@ -99,7 +99,7 @@ static const cli_option cli_options[] = {
      "timed runs (default: as many as fit into 2 seconds, 10 to 1000)"},
     {"--profile", NULL, NULL, CLI_FLAG, CLI_AT(profile), 0, 0, NULL, "time of every node"},
     {"--isa", NULL, "X", CLI_TEXT, CLI_AT(isa), 0, 0, NULL,
-     "instruction set: scalar, sse2, avx2, avx512, avx512vnni, neon, wasm128\n"
+     "instruction set: scalar, sse2, avx2, avx2vnni, avx512, avx512vnni, neon, wasm128\n"
      "(default: the best there is)"},
     {"--format", NULL, "mermaid|dot", CLI_CHOICE, CLI_AT(format), 0, 0, "mermaid|dot",
      "language of the drawing (default: mermaid)"},
