@@ -29880,6 +29880,7 @@ static sbit_status sbit__linear_infer(const sbit_op_call *call, sbit_error *erro
     int64_t q_heads = 0, kv_heads = 0;
     bool decays = false, rates = false;
     SBIT__TRY(sbit__op_inputs(call, 3, 6, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x3f, SBIT_T_FLOATS, error));
     SBIT__TRY(sbit__linear_heads(call, &q_heads, &kv_heads, &decays, &rates, error));
     const sbit_type *q = call->in_type[0], *v = call->in_type[2];
     for (int32_t i = 0; i < 3; i++) {
