@@ -475,6 +475,43 @@ TEST(what_no_data_reached_stays_float)
     free(model.data); /* the graph borrowed it */
 }
 
+/* DoReFa's activations: the nodes that make z = tanh(x) / max|tanh(x)| stand in front of the pair.
+ */
+TEST(dorefa_activations_carry_their_function)
+{
+    setting set[] = {{"A.QUANTIZER.TYPE", "dorefa"}, {"W.QUANTIZER.DISABLE", "true"}, {NULL, NULL}};
+    static float data[SAMPLES * 3 * 16];
+    target t;
+    sbit_site site;
+    float most = 0.0f;
+    memset(&t, 0, sizeof t);
+    gauss(data, SAMPLES * 3 * 16, 101, 1.0f);
+    build_begin(&t.b, 13);
+    const sbit_value_id in = build_input(&t.b, "x", SBIT_F32, "N,3,4,4");
+    build_output(&t.b, same_conv(&t.b, "c", in, 3, false));
+    const sbit_tensor x = build_tensor(SBIT_F32, "4,3,4,4", data);
+    target_quantize(&t, "sparsebit", set, &x);
+    build_do(&t.b, sbit_quant_set_quant(t.quant, true, true, &t.b.error), "mode");
+    build_do(&t.b, sbit_quant_forward(t.quant, NULL, &x, 1, &t.b.error), "forward");
+    for (int i = 0; i < SAMPLES * 3 * 16; i++) {
+        most = fmaxf(most, fabsf(tanhf(data[i])));
+    }
+    if (!t.b.failed && CHECK(target_site(&t, "x", &site)) &&
+        CHECK(target_node(&t, "Tanh") != NULL)) {
+        const float *y = (const float *)sbit_quant_output(t.quant, 0)->tensor.data;
+        const double s = (double)site.qparams.scale[0], zp = site.qparams.zero_point[0];
+        int off = 0;
+        for (int i = 0; i < SAMPLES * 3 * 16; i++) {
+            const double q = rint((double)(tanhf(data[i]) / most) / s) + zp;
+            const double d = fabs((double)y[i] - (fmin(fmax(q, 0.0), 255.0) - zp) * s);
+            CHECK(d <= 1.001 * s);
+            off += d > 1e-6;
+        }
+        CHECK_MSG(off <= 2, "%d values differ", off); /* ties */
+    }
+    target_end(&t);
+}
+
 /* ---- a quantizer from outside: rounds down; its finish has the last word on the scale */
 static size_t floor_state_bytes(const sbit_quantizer_call *call)
 {
