@@ -306,6 +306,7 @@ TEST_FN bool golden_array(golden *g, const char *name, golden_array_view *out)
         }
         if (item->bytes == NULL) {
             item->bytes = (unsigned char *)malloc(item->size + 1);
+            item->bytes[item->size] = 0; /* the header is searched as text */
             if (item->deflated) {
                 golden_inflate(g->arrays.data + item->at, item->bytes, item->size);
             } else {
