@@ -433,6 +433,9 @@ TEST(attributes_of_any_size_neither_overflow_nor_take_forever)
         {"opset 13\nc x f32 2,4 = 1\nc s i64 2 = 9223372036854775807 4\nSplit x,s -> y,z p axis=1\n"
          "out y f32 ...\nout z f32 ...\n",
          SBIT_ERR_SHAPE},
+        {"opset 24\nc x f32 1,1,2,2 = 1\nc n i64 1 = -9223372036854775808\n"
+         "Attention x,x,x,-,-,-,n -> y a is_causal=1\nout y f32 ...\n",
+         SBIT_ERR_SHAPE},
         {"opset 23\nc n i64 3 = 1 2 0\nConstantOfShape n -> x\nIdentity x -> s\nRotaryEmbedding "
          "x,s,s -> y r "
          "num_heads=9223372036854775807\nout y f32 ...\n",

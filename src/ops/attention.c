@@ -327,8 +327,8 @@ static bool sbit__attention_bias(const sbit__attention_task *t, int64_t n, int64
     bool sees = false;
     for (int64_t j = 0; j < a->total; j++) {
         double value = 0.0;
-        if (j >= valid || (a->causal && j > at) || (a->left >= 0 && j < at - a->left) ||
-            (a->right >= 0 && j > at + a->right) || (t->mask != NULL && j >= t->mask_length)) {
+        if (j >= valid || (a->causal && j > at) || (a->left >= 0 && at - j > a->left) ||
+            (a->right >= 0 && j - at > a->right) || (t->mask != NULL && j >= t->mask_length)) {
             value = -(double)INFINITY;
         } else if (t->mask != NULL) {
             value = sbit__tensor_f64_at(t->mask, from + j * t->mask_step[3]);
@@ -533,6 +533,13 @@ static sbit_status sbit__attention_valid(const sbit_op_call *call, sbit__attenti
         return sbit__attention_bad(call, "nonpad_kv_seqlen has one int64 for each sample", error);
     }
     t->valid = (const int64_t *)valid->data;
+    for (int64_t n = 0; n < t->a->batch; n++) {
+        if (t->valid[n] < 0 || t->valid[n] > t->a->total) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "nonpad_kv_seqlen is %lld for sample %lld, which has %lld keys",
+                                (long long)t->valid[n], (long long)n, (long long)t->a->total);
+        }
+    }
     return SBIT_OK;
 }
 
