@@ -43,8 +43,8 @@ static bool sbit__kl_one_sided(const sbit_grid *grid, float min, float max)
 static double sbit__kl_width(const sbit_grid *grid, float min, float max)
 {
     const double most = (double)(-min > max ? -min : max);
-    return sbit__kl_one_sided(grid, min, max) ? most / (2.0 * SBIT__KL_HALF)
-                                              : 2.0 * most / SBIT__KL_BINS;
+    return sbit__kl_one_sided(grid, min, max) ? most / (2.0 * (double)SBIT__KL_HALF)
+                                              : 2.0 * most / (double)SBIT__KL_BINS;
 }
 
 static sbit__bin_map sbit__kl_map(const sbit_grid *grid, float min, float max, int64_t bins)
