@@ -658,6 +658,57 @@ TEST(kept_channels_can_be_aligned)
     build_end(&b);
 }
 
+/* Before anything is masked the copy that is pruned computes what the model does: shuffles became
+ * Gathers in it. */
+TEST(the_copy_that_is_pruned_computes_the_same)
+{
+    const int64_t wide[] = {0, 2, 3, 2, 2}, narrow[] = {0, 6, 2, 2}, perm[] = {0, 2, 1, 3, 4};
+    float data[2 * 3 * 4], sums[2][2 * 6 * 4];
+    build b;
+    sbit_sparse *sparse = NULL;
+    build_begin(&b, 18);
+    const sbit_attr order = build_ints("perm", perm, 5);
+    sbit_value_id y = plain_conv(&b, "aa", build_input(&b, "x", SBIT_F32, "N,3,2,2"), "6,3,1,1", 1);
+    y = build_binary(&b, "Reshape", "split", y, build_constant(&b, "wide", SBIT_I64, "5", wide));
+    y = build_node(&b, "Transpose", "swap", &y, 1, &order, 1);
+    y = build_binary(&b, "Reshape", "join", y, build_constant(&b, "narrow", SBIT_I64, "4", narrow));
+    build_output(&b, plain_conv(&b, "zz", y, "6,6,1,1", 1));
+    sbit_sconfig *config =
+        configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+    for (int i = 0; i < 24; i++) {
+        data[i] = (float)(i * i % 7) - 3.0f;
+    }
+    if (!b.failed && CHECK_OK(sbit_infer(b.graph, &b.error), b.error) &&
+        CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        sbit_graph *copy = NULL;
+        CHECK_OK(sbit_sparse_masked(sparse, &copy, &b.error), b.error);
+        for (int turn = 0; turn < 2 && copy != NULL; turn++) {
+            const sbit_tensor in = build_tensor(SBIT_F32, "2,3,2,2", data);
+            sbit_session *session = NULL;
+            if (CHECK_OK(sbit_session_create(turn == 0 ? b.graph : copy, NULL, &session, &b.error),
+                         b.error) &&
+                CHECK_OK(sbit_session_set_input(session, "x", &in, &b.error), b.error) &&
+                CHECK_OK(sbit_session_run(session, &b.error), b.error)) {
+                memcpy(sums[turn], sbit_session_output(session, 0)->tensor.data, sizeof sums[0]);
+            }
+            sbit_session_destroy(session);
+        }
+        bool gather = false;
+        for (sbit_node_id id = sbit_graph_first(copy); id.idx != 0;
+             id = sbit_graph_next(copy, id)) {
+            gather = gather || strcmp(sbit_graph_node(copy, id)->op_type, "Gather") == 0;
+        }
+        CHECK(gather);
+        for (int i = 0; i < 48; i++) {
+            CHECK_NEAR(sums[1][i], sums[0][i], 1e-5);
+        }
+        sbit_graph_destroy(copy);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
 /* Every kind of step, with the n-th allocation failing. */
 TEST(running_out_of_memory_frees_everything)
 {
