@@ -71,6 +71,8 @@ STEP BY STEP
                 The desc cuts the graph (inner values as inputs and outputs), taps or keeps values,
                 carries states from run to run. sbit_program_create shares what is packed between
                 sessions and threads. sbit_session_profile says what became of each node.
+                A model with QuantizeLinear/DequantizeLinear runs on integers wherever it can;
+                disable_integers computes in float32 instead, as quantization simulates it.
     quantize    sbit_qconfig_load reads Sparsebit's YAML files as they are, sbit_qconfig_create
                 gives a sensible default for a placement profile. Then the steps in >>quant.
     prune       sbit_prune: scores, choice, cut and proof in one call; sbit_sconfig_read for what
@@ -28622,8 +28624,8 @@ static bool sbit__attention_bias(const sbit__attention_task *t, int64_t n, int64
     bool sees = false;
     for (int64_t j = 0; j < a->total; j++) {
         double value = 0.0;
-        if (j >= valid || (a->causal && j > at) || (a->left >= 0 && j < at - a->left) ||
-            (a->right >= 0 && j > at + a->right) || (t->mask != NULL && j >= t->mask_length)) {
+        if (j >= valid || (a->causal && j > at) || (a->left >= 0 && at - j > a->left) ||
+            (a->right >= 0 && j - at > a->right) || (t->mask != NULL && j >= t->mask_length)) {
             value = -(double)INFINITY;
         } else if (t->mask != NULL) {
             value = sbit__tensor_f64_at(t->mask, from + j * t->mask_step[3]);
@@ -28828,6 +28830,13 @@ static sbit_status sbit__attention_valid(const sbit_op_call *call, sbit__attenti
         return sbit__attention_bad(call, "nonpad_kv_seqlen has one int64 for each sample", error);
     }
     t->valid = (const int64_t *)valid->data;
+    for (int64_t n = 0; n < t->a->batch; n++) {
+        if (t->valid[n] < 0 || t->valid[n] > t->a->total) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "nonpad_kv_seqlen is %lld for sample %lld, which has %lld keys",
+                                (long long)t->valid[n], (long long)n, (long long)t->a->total);
+        }
+    }
     return SBIT_OK;
 }
 
@@ -64669,8 +64678,8 @@ static bool sbit__kl_one_sided(const sbit_grid *grid, float min, float max)
 static double sbit__kl_width(const sbit_grid *grid, float min, float max)
 {
     const double most = (double)(-min > max ? -min : max);
-    return sbit__kl_one_sided(grid, min, max) ? most / (2.0 * SBIT__KL_HALF)
-                                              : 2.0 * most / SBIT__KL_BINS;
+    return sbit__kl_one_sided(grid, min, max) ? most / (2.0 * (double)SBIT__KL_HALF)
+                                              : 2.0 * most / (double)SBIT__KL_BINS;
 }
 
 static sbit__bin_map sbit__kl_map(const sbit_grid *grid, float min, float max, int64_t bins)
