@@ -28417,6 +28417,8 @@ static sbit_status sbit__attention_read(const sbit_op_call *call, sbit__attentio
     const int64_t kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
     sbit_dim v_heads, v_length, k_size;
     SBIT__TRY(sbit__op_inputs(call, 3, 7, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x12, 0, error)); /* keys, past keys: as queries */
+    SBIT__TRY(sbit__op_dtypes(call, 0x24, SBIT_T_FLOATS, error));
     if (sbit__op_has(call, 4) != sbit__op_has(call, 5)) {
         return sbit__attention_bad(call, "past_key and past_value come together", error);
     }
@@ -28456,8 +28458,8 @@ static void sbit__attention_out(const sbit_op_call *call, int32_t output, sbit_d
 static sbit_status sbit__attention_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit__attention_dims d;
-    const sbit_dtype dtype = call->in_type[0]->dtype;
     SBIT__TRY(sbit__attention_read(call, &d, error));
+    const sbit_dtype dtype = call->in_type[0]->dtype;
     if (call->in_type[0]->rank == 3) {
         sbit_type *out = sbit__op_out(call, 0, dtype, 3);
         if (out != NULL) {
@@ -49383,9 +49385,10 @@ static void sbit__unsupported_add(const sbit_unsupported *item, void *user)
         snprintf(op->reason, sizeof op->reason, "%s", item->reason);
     }
     if (op->count++ < SBIT__UNSUPPORTED_NODES) {
-        const char *name = node->name[0] != '\0' || node->output_count == 0
-                               ? node->name
-                               : sbit_graph_value(item->graph, node->outputs[0])->name;
+        const bool named = node->name[0] != '\0' || node->output_count == 0 ||
+                           node->outputs[0].idx == 0; /* an omitted output has no name either */
+        const char *name =
+            named ? node->name : sbit_graph_value(item->graph, node->outputs[0])->name;
         const size_t used = strlen(op->names);
         snprintf(op->names + used, sizeof op->names - used, "%s'%.24s'", used > 0 ? ", " : "",
                  name);
@@ -79594,9 +79597,10 @@ static bool sbit__select_is_gone(const sbit_sparse *sparse, int32_t label, int32
     return *class_idx >= 0 && sparse->removed[*class_idx];
 }
 
-/* Gives back the removed class among labels[0..n-1] that is worth most. */
+/* Gives back the removed class among labels[0..n-1] that is worth most. why: it stays, because of
+ * that; NULL: it may go another time. */
 static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, const int32_t *labels,
-                                   int64_t n)
+                                   int64_t n, const char *why)
 {
     int32_t best = -1;
     for (int64_t i = 0; i < n; i++) {
@@ -79608,6 +79612,7 @@ static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, co
     }
     if (best >= 0) {
         sparse->removed[best] = false;
+        sparse->kept_why[best] = why != NULL ? why : sparse->kept_why[best];
     }
 }
 
@@ -79622,7 +79627,8 @@ static bool sbit__select_leave_one(sbit_sparse *sparse, const double *scores, co
         }
     }
     if (n > 0) {
-        sbit__select_give_back(sparse, scores, labels, n);
+        sbit__select_give_back(sparse, scores, labels, n,
+                               "a tensor of the network keeps its last channel");
     }
     return n > 0;
 }
@@ -79642,7 +79648,7 @@ static bool sbit__select_balance(sbit_sparse *sparse, const double *scores,
             }
             fewest = pass == 0 && gone < fewest ? gone : fewest;
             if (pass == 1 && gone > fewest) {
-                sbit__select_give_back(sparse, scores, balance->labels + b * run, run);
+                sbit__select_give_back(sparse, scores, balance->labels + b * run, run, NULL);
                 changed = true;
             }
         }

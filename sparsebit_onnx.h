@@ -5004,7 +5004,8 @@ static bool sbit__external_is_pointer(const sbit_allocator *allocator, const cha
 {
     static const char head[] = "version https://git-lfs";
     sbit__file file;
-    if (sbit__file_open_range(allocator, path, 0, sizeof head - 1, &file, NULL) != SBIT_OK) {
+    if (sbit__file_open_range(allocator, path, 0, sizeof head - 1, &file, NULL) != SBIT_OK ||
+        file.data == NULL) {
         return false;
     }
     const bool is = memcmp(file.data, head, sizeof head - 1) == 0;

@@ -114,9 +114,10 @@ static void sbit__unsupported_add(const sbit_unsupported *item, void *user)
         snprintf(op->reason, sizeof op->reason, "%s", item->reason);
     }
     if (op->count++ < SBIT__UNSUPPORTED_NODES) {
-        const char *name = node->name[0] != '\0' || node->output_count == 0
-                               ? node->name
-                               : sbit_graph_value(item->graph, node->outputs[0])->name;
+        const bool named = node->name[0] != '\0' || node->output_count == 0 ||
+                           node->outputs[0].idx == 0; /* an omitted output has no name either */
+        const char *name =
+            named ? node->name : sbit_graph_value(item->graph, node->outputs[0])->name;
         const size_t used = strlen(op->names);
         snprintf(op->names + used, sizeof op->names - used, "%s'%.24s'", used > 0 ? ", " : "",
                  name);

@@ -120,6 +120,8 @@ static sbit_status sbit__attention_read(const sbit_op_call *call, sbit__attentio
     const int64_t kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
     sbit_dim v_heads, v_length, k_size;
     SBIT__TRY(sbit__op_inputs(call, 3, 7, error));
+    SBIT__TRY(sbit__op_dtypes(call, 0x12, 0, error)); /* keys, past keys: as queries */
+    SBIT__TRY(sbit__op_dtypes(call, 0x24, SBIT_T_FLOATS, error));
     if (sbit__op_has(call, 4) != sbit__op_has(call, 5)) {
         return sbit__attention_bad(call, "past_key and past_value come together", error);
     }
@@ -159,8 +161,8 @@ static void sbit__attention_out(const sbit_op_call *call, int32_t output, sbit_d
 static sbit_status sbit__attention_infer(const sbit_op_call *call, sbit_error *error)
 {
     sbit__attention_dims d;
-    const sbit_dtype dtype = call->in_type[0]->dtype;
     SBIT__TRY(sbit__attention_read(call, &d, error));
+    const sbit_dtype dtype = call->in_type[0]->dtype;
     if (call->in_type[0]->rank == 3) {
         sbit_type *out = sbit__op_out(call, 0, dtype, 3);
         if (out != NULL) {

@@ -209,9 +209,10 @@ static bool sbit__select_is_gone(const sbit_sparse *sparse, int32_t label, int32
     return *class_idx >= 0 && sparse->removed[*class_idx];
 }
 
-/* Gives back the removed class among labels[0..n-1] that is worth most. */
+/* Gives back the removed class among labels[0..n-1] that is worth most. why: it stays, because of
+ * that; NULL: it may go another time. */
 static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, const int32_t *labels,
-                                   int64_t n)
+                                   int64_t n, const char *why)
 {
     int32_t best = -1;
     for (int64_t i = 0; i < n; i++) {
@@ -223,6 +224,7 @@ static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, co
     }
     if (best >= 0) {
         sparse->removed[best] = false;
+        sparse->kept_why[best] = why != NULL ? why : sparse->kept_why[best];
     }
 }
 
@@ -237,7 +239,8 @@ static bool sbit__select_leave_one(sbit_sparse *sparse, const double *scores, co
         }
     }
     if (n > 0) {
-        sbit__select_give_back(sparse, scores, labels, n);
+        sbit__select_give_back(sparse, scores, labels, n,
+                               "a tensor of the network keeps its last channel");
     }
     return n > 0;
 }
@@ -257,7 +260,7 @@ static bool sbit__select_balance(sbit_sparse *sparse, const double *scores,
             }
             fewest = pass == 0 && gone < fewest ? gone : fewest;
             if (pass == 1 && gone > fewest) {
-                sbit__select_give_back(sparse, scores, balance->labels + b * run, run);
+                sbit__select_give_back(sparse, scores, balance->labels + b * run, run, NULL);
                 changed = true;
             }
         }
