@@ -388,7 +388,8 @@ enum {
 
 /* Some samples, ready for a session; borrowed until the next read. */
 typedef struct sbit_batch {
-    int64_t samples; /* rows of the tensors beyond them are padding: fed, never looked at */
+    int64_t samples; /* rows of the tensors beyond them are padding: fed, never looked at ... */
+    bool whole;      /* ... unless this is set: a sample is a batch of its own, all rows count */
     size_t input_count;
     const sbit_tensor *inputs;
     const char *const *names; /* of the inputs; NULL: of the model's only input */
@@ -28318,8 +28319,9 @@ typedef struct sbit__attention {
     int64_t size, v_size;                               /* of a head's query and value */
     int64_t q_step[3], k_step[3], v_step[3], y_step[3]; /* elements from sample to sample, head to
                                                            head, row to row */
-    bool copies; /* keys and values are put together behind the past ones */
-    float scale, softcap;
+    bool copies;  /* keys and values are put together behind the past ones */
+    double scale; /* 1 / sqrt(size) unless the attribute says another */
+    float softcap;
     bool causal;
     int64_t left, right; /* window; -1: open */
     int64_t mode;        /* what output 3 shows */
@@ -28511,8 +28513,10 @@ static sbit_status sbit__attention_of(const sbit_op_call *call, sbit__attention 
     sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->size, a->k_step);
     sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->v_size, a->v_step);
     sbit__attention_steps(rank, a->q_heads, a->q_length, a->v_size, a->y_step);
-    a->scale = sbit_node_float(call->node, "scale",
-                               a->size > 0 ? (float)(1.0 / sqrt((double)a->size)) : 1.0f);
+    a->scale = a->size > 0 ? 1.0 / sqrt((double)a->size) : 1.0;
+    if (sbit_node_attr(call->node, "scale") != NULL) {
+        a->scale = (double)sbit_node_float(call->node, "scale", 1.0f);
+    }
     a->softcap = sbit_node_float(call->node, "softcap", 0.0f);
     a->causal = sbit_node_int(call->node, "is_causal", 0) != 0;
     a->left = sbit_node_int(call->node, "left_window_size", -1);
@@ -28541,7 +28545,7 @@ static void sbit__attention_products(const sbit__attention *a, int64_t rows, sbi
     scores->ldb = a->k_step[2];
     scores->ldc = a->total;
     scores->trans_b = true;
-    scores->alpha = a->scale;
+    scores->alpha = (float)a->scale;
     scores->serial = true;
     memset(values, 0, sizeof *values);
     values->m = rows;
@@ -28717,7 +28721,7 @@ static void sbit__attention_piece64(const sbit__attention_task *t, int64_t n, in
             for (int64_t c = 0; c < a->size; c++) {
                 sum += q[i * a->q_step[2] + c] * k[j * a->k_step[2] + c];
             }
-            s[j] = sum * (double)a->scale;
+            s[j] = sum * a->scale;
         }
         sbit__attention_row64(t, bias, sees, ((n * a->q_heads + head) * a->q_length + i) * a->total,
                               s);
@@ -66797,6 +66801,12 @@ typedef struct sbit__site {
     bool observed, waiting; /* saw something; wants to see the data of this pass */
     float *weight;          /* weights: the values as float32; see sbit__site_weight */
     float *piece;           /* [2 * parts]: min and max of one piece of data */
+    /* of activations, from some of their values: the largest size and how often it was, exactly;
+     * the sum of the others' sizes and how many they are */
+    float extreme;
+    double rest;
+    int64_t extreme_count, rest_count;
+    bool warned; /* of an extreme that leaves the others no steps */
     /* what sbit__quant_calc made of them */
     bool enabled;
     const char *reason;       /* why not */
@@ -69094,7 +69104,10 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__free(a, site->observer_state, site->observer_bytes);
     sbit__free(a, site->quantizer_state, site->quantizer_bytes);
     site->observer_state = site->quantizer_state = NULL;
-    site->observed = false;
+    site->observed = site->warned = false;
+    site->extreme = 0.0f;
+    site->rest = 0.0;
+    site->extreme_count = site->rest_count = 0;
     sbit__site_forget_rounding(quant, site);
 }
 
@@ -69212,6 +69225,32 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
 }
 
 /* Feeds float32 data laid out as `tensor`. */
+/* Notes the extreme of an activation and the size of the rest: a mask's -1e9 beside scores is the
+ * same number again and again, and far from everything else. Some 4,096 values a piece are looked
+ * at. */
+static void sbit__site_note_extreme(sbit__site *site, const sbit_tensor *tensor, const float *data)
+{
+    const int64_t n = sbit_tensor_count(tensor), step = n / 4096 + 1;
+    const float low = fabsf(site->piece[0]), high = fabsf(site->piece[1]);
+    const float extreme = low > high ? low : high;
+    if (site->target != SBIT_TARGET_ACTIVATION || sbit__site_parts(site) != 1) {
+        return;
+    }
+    if (extreme > site->extreme) {
+        site->extreme = extreme;
+        site->extreme_count = 0;
+    }
+    for (int64_t i = 0; i < n; i += step) {
+        const float size = fabsf(data[i]);
+        if (size < site->extreme) {
+            site->rest += (double)size;
+            site->rest_count++;
+        } else {
+            site->extreme_count++;
+        }
+    }
+}
+
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
                                           sbit_error *error)
@@ -69231,6 +69270,7 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     }
     sbit_observation x = sbit__site_observation(site, tensor, data);
     SBIT__TRY(sbit__site_measure(quant, site, tensor, &x, error));
+    sbit__site_note_extreme(site, tensor, data);
     sbit_status status = SBIT_OK;
     const bool domain = site->settings.quantizer->domain != NULL;
     if (site->softmax || domain) {
@@ -69463,7 +69503,8 @@ static sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed
         SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
         quant->index = batch.index;
         const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
-                                                   batch.input_count, batch.samples, error);
+                                                   batch.input_count,
+                                                   batch.whole ? -1 : batch.samples, error);
         quant->index = NULL;
         SBIT__TRY(status);
     }
@@ -69925,6 +69966,24 @@ static void sbit__calc_floor(sbit_quant *quant, sbit__site *site)
     }
 }
 
+/* Says once that a number which comes again and again (a sentinel, as masks are) sets the range, so
+ * that the other values are less than half a step on average. */
+static void sbit__calc_warn_sentinels(const sbit_quant *quant, sbit__site *site)
+{
+    const char *name = sbit__site_value(site)->name;
+    const double size = site->rest / (double)(site->rest_count > 0 ? site->rest_count : 1);
+    if (site->warned || site->fixed_range || site->extreme_count < 4 || site->rest_count < 4 ||
+        size <= 0.0 || size >= 0.5 * (double)site->scale[0]) {
+        return;
+    }
+    site->warned = true;
+    sbit__log(quant->ctx, SBIT_LOG_WARNING,
+              "tensor '%s': a few values of size %g set its range, the others are %g on average, "
+              "less than half a step; if they are a mask's, leave its layer float "
+              "(SKIP_TRACE_MODULES: [\"%s\"])",
+              name, (double)site->extreme, size, site->layer_name);
+}
+
 SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_grid *grid = &site->settings.grid;
@@ -69954,6 +70013,9 @@ SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_e
         } else {
             site->scale[c] = stored;
         }
+    }
+    if (site->target == SBIT_TARGET_ACTIVATION && parts == 1) {
+        sbit__calc_warn_sentinels(quant, site);
     }
     return SBIT_OK;
 }
@@ -71965,7 +72027,7 @@ static sbit_status sbit__reestimate_batch(sbit__reestimate *r, sbit_session *ses
     bool pads = false;
     for (size_t i = 0; i < batch->input_count; i++) {
         const sbit_tensor *x = &batch->inputs[i];
-        pads = pads || (x->rank > 0 && x->dims[0] > batch->samples);
+        pads = pads || (!batch->whole && x->rank > 0 && x->dims[0] > batch->samples);
         if (batch->names == NULL) {
             SBIT__TRY(sbit_session_set_input_at(session, i, x, error));
         } else if (sbit_graph_find_value(r->copy, batch->names[i]).idx != 0) {
@@ -72108,6 +72170,7 @@ struct sbit_walk {
     size_t max_bytes;
     int64_t batches;         /* 0: not read yet */
     int64_t *samples, *rows; /* [batches]; one block */
+    bool whole;              /* all rows count: sbit_batch */
     sbit__walk_value *values;
     size_t value_count;
     bool at_start;      /* the frontier is the feed */
@@ -72298,6 +72361,7 @@ static sbit_status sbit__walk_set_inputs(const sbit__walk_run *run, int64_t batc
     }
     sbit_batch read;
     SBIT__TRY(sbit_feed_read(&walk->feed, first, walk->samples[batch], &read, error));
+    walk->whole = read.whole;
     for (size_t i = 0; i < read.input_count; i++) {
         *rows = *rows == 0 && read.inputs[i].rank > 0 ? read.inputs[i].dims[0] : *rows;
         if (read.names == NULL) {
@@ -72334,7 +72398,7 @@ static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
         SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
         SBIT__TRY(sbit_session_run(run->session, error));
         batch.index = b;
-        batch.samples = walk->samples[b];
+        batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
         batch.rows = walk->rows[b];
         batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
         if (run->fn != NULL) {

@@ -381,3 +381,40 @@ TEST(profile_registered_from_outside)
     sbit_quant_destroy(quant);
     build_end(&b);
 }
+
+/* ---- a number that stands for "nothing here" and sets the range */
+
+static void sentinels(float sentinel, bool told)
+{
+    build b;
+    float data[64 * 8];
+    build_begin(&b, 17);
+    const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,8");
+    build_output(&b, build_binary(&b, "MatMul", "y", x, build_weights(&b, "w", "8,8", 1)));
+    sbit_quant *quant = placement_quant(&b, "generic", NULL, NULL);
+    sbit_rng rng = sbit_rng_seed(5);
+    for (int i = 0; i < 64 * 8; i++) {
+        data[i] = i % 16 == 3 ? sentinel : sbit_rng_normal(&rng);
+    }
+    const sbit_tensor tensor = {SBIT_F32, 2, {64, 8, 0, 0, 0, 0, 0, 0}, data};
+    if (!b.failed && quant != NULL) {
+        build_do(&b, sbit_quant_prepare_calibration(quant, &b.error), "prepare");
+        build_do(&b, sbit_quant_forward(quant, NULL, &tensor, 1, &b.error), "calibrate");
+        build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "calc");
+        CHECK_EQ_I64(strstr(b.warning, "a few values of size 10000 set its range") != NULL, told);
+        CHECK_EQ_I64(strstr(b.warning, "SKIP_TRACE_MODULES: [\"") != NULL, told);
+        const int warnings = b.warnings;
+        build_do(&b, sbit_quant_calc_qparams(quant, false, false, false, &b.error), "again");
+        CHECK_EQ_I64(b.warnings, warnings); /* said once */
+    }
+    sbit_quant_destroy(quant);
+    build_end(&b);
+}
+
+TEST(sentinels_that_set_a_range_are_told)
+{
+    sentinels(-10000.0f, true);
+    sentinels(10000.0f, true);
+    sentinels(0.0f, false);
+    sentinels(3.5f, false);
+}

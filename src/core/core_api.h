@@ -170,7 +170,8 @@ enum {
 
 /* Some samples, ready for a session; borrowed until the next read. */
 typedef struct sbit_batch {
-    int64_t samples; /* rows of the tensors beyond them are padding: fed, never looked at */
+    int64_t samples; /* rows of the tensors beyond them are padding: fed, never looked at ... */
+    bool whole;      /* ... unless this is set: a sample is a batch of its own, all rows count */
     size_t input_count;
     const sbit_tensor *inputs;
     const char *const *names; /* of the inputs; NULL: of the model's only input */

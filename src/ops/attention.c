@@ -21,8 +21,9 @@ typedef struct sbit__attention {
     int64_t size, v_size;                               /* of a head's query and value */
     int64_t q_step[3], k_step[3], v_step[3], y_step[3]; /* elements from sample to sample, head to
                                                            head, row to row */
-    bool copies; /* keys and values are put together behind the past ones */
-    float scale, softcap;
+    bool copies;  /* keys and values are put together behind the past ones */
+    double scale; /* 1 / sqrt(size) unless the attribute says another */
+    float softcap;
     bool causal;
     int64_t left, right; /* window; -1: open */
     int64_t mode;        /* what output 3 shows */
@@ -214,8 +215,10 @@ static sbit_status sbit__attention_of(const sbit_op_call *call, sbit__attention 
     sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->size, a->k_step);
     sbit__attention_steps(a->copies ? 4 : rank, a->kv_heads, a->total, a->v_size, a->v_step);
     sbit__attention_steps(rank, a->q_heads, a->q_length, a->v_size, a->y_step);
-    a->scale = sbit_node_float(call->node, "scale",
-                               a->size > 0 ? (float)(1.0 / sqrt((double)a->size)) : 1.0f);
+    a->scale = a->size > 0 ? 1.0 / sqrt((double)a->size) : 1.0;
+    if (sbit_node_attr(call->node, "scale") != NULL) {
+        a->scale = (double)sbit_node_float(call->node, "scale", 1.0f);
+    }
     a->softcap = sbit_node_float(call->node, "softcap", 0.0f);
     a->causal = sbit_node_int(call->node, "is_causal", 0) != 0;
     a->left = sbit_node_int(call->node, "left_window_size", -1);
@@ -244,7 +247,7 @@ static void sbit__attention_products(const sbit__attention *a, int64_t rows, sbi
     scores->ldb = a->k_step[2];
     scores->ldc = a->total;
     scores->trans_b = true;
-    scores->alpha = a->scale;
+    scores->alpha = (float)a->scale;
     scores->serial = true;
     memset(values, 0, sizeof *values);
     values->m = rows;
@@ -420,7 +423,7 @@ static void sbit__attention_piece64(const sbit__attention_task *t, int64_t n, in
             for (int64_t c = 0; c < a->size; c++) {
                 sum += q[i * a->q_step[2] + c] * k[j * a->k_step[2] + c];
             }
-            s[j] = sum * (double)a->scale;
+            s[j] = sum * a->scale;
         }
         sbit__attention_row64(t, bias, sees, ((n * a->q_heads + head) * a->q_length + i) * a->total,
                               s);

@@ -66,7 +66,10 @@ SBIT__FN void sbit__site_release(sbit_quant *quant, sbit__site *site)
     sbit__free(a, site->observer_state, site->observer_bytes);
     sbit__free(a, site->quantizer_state, site->quantizer_bytes);
     site->observer_state = site->quantizer_state = NULL;
-    site->observed = false;
+    site->observed = site->warned = false;
+    site->extreme = 0.0f;
+    site->rest = 0.0;
+    site->extreme_count = site->rest_count = 0;
     sbit__site_forget_rounding(quant, site);
 }
 
@@ -184,6 +187,32 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
 }
 
 /* Feeds float32 data laid out as `tensor`. */
+/* Notes the extreme of an activation and the size of the rest: a mask's -1e9 beside scores is the
+ * same number again and again, and far from everything else. Some 4,096 values a piece are looked
+ * at. */
+static void sbit__site_note_extreme(sbit__site *site, const sbit_tensor *tensor, const float *data)
+{
+    const int64_t n = sbit_tensor_count(tensor), step = n / 4096 + 1;
+    const float low = fabsf(site->piece[0]), high = fabsf(site->piece[1]);
+    const float extreme = low > high ? low : high;
+    if (site->target != SBIT_TARGET_ACTIVATION || sbit__site_parts(site) != 1) {
+        return;
+    }
+    if (extreme > site->extreme) {
+        site->extreme = extreme;
+        site->extreme_count = 0;
+    }
+    for (int64_t i = 0; i < n; i += step) {
+        const float size = fabsf(data[i]);
+        if (size < site->extreme) {
+            site->rest += (double)size;
+            site->rest_count++;
+        } else {
+            site->extreme_count++;
+        }
+    }
+}
+
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
                                           sbit_error *error)
@@ -203,6 +232,7 @@ static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
     }
     sbit_observation x = sbit__site_observation(site, tensor, data);
     SBIT__TRY(sbit__site_measure(quant, site, tensor, &x, error));
+    sbit__site_note_extreme(site, tensor, data);
     sbit_status status = SBIT_OK;
     const bool domain = site->settings.quantizer->domain != NULL;
     if (site->softmax || domain) {
@@ -435,7 +465,8 @@ static sbit_status sbit__calibrate_pass(sbit_quant *quant, const sbit_feed *feed
         SBIT__TRY(sbit_feed_read(feed, at, 0, &batch, error));
         quant->index = batch.index;
         const sbit_status status = sbit__quant_run(quant, batch.names, batch.inputs,
-                                                   batch.input_count, batch.samples, error);
+                                                   batch.input_count,
+                                                   batch.whole ? -1 : batch.samples, error);
         quant->index = NULL;
         SBIT__TRY(status);
     }

@@ -106,6 +106,12 @@ typedef struct sbit__site {
     bool observed, waiting; /* saw something; wants to see the data of this pass */
     float *weight;          /* weights: the values as float32; see sbit__site_weight */
     float *piece;           /* [2 * parts]: min and max of one piece of data */
+    /* of activations, from some of their values: the largest size and how often it was, exactly;
+     * the sum of the others' sizes and how many they are */
+    float extreme;
+    double rest;
+    int64_t extreme_count, rest_count;
+    bool warned; /* of an extreme that leaves the others no steps */
     /* what sbit__quant_calc made of them */
     bool enabled;
     const char *reason;       /* why not */

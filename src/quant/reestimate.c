@@ -110,7 +110,7 @@ static sbit_status sbit__reestimate_batch(sbit__reestimate *r, sbit_session *ses
     bool pads = false;
     for (size_t i = 0; i < batch->input_count; i++) {
         const sbit_tensor *x = &batch->inputs[i];
-        pads = pads || (x->rank > 0 && x->dims[0] > batch->samples);
+        pads = pads || (!batch->whole && x->rank > 0 && x->dims[0] > batch->samples);
         if (batch->names == NULL) {
             SBIT__TRY(sbit_session_set_input_at(session, i, x, error));
         } else if (sbit_graph_find_value(r->copy, batch->names[i]).idx != 0) {

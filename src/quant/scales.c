@@ -298,6 +298,24 @@ static void sbit__calc_floor(sbit_quant *quant, sbit__site *site)
     }
 }
 
+/* Says once that a number which comes again and again (a sentinel, as masks are) sets the range, so
+ * that the other values are less than half a step on average. */
+static void sbit__calc_warn_sentinels(const sbit_quant *quant, sbit__site *site)
+{
+    const char *name = sbit__site_value(site)->name;
+    const double size = site->rest / (double)(site->rest_count > 0 ? site->rest_count : 1);
+    if (site->warned || site->fixed_range || site->extreme_count < 4 || site->rest_count < 4 ||
+        size <= 0.0 || size >= 0.5 * (double)site->scale[0]) {
+        return;
+    }
+    site->warned = true;
+    sbit__log(quant->ctx, SBIT_LOG_WARNING,
+              "tensor '%s': a few values of size %g set its range, the others are %g on average, "
+              "less than half a step; if they are a mask's, leave its layer float "
+              "(SKIP_TRACE_MODULES: [\"%s\"])",
+              name, (double)site->extreme, size, site->layer_name);
+}
+
 SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_error *error)
 {
     const sbit_grid *grid = &site->settings.grid;
@@ -327,6 +345,9 @@ SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_e
         } else {
             site->scale[c] = stored;
         }
+    }
+    if (site->target == SBIT_TARGET_ACTIVATION && parts == 1) {
+        sbit__calc_warn_sentinels(quant, site);
     }
     return SBIT_OK;
 }

@@ -22,6 +22,7 @@ struct sbit_walk {
     size_t max_bytes;
     int64_t batches;         /* 0: not read yet */
     int64_t *samples, *rows; /* [batches]; one block */
+    bool whole;              /* all rows count: sbit_batch */
     sbit__walk_value *values;
     size_t value_count;
     bool at_start;      /* the frontier is the feed */
@@ -212,6 +213,7 @@ static sbit_status sbit__walk_set_inputs(const sbit__walk_run *run, int64_t batc
     }
     sbit_batch read;
     SBIT__TRY(sbit_feed_read(&walk->feed, first, walk->samples[batch], &read, error));
+    walk->whole = read.whole;
     for (size_t i = 0; i < read.input_count; i++) {
         *rows = *rows == 0 && read.inputs[i].rank > 0 ? read.inputs[i].dims[0] : *rows;
         if (read.names == NULL) {
@@ -248,7 +250,7 @@ static sbit_status sbit__walk_batches(sbit__walk_run *run, sbit_error *error)
         SBIT__TRY(sbit__walk_set_inputs(run, b, first, error));
         SBIT__TRY(sbit_session_run(run->session, error));
         batch.index = b;
-        batch.samples = walk->samples[b];
+        batch.samples = walk->whole ? walk->rows[b] : walk->samples[b];
         batch.rows = walk->rows[b];
         batch.x = &sbit_session_output(run->session, run->wanted)->tensor;
         if (run->fn != NULL) {

@@ -340,6 +340,7 @@ static sbit_status cli_feed_read(void *user, const int64_t *index, int64_t count
     feed->labels.dims[0] = count;
     feed->labels.data = feed->batch.labels;
     out->samples = count;
+    out->whole = feed->data->source->one_by_one;
     out->input_count = feed->batch.input_count;
     out->inputs = feed->batch.inputs;
     out->names = feed->batch.names;

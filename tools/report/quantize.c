@@ -513,7 +513,7 @@ static bool cli_loses(const cli_job *job, const sbit_site *site)
     if (site->target != SBIT_TARGET_WEIGHT || !site->enabled || site->value.idx == 0) {
         return false;
     }
-    const sbit_value_info *info = sbit_graph_value(job->model.graph, site->value);
+    const sbit_value_info *info = sbit_graph_value(sbit_quant_graph(job->quant), site->value);
     return info->is_constant &&
            3 * sbit_tensor_count(&info->constant) < 600 + 5 * site->qparams.grid.parts.count;
 }
