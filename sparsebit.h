@@ -20088,6 +20088,11 @@ static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
     const int64_t row_macs =
         shape->out[2] * shape->out_channels * conv->taps * conv->depth * (conv->depthwise ? 4 : 1);
     int64_t rows = 1;
+    if (images == 0 || height == 0 || shape->out[2] == 0) { /* an empty tensor: no units */
+        conv->rows = conv->parts = 1;
+        conv->bands = 0;
+        return;
+    }
     while (rows < height && (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS &&
            sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
         rows++;
@@ -50584,7 +50589,8 @@ static bool sbit__int_weight(const sbit__lowering *lower, sbit_value_id id,
     scale = sbit__lower_constant(lower, node->inputs[1]);
     zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
     if (q == NULL || scale == NULL || !sbit__int_is_8(q->dtype) || scale->dtype != SBIT_F32 ||
-        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || product->axis >= q->rank) {
+        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || q->rank < 2 ||
+        product->axis >= q->rank) { /* a vector has no output channels */
         return false;
     }
     const int32_t axis = product->axis < 0 ? product->axis + q->rank : product->axis;
@@ -50654,7 +50660,8 @@ static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product
     const sbit_tensor *zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
     if (q == NULL || scale == NULL || scale->dtype != SBIT_F32 || q->rank != 1 ||
         q->dims[0] != product->columns || (sbit__lower_in(node, 2).idx != 0 && zero == NULL) ||
-        (sbit_tensor_count(scale) != 1 && sbit_tensor_count(scale) != product->columns)) {
+        (sbit_tensor_count(scale) != 1 && sbit_tensor_count(scale) != product->columns) ||
+        (zero != NULL && sbit_tensor_count(zero) != sbit_tensor_count(scale))) {
         return SBIT_OK;
     }
     if (sbit__int_bias_fits(product, q, scale, zero)) {
@@ -51774,6 +51781,18 @@ static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *
 
 /* >>all nodes */
 
+/* Bytes behind ToLast are uint8 whatever they stood for: what computes takes floats only, what
+ * quantizes gives 8 bits; Split and Concat move anything. */
+static bool sbit__layout_plain_types(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_dtype out = sbit__lower_type(lower, node->outputs[0])->dtype;
+    if (sbit__streq(node->op_type, "QuantizeLinear")) {
+        return out == SBIT_U8 || out == SBIT_I8;
+    }
+    return out == SBIT_F32 || sbit__streq(node->op_type, "Split") ||
+           sbit__streq(node->op_type, "Concat");
+}
+
 static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
@@ -51797,7 +51816,8 @@ static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *nod
     if (sbit__layout_in(node, "sbit", passes)) {
         return sbit__layout_pass(lower, node, error);
     }
-    if (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type)) {
+    if (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type) &&
+        sbit__layout_plain_types(lower, node)) {
         return sbit__layout_pass(lower, node, error);
     }
     if (sbit__lower_is(lower, node, "DequantizeLinear") &&
@@ -69224,7 +69244,6 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
     return apart;
 }
 
-/* Feeds float32 data laid out as `tensor`. */
 /* Notes the extreme of an activation and the size of the rest: a mask's -1e9 beside scores is the
  * same number again and again, and far from everything else. Some 4,096 values a piece are looked
  * at. */
@@ -69251,6 +69270,7 @@ static void sbit__site_note_extreme(sbit__site *site, const sbit_tensor *tensor,
     }
 }
 
+/* Feeds float32 data laid out as `tensor`. */
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
                                           sbit_error *error)

@@ -181,3 +181,33 @@ TEST(wrong_scales_are_named)
     sbit_session_destroy(session);
     build_end(&b);
 }
+
+TEST(empty_products_divide_nothing)
+{
+    static const int8_t w[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    const float scale = 0.1f;
+    const uint8_t zero = 3;
+    const int8_t none = 0;
+    for (int32_t threads = 1; threads <= 4; threads += 3) {
+        build b;
+        sbit_session *session = NULL;
+        uint8_t data[1] = {0};
+        const sbit_tensor x = {SBIT_U8, 2, {0, 4, 0, 0, 0, 0, 0, 0}, data};
+        build_begin_threads(&b, 17, threads);
+        sbit_value_id in[8];
+        in[0] = build_input(&b, "x", SBIT_U8, "N,4");
+        in[1] = in[4] = in[6] = build_constant(&b, "s", SBIT_F32, "", &scale);
+        in[2] = in[7] = build_constant(&b, "z", SBIT_U8, "", &zero);
+        in[3] = build_constant(&b, "w", SBIT_I8, "4,3", w);
+        in[5] = build_constant(&b, "wz", SBIT_I8, "", &none);
+        build_output(&b, build_node(&b, "QLinearMatMul", "y", in, 8, NULL, 0));
+        if (!b.failed &&
+            CHECK_OK(sbit_session_create(b.graph, NULL, &session, &b.error), b.error) &&
+            CHECK_OK(sbit_session_set_input(session, "x", &x, &b.error), b.error) &&
+            CHECK_OK(sbit_session_run(session, &b.error), b.error)) {
+            CHECK_EQ_I64(sbit_session_output(session, 0)->tensor.dims[0], 0);
+        }
+        sbit_session_destroy(session);
+        build_end(&b);
+    }
+}

@@ -288,7 +288,8 @@ static bool sbit__int_weight(const sbit__lowering *lower, sbit_value_id id,
     scale = sbit__lower_constant(lower, node->inputs[1]);
     zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
     if (q == NULL || scale == NULL || !sbit__int_is_8(q->dtype) || scale->dtype != SBIT_F32 ||
-        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || product->axis >= q->rank) {
+        (sbit__lower_in(node, 2).idx != 0 && zero == NULL) || q->rank < 2 ||
+        product->axis >= q->rank) { /* a vector has no output channels */
         return false;
     }
     const int32_t axis = product->axis < 0 ? product->axis + q->rank : product->axis;
@@ -358,7 +359,8 @@ static sbit_status sbit__int_bias(sbit__lowering *lower, const sbit__int_product
     const sbit_tensor *zero = sbit__lower_constant(lower, sbit__lower_in(node, 2));
     if (q == NULL || scale == NULL || scale->dtype != SBIT_F32 || q->rank != 1 ||
         q->dims[0] != product->columns || (sbit__lower_in(node, 2).idx != 0 && zero == NULL) ||
-        (sbit_tensor_count(scale) != 1 && sbit_tensor_count(scale) != product->columns)) {
+        (sbit_tensor_count(scale) != 1 && sbit_tensor_count(scale) != product->columns) ||
+        (zero != NULL && sbit_tensor_count(zero) != sbit_tensor_count(scale))) {
         return SBIT_OK;
     }
     if (sbit__int_bias_fits(product, q, scale, zero)) {

@@ -441,6 +441,18 @@ static sbit_status sbit__layout_shuffle(sbit__lowering *lower, const sbit_node *
 
 /* >>all nodes */
 
+/* Bytes behind ToLast are uint8 whatever they stood for: what computes takes floats only, what
+ * quantizes gives 8 bits; Split and Concat move anything. */
+static bool sbit__layout_plain_types(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_dtype out = sbit__lower_type(lower, node->outputs[0])->dtype;
+    if (sbit__streq(node->op_type, "QuantizeLinear")) {
+        return out == SBIT_U8 || out == SBIT_I8;
+    }
+    return out == SBIT_F32 || sbit__streq(node->op_type, "Split") ||
+           sbit__streq(node->op_type, "Concat");
+}
+
 static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *node,
                                      sbit_error *error)
 {
@@ -464,7 +476,8 @@ static sbit_status sbit__layout_node(sbit__lowering *lower, const sbit_node *nod
     if (sbit__layout_in(node, "sbit", passes)) {
         return sbit__layout_pass(lower, node, error);
     }
-    if (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type)) {
+    if (sbit__layout_in(node, "", plain) && sbit__lower_is(lower, node, node->op_type) &&
+        sbit__layout_plain_types(lower, node)) {
         return sbit__layout_pass(lower, node, error);
     }
     if (sbit__lower_is(lower, node, "DequantizeLinear") &&

@@ -104,6 +104,11 @@ static void sbit__q8_plan_units(const sbit_ctx *ctx, sbit__q8_conv *conv)
     const int64_t row_macs =
         shape->out[2] * shape->out_channels * conv->taps * conv->depth * (conv->depthwise ? 4 : 1);
     int64_t rows = 1;
+    if (images == 0 || height == 0 || shape->out[2] == 0) { /* an empty tensor: no units */
+        conv->rows = conv->parts = 1;
+        conv->bands = 0;
+        return;
+    }
     while (rows < height && (rows + 1) * shape->out[2] <= SBIT__Q8_BAND_PIXELS &&
            sbit__q8_band_bytes(conv, rows + 1) <= SBIT__Q8_BAND_BYTES) {
         rows++;

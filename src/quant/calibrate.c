@@ -186,7 +186,6 @@ static bool sbit__softmax_view(const sbit__site *site, const sbit_tensor *shape,
     return apart;
 }
 
-/* Feeds float32 data laid out as `tensor`. */
 /* Notes the extreme of an activation and the size of the rest: a mask's -1e9 beside scores is the
  * same number again and again, and far from everything else. Some 4,096 values a piece are looked
  * at. */
@@ -213,6 +212,7 @@ static void sbit__site_note_extreme(sbit__site *site, const sbit_tensor *tensor,
     }
 }
 
+/* Feeds float32 data laid out as `tensor`. */
 static sbit_status sbit__site_observe_f32(sbit_quant *quant, sbit__site *site,
                                           const sbit_tensor *tensor, const float *data,
                                           sbit_error *error)
