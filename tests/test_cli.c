@@ -477,7 +477,7 @@ TEST(cli_help_and_version)
     CHECK_CONTAINS(cli.err, "Commands");
     static const char *const commands[] = {
         "info",    "simplify", "run",   "eval",      "quantize",   "prune", "train",
-        "compare", "bench",    "graph", "operators", "strategies", "help"};
+        "compare", "validate", "bench",    "graph", "operators", "strategies", "help"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         CHECK_EQ_I64(RUN("help %s", commands[i]), 0);
         CHECK_CONTAINS(cli.out, "Examples\n  sparsebit ");
@@ -714,6 +714,81 @@ TEST(cli_eval_counts)
                 TMP);
     CHECK_FAILS(1, "fixed batch of 3",
                 "eval %sscale3.onnx --data npy:%se.npy,labels=%sel.npy --batch 2", TMP, TMP, TMP);
+}
+
+/* Shuffled and cut in two, every sample is counted once. */
+TEST(cli_eval_what_calibration_left)
+{
+    const float x[5 * 6] = {9, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0,
+                            0, 0, 0, 9, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0};
+    const int64_t labels[5] = {0, 1, 1, 1, 1}; /* two of five are right */
+    make_scale(TMP "scale.onnx", 2.0f, 0);
+    put_npy(TMP "f.npy", "<f4", "(5, 6)", x, sizeof x);
+    put_npy(TMP "fl.npy", "<i8", "(5,)", labels, sizeof labels);
+    bool moved = false;
+    for (int seed = 0; seed < 6; seed++) {
+        double right[2];
+        for (int i = 0; i < 2; i++) {
+            CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%sf.npy,labels=%sfl.npy --shuffle "
+                             "--seed %d %s --json",
+                             TMP, TMP, TMP, seed, i == 0 ? "--limit 2" : "--from 2"),
+                         0);
+            CHECK_EQ_I64(json_number("", "samples"), i == 0 ? 2 : 3);
+            right[i] = json_number("", "top1") * (i == 0 ? 2.0 : 3.0);
+        }
+        CHECK_NEAR(right[0] + right[1], 2.0, 1e-9);
+        moved = moved || right[0] < 1.5; /* in file order the first two are right */
+    }
+    CHECK(moved);
+    CHECK_EQ_I64(RUN("eval %sscale.onnx --data npy:%sf.npy,labels=%sfl.npy --from 1 --limit 1 "
+                     "--json",
+                     TMP, TMP, TMP),
+                 0);
+    CHECK_NEAR(json_number("", "top1"), 1.0, 0);
+    CHECK_EQ_I64(RUN("compare %sscale.onnx %sscale.onnx --data npy:%sf.npy --shuffle --seed 1 "
+                     "--from 3 --json",
+                     TMP, TMP, TMP),
+                 0);
+    CHECK_EQ_I64(json_number("", "samples"), 2);
+    CHECK_FAILS(1, "--from 5 leaves none",
+                "eval %sscale.onnx --data npy:%sf.npy,labels=%sfl.npy --from 5", TMP, TMP, TMP);
+}
+
+TEST(cli_validate_says_what_is_proved)
+{
+    make_net_files();
+    CHECK_EQ_I64(RUN("quantize %s --data npy:%s -o %sq.onnx", NET, DATA, TMP), 0);
+    CHECK_EQ_I64(RUN("validate %s %sq.onnx --data npy:%s --agreement 50", NET, TMP, DATA), 0);
+    CHECK_CONTAINS(cli.out, "proved      int32 sums");
+    CHECK_CONTAINS(cli.out, "proved      weights");
+    CHECK_CONTAINS(cli.out, "verdict: passed");
+    CHECK_EQ_I64(RUN("validate %s %sq.onnx --data npy:%s --agreement 50 --strict --json", NET, TMP,
+                     DATA),
+                 0);
+    CHECK(json_is_one_object(cli.out));
+    CHECK_CONTAINS(cli.out, "\"passed\": true");
+    CHECK(json_number("", "nearest") > 0.0);
+    CHECK_NEAR(json_number("", "nearest"), json_number("", "weight_elements"), 0);
+    CHECK(json_number("", "top1_agreement") >= 0.5);
+    CHECK(json_number("\"quantized\"", "bytes") > 0.0);
+    /* another network's file: neither its weights nor its predictions */
+    make_net(TMP "other.onnx", true);
+    CHECK_EQ_I64(RUN("quantize %s --set W.QUANTIZER.BIT=2 --data npy:%s -o %sq2.onnx", NET, DATA,
+                     TMP),
+                 0);
+    CHECK_EQ_I64(RUN("validate %s %sq2.onnx --data npy:%s --agreement 0", NET, TMP, DATA), 0);
+    CHECK_CONTAINS(cli.out, "100.00 % to the nearest");
+    CHECK_EQ_I64(RUN("validate %sother.onnx %sq2.onnx --data npy:%s --agreement 0", TMP, TMP,
+                     DATA),
+                 1);
+    CHECK_CONTAINS(cli.out, "NOT proved  weights");
+    CHECK_CONTAINS(cli.out, "1 weight is not found");
+    CHECK_CONTAINS(cli.out, "TOO LOW     outputs differ in shape");
+    CHECK_CONTAINS(cli.out, "verdict: FAILED");
+    CHECK_CONTAINS(cli.err, "failed validation");
+    CHECK_FAILS(1, "no quantized layers", "validate %s %s --data npy:%s", NET, NET, DATA);
+    CHECK_FAILS(2, "0 to 100", "validate %s %sq.onnx --data npy:%s --agreement 101", NET, TMP,
+                DATA);
 }
 
 TEST(cli_pictures)

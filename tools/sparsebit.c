@@ -28,7 +28,7 @@ static const cli_command cli_commands[] = {
      "sparsebit run model.onnx --shape input=1x3x224x224",
      cli_run},
     {"eval", "MODEL", "accuracy on labelled data",
-     "--data --limit --batch --output --as-is --simulate --threads --json" CLI_PREP, "--data",
+     "--data --limit --shuffle --seed --from --batch --output --as-is --simulate --threads --json" CLI_PREP, "--data",
      "Simplifies the model, runs it on every sample and counts how often the label has the highest logit (top-1)\n"
      "or one of the five highest (top-5). With pb:DIR the outputs are compared with the stored\n"
      "ones instead: the check fails above a relative error of 0.001.",
@@ -80,7 +80,7 @@ static const cli_command cli_commands[] = {
      "finetuned.onnx",
      cli_train},
     {"compare", "A B", "how much model B differs from model A",
-     "--data --limit --threads --json" CLI_PREP, "--data",
+     "--data --limit --shuffle --seed --from --threads --json" CLI_PREP, "--data",
      "Runs both models on the same data. For each output, and for each inner tensor that has the\n"
      "same name in both (on the first 32 samples): signal-to-noise ratio (SQNR), cosine, largest\n"
      "difference, and relative error max|a-b| / max|a|; and how often both rank the same class\n"
@@ -88,6 +88,16 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx int8.onnx --data cifar10:test.bin --limit 1000\n"
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
+    {"validate", "FLOAT QUANTIZED", "what a quantized model proves, and does on data",
+     "--data --limit --shuffle --seed --from --agreement --strict --as-is --threads --json" CLI_PREP, "--data",
+     "Says what the file alone proves: that no int32 sum can wrap whatever the input, that integers are\n"
+     "within one step of exact arithmetic, that every weight is a rounding of its float. Then runs both\n"
+     "models: how often they predict the same class, SQNR, the worst tensors, bytes and time. Exit code 1\n"
+     "if a sum may wrap, integers may be further off, or predictions agree too rarely. Recipes that\n"
+     "move weights further than their neighbours (GPTQ) are told; --strict makes that a failure.",
+     "sparsebit validate model.onnx int8.onnx --data cifar10:test.bin\n"
+     "sparsebit validate model.onnx int8.onnx --data images:photos --shuffle --seed 1 --from 200",
+     cli_validate},
     {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --explain --simulate --isa --as-is --json",
      "",
      "Simplifies the model, runs it on the given inputs (random numbers for the others) and shows\n"
@@ -153,7 +163,7 @@ static void cli_help_all(FILE *to)
           "sparsebit COMMAND ...\n\nCommands\n",
           to);
     for (size_t i = 0; i < CLI_COUNT_OF(cli_commands); i++) {
-        fprintf(to, "  %-10s %-8s %s\n", cli_commands[i].name, cli_commands[i].operands,
+        fprintf(to, "  %-10s %-15s %s\n", cli_commands[i].name, cli_commands[i].operands,
                 cli_commands[i].summary);
     }
     fputs("\n'sparsebit help COMMAND' shows options and examples; 'sparsebit --version' the "

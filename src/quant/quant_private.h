@@ -13,6 +13,7 @@
  *   quant.c      the public functions
  *   walk.c       a run of the model that stops between layers
  *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
+ *   proof.c      what a quantized file proves by itself
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H

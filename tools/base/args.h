@@ -24,15 +24,16 @@ typedef struct cli_args {
     const char *command;
     const char *operands[2];
     bool json, keep_bn, fix_defaults, shuffle, as_is, profile, force, help, mask_only, explain;
-    bool flip, keep_zeros, simulate;
+    bool flip, keep_zeros, simulate, strict;
     const char *stats, *save_stats; /* files of what observers saw */
     const char *out, *config, *target, *data, *eval, *format, *isa, *output;
     const char *ratio, *macs, *bytes;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;
-    int64_t limit, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
+    int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
     cli_list set, skip, only, input, shape;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std, lr, decay, momentum, distill;
+    cli_numbers agreement;
     const char *layout;
     int64_t size[2];             /* height, width */
     bool given[CLI_MAX_OPTIONS]; /* by the index of the option in base/args.c */

@@ -15,6 +15,7 @@ int cli_quantize(const cli_args *args);
 int cli_prune(const cli_args *args);
 int cli_train(const cli_args *args);
 int cli_compare(const cli_args *args);
+int cli_validate(const cli_args *args);
 int cli_bench(const cli_args *args);
 int cli_graph(const cli_args *args);
 int cli_operators(const cli_args *args);

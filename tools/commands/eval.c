@@ -82,7 +82,7 @@ static int cli_eval_model(const cli_args *args, cli_model *model)
     cli_data data;
     CLI_TRY(cli_model_prepare(args, model));
     CLI_TRY(cli_model_check_runs(model));
-    CLI_TRY(cli_data_open(args, model, "data set", args->data, args->limit, false, &data));
+    CLI_TRY(cli_data_open(args, model, "data set", args->data, cli_choice_of(args), &data));
     const int code = cli_eval_data(args, model, &data);
     cli_data_close(&data);
     return code;

@@ -180,7 +180,7 @@ static int cli_prune_open(cli_pruning *p)
     CLI_TRY(cli_prune_configure(p));
     if (args->data != NULL) {
         CLI_TRY(cli_data_open(args, &p->model, "data set", args->data,
-                              args->limit > 0 ? args->limit : 256, false, &p->data));
+                              cli_first(args->limit > 0 ? args->limit : 256), &p->data));
         p->feed = cli_feed_of(&p->data, &p->source);
         p->has_data = true;
     }

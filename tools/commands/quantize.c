@@ -314,8 +314,9 @@ int cli_calibration_open(cli_job *job)
                                      : CLI_OK);
     job->has_calib = args->data != NULL;
     if (job->has_calib) {
-        CLI_TRY(cli_data_open(args, &job->model, "calibration set", args->data,
-                              args->calib > 0 ? args->calib : 256, args->shuffle, &job->calib));
+        const cli_choice choice = {args->calib > 0 ? args->calib : 256, 0, args->shuffle};
+        CLI_TRY(cli_data_open(args, &job->model, "calibration set", args->data, choice,
+                              &job->calib));
     }
     if (sbit_quant_create(job->model.graph, job->config, &job->quant, &error) != SBIT_OK) {
         return cli_fail_library(&error, "cannot quantize '%s'", job->model.path);
@@ -339,7 +340,7 @@ static int cli_quantize_open(cli_job *job)
         CLI_TRY(cli_model_check_runs(&job->model));
     }
     if (args->eval != NULL) {
-        CLI_TRY(cli_data_open(args, &job->model, "data set", args->eval, args->limit, false,
+        CLI_TRY(cli_data_open(args, &job->model, "data set", args->eval, cli_first(args->limit),
                               &job->eval));
         job->has_eval = true;
         if (!job->eval.has_labels) {

@@ -55,15 +55,15 @@ static int cli_train_model(cli_training *t)
 static int cli_train_data(cli_training *t)
 {
     const cli_args *args = t->job.args;
-    CLI_TRY(cli_data_open(args, &t->job.model, "training set", args->data, args->limit, false,
-                          &t->train));
+    CLI_TRY(cli_data_open(args, &t->job.model, "training set", args->data,
+                          cli_first(args->limit), &t->train));
     if (!t->train.has_labels) {
         return cli_fail("'%s' has no labels to learn: add ,labels=FILE to the data", args->data);
     }
     if (args->val == NULL) {
         return CLI_OK;
     }
-    CLI_TRY(cli_data_open(args, &t->job.model, "validation set", args->val, 0, false, &t->val));
+    CLI_TRY(cli_data_open(args, &t->job.model, "validation set", args->val, cli_first(0), &t->val));
     t->has_val = true;
     return t->val.has_labels ? CLI_OK
                              : cli_fail("--val '%s' has no labels: add ,labels=FILE", args->val);

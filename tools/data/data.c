@@ -80,7 +80,7 @@ int cli_fail_empty(const cli_data *data, const char *format, ...)
     return cli_fail("%s is empty: %s", data->what, text);
 }
 
-/* A random choice of `limit` of the `count` samples. */
+/* The `count` samples in random order. */
 static int cli_shuffle(cli_data *data, int64_t count)
 {
     sbit_rng rng = sbit_rng_seed((uint64_t)data->args->seed);
@@ -104,34 +104,57 @@ static int cli_shuffle(cli_data *data, int64_t count)
     return CLI_OK;
 }
 
-static int cli_data_start(cli_data *data, const char *spec, bool shuffle)
+static int cli_data_start(cli_data *data, const char *spec, cli_choice choice)
 {
     CLI_TRY(cli_parse_spec(data, spec));
     CLI_TRY(data->source->open(data));
     if (data->count == 0) {
         return cli_fail_empty(data, "'%s' holds no samples", data->path);
     }
-    if (shuffle) {
+    if (choice.shuffle) {
         CLI_TRY(cli_shuffle(data, data->count));
     }
-    if (data->limit > data->count) {
+    if (choice.from >= data->count) {
+        return cli_fail_empty(data, "'%s' holds %lld samples, --from %lld leaves none", data->path,
+                              (long long)data->count, (long long)choice.from);
+    }
+    data->from = choice.from;
+    data->count -= choice.from;
+    if (choice.limit > data->count) {
         cli_note("%s: all %lld samples are used (%lld were asked for)", data->what,
-                 (long long)data->count, (long long)data->limit);
-    } else if (data->limit > 0) {
-        data->count = data->limit;
+                 (long long)data->count, (long long)choice.limit);
+    } else if (choice.limit > 0) {
+        data->count = choice.limit;
     }
     return CLI_OK;
 }
 
+cli_choice cli_choice_of(const cli_args *args)
+{
+    const cli_choice choice = {args->limit, args->from, args->shuffle};
+    return choice;
+}
+
+cli_choice cli_first(int64_t limit)
+{
+    const cli_choice choice = {limit, 0, false};
+    return choice;
+}
+
+int64_t cli_data_number(const cli_data *data, int64_t at)
+{
+    return data->order != NULL ? data->order[data->from + at] : data->from + at;
+}
+
 int cli_data_open(const cli_args *args, const cli_model *model, const char *what, const char *spec,
-                  int64_t limit, bool shuffle, cli_data *out)
+                  cli_choice choice, cli_data *out)
 {
     memset(out, 0, sizeof *out);
     out->args = args;
     out->model = model;
     out->what = what;
-    out->limit = limit;
-    const int code = cli_data_start(out, spec, shuffle);
+    out->limit = choice.shuffle || choice.limit == 0 ? 0 : choice.from + choice.limit;
+    const int code = cli_data_start(out, spec, choice);
     if (code != CLI_OK) {
         cli_data_close(out);
     }
@@ -313,7 +336,7 @@ static int cli_data_read(cli_data *data, const int64_t *index, int64_t first, in
     for (int64_t slot = 0; slot < (data->source->one_by_one ? 1 : slots); slot++) {
         const int64_t i = slot < batch->count ? slot : batch->count - 1;
         const int64_t at = index != NULL ? index[i] : first + i;
-        CLI_TRY(data->source->read(data, data->order != NULL ? data->order[at] : at, slot, batch));
+        CLI_TRY(data->source->read(data, cli_data_number(data, at), slot, batch));
     }
     return CLI_OK;
 }

@@ -44,9 +44,10 @@ struct cli_data {
     char *path;        /* owned */
     char *labels_path; /* owned; NULL: none given */
     cli_prep prep;
-    int64_t limit;  /* of samples to use; 0: all */
+    int64_t limit;  /* only so many at the front of the file are used; 0: all */
     int64_t count;  /* of samples used */
     int64_t *order; /* NULL: file order */
+    int64_t from;   /* place in the order of the first one used */
     bool has_labels, has_outputs;
     int64_t classes;  /* of the labels found: largest + 1 */
     int64_t batch;    /* samples per run */
@@ -57,9 +58,21 @@ struct cli_data {
     void *state;                         /* of the source */
 };
 
-/* Checks all that can be checked. `what` names the set: "calibration set". limit 0: all. */
+/* Which samples of a set: `limit` of them (0: all) from place `from` on, in the order of the file or
+ * in that of --seed. */
+typedef struct cli_choice {
+    int64_t limit, from;
+    bool shuffle;
+} cli_choice;
+/* --limit, --from and --shuffle: what eval, compare and validate look at. */
+cli_choice cli_choice_of(const cli_args *args);
+/* The first `limit`, in the order of the file. */
+cli_choice cli_first(int64_t limit);
+/* Checks all that can be checked. `what` names the set: "calibration set". */
 int cli_data_open(const cli_args *args, const cli_model *model, const char *what, const char *spec,
-                  int64_t limit, bool shuffle, cli_data *out);
+                  cli_choice choice, cli_data *out);
+/* The number in its file of sample `at`, 0 <= at < count. */
+int64_t cli_data_number(const cli_data *data, int64_t at);
 void cli_data_close(cli_data *data);
 int cli_data_batch(cli_data *data, int64_t first, cli_batch *batch);
 void cli_batch_free(sbit_ctx *ctx, cli_batch *batch);

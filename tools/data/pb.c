@@ -160,7 +160,7 @@ static int cli_pb_read(cli_data *data, int64_t sample, int64_t slot, cli_batch *
 int cli_pb_outputs(cli_data *data, int64_t sample, sbit_tensor *out, size_t capacity, size_t *count)
 {
     const cli_names *sets = (const cli_names *)data->state;
-    const int64_t at = data->order != NULL ? data->order[sample] : sample;
+    const int64_t at = cli_data_number(data, sample);
     size_t wanted = 0;
     *count = 0;
     CLI_TRY(cli_pb_count(sets->items[at], cli_pb_is_output, &wanted));

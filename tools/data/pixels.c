@@ -180,9 +180,7 @@ static int cli_pixels_new(cli_data *data, cli_pixels **out)
 
 static int cli_cifar_labels(cli_data *data, cli_pixels *pixels)
 {
-    const int64_t used = data->limit > 0 && data->limit < data->count && !data->args->shuffle
-                             ? data->limit
-                             : data->count;
+    const int64_t used = data->limit > 0 && data->limit < data->count ? data->limit : data->count;
     for (int64_t i = 0; i < used; i++) {
         unsigned char label = 0;
         if (!cli_read_at(pixels->file, (uint64_t)(i * CLI_CIFAR_RECORD), &label, 1)) {
@@ -250,9 +248,7 @@ static int cli_cifar_read(cli_data *data, int64_t sample, int64_t slot, cli_batc
 
 static int cli_images_check(cli_data *data, cli_pixels *pixels)
 {
-    const int64_t used = data->limit > 0 && data->limit < data->count && !data->args->shuffle
-                             ? data->limit
-                             : data->count;
+    const int64_t used = data->limit > 0 && data->limit < data->count ? data->limit : data->count;
     for (int64_t i = 0; i < used; i++) {
         int64_t height = 0, width = 0, channels = 0;
         char *path = cli_path_join(data->path, pixels->names.items[i]);
