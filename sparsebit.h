@@ -1121,7 +1121,8 @@ SPARSEBIT_API size_t sbit_graph_roundings(const sbit_graph *plain, const sbit_gr
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
- *       SCOPE: layer            # model: layers are ranked together, MAX_RATIO of one at most
+ *       SCOPE: layer            # model: layers are ranked together, as many go as their ratios add
+ *                               # up to, of each MAX_RATIO at most
  *       PRUNE_BIAS: true        # false: what biases make of pruned channels is folded
  *       MIN_KEPT: 1             # channels of a layer that stay
  *       ALIGN: 1                # channels kept are a multiple of it
@@ -1249,7 +1250,10 @@ SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *
 SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
                                              sbit_error *error);
 /* The graph without the channels that are masked everywhere; what cannot be cut stays, as zeros.
- * Run against the masked graph on random inputs, and on the first samples of feed if there is one.
+ * Run against the masked graph on random inputs, and on the first samples of feed if there is one;
+ * and against the graph that sparse was made from, with the same masks (where it does not hold what
+ * is masked - a weight behind a Transpose, a scale that was fused - that graph is compared with the
+ * simplified one, before masks).
  * Errors: NUMERIC if they differ by more than 1e-4 of the output's largest value (1e-3 beyond 50
  * layers): a fault of this library, and nothing is given. */
 SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,
@@ -76325,6 +76329,8 @@ SBIT__FN void sbit__label_join(sbit__labeler *labeler, int32_t a, int32_t b); /*
 SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char *reason);
 SBIT__FN bool sbit__label_is(const sbit__labeler *labeler, int32_t label, uint32_t flag);
 /* "Conv 'conv1' reason", in the arena. */
+SBIT__FN const char *sbit__node_reason(const sbit_graph *graph, sbit__arena *arena,
+                                       sbit_node_id node, const char *reason);
 SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
                                         const char *reason);
 SBIT__FN int64_t sbit__channel_labels_count(const sbit__channel_labels *labels); /* positions */
@@ -76374,6 +76380,10 @@ typedef struct sbit__group {
     int32_t *makers; /* members with rows, indices */
     int32_t maker_count;
     const char *reason; /* why it is kept whole; NULL: it can be cut */
+    /* the strictest settings of the layers that hold a class of it: sbit__groups_limit */
+    double ratio, max_ratio;
+    int64_t min_kept, align;
+    bool whole_model, prune_bias;
 } sbit__group;
 
 typedef struct sbit__groups {
@@ -76416,13 +76426,16 @@ typedef struct sbit__sparse_layer {
 
 /* What removed channels are: smallest and largest seen. */
 typedef struct sbit__folded {
+    sbit__arena arena;   /* of what follows; emptied by every run */
     float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
 } sbit__folded;
 
 struct sbit_sparse {
     sbit_ctx *ctx;
     sbit__arena arena;
-    sbit_graph *graph; /* simplified */
+    sbit_graph *graph;    /* simplified */
+    sbit_graph *original; /* the user's; NULL: weights were set that it has not */
+    bool *in_original;    /* by value: a constant that the same nodes read in the user's graph */
     sbit__labeler labeler;
     sbit__groups groups;
     sbit__sparse_layer *layers;
@@ -76432,6 +76445,7 @@ struct sbit_sparse {
     bool masks_fit;        /* masks are those of select: all removed classes can go ... */
     sbit__folded folded;   /* ... as these constants */
     const char **kept_why; /* by class: why a channel that was chosen stays */
+    sbit__arena reasons;   /* of kept_why; emptied with it */
     const char **group_names;
     int64_t *group_kept;
 };
@@ -76482,15 +76496,18 @@ SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
                                        sbit_error *error);
 
-/* select.c: fills removed */
+/* select.c */
+/* Of each group the strictest settings of the layers that hold a class of it, as they are now. */
+SBIT__FN void sbit__groups_limit(sbit_sparse *sparse);
+/* Fills removed. */
 SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error);
-/* Gives classes back until balanced sets are equal and something is left everywhere. */
-SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
-                                         sbit_error *error);
+/* Gives classes back until balanced sets are equal, groups keep what MIN_KEPT and ALIGN say, and
+ * something is left everywhere. scores may be NULL: the last ones first. */
+SBIT__FN void sbit__select_repair(sbit_sparse *sparse, const double *scores);
 
 /* folded.c: what removed channels are, once their layers are masked */
 /* Runs the masked graph on random inputs. */
-SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked,
                                       sbit__folded *folded, sbit_error *error);
 /* Gives classes back that are no constant where a layer reads them, or one that it cannot take up
  * (kept_why says so); true if there were any. */
@@ -76518,6 +76535,14 @@ SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sb
 /* verify.c */
 SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
                                          uint64_t seed, sbit__arena *arena, sbit_error *error);
+/* Fills in_original. */
+SBIT__FN void sbit__originals_find(sbit_sparse *sparse);
+/* Nodes of the user's graph, or a copy of it, get another tensor in place of such a constant. */
+SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *copy,
+                                         sbit_value_id id, const sbit_tensor *tensor,
+                                         sbit_error *error);
+/* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
+ * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);
@@ -76931,13 +76956,19 @@ SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char 
     }
 }
 
+SBIT__FN const char *sbit__node_reason(const sbit_graph *graph, sbit__arena *arena,
+                                       sbit_node_id node, const char *reason)
+{
+    char name[160];
+    sbit_graph_describe(graph, node, name, sizeof name);
+    const char *text = sbit__arena_printf(arena, "%s %s", name, reason);
+    return text != NULL ? text : "out of memory";
+}
+
 SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
                                         const char *reason)
 {
-    char name[160];
-    sbit_graph_describe(labeler->graph, node, name, sizeof name);
-    const char *text = sbit__arena_printf(labeler->arena, "%s %s", name, reason);
-    return text != NULL ? text : "out of memory";
+    return sbit__node_reason(labeler->graph, labeler->arena, node, reason);
 }
 
 /* >>labels of a value */
@@ -79810,18 +79841,18 @@ static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_laye
     return sbit__mask_elements(layer, keep, scratch, error);
 }
 
-/* Layers that are ranked together, rows or elements: floor(ratio * all) of them go, the smallest
- * first, but of no layer more than its largest ratio. */
+/* Layers that are ranked together, rows or elements: as many go as their ratios add up to, the
+ * smallest first, but of no layer more than its MAX_RATIO. */
 static sbit_status sbit__mask_together(sbit_sparse *sparse, bool structured, sbit__arena *scratch,
                                        sbit_error *error)
 {
     int64_t total = 0, done = 0;
-    double ratio = 0.0;
+    double share = 0.0;
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         if (sbit__sparse_layer_together(layer, structured)) {
             total += layer->units.count;
-            ratio = layer->settings.ratio > ratio ? layer->settings.ratio : ratio;
+            share += layer->settings.ratio * (double)layer->units.count;
         }
     }
     double *scores = (double *)sbit__arena_array(scratch, (size_t)total + 1, sizeof *scores);
@@ -79843,13 +79874,14 @@ static sbit_status sbit__mask_together(sbit_sparse *sparse, bool structured, sbi
         }
     }
     SBIT__TRY(sbit__ranks_of(scores, n, scratch, &ranks, error));
-    const int64_t wanted = (int64_t)floor(ratio * (double)total + 1e-9);
+    const int64_t wanted = (int64_t)floor(share + 1e-6);
     for (int64_t r = 0; r < n && done < wanted; r++) {
         const int32_t i = from[ranks[r].index];
         const sbit__sparse_layer *layer = &sparse->layers[i];
         const int64_t k = ranks[r].index - first[i];
         uint8_t *keep = NULL;
-        if ((double)(gone[i] + 1) > layer->settings.max_ratio * (double)layer->units.count) {
+        if ((double)(gone[i] + 1) >
+            layer->settings.max_ratio * (double)layer->units.count + 1e-9) {
             continue;
         }
         gone[i]++;
@@ -79899,21 +79931,28 @@ static bool sbit__mask_is_added(const sbit_graph *graph, sbit_value_id value)
            (sbit__streq(node->op_type, "Sub") && use.index == 1);
 }
 
+/* The label goes; zeroed: and what is added there becomes 0 too (PRUNE_BIAS of its group). */
+static bool sbit__mask_goes(const sbit_sparse *sparse, int32_t label, bool zeroed)
+{
+    const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, label);
+    return c >= 0 && sparse->removed[c] &&
+           (!zeroed || sparse->groups.groups[sparse->groups.classes[c].group].prune_bias);
+}
+
 SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error)
 {
     const sbit__labeler *labeler = &sparse->labeler;
-    const bool bias = sparse->layer_count == 0 || sparse->layers[0].settings.prune_bias;
     for (size_t m = 0; m < labeler->member_count; m++) {
         const sbit__member *member = &labeler->members[m];
         const uint32_t zeroed = 1u << SBIT_ROLE_BIAS | 1u << SBIT_ROLE_SCALE;
-        for (int64_t i = 0; i < member->count; i++) {
-            if ((sbit__member_prunes(member) || (bias && (member->roles & zeroed) != 0)) &&
-                sbit__class_is_removed(sparse, member->labels[i])) {
+        const bool prunes = sbit__member_prunes(member);
+        for (int64_t i = 0; (prunes || (member->roles & zeroed) != 0) && i < member->count; i++) {
+            if (sbit__mask_goes(sparse, member->labels[i], !prunes)) {
                 SBIT__TRY(sbit__mask_index(sparse, member, i, error));
             }
         }
     }
-    for (uint32_t v = 1; bias && v < sbit_graph_value_limit(sparse->graph); v++) {
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
         const sbit__channel_labels *labels = &labeler->of[v];
         sbit__member member;
         sbit_value_id id;
@@ -79929,7 +79968,7 @@ SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error
         member.parts = 1;
         member.count = labels->dims[labels->axis];
         for (int64_t i = 0; i < member.count; i++) {
-            if (sbit__class_is_removed(sparse, labels->at[i])) {
+            if (sbit__mask_goes(sparse, labels->at[i], true)) {
                 SBIT__TRY(sbit__mask_index(sparse, &member, i, error));
             }
         }
@@ -80012,7 +80051,8 @@ SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *gr
  * In each group the classes with the smallest sums of scores, exactly floor(ratio * classes) of
  * them; ties go to the lower index. Sets that must stay equal (groups of a convolution) lose as
  * many each, by score, not by index. Last, classes are given back wherever a set became unequal
- * after all, or nothing would be left of a tensor.
+ * after all, a group keeps a number that MIN_KEPT or ALIGN forbid, or nothing would be left of a
+ * tensor.
  */
 
 typedef struct sbit__choice {
@@ -80023,11 +80063,9 @@ typedef struct sbit__choice {
 
 typedef struct sbit__select {
     sbit_sparse *sparse;
-    double *scores, *ratios; /* by class */
-    int64_t *min_kept, *align;
-    bool *together; /* SCOPE model */
-    double max_ratio;
-    uint64_t *cells;
+    double *scores;  /* by class */
+    uint64_t *cells; /* by class */
+    int64_t *gone;   /* by group */
     sbit__choice *choices;
 } sbit__select;
 
@@ -80047,49 +80085,78 @@ static int sbit__choice_order(const void *a, const void *b)
 static sbit_status sbit__select_memory(sbit__select *s, sbit__arena *scratch, sbit_error *error)
 {
     const size_t n = (size_t)s->sparse->groups.class_count + 1;
+    const size_t groups = (size_t)s->sparse->groups.group_count + 1;
     s->scores = (double *)sbit__arena_array(scratch, n, sizeof(double));
-    s->ratios = (double *)sbit__arena_array(scratch, n, sizeof(double));
-    s->min_kept = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
-    s->align = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
-    s->together = (bool *)sbit__arena_array(scratch, n, sizeof(bool));
     s->cells = (uint64_t *)sbit__arena_array(scratch, n, sizeof(uint64_t));
+    s->gone = (int64_t *)sbit__arena_array(scratch, groups, sizeof(int64_t));
     s->choices = (sbit__choice *)sbit__arena_array(scratch, n, sizeof(sbit__choice));
-    return s->scores == NULL || s->ratios == NULL || s->min_kept == NULL || s->align == NULL ||
-                   s->cells == NULL || s->together == NULL || s->choices == NULL
+    return s->scores == NULL || s->cells == NULL || s->gone == NULL || s->choices == NULL
                ? sbit__fail_oom(error, n * sizeof(sbit__choice))
                : SBIT_OK;
 }
 
-/* What every class is worth, and the strictest settings of the layers that it is in. */
-static void sbit__select_classes_of_layers(sbit__select *s)
+/* >>settings of groups */
+
+static void sbit__select_limit(sbit__group *group, const sbit_sparse_settings *settings)
 {
-    sbit_sparse *sparse = s->sparse;
-    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
-        s->ratios[c] = 1.0;
-        s->min_kept[c] = s->align[c] = 1;
+    const double ratio = settings->structured ? settings->ratio : 0.0;
+    group->ratio = ratio < group->ratio ? ratio : group->ratio;
+    group->min_kept = settings->min_kept > group->min_kept ? settings->min_kept : group->min_kept;
+    group->align = settings->align > group->align ? settings->align : group->align;
+    group->prune_bias = group->prune_bias && settings->prune_bias;
+    if (settings->whole_model) {
+        group->whole_model = true;
+        group->max_ratio =
+            settings->max_ratio < group->max_ratio ? settings->max_ratio : group->max_ratio;
     }
-    s->max_ratio = 1.0;
+}
+
+SBIT__FN void sbit__groups_limit(sbit_sparse *sparse)
+{
+    for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+        sbit__group *group = &sparse->groups.groups[g];
+        group->ratio = group->max_ratio = 1.0;
+        group->min_kept = group->align = 1;
+        group->prune_bias = true;
+        group->whole_model = false;
+    }
     for (size_t i = 0; i < sparse->layer_count; i++) {
-        const sbit__sparse_layer *layer = &sparse->layers[i];
-        const sbit__member *member = &sparse->labeler.members[layer->member];
-        const double ratio = layer->settings.structured ? layer->settings.ratio : 0.0;
-        for (int64_t r = 0; r < member->count; r++) {
+        const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
+        for (int64_t r = 0, last = -1; r < member->count; r++) {
             const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
-            if (c < 0) {
-                continue;
+            if (c >= 0 && sparse->groups.classes[c].group != last) {
+                last = sparse->groups.classes[c].group;
+                sbit__select_limit(&sparse->groups.groups[last], &sparse->layers[i].settings);
             }
-            s->scores[c] += layer->settings.structured ? layer->scores[r] : 0.0;
-            s->ratios[c] = ratio < s->ratios[c] ? ratio : s->ratios[c];
-            s->together[c] = layer->settings.whole_model;
-            s->max_ratio = layer->settings.whole_model && layer->settings.max_ratio < s->max_ratio
-                               ? layer->settings.max_ratio
-                               : s->max_ratio;
-            s->min_kept[c] = layer->settings.min_kept > s->min_kept[c] ? layer->settings.min_kept
-                                                                       : s->min_kept[c];
-            s->align[c] = layer->settings.align > s->align[c] ? layer->settings.align : s->align[c];
         }
     }
 }
+
+/* The number of classes that a group keeps where `kept` of them were to stay. */
+static int64_t sbit__select_allowed(const sbit__group *group, int64_t kept)
+{
+    kept = kept < group->min_kept ? group->min_kept : kept;
+    kept = (kept + group->align - 1) / group->align * group->align;
+    return kept < group->class_count ? kept : group->class_count;
+}
+
+/* What every class is worth. */
+static void sbit__select_scores(sbit__select *s)
+{
+    const sbit_sparse *sparse = s->sparse;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit__member *member = &sparse->labeler.members[layer->member];
+        for (int64_t r = 0; layer->settings.structured && r < member->count; r++) {
+            const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
+            if (c >= 0) {
+                s->scores[c] += layer->scores[r];
+            }
+        }
+    }
+}
+
+/* >>choosing */
 
 static void sbit__select_cells(sbit__select *s)
 {
@@ -80107,26 +80174,12 @@ static void sbit__select_cells(sbit__select *s)
     }
 }
 
-/* How many of a group's classes go. */
-static int64_t sbit__select_count(const sbit__select *s, const sbit__group *group)
-{
-    double ratio = 1.0;
-    int64_t min_kept = 1, align = 1;
-    for (int32_t i = 0; i < group->class_count; i++) {
-        const int32_t c = group->classes[i];
-        ratio = s->ratios[c] < ratio ? s->ratios[c] : ratio;
-        min_kept = s->min_kept[c] > min_kept ? s->min_kept[c] : min_kept;
-        align = s->align[c] > align ? s->align[c] : align;
-    }
-    int64_t kept = group->class_count - (int64_t)floor(ratio * (double)group->class_count + 1e-9);
-    kept = kept < min_kept ? min_kept : kept;
-    kept = (kept + align - 1) / align * align;
-    return kept < group->class_count ? group->class_count - kept : 0;
-}
-
 static void sbit__select_group(sbit__select *s, const sbit__group *group)
 {
-    const int64_t wanted = sbit__select_count(s, group);
+    const int64_t n_all = group->class_count;
+    const int64_t wanted =
+        n_all - sbit__select_allowed(
+                    group, n_all - (int64_t)floor(group->ratio * (double)n_all + 1e-9));
     int32_t n = 0;
     for (int32_t i = 0; i < group->class_count; i++) {
         const int32_t c = group->classes[i];
@@ -80150,33 +80203,32 @@ static void sbit__select_group(sbit__select *s, const sbit__group *group)
     }
 }
 
-/* Classes of SCOPE model, all groups ranked together: floor(ratio * all) go, the smallest sums
- * first, but of no group more than its largest ratio. */
+/* Groups of SCOPE model, ranked together: as many classes go as their ratios add up to, the
+ * smallest sums of scores first, but of no group more than its MAX_RATIO. */
 static void sbit__select_together(sbit__select *s)
 {
     sbit_sparse *sparse = s->sparse;
-    double ratio = 0.0;
+    double share = 0.0;
     int32_t n = 0;
     for (int32_t c = 0; c < sparse->groups.class_count; c++) {
-        if (s->together[c] && s->ratios[c] > 0.0 && sparse->groups.classes[c].removable) {
-            ratio = s->ratios[c] > ratio ? s->ratios[c] : ratio;
+        const sbit__group *group = &sparse->groups.groups[sparse->groups.classes[c].group];
+        if (group->whole_model && group->ratio > 0.0 && sparse->groups.classes[c].removable) {
+            share += group->ratio;
             s->choices[n].score = s->scores[c];
             s->choices[n].cell = 0;
             s->choices[n++].class_idx = c;
         }
     }
     qsort(s->choices, (size_t)n, sizeof *s->choices, sbit__choice_order);
-    int64_t wanted = (int64_t)floor(ratio * (double)n + 1e-9);
+    int64_t wanted = (int64_t)floor(share + 1e-6);
     for (int32_t i = 0; i < n && wanted > 0; i++) {
-        const int32_t c = s->choices[i].class_idx;
-        const sbit__group *group = &sparse->groups.groups[sparse->groups.classes[c].group];
-        int64_t gone = 1;
-        for (int32_t k = 0; k < group->class_count; k++) {
-            gone += sparse->removed[group->classes[k]] ? 1 : 0;
-        }
-        if (sparse->kept_why[c] == NULL && group->class_count - gone >= s->min_kept[c] &&
-            (double)gone <= s->max_ratio * (double)group->class_count) {
+        const int32_t c = s->choices[i].class_idx, g = sparse->groups.classes[c].group;
+        const sbit__group *group = &sparse->groups.groups[g];
+        const int64_t gone = s->gone[g] + 1;
+        if (sparse->kept_why[c] == NULL && group->class_count - gone >= group->min_kept &&
+            (double)gone <= group->max_ratio * (double)group->class_count + 1e-9) {
             sparse->removed[c] = true;
+            s->gone[g] = gone;
             wanted--;
         }
     }
@@ -80189,18 +80241,19 @@ SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error
     memset(&s, 0, sizeof s);
     s.sparse = sparse;
     sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
-    sbit_status status = sbit__select_memory(&s, &scratch, error);
+    const sbit_status status = sbit__select_memory(&s, &scratch, error);
     if (status == SBIT_OK) {
         memset(sparse->removed, 0, (size_t)sparse->groups.class_count * sizeof *sparse->removed);
-        sbit__select_classes_of_layers(&s);
+        sbit__groups_limit(sparse);
+        sbit__select_scores(&s);
         sbit__select_cells(&s);
         for (int32_t g = 0; g < sparse->groups.group_count; g++) {
-            if (!s.together[sparse->groups.groups[g].classes[0]]) {
+            if (!sparse->groups.groups[g].whole_model) {
                 sbit__select_group(&s, &sparse->groups.groups[g]);
             }
         }
         sbit__select_together(&s);
-        status = sbit__select_repair(sparse, s.scores, error);
+        sbit__select_repair(sparse, s.scores);
     }
     sbit__arena_deinit(&scratch);
     return status;
@@ -80214,6 +80267,13 @@ static bool sbit__select_is_gone(const sbit_sparse *sparse, int32_t label, int32
     return *class_idx >= 0 && sparse->removed[*class_idx];
 }
 
+/* The one of two classes that is worth more; -1: none. */
+static int32_t sbit__select_better(const double *scores, int32_t a, int32_t b)
+{
+    const bool b_is = a < 0 || (b >= 0 && (scores != NULL ? scores[b] >= scores[a] : b > a));
+    return b_is ? b : a;
+}
+
 /* Gives back the removed class among labels[0..n-1] that is worth most. why: it stays, because of
  * that; NULL: it may go another time. */
 static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, const int32_t *labels,
@@ -80222,9 +80282,8 @@ static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, co
     int32_t best = -1;
     for (int64_t i = 0; i < n; i++) {
         int32_t c = -1;
-        if (sbit__select_is_gone(sparse, labels[i], &c) &&
-            (best < 0 || (scores != NULL ? scores[c] >= scores[best] : c > best))) {
-            best = c;
+        if (sbit__select_is_gone(sparse, labels[i], &c)) {
+            best = sbit__select_better(scores, best, c);
         }
     }
     if (best >= 0) {
@@ -80273,11 +80332,28 @@ static bool sbit__select_balance(sbit_sparse *sparse, const double *scores,
     return changed;
 }
 
-SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
-                                         sbit_error *error)
+/* One class comes back where a group would keep a number that it may not; true if it changed. */
+static bool sbit__select_round(sbit_sparse *sparse, const double *scores, const sbit__group *group)
+{
+    int64_t kept = group->class_count;
+    int32_t best = -1;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        if (sparse->removed[group->classes[i]]) {
+            best = sbit__select_better(scores, best, group->classes[i]);
+            kept--;
+        }
+    }
+    if (best < 0 || sbit__select_allowed(group, kept) == kept) {
+        return false;
+    }
+    sparse->removed[best] = false;
+    return true;
+}
+
+SBIT__FN void sbit__select_repair(sbit_sparse *sparse, const double *scores)
 {
     const sbit__labeler *labeler = &sparse->labeler;
-    (void)error;
+    sbit__groups_limit(sparse);
     for (bool changed = true; changed;) { /* each turn gives something back: it ends */
         changed = false;
         for (size_t b = 0; b < labeler->balance_count; b++) {
@@ -80300,8 +80376,10 @@ SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scor
                           changed;
             }
         }
+        for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+            changed = sbit__select_round(sparse, scores, &sparse->groups.groups[g]) || changed;
+        }
     }
-    return SBIT_OK;
 }
 /* ---- end src/sparse/select.c ---- */
 
@@ -80357,25 +80435,26 @@ SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session
 /* >>comparison */
 
 typedef struct sbit__verify {
-    sbit_sparse *sparse;
-    sbit_session *masked, *shrunk;
+    const sbit_sparse *sparse;
+    const sbit_feed *feed; /* NULL: random inputs only */
     double bound;
+    sbit_session *a, *b;
+    const char *a_is, *b_is; /* for messages */
 } sbit__verify;
 
 static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, const char *what,
                                        sbit_error *error)
 {
-    const sbit_tensor *a = &sbit_session_output(v->masked, index)->tensor;
-    const sbit_tensor *b = &sbit_session_output(v->shrunk, index)->tensor;
-    const char *name = sbit_session_output_info(v->masked, index)->name;
+    const sbit_tensor *a = &sbit_session_output(v->a, index)->tensor;
+    const sbit_tensor *b = &sbit_session_output(v->b, index)->tensor;
+    const char *name = sbit_session_output_info(v->a, index)->name;
     double largest = 1e-6, off = 0.0;
     if (!sbit_tensor_same_shape(a, b) || a->dtype != b->dtype) {
         char had[80], has[80];
         sbit_tensor_describe(a, had, sizeof had);
         sbit_tensor_describe(b, has, sizeof has);
-        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "output '%s' of the smaller graph is %s, of the masked one %s", name, has,
-                          had);
+        return sbit__fail(error, SBIT_ERR_NUMERIC, name, "output '%s' of %s is %s, of %s %s", name,
+                          v->b_is, has, v->a_is, had);
     }
     for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
         const double x = sbit__tensor_f64_at(a, i), y = sbit__tensor_f64_at(b, i);
@@ -80388,48 +80467,184 @@ static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, cons
     }
     if (!(off <= v->bound * largest)) {
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "output '%s' of the smaller graph differs from the masked one by %.3g of "
-                          "%.3g on %s: nothing was written; please report the model",
-                          name, off, largest, what);
+                          "output '%s' of %s differs from that of %s by %.3g of %.3g on %s: "
+                          "nothing was written; please report the model",
+                          name, v->b_is, v->a_is, off, largest, what);
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__verify_run(const sbit__verify *v, const char *what, sbit_error *error)
 {
-    SBIT__TRY(sbit_session_run(v->masked, error));
-    SBIT__TRY(sbit_session_run(v->shrunk, error));
-    for (size_t i = 0; i < sbit_session_output_count(v->masked); i++) {
-        if (sbit_session_output(v->masked, i)->kind == SBIT_KIND_TENSOR) {
+    SBIT__TRY(sbit_session_run(v->a, error));
+    SBIT__TRY(sbit_session_run(v->b, error));
+    for (size_t i = 0; i < sbit_session_output_count(v->a); i++) {
+        if (sbit_session_output(v->a, i)->kind == SBIT_KIND_TENSOR) {
             SBIT__TRY(sbit__verify_output(v, i, what, error));
         }
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__verify_feed(const sbit__verify *v, const sbit_feed *feed,
-                                     sbit_error *error)
+static sbit_status sbit__verify_feed(const sbit__verify *v, sbit_error *error)
 {
     sbit_batch batch;
-    SBIT__TRY(sbit_feed_read(feed, 0, 8, &batch, error));
+    SBIT__TRY(sbit_feed_read(v->feed, 0, 8, &batch, error));
     for (size_t i = 0; i < batch.input_count; i++) {
         const char *name =
-            batch.names != NULL ? batch.names[i] : sbit_session_input_info(v->masked, 0)->name;
-        SBIT__TRY(sbit_session_set_input(v->masked, name, &batch.inputs[i], error));
-        SBIT__TRY(sbit_session_set_input(v->shrunk, name, &batch.inputs[i], error));
+            batch.names != NULL ? batch.names[i] : sbit_session_input_info(v->a, 0)->name;
+        SBIT__TRY(sbit_session_set_input(v->a, name, &batch.inputs[i], error));
+        SBIT__TRY(sbit_session_set_input(v->b, name, &batch.inputs[i], error));
     }
     return sbit__verify_run(v, "the first samples", error);
 }
 
-static sbit_status sbit__verify_all(sbit__verify *v, const sbit_feed *feed, sbit__arena *arena,
-                                    sbit_graph *masked, sbit_graph *shrunk, sbit_error *error)
+static sbit_status sbit__verify_sessions(sbit__verify *v, sbit_graph *a, sbit_graph *b,
+                                         sbit__arena *arena, sbit_error *error)
 {
-    SBIT__TRY(sbit_session_create(masked, NULL, &v->masked, error));
-    SBIT__TRY(sbit_session_create(shrunk, NULL, &v->shrunk, error));
-    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->masked, 1, arena, error));
-    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->shrunk, 1, arena, error));
+    SBIT__TRY(sbit_session_create(a, NULL, &v->a, error));
+    SBIT__TRY(sbit_session_create(b, NULL, &v->b, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->a, 1, arena, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->b, 1, arena, error));
     SBIT__TRY(sbit__verify_run(v, "random inputs", error));
-    return feed != NULL && feed->count > 0 ? sbit__verify_feed(v, feed, error) : SBIT_OK;
+    return v->feed != NULL && v->feed->count > 0 ? sbit__verify_feed(v, error) : SBIT_OK;
+}
+
+static sbit_status sbit__verify_pair(sbit__verify *v, const char *a_is, sbit_graph *a,
+                                     const char *b_is, sbit_graph *b, sbit_error *error)
+{
+    sbit__arena arena;
+    v->a = v->b = NULL;
+    v->a_is = a_is;
+    v->b_is = b_is;
+    sbit__arena_init(&arena, sbit_ctx_allocator(v->sparse->ctx));
+    const sbit_status status = sbit__verify_sessions(v, a, b, &arena, error);
+    sbit_session_destroy(v->a);
+    sbit_session_destroy(v->b);
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+/* >>the user's graph */
+
+/* What a node reads there, behind Identity; NULL: it is computed. */
+static const sbit_tensor *sbit__original_constant(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_value_info *value = sbit_graph_value(graph, id);
+    while (!value->is_constant && value->producer.idx != 0 &&
+           sbit__is_op(sbit_graph_node(graph, value->producer), "Identity")) {
+        value = sbit_graph_value(graph, sbit_graph_node(graph, value->producer)->inputs[0]);
+    }
+    return value->is_constant ? &value->constant : NULL;
+}
+
+static bool sbit__original_use(const sbit_sparse *sparse, const sbit_use *use,
+                               const sbit_tensor *now)
+{
+    if (use->node.idx == 0 || use->body != NULL ||
+        use->node.idx >= sbit_graph_node_limit(sparse->original) ||
+        !sbit_graph_node_alive(sparse->original, use->node)) {
+        return false;
+    }
+    const sbit_node *node = sbit_graph_node(sparse->original, use->node);
+    const sbit_tensor *was =
+        use->index < node->input_count && node->inputs[use->index].idx != 0
+            ? sbit__original_constant(sparse->original, node->inputs[use->index])
+            : NULL;
+    return was != NULL && was->dtype == now->dtype && sbit_tensor_same_shape(was, now) &&
+           sbit__streq(node->op_type, sbit_graph_node(sparse->graph, use->node)->op_type) &&
+           memcmp(was->data, now->data, sbit_tensor_bytes(now)) == 0;
+}
+
+#define SBIT__ORIGINAL_USES 16 /* of one constant, at most */
+
+SBIT__FN void sbit__originals_find(sbit_sparse *sparse)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_use uses[SBIT__ORIGINAL_USES];
+        sbit_value_id id;
+        id.idx = v;
+        if (!sbit_graph_value_alive(sparse->graph, id) ||
+            !sbit_graph_value(sparse->graph, id)->is_constant) {
+            continue;
+        }
+        const size_t count = sbit_graph_uses(sparse->graph, id, uses, SBIT__ORIGINAL_USES);
+        sparse->in_original[v] = count > 0 && count <= SBIT__ORIGINAL_USES;
+        for (size_t i = 0; sparse->in_original[v] && i < count; i++) {
+            sparse->in_original[v] = sbit__original_use(
+                sparse, &uses[i], &sbit_graph_value(sparse->graph, id)->constant);
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *copy,
+                                         sbit_value_id id, const sbit_tensor *tensor,
+                                         sbit_error *error)
+{
+    sbit_use uses[SBIT__ORIGINAL_USES];
+    const size_t count = sbit_graph_uses(sparse->graph, id, uses, SBIT__ORIGINAL_USES);
+    sbit_value_id put;
+    SBIT__TRY(sbit_graph_add_constant(copy, sbit_graph_value(sparse->graph, id)->name, tensor,
+                                      &put, error));
+    for (size_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit_graph_set_node_input(copy, uses[i].node, uses[i].index, put, error));
+    }
+    return SBIT_OK;
+}
+
+/* Weights are not what they were, whatever masks say: a sparser changed them. */
+static bool sbit__verify_is_changed(const sbit_sparse *sparse, uint32_t value)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->original.data != NULL &&
+            (value == 0 || sparse->labeler.members[layer->member].value.idx == value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Puts what the masks changed into a copy of the user's graph; false: it lacks some of it. */
+static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const sbit_graph *masked,
+                                              sbit_graph *copy, bool *all, sbit_error *error)
+{
+    *all = true;
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph) && *all; v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sparse->keep[v] == NULL) {
+            continue;
+        }
+        const sbit_tensor *now = &sbit_graph_value(masked, id)->constant;
+        const sbit_tensor *before = &sbit_graph_value(sparse->graph, id)->constant;
+        if (memcmp(now->data, before->data, sbit_tensor_bytes(now)) != 0 ||
+            sbit__verify_is_changed(sparse, v)) {
+            *all = sparse->in_original[v];
+            if (*all) {
+                SBIT__TRY(sbit__originals_put(sparse, copy, id, now, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__verify_original(sbit__verify *v, const sbit_graph *masked,
+                                         sbit_graph *shrunk, sbit_error *error)
+{
+    const sbit_sparse *sparse = v->sparse;
+    sbit_graph *copy = NULL;
+    bool all = false;
+    SBIT__TRY(sbit_graph_clone(sparse->original, &copy, error));
+    sbit_status status = sbit__verify_mask_original(sparse, masked, copy, &all, error);
+    if (status == SBIT_OK && all) {
+        status = sbit__verify_pair(v, "the masked model", copy, "the smaller one", shrunk, error);
+    } else if (status == SBIT_OK && !sbit__verify_is_changed(sparse, 0)) {
+        status = sbit__verify_pair(v, "the model", sparse->original, "its simplified copy",
+                                   sparse->graph, error);
+    }
+    sbit_graph_destroy(copy);
+    return status;
 }
 
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
@@ -80437,20 +80652,16 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
                                          sbit_error *error)
 {
     sbit__verify v;
-    sbit__arena arena;
     size_t layers = 0;
     memset(&v, 0, sizeof v);
     v.sparse = sparse;
+    v.feed = feed;
     for (size_t m = 0; m < sparse->labeler.member_count; m++) {
         layers += sbit__member_prunes(&sparse->labeler.members[m]) ? 1u : 0u;
     }
     v.bound = layers > 50 ? 1e-3 : 1e-4;
-    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    const sbit_status status = sbit__verify_all(&v, feed, &arena, masked, shrunk, error);
-    sbit_session_destroy(v.masked);
-    sbit_session_destroy(v.shrunk);
-    sbit__arena_deinit(&arena);
-    return status;
+    SBIT__TRY(sbit__verify_pair(&v, "the masked graph", masked, "the smaller one", shrunk, error));
+    return sparse->original != NULL ? sbit__verify_original(&v, masked, shrunk, error) : SBIT_OK;
 }
 /* ---- end src/sparse/verify.c ---- */
 
@@ -80486,23 +80697,30 @@ static sbit_status sbit__folded_value(const sbit_graph *graph, sbit_value_id id,
     const sbit__channel_labels *labels = &tap->sparse->labeler.of[same.idx];
     const int64_t n = labels->dims[labels->axis];
     const int64_t inner = sbit__channel_labels_inner(labels, labels->axis);
-    const int64_t count = sbit_tensor_count(&value->tensor);
-    for (int64_t p = 0; p < count; p++) {
-        const int64_t i = p / inner % n;
-        if (high[i] != high[i]) {
-            continue; /* not removed, or not finite */
+    const int64_t slices = inner > 0 ? sbit_tensor_count(&value->tensor) / inner : 0;
+    for (int64_t slice = 0; slice < slices; slice++) {
+        const int64_t i = slice % n;
+        for (int64_t p = slice * inner; p < (slice + 1) * inner; p++) {
+            if (high[i] != high[i]) {
+                break; /* not removed, or not finite */
+            }
+            const float x = value->tensor.dtype == SBIT_F32
+                                ? ((const float *)value->tensor.data)[p]
+                                : (float)sbit__tensor_f64_at(&value->tensor, p);
+            low[i] = x < low[i] ? x : low[i];
+            high[i] = x > high[i] || x != x ? x : high[i];
         }
-        const float x = (float)sbit__tensor_f64_at(&value->tensor, p);
-        low[i] = x < low[i] ? x : low[i];
-        high[i] = x > high[i] || x != x ? x : high[i];
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__folded_memory(sbit_sparse *sparse, sbit__arena *arena,
-                                       sbit__folded *folded, sbit_error *error)
+static sbit_status sbit__folded_memory(const sbit_sparse *sparse, sbit__folded *folded,
+                                       sbit_error *error)
 {
+    sbit__arena *arena = &folded->arena;
     const uint32_t limit = sbit_graph_value_limit(sparse->graph);
+    sbit__arena_deinit(arena);
+    sbit__arena_init(arena, sbit_ctx_allocator(sparse->ctx));
     folded->low = (float **)sbit__arena_array(arena, limit, sizeof(float *));
     folded->high = (float **)sbit__arena_array(arena, limit, sizeof(float *));
     if (folded->low == NULL || folded->high == NULL) {
@@ -80553,13 +80771,13 @@ static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *sessi
     return status;
 }
 
-SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked,
                                       sbit__folded *folded, sbit_error *error)
 {
     sbit_session_desc desc;
     sbit__folded_tap tap;
     sbit_session *session = NULL;
-    SBIT__TRY(sbit__folded_memory(sparse, arena, folded, error));
+    SBIT__TRY(sbit__folded_memory(sparse, folded, error));
     tap.sparse = sparse;
     tap.masked = masked;
     tap.folded = folded;
@@ -80645,7 +80863,7 @@ static void sbit__folded_give_back(sbit_sparse *sparse, int32_t label, sbit_node
     const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, label);
     if (c >= 0 && sparse->removed[c]) {
         sparse->removed[c] = false;
-        sparse->kept_why[c] = sbit__label_reason(&sparse->labeler, node, reason);
+        sparse->kept_why[c] = sbit__node_reason(sparse->graph, &sparse->reasons, node, reason);
     }
 }
 
@@ -81546,10 +81764,11 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     const size_t groups = (size_t)sparse->groups.group_count + 1;
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
+    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
         sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
     }
@@ -81571,13 +81790,17 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     simplify.keep_batch_norm = true;
     simplify.skip = skipped;
     simplify.skip_count = 1;
+    SBIT__TRY(sbit_graph_clone(graph, &sparse->original, error));
     SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
     SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
     SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, &sparse->arena, error));
     SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
     SBIT__TRY(sbit__sparse_arrays(sparse, error));
-    return sbit__layers_make(sparse, config, error);
+    sbit__originals_find(sparse);
+    SBIT__TRY(sbit__layers_make(sparse, config, error));
+    sbit__groups_limit(sparse);
+    return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
@@ -81594,6 +81817,8 @@ SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconf
     }
     sparse->ctx = ctx;
     sbit__arena_init(&sparse->arena, a);
+    sbit__arena_init(&sparse->folded.arena, a);
+    sbit__arena_init(&sparse->reasons, a);
     const sbit_status status = sbit__sparse_fill(sparse, graph, config, error);
     if (status != SBIT_OK) {
         sbit_sparse_destroy(sparse);
@@ -81609,7 +81834,10 @@ SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
         sbit__layers_free(sparse);
         sbit__labeler_deinit(&sparse->labeler);
         sbit__arena_deinit(&sparse->arena);
+        sbit__arena_deinit(&sparse->folded.arena);
+        sbit__arena_deinit(&sparse->reasons);
         sbit_graph_destroy(sparse->graph);
+        sbit_graph_destroy(sparse->original);
         sbit__free(sbit_ctx_allocator(sparse->ctx), sparse, sizeof *sparse);
     }
 }
@@ -81643,6 +81871,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, pattern, "no layer matches '%s'%s%s", pattern,
                           nearest[0] != '\0' ? "; near to it: " : "", nearest);
     }
+    sbit__groups_limit(sparse);
     return SBIT_OK;
 }
 
@@ -81687,6 +81916,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
             sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
         }
     }
+    sbit__groups_limit(sparse);
 }
 
 /* >>masks */
@@ -81726,6 +81956,14 @@ static bool sbit__sparse_removes(const sbit_sparse *sparse)
     return false;
 }
 
+static void sbit__sparse_forget_reasons(sbit_sparse *sparse)
+{
+    memset((void *)sparse->kept_why, 0,
+           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__arena_deinit(&sparse->reasons);
+    sbit__arena_init(&sparse->reasons, sbit_ctx_allocator(sparse->ctx));
+}
+
 /* One try at what goes; *again: some of it cannot. */
 static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error *error)
 {
@@ -81740,7 +81978,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
     }
     SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
     const sbit_status status =
-        sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error);
+        sbit__folded_run(sparse, masked, &sparse->folded, error);
     *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &sparse->folded);
     sbit_graph_destroy(masked);
     return status;
@@ -81751,8 +81989,7 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
 {
     SBIT__TRY(sbit__layers_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
-    memset((void *)sparse->kept_why, 0,
-           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__sparse_forget_reasons(sparse);
     sparse->masks_fit = true;
     for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
@@ -81778,6 +82015,12 @@ SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char
         return sbit__fail(error, SBIT_ERR_SHAPE, name, "'%s' is %s, not %s", name, had, has);
     }
     sparse->masks_fit = false; /* what removed channels are may have changed */
+    if (sparse->original != NULL && sparse->in_original[id.idx]) {
+        SBIT__TRY(sbit__originals_put(sparse, sparse->original, id, weight, error));
+    } else {
+        sbit_graph_destroy(sparse->original);
+        sparse->original = NULL;
+    }
     return sbit_graph_set_constant(sparse->graph, id, weight, error);
 }
 
@@ -81863,15 +82106,14 @@ static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked,
     if (sparse->masks_fit) {
         return SBIT_OK;
     }
-    memset((void *)sparse->kept_why, 0,
-           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__sparse_forget_reasons(sparse);
     sbit__masks_to_classes(sparse);
-    SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    sbit__select_repair(sparse, NULL);
     if (sbit__sparse_removes(sparse)) {
-        SBIT__TRY(sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error));
+        SBIT__TRY(sbit__folded_run(sparse, masked, &sparse->folded, error));
     }
     while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, &sparse->folded)) {
-        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+        sbit__select_repair(sparse, NULL);
     }
     return SBIT_OK;
 }
@@ -81971,7 +82213,7 @@ SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t
     out->channels = out->kept = group->class_count;
     out->exact = false;
     out->reason = "";
-    out->ratio = 1.0;
+    out->ratio = group->ratio;
     for (int32_t i = 0; i < group->class_count; i++) {
         const int32_t c = group->classes[i];
         const char *why = sparse->groups.classes[c].removable ? sparse->kept_why[c]
@@ -81979,15 +82221,6 @@ SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t
         out->kept -= sparse->removed[c] ? 1 : 0;
         out->exact = out->exact || why == NULL;
         out->reason = why != NULL ? why : out->reason;
-    }
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        for (int32_t k = 0; k < group->maker_count; k++) {
-            if (sparse->layers[i].member == group->makers[k]) {
-                const sbit_sparse_settings *settings = &sparse->layers[i].settings;
-                const double ratio = settings->structured ? settings->ratio : 0.0;
-                out->ratio = ratio < out->ratio ? ratio : out->ratio;
-            }
-        }
     }
     return SBIT_OK;
 }

@@ -48,16 +48,20 @@ static int64_t dim(const sbit_graph *graph, const char *name, int32_t axis)
 }
 
 /* Layer w1 of 4 channels, with norms 4 1 3 1; a bias; then w2. */
-static void two_convs(build *b, const int64_t *pads)
+static void two_convs_behind(build *b, sbit_value_id x, const int64_t *pads)
 {
     const float w1[] = {-4, 1, 3, -1}, bias[] = {0.5f, 2, -1, -3};
     const float w2[] = {1, 10, 100, 1000, 2, 20, 200, 2000};
-    const sbit_value_id x = build_input(b, "x", SBIT_F32, "N,1,5,5");
     sbit_value_id y = conv(b, "first", x, build_constant(b, "w1", SBIT_F32, "4,1,1,1", w1),
                            build_constant(b, "b1", SBIT_F32, "4", bias), NULL, 1);
     y = build_unary(b, "Relu", "relu", y);
     y = conv(b, "second", y, build_constant(b, "w2", SBIT_F32, "2,4,1,1", w2), none, pads, 1);
     build_output(b, y);
+}
+
+static void two_convs(build *b, const int64_t *pads)
+{
+    two_convs_behind(b, build_input(b, "x", SBIT_F32, "N,1,5,5"), pads);
 }
 
 TEST(the_smallest_channels_go_ties_by_lower_index)
@@ -656,6 +660,189 @@ TEST(kept_channels_can_be_aligned)
     }
     sbit_sconfig_destroy(config);
     build_end(&b);
+}
+
+/* SCOPE model: rows of |w| = 1 2 3 4, 5 6 7 8 and 9 10 11 12. Each layer brings its own share of what
+ * goes, its own limit and its own multiple. */
+TEST(layers_ranked_together_keep_their_own_limits)
+{
+    static const struct {
+        const char *keys;
+        int64_t kept[3];
+    } cases[] = {
+        {"RATIO: 0.5", {1, 1, 4}}, /* 6 of 12, one of each stays */
+        {"RATIO: 0.5, MAX_RATIO: 0.5", {2, 2, 2}},
+        /* the limit of a alone: the rest is taken from b and c */
+        {"RATIO: 0.5, SPECIFIC: [{\"aa\": [MAX_RATIO, 0.25]}]", {3, 1, 2}},
+        /* 2 + 2 + 1 go */
+        {"RATIO: 0.5, SPECIFIC: [{\"cc\": [RATIO, 0.25]}]", {1, 2, 4}},
+        /* three go of a, and two of b: a keeps 2 of its 4 then, and so does b */
+        {"RATIO: 0.42, ALIGN: 2", {2, 2, 4}},
+        {"RATIO: 0.42, ALIGN: 3", {3, 3, 4}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        static const char *const names[] = {"aa", "bb", "cc"};
+        static const char *const weights[] = {"aa.w", "bb.w", "cc.w"};
+        char text[300];
+        float w[3][16];
+        build b;
+        sbit_graph *out = NULL;
+        memset(w, 0, sizeof w);
+        build_begin(&b, 18);
+        sbit_value_id y = build_input(&b, "x", SBIT_F32, "N,4,2,2");
+        for (int k = 0; k < 3; k++) {
+            for (int r = 0; r < 4; r++) {
+                w[k][5 * r] = (float)(4 * k + r + 1);
+            }
+            y = conv(&b, names[k], y, build_constant(&b, weights[k], SBIT_F32, "4,4,1,1", w[k]),
+                     none, NULL, 1);
+        }
+        build_output(&b, plain_conv(&b, "zz", y, "2,4,1,1", 1));
+        snprintf(text, sizeof text,
+                 "SPARSER: {TYPE: structured, STRATEGY: l1norm, SCOPE: model, %s}\n",
+                 cases[i].keys);
+        sbit_sconfig *config = configure(&b, text);
+        if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            for (int k = 0; k < 3; k++) {
+                CHECK_MSG(dim(out, weights[k], 0) == cases[i].kept[k], "%s: %s keeps %d",
+                          cases[i].keys, names[k], (int)dim(out, weights[k], 0));
+            }
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* 10 channels in front of two groups: 5 would stay, but 6 have to; of multiples of five that is 10,
+ * of four 8. */
+TEST(multiples_hold_behind_groups_of_a_convolution)
+{
+    static const struct {
+        const char *align;
+        int64_t kept;
+    } cases[] = {{"1", 6}, {"5", 10}, {"4", 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        build b;
+        sbit_graph *out = NULL;
+        build_begin(&b, 18);
+        sbit_value_id y =
+            plain_conv(&b, "aa", build_input(&b, "x", SBIT_F32, "N,3,4,4"), "10,3,1,1", 1);
+        y = plain_conv(&b, "gg", y, "4,5,1,1", 2);
+        build_output(&b, plain_conv(&b, "zz", y, "4,4,1,1", 1));
+        sbit_sconfig *config = configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, "
+                                             "SPECIFIC: [{\"aa\": [RATIO, 0.5]}]}\n");
+        CHECK_OK(sbit_sconfig_set(config, "SPARSER.ALIGN", cases[i].align, &b.error), b.error);
+        if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            CHECK_EQ_I64(dim(out, "aa.weight", 0), cases[i].kept);
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* Channels 1 and 3 of the first of two layers go; only where its bias is kept is 2 * 10 folded. */
+TEST(the_policy_of_biases_is_a_layers_own)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        build b;
+        sbit_graph *out = NULL;
+        build_begin(&b, 18);
+        const sbit_value_id x = build_input(&b, "x", SBIT_F32, "N,3,5,5");
+        two_convs_behind(&b, plain_conv(&b, "lead", x, "1,3,1,1", 1), NULL);
+        sbit_sconfig *config =
+            configure(&b, turn == 0 ? "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, "
+                                      "SPECIFIC: [{\"first\": [PRUNE_BIAS, false, RATIO, 0.5]}]}\n"
+                                    : "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, "
+                                      "PRUNE_BIAS: false, "
+                                      "SPECIFIC: [{\"first\": [PRUNE_BIAS, true, RATIO, 0.5]}]}\n");
+        if (!b.failed && CHECK_OK(sbit_prune(b.graph, config, NULL, &out, &b.error), b.error)) {
+            CHECK_EQ_I64(dim(out, "w1", 0), 2);
+            CHECK_EQ_I64(sbit_graph_find_value(out, "folded").idx != 0, turn == 0);
+        }
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
+}
+
+/* A loop of steps needs no more memory in the end than after the first turns. */
+TEST(steps_do_not_use_up_memory)
+{
+    const int64_t pads[] = {1, 1, 1, 1};
+    test_heap heap;
+    sbit_ctx_desc desc;
+    build b;
+    sbit_sparse *sparse = NULL;
+    int64_t settled = 0;
+    memset(&heap, 0, sizeof heap);
+    memset(&desc, 0, sizeof desc);
+    memset(&b, 0, sizeof b);
+    desc.allocator.alloc_fn = test_heap_alloc;
+    desc.allocator.realloc_fn = test_heap_realloc;
+    desc.allocator.free_fn = test_heap_free;
+    desc.allocator.user = &heap;
+    CHECK_OK(sbit_ctx_create(&desc, &b.ctx, &b.error), b.error);
+    CHECK_OK(sbit_graph_create(b.ctx, 18, &b.graph, &b.error), b.error);
+    two_convs(&b, pads);
+    sbit_sconfig *config = configure(
+        &b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5, PRUNE_BIAS: false}\n");
+    if (!b.failed && CHECK_OK(sbit_sparse_create(b.graph, config, &sparse, &b.error), b.error)) {
+        for (int turn = 0; turn < 400; turn++) {
+            CHECK_OK(sbit_sparse_step(sparse, 4, 4, NULL, &b.error), b.error);
+            settled = turn == 20 ? heap.live_bytes : settled;
+        }
+        CHECK_EQ_I64(heap.live_bytes, settled);
+    }
+    sbit_sparse_destroy(sparse);
+    sbit_sconfig_destroy(config);
+    build_end(&b);
+}
+
+/* A simplifier that is wrong: it clears the first element of a constant. */
+static const char *wrong_name = "";
+
+static sbit_status wrong_run(sbit_graph *graph, const sbit_simplify_desc *desc, int64_t *changes,
+                             sbit_error *error)
+{
+    const sbit_value_id id = sbit_graph_find_value(graph, wrong_name);
+    float data[16];
+    (void)desc;
+    if (id.idx == 0 || ((const float *)sbit_graph_value(graph, id)->constant.data)[0] == 0.0f) {
+        return SBIT_OK;
+    }
+    sbit_tensor changed = sbit_graph_value(graph, id)->constant;
+    memcpy(data, changed.data, sbit_tensor_bytes(&changed));
+    data[0] = 0.0f;
+    changed.data = data;
+    (*changes)++;
+    return sbit_graph_set_constant(graph, id, &changed, error);
+}
+
+/* What is written is compared with the user's own graph, masked if it holds what is masked. */
+TEST(the_users_graph_is_compared)
+{
+    static const sbit_pass_row wrong = {
+        {"wrong", "clears a constant", 0, NULL, 0}, false, wrong_run};
+    static const struct {
+        const char *name, *message;
+    } cases[] = {{"w2", "that of the masked model"}, {"b1", "that of the model"}};
+    for (size_t i = 0; i < 2; i++) {
+        build b;
+        sbit_graph *out = NULL;
+        build_begin(&b, 18);
+        two_convs(&b, NULL);
+        wrong_name = cases[i].name;
+        CHECK_OK(sbit_pass_register(b.ctx, &wrong, &b.error), b.error);
+        sbit_sconfig *config =
+            configure(&b, "SPARSER: {TYPE: structured, STRATEGY: l1norm, RATIO: 0.5}\n");
+        CHECK_STATUS(sbit_prune(b.graph, config, NULL, &out, &b.error), SBIT_ERR_NUMERIC, b.error);
+        CHECK_MSG(strstr(b.error.message, cases[i].message) != NULL, "%s", b.error.message);
+        sbit_graph_destroy(out);
+        sbit_sconfig_destroy(config);
+        build_end(&b);
+    }
 }
 
 /* Before anything is masked the copy that is pruned computes what the model does: shuffles became

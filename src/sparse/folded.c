@@ -34,23 +34,30 @@ static sbit_status sbit__folded_value(const sbit_graph *graph, sbit_value_id id,
     const sbit__channel_labels *labels = &tap->sparse->labeler.of[same.idx];
     const int64_t n = labels->dims[labels->axis];
     const int64_t inner = sbit__channel_labels_inner(labels, labels->axis);
-    const int64_t count = sbit_tensor_count(&value->tensor);
-    for (int64_t p = 0; p < count; p++) {
-        const int64_t i = p / inner % n;
-        if (high[i] != high[i]) {
-            continue; /* not removed, or not finite */
+    const int64_t slices = inner > 0 ? sbit_tensor_count(&value->tensor) / inner : 0;
+    for (int64_t slice = 0; slice < slices; slice++) {
+        const int64_t i = slice % n;
+        for (int64_t p = slice * inner; p < (slice + 1) * inner; p++) {
+            if (high[i] != high[i]) {
+                break; /* not removed, or not finite */
+            }
+            const float x = value->tensor.dtype == SBIT_F32
+                                ? ((const float *)value->tensor.data)[p]
+                                : (float)sbit__tensor_f64_at(&value->tensor, p);
+            low[i] = x < low[i] ? x : low[i];
+            high[i] = x > high[i] || x != x ? x : high[i];
         }
-        const float x = (float)sbit__tensor_f64_at(&value->tensor, p);
-        low[i] = x < low[i] ? x : low[i];
-        high[i] = x > high[i] || x != x ? x : high[i];
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__folded_memory(sbit_sparse *sparse, sbit__arena *arena,
-                                       sbit__folded *folded, sbit_error *error)
+static sbit_status sbit__folded_memory(const sbit_sparse *sparse, sbit__folded *folded,
+                                       sbit_error *error)
 {
+    sbit__arena *arena = &folded->arena;
     const uint32_t limit = sbit_graph_value_limit(sparse->graph);
+    sbit__arena_deinit(arena);
+    sbit__arena_init(arena, sbit_ctx_allocator(sparse->ctx));
     folded->low = (float **)sbit__arena_array(arena, limit, sizeof(float *));
     folded->high = (float **)sbit__arena_array(arena, limit, sizeof(float *));
     if (folded->low == NULL || folded->high == NULL) {
@@ -101,13 +108,13 @@ static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *sessi
     return status;
 }
 
-SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked,
                                       sbit__folded *folded, sbit_error *error)
 {
     sbit_session_desc desc;
     sbit__folded_tap tap;
     sbit_session *session = NULL;
-    SBIT__TRY(sbit__folded_memory(sparse, arena, folded, error));
+    SBIT__TRY(sbit__folded_memory(sparse, folded, error));
     tap.sparse = sparse;
     tap.masked = masked;
     tap.folded = folded;
@@ -193,7 +200,7 @@ static void sbit__folded_give_back(sbit_sparse *sparse, int32_t label, sbit_node
     const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, label);
     if (c >= 0 && sparse->removed[c]) {
         sparse->removed[c] = false;
-        sparse->kept_why[c] = sbit__label_reason(&sparse->labeler, node, reason);
+        sparse->kept_why[c] = sbit__node_reason(sparse->graph, &sparse->reasons, node, reason);
     }
 }
 

@@ -127,13 +127,19 @@ SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char 
     }
 }
 
+SBIT__FN const char *sbit__node_reason(const sbit_graph *graph, sbit__arena *arena,
+                                       sbit_node_id node, const char *reason)
+{
+    char name[160];
+    sbit_graph_describe(graph, node, name, sizeof name);
+    const char *text = sbit__arena_printf(arena, "%s %s", name, reason);
+    return text != NULL ? text : "out of memory";
+}
+
 SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
                                         const char *reason)
 {
-    char name[160];
-    sbit_graph_describe(labeler->graph, node, name, sizeof name);
-    const char *text = sbit__arena_printf(labeler->arena, "%s %s", name, reason);
-    return text != NULL ? text : "out of memory";
+    return sbit__node_reason(labeler->graph, labeler->arena, node, reason);
 }
 
 /* >>labels of a value */

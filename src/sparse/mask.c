@@ -130,18 +130,18 @@ static sbit_status sbit__mask_layer(sbit_sparse *sparse, const sbit__sparse_laye
     return sbit__mask_elements(layer, keep, scratch, error);
 }
 
-/* Layers that are ranked together, rows or elements: floor(ratio * all) of them go, the smallest
- * first, but of no layer more than its largest ratio. */
+/* Layers that are ranked together, rows or elements: as many go as their ratios add up to, the
+ * smallest first, but of no layer more than its MAX_RATIO. */
 static sbit_status sbit__mask_together(sbit_sparse *sparse, bool structured, sbit__arena *scratch,
                                        sbit_error *error)
 {
     int64_t total = 0, done = 0;
-    double ratio = 0.0;
+    double share = 0.0;
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit__sparse_layer *layer = &sparse->layers[i];
         if (sbit__sparse_layer_together(layer, structured)) {
             total += layer->units.count;
-            ratio = layer->settings.ratio > ratio ? layer->settings.ratio : ratio;
+            share += layer->settings.ratio * (double)layer->units.count;
         }
     }
     double *scores = (double *)sbit__arena_array(scratch, (size_t)total + 1, sizeof *scores);
@@ -163,13 +163,14 @@ static sbit_status sbit__mask_together(sbit_sparse *sparse, bool structured, sbi
         }
     }
     SBIT__TRY(sbit__ranks_of(scores, n, scratch, &ranks, error));
-    const int64_t wanted = (int64_t)floor(ratio * (double)total + 1e-9);
+    const int64_t wanted = (int64_t)floor(share + 1e-6);
     for (int64_t r = 0; r < n && done < wanted; r++) {
         const int32_t i = from[ranks[r].index];
         const sbit__sparse_layer *layer = &sparse->layers[i];
         const int64_t k = ranks[r].index - first[i];
         uint8_t *keep = NULL;
-        if ((double)(gone[i] + 1) > layer->settings.max_ratio * (double)layer->units.count) {
+        if ((double)(gone[i] + 1) >
+            layer->settings.max_ratio * (double)layer->units.count + 1e-9) {
             continue;
         }
         gone[i]++;
@@ -219,21 +220,28 @@ static bool sbit__mask_is_added(const sbit_graph *graph, sbit_value_id value)
            (sbit__streq(node->op_type, "Sub") && use.index == 1);
 }
 
+/* The label goes; zeroed: and what is added there becomes 0 too (PRUNE_BIAS of its group). */
+static bool sbit__mask_goes(const sbit_sparse *sparse, int32_t label, bool zeroed)
+{
+    const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, label);
+    return c >= 0 && sparse->removed[c] &&
+           (!zeroed || sparse->groups.groups[sparse->groups.classes[c].group].prune_bias);
+}
+
 SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error)
 {
     const sbit__labeler *labeler = &sparse->labeler;
-    const bool bias = sparse->layer_count == 0 || sparse->layers[0].settings.prune_bias;
     for (size_t m = 0; m < labeler->member_count; m++) {
         const sbit__member *member = &labeler->members[m];
         const uint32_t zeroed = 1u << SBIT_ROLE_BIAS | 1u << SBIT_ROLE_SCALE;
-        for (int64_t i = 0; i < member->count; i++) {
-            if ((sbit__member_prunes(member) || (bias && (member->roles & zeroed) != 0)) &&
-                sbit__class_is_removed(sparse, member->labels[i])) {
+        const bool prunes = sbit__member_prunes(member);
+        for (int64_t i = 0; (prunes || (member->roles & zeroed) != 0) && i < member->count; i++) {
+            if (sbit__mask_goes(sparse, member->labels[i], !prunes)) {
                 SBIT__TRY(sbit__mask_index(sparse, member, i, error));
             }
         }
     }
-    for (uint32_t v = 1; bias && v < sbit_graph_value_limit(sparse->graph); v++) {
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
         const sbit__channel_labels *labels = &labeler->of[v];
         sbit__member member;
         sbit_value_id id;
@@ -249,7 +257,7 @@ SBIT__FN sbit_status sbit__masks_by_class(sbit_sparse *sparse, sbit_error *error
         member.parts = 1;
         member.count = labels->dims[labels->axis];
         for (int64_t i = 0; i < member.count; i++) {
-            if (sbit__class_is_removed(sparse, labels->at[i])) {
+            if (sbit__mask_goes(sparse, labels->at[i], true)) {
                 SBIT__TRY(sbit__mask_index(sparse, &member, i, error));
             }
         }

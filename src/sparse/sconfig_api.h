@@ -7,7 +7,8 @@
  *       STRATEGY: l1norm
  *       RATIO: 0.5              # part of every layer that goes, 0 to 1
  *       SPECIFIC: [{"fc": [RATIO, 0.0]}]
- *       SCOPE: layer            # model: layers are ranked together, MAX_RATIO of one at most
+ *       SCOPE: layer            # model: layers are ranked together, as many go as their ratios add
+ *                               # up to, of each MAX_RATIO at most
  *       PRUNE_BIAS: true        # false: what biases make of pruned channels is folded
  *       MIN_KEPT: 1             # channels of a layer that stay
  *       ALIGN: 1                # channels kept are a multiple of it

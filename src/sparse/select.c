@@ -3,7 +3,8 @@
  * In each group the classes with the smallest sums of scores, exactly floor(ratio * classes) of
  * them; ties go to the lower index. Sets that must stay equal (groups of a convolution) lose as
  * many each, by score, not by index. Last, classes are given back wherever a set became unequal
- * after all, or nothing would be left of a tensor.
+ * after all, a group keeps a number that MIN_KEPT or ALIGN forbid, or nothing would be left of a
+ * tensor.
  */
 #include "sparse_private.h"
 
@@ -18,11 +19,9 @@ typedef struct sbit__choice {
 
 typedef struct sbit__select {
     sbit_sparse *sparse;
-    double *scores, *ratios; /* by class */
-    int64_t *min_kept, *align;
-    bool *together; /* SCOPE model */
-    double max_ratio;
-    uint64_t *cells;
+    double *scores;  /* by class */
+    uint64_t *cells; /* by class */
+    int64_t *gone;   /* by group */
     sbit__choice *choices;
 } sbit__select;
 
@@ -42,49 +41,78 @@ static int sbit__choice_order(const void *a, const void *b)
 static sbit_status sbit__select_memory(sbit__select *s, sbit__arena *scratch, sbit_error *error)
 {
     const size_t n = (size_t)s->sparse->groups.class_count + 1;
+    const size_t groups = (size_t)s->sparse->groups.group_count + 1;
     s->scores = (double *)sbit__arena_array(scratch, n, sizeof(double));
-    s->ratios = (double *)sbit__arena_array(scratch, n, sizeof(double));
-    s->min_kept = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
-    s->align = (int64_t *)sbit__arena_array(scratch, n, sizeof(int64_t));
-    s->together = (bool *)sbit__arena_array(scratch, n, sizeof(bool));
     s->cells = (uint64_t *)sbit__arena_array(scratch, n, sizeof(uint64_t));
+    s->gone = (int64_t *)sbit__arena_array(scratch, groups, sizeof(int64_t));
     s->choices = (sbit__choice *)sbit__arena_array(scratch, n, sizeof(sbit__choice));
-    return s->scores == NULL || s->ratios == NULL || s->min_kept == NULL || s->align == NULL ||
-                   s->cells == NULL || s->together == NULL || s->choices == NULL
+    return s->scores == NULL || s->cells == NULL || s->gone == NULL || s->choices == NULL
                ? sbit__fail_oom(error, n * sizeof(sbit__choice))
                : SBIT_OK;
 }
 
-/* What every class is worth, and the strictest settings of the layers that it is in. */
-static void sbit__select_classes_of_layers(sbit__select *s)
+/* >>settings of groups */
+
+static void sbit__select_limit(sbit__group *group, const sbit_sparse_settings *settings)
 {
-    sbit_sparse *sparse = s->sparse;
-    for (int32_t c = 0; c < sparse->groups.class_count; c++) {
-        s->ratios[c] = 1.0;
-        s->min_kept[c] = s->align[c] = 1;
+    const double ratio = settings->structured ? settings->ratio : 0.0;
+    group->ratio = ratio < group->ratio ? ratio : group->ratio;
+    group->min_kept = settings->min_kept > group->min_kept ? settings->min_kept : group->min_kept;
+    group->align = settings->align > group->align ? settings->align : group->align;
+    group->prune_bias = group->prune_bias && settings->prune_bias;
+    if (settings->whole_model) {
+        group->whole_model = true;
+        group->max_ratio =
+            settings->max_ratio < group->max_ratio ? settings->max_ratio : group->max_ratio;
     }
-    s->max_ratio = 1.0;
+}
+
+SBIT__FN void sbit__groups_limit(sbit_sparse *sparse)
+{
+    for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+        sbit__group *group = &sparse->groups.groups[g];
+        group->ratio = group->max_ratio = 1.0;
+        group->min_kept = group->align = 1;
+        group->prune_bias = true;
+        group->whole_model = false;
+    }
     for (size_t i = 0; i < sparse->layer_count; i++) {
-        const sbit__sparse_layer *layer = &sparse->layers[i];
-        const sbit__member *member = &sparse->labeler.members[layer->member];
-        const double ratio = layer->settings.structured ? layer->settings.ratio : 0.0;
-        for (int64_t r = 0; r < member->count; r++) {
+        const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
+        for (int64_t r = 0, last = -1; r < member->count; r++) {
             const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
-            if (c < 0) {
-                continue;
+            if (c >= 0 && sparse->groups.classes[c].group != last) {
+                last = sparse->groups.classes[c].group;
+                sbit__select_limit(&sparse->groups.groups[last], &sparse->layers[i].settings);
             }
-            s->scores[c] += layer->settings.structured ? layer->scores[r] : 0.0;
-            s->ratios[c] = ratio < s->ratios[c] ? ratio : s->ratios[c];
-            s->together[c] = layer->settings.whole_model;
-            s->max_ratio = layer->settings.whole_model && layer->settings.max_ratio < s->max_ratio
-                               ? layer->settings.max_ratio
-                               : s->max_ratio;
-            s->min_kept[c] = layer->settings.min_kept > s->min_kept[c] ? layer->settings.min_kept
-                                                                       : s->min_kept[c];
-            s->align[c] = layer->settings.align > s->align[c] ? layer->settings.align : s->align[c];
         }
     }
 }
+
+/* The number of classes that a group keeps where `kept` of them were to stay. */
+static int64_t sbit__select_allowed(const sbit__group *group, int64_t kept)
+{
+    kept = kept < group->min_kept ? group->min_kept : kept;
+    kept = (kept + group->align - 1) / group->align * group->align;
+    return kept < group->class_count ? kept : group->class_count;
+}
+
+/* What every class is worth. */
+static void sbit__select_scores(sbit__select *s)
+{
+    const sbit_sparse *sparse = s->sparse;
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        const sbit__member *member = &sparse->labeler.members[layer->member];
+        for (int64_t r = 0; layer->settings.structured && r < member->count; r++) {
+            const int32_t c = sbit__class_of(&sparse->labeler, &sparse->groups, member->labels[r]);
+            if (c >= 0) {
+                s->scores[c] += layer->scores[r];
+            }
+        }
+    }
+}
+
+/* >>choosing */
 
 static void sbit__select_cells(sbit__select *s)
 {
@@ -102,26 +130,12 @@ static void sbit__select_cells(sbit__select *s)
     }
 }
 
-/* How many of a group's classes go. */
-static int64_t sbit__select_count(const sbit__select *s, const sbit__group *group)
-{
-    double ratio = 1.0;
-    int64_t min_kept = 1, align = 1;
-    for (int32_t i = 0; i < group->class_count; i++) {
-        const int32_t c = group->classes[i];
-        ratio = s->ratios[c] < ratio ? s->ratios[c] : ratio;
-        min_kept = s->min_kept[c] > min_kept ? s->min_kept[c] : min_kept;
-        align = s->align[c] > align ? s->align[c] : align;
-    }
-    int64_t kept = group->class_count - (int64_t)floor(ratio * (double)group->class_count + 1e-9);
-    kept = kept < min_kept ? min_kept : kept;
-    kept = (kept + align - 1) / align * align;
-    return kept < group->class_count ? group->class_count - kept : 0;
-}
-
 static void sbit__select_group(sbit__select *s, const sbit__group *group)
 {
-    const int64_t wanted = sbit__select_count(s, group);
+    const int64_t n_all = group->class_count;
+    const int64_t wanted =
+        n_all - sbit__select_allowed(
+                    group, n_all - (int64_t)floor(group->ratio * (double)n_all + 1e-9));
     int32_t n = 0;
     for (int32_t i = 0; i < group->class_count; i++) {
         const int32_t c = group->classes[i];
@@ -145,33 +159,32 @@ static void sbit__select_group(sbit__select *s, const sbit__group *group)
     }
 }
 
-/* Classes of SCOPE model, all groups ranked together: floor(ratio * all) go, the smallest sums
- * first, but of no group more than its largest ratio. */
+/* Groups of SCOPE model, ranked together: as many classes go as their ratios add up to, the
+ * smallest sums of scores first, but of no group more than its MAX_RATIO. */
 static void sbit__select_together(sbit__select *s)
 {
     sbit_sparse *sparse = s->sparse;
-    double ratio = 0.0;
+    double share = 0.0;
     int32_t n = 0;
     for (int32_t c = 0; c < sparse->groups.class_count; c++) {
-        if (s->together[c] && s->ratios[c] > 0.0 && sparse->groups.classes[c].removable) {
-            ratio = s->ratios[c] > ratio ? s->ratios[c] : ratio;
+        const sbit__group *group = &sparse->groups.groups[sparse->groups.classes[c].group];
+        if (group->whole_model && group->ratio > 0.0 && sparse->groups.classes[c].removable) {
+            share += group->ratio;
             s->choices[n].score = s->scores[c];
             s->choices[n].cell = 0;
             s->choices[n++].class_idx = c;
         }
     }
     qsort(s->choices, (size_t)n, sizeof *s->choices, sbit__choice_order);
-    int64_t wanted = (int64_t)floor(ratio * (double)n + 1e-9);
+    int64_t wanted = (int64_t)floor(share + 1e-6);
     for (int32_t i = 0; i < n && wanted > 0; i++) {
-        const int32_t c = s->choices[i].class_idx;
-        const sbit__group *group = &sparse->groups.groups[sparse->groups.classes[c].group];
-        int64_t gone = 1;
-        for (int32_t k = 0; k < group->class_count; k++) {
-            gone += sparse->removed[group->classes[k]] ? 1 : 0;
-        }
-        if (sparse->kept_why[c] == NULL && group->class_count - gone >= s->min_kept[c] &&
-            (double)gone <= s->max_ratio * (double)group->class_count) {
+        const int32_t c = s->choices[i].class_idx, g = sparse->groups.classes[c].group;
+        const sbit__group *group = &sparse->groups.groups[g];
+        const int64_t gone = s->gone[g] + 1;
+        if (sparse->kept_why[c] == NULL && group->class_count - gone >= group->min_kept &&
+            (double)gone <= group->max_ratio * (double)group->class_count + 1e-9) {
             sparse->removed[c] = true;
+            s->gone[g] = gone;
             wanted--;
         }
     }
@@ -184,18 +197,19 @@ SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error
     memset(&s, 0, sizeof s);
     s.sparse = sparse;
     sbit__arena_init(&scratch, sbit_ctx_allocator(sparse->ctx));
-    sbit_status status = sbit__select_memory(&s, &scratch, error);
+    const sbit_status status = sbit__select_memory(&s, &scratch, error);
     if (status == SBIT_OK) {
         memset(sparse->removed, 0, (size_t)sparse->groups.class_count * sizeof *sparse->removed);
-        sbit__select_classes_of_layers(&s);
+        sbit__groups_limit(sparse);
+        sbit__select_scores(&s);
         sbit__select_cells(&s);
         for (int32_t g = 0; g < sparse->groups.group_count; g++) {
-            if (!s.together[sparse->groups.groups[g].classes[0]]) {
+            if (!sparse->groups.groups[g].whole_model) {
                 sbit__select_group(&s, &sparse->groups.groups[g]);
             }
         }
         sbit__select_together(&s);
-        status = sbit__select_repair(sparse, s.scores, error);
+        sbit__select_repair(sparse, s.scores);
     }
     sbit__arena_deinit(&scratch);
     return status;
@@ -209,6 +223,13 @@ static bool sbit__select_is_gone(const sbit_sparse *sparse, int32_t label, int32
     return *class_idx >= 0 && sparse->removed[*class_idx];
 }
 
+/* The one of two classes that is worth more; -1: none. */
+static int32_t sbit__select_better(const double *scores, int32_t a, int32_t b)
+{
+    const bool b_is = a < 0 || (b >= 0 && (scores != NULL ? scores[b] >= scores[a] : b > a));
+    return b_is ? b : a;
+}
+
 /* Gives back the removed class among labels[0..n-1] that is worth most. why: it stays, because of
  * that; NULL: it may go another time. */
 static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, const int32_t *labels,
@@ -217,9 +238,8 @@ static void sbit__select_give_back(sbit_sparse *sparse, const double *scores, co
     int32_t best = -1;
     for (int64_t i = 0; i < n; i++) {
         int32_t c = -1;
-        if (sbit__select_is_gone(sparse, labels[i], &c) &&
-            (best < 0 || (scores != NULL ? scores[c] >= scores[best] : c > best))) {
-            best = c;
+        if (sbit__select_is_gone(sparse, labels[i], &c)) {
+            best = sbit__select_better(scores, best, c);
         }
     }
     if (best >= 0) {
@@ -268,11 +288,28 @@ static bool sbit__select_balance(sbit_sparse *sparse, const double *scores,
     return changed;
 }
 
-SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
-                                         sbit_error *error)
+/* One class comes back where a group would keep a number that it may not; true if it changed. */
+static bool sbit__select_round(sbit_sparse *sparse, const double *scores, const sbit__group *group)
+{
+    int64_t kept = group->class_count;
+    int32_t best = -1;
+    for (int32_t i = 0; i < group->class_count; i++) {
+        if (sparse->removed[group->classes[i]]) {
+            best = sbit__select_better(scores, best, group->classes[i]);
+            kept--;
+        }
+    }
+    if (best < 0 || sbit__select_allowed(group, kept) == kept) {
+        return false;
+    }
+    sparse->removed[best] = false;
+    return true;
+}
+
+SBIT__FN void sbit__select_repair(sbit_sparse *sparse, const double *scores)
 {
     const sbit__labeler *labeler = &sparse->labeler;
-    (void)error;
+    sbit__groups_limit(sparse);
     for (bool changed = true; changed;) { /* each turn gives something back: it ends */
         changed = false;
         for (size_t b = 0; b < labeler->balance_count; b++) {
@@ -295,6 +332,8 @@ SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scor
                           changed;
             }
         }
+        for (int32_t g = 0; g < sparse->groups.group_count; g++) {
+            changed = sbit__select_round(sparse, scores, &sparse->groups.groups[g]) || changed;
+        }
     }
-    return SBIT_OK;
 }

@@ -38,10 +38,11 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     const size_t groups = (size_t)sparse->groups.group_count + 1;
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
+    sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
+    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
         sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
     }
@@ -63,13 +64,17 @@ static sbit_status sbit__sparse_fill(sbit_sparse *sparse, const sbit_graph *grap
     simplify.keep_batch_norm = true;
     simplify.skip = skipped;
     simplify.skip_count = 1;
+    SBIT__TRY(sbit_graph_clone(graph, &sparse->original, error));
     SBIT__TRY(sbit_graph_clone(graph, &sparse->graph, error));
     SBIT__TRY(sbit_simplify(sparse->graph, &simplify, NULL, error));
     SBIT__TRY(sbit__sparse_prepare(sparse->graph, &sparse->arena, error));
     SBIT__TRY(sbit__labeler_run(&sparse->labeler, sparse->graph, &sparse->arena, error));
     SBIT__TRY(sbit__groups_make(&sparse->labeler, &sparse->groups, error));
     SBIT__TRY(sbit__sparse_arrays(sparse, error));
-    return sbit__layers_make(sparse, config, error);
+    sbit__originals_find(sparse);
+    SBIT__TRY(sbit__layers_make(sparse, config, error));
+    sbit__groups_limit(sparse);
+    return SBIT_OK;
 }
 
 SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconfig *config,
@@ -86,6 +91,8 @@ SPARSEBIT_API sbit_status sbit_sparse_create(const sbit_graph *graph, sbit_sconf
     }
     sparse->ctx = ctx;
     sbit__arena_init(&sparse->arena, a);
+    sbit__arena_init(&sparse->folded.arena, a);
+    sbit__arena_init(&sparse->reasons, a);
     const sbit_status status = sbit__sparse_fill(sparse, graph, config, error);
     if (status != SBIT_OK) {
         sbit_sparse_destroy(sparse);
@@ -101,7 +108,10 @@ SPARSEBIT_API void sbit_sparse_destroy(sbit_sparse *sparse)
         sbit__layers_free(sparse);
         sbit__labeler_deinit(&sparse->labeler);
         sbit__arena_deinit(&sparse->arena);
+        sbit__arena_deinit(&sparse->folded.arena);
+        sbit__arena_deinit(&sparse->reasons);
         sbit_graph_destroy(sparse->graph);
+        sbit_graph_destroy(sparse->original);
         sbit__free(sbit_ctx_allocator(sparse->ctx), sparse, sizeof *sparse);
     }
 }
@@ -135,6 +145,7 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
         return sbit__fail(error, SBIT_ERR_NOT_FOUND, pattern, "no layer matches '%s'%s%s", pattern,
                           nearest[0] != '\0' ? "; near to it: " : "", nearest);
     }
+    sbit__groups_limit(sparse);
     return SBIT_OK;
 }
 
@@ -179,6 +190,7 @@ SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
             sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
         }
     }
+    sbit__groups_limit(sparse);
 }
 
 /* >>masks */
@@ -218,6 +230,14 @@ static bool sbit__sparse_removes(const sbit_sparse *sparse)
     return false;
 }
 
+static void sbit__sparse_forget_reasons(sbit_sparse *sparse)
+{
+    memset((void *)sparse->kept_why, 0,
+           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__arena_deinit(&sparse->reasons);
+    sbit__arena_init(&sparse->reasons, sbit_ctx_allocator(sparse->ctx));
+}
+
 /* One try at what goes; *again: some of it cannot. */
 static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error *error)
 {
@@ -232,7 +252,7 @@ static sbit_status sbit__sparse_try(sbit_sparse *sparse, bool *again, sbit_error
     }
     SBIT__TRY(sbit__sparse_masked_graph(sparse, &masked, error));
     const sbit_status status =
-        sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error);
+        sbit__folded_run(sparse, masked, &sparse->folded, error);
     *again = status == SBIT_OK && sbit__folded_check(sparse, masked, &sparse->folded);
     sbit_graph_destroy(masked);
     return status;
@@ -243,8 +263,7 @@ SPARSEBIT_API sbit_status sbit_sparse_select(sbit_sparse *sparse, const sbit_fee
 {
     SBIT__TRY(sbit__layers_restore(sparse, error));
     SBIT__TRY(sbit__layers_score(sparse, feed, error));
-    memset((void *)sparse->kept_why, 0,
-           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__sparse_forget_reasons(sparse);
     sparse->masks_fit = true;
     for (bool again = true; again;) { /* each turn keeps a class for good: it ends */
         SBIT__TRY(sbit__sparse_try(sparse, &again, error));
@@ -270,6 +289,12 @@ SPARSEBIT_API sbit_status sbit_sparse_set_weight(sbit_sparse *sparse, const char
         return sbit__fail(error, SBIT_ERR_SHAPE, name, "'%s' is %s, not %s", name, had, has);
     }
     sparse->masks_fit = false; /* what removed channels are may have changed */
+    if (sparse->original != NULL && sparse->in_original[id.idx]) {
+        SBIT__TRY(sbit__originals_put(sparse, sparse->original, id, weight, error));
+    } else {
+        sbit_graph_destroy(sparse->original);
+        sparse->original = NULL;
+    }
     return sbit_graph_set_constant(sparse->graph, id, weight, error);
 }
 
@@ -355,15 +380,14 @@ static sbit_status sbit__sparse_classes(sbit_sparse *sparse, sbit_graph *masked,
     if (sparse->masks_fit) {
         return SBIT_OK;
     }
-    memset((void *)sparse->kept_why, 0,
-           (size_t)sparse->groups.class_count * sizeof *sparse->kept_why);
+    sbit__sparse_forget_reasons(sparse);
     sbit__masks_to_classes(sparse);
-    SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+    sbit__select_repair(sparse, NULL);
     if (sbit__sparse_removes(sparse)) {
-        SBIT__TRY(sbit__folded_run(sparse, masked, &sparse->arena, &sparse->folded, error));
+        SBIT__TRY(sbit__folded_run(sparse, masked, &sparse->folded, error));
     }
     while (sbit__sparse_removes(sparse) && sbit__folded_check(sparse, masked, &sparse->folded)) {
-        SBIT__TRY(sbit__select_repair(sparse, NULL, error));
+        sbit__select_repair(sparse, NULL);
     }
     return SBIT_OK;
 }
@@ -463,7 +487,7 @@ SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t
     out->channels = out->kept = group->class_count;
     out->exact = false;
     out->reason = "";
-    out->ratio = 1.0;
+    out->ratio = group->ratio;
     for (int32_t i = 0; i < group->class_count; i++) {
         const int32_t c = group->classes[i];
         const char *why = sparse->groups.classes[c].removable ? sparse->kept_why[c]
@@ -471,15 +495,6 @@ SPARSEBIT_API sbit_status sbit_sparse_group_at(const sbit_sparse *sparse, size_t
         out->kept -= sparse->removed[c] ? 1 : 0;
         out->exact = out->exact || why == NULL;
         out->reason = why != NULL ? why : out->reason;
-    }
-    for (size_t i = 0; i < sparse->layer_count; i++) {
-        for (int32_t k = 0; k < group->maker_count; k++) {
-            if (sparse->layers[i].member == group->makers[k]) {
-                const sbit_sparse_settings *settings = &sparse->layers[i].settings;
-                const double ratio = settings->structured ? settings->ratio : 0.0;
-                out->ratio = ratio < out->ratio ? ratio : out->ratio;
-            }
-        }
     }
     return SBIT_OK;
 }

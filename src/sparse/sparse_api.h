@@ -84,7 +84,10 @@ SPARSEBIT_API sbit_status sbit_sparse_set_mask(sbit_sparse *sparse, const char *
 SPARSEBIT_API sbit_status sbit_sparse_masked(sbit_sparse *sparse, sbit_graph **out,
                                              sbit_error *error);
 /* The graph without the channels that are masked everywhere; what cannot be cut stays, as zeros.
- * Run against the masked graph on random inputs, and on the first samples of feed if there is one.
+ * Run against the masked graph on random inputs, and on the first samples of feed if there is one;
+ * and against the graph that sparse was made from, with the same masks (where it does not hold what
+ * is masked - a weight behind a Transpose, a scale that was fused - that graph is compared with the
+ * simplified one, before masks).
  * Errors: NUMERIC if they differ by more than 1e-4 of the output's largest value (1e-3 beyond 50
  * layers): a fault of this library, and nothing is given. */
 SPARSEBIT_API sbit_status sbit_sparse_shrink(sbit_sparse *sparse, const sbit_feed *feed,

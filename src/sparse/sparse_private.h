@@ -124,6 +124,8 @@ SBIT__FN void sbit__label_join(sbit__labeler *labeler, int32_t a, int32_t b); /*
 SBIT__FN void sbit__label_fix(sbit__labeler *labeler, int32_t label, const char *reason);
 SBIT__FN bool sbit__label_is(const sbit__labeler *labeler, int32_t label, uint32_t flag);
 /* "Conv 'conv1' reason", in the arena. */
+SBIT__FN const char *sbit__node_reason(const sbit_graph *graph, sbit__arena *arena,
+                                       sbit_node_id node, const char *reason);
 SBIT__FN const char *sbit__label_reason(sbit__labeler *labeler, sbit_node_id node,
                                         const char *reason);
 SBIT__FN int64_t sbit__channel_labels_count(const sbit__channel_labels *labels); /* positions */
@@ -173,6 +175,10 @@ typedef struct sbit__group {
     int32_t *makers; /* members with rows, indices */
     int32_t maker_count;
     const char *reason; /* why it is kept whole; NULL: it can be cut */
+    /* the strictest settings of the layers that hold a class of it: sbit__groups_limit */
+    double ratio, max_ratio;
+    int64_t min_kept, align;
+    bool whole_model, prune_bias;
 } sbit__group;
 
 typedef struct sbit__groups {
@@ -215,13 +221,16 @@ typedef struct sbit__sparse_layer {
 
 /* What removed channels are: smallest and largest seen. */
 typedef struct sbit__folded {
+    sbit__arena arena;   /* of what follows; emptied by every run */
     float **low, **high; /* by value: by index of its labels' axis; NULL: nothing removed there */
 } sbit__folded;
 
 struct sbit_sparse {
     sbit_ctx *ctx;
     sbit__arena arena;
-    sbit_graph *graph; /* simplified */
+    sbit_graph *graph;    /* simplified */
+    sbit_graph *original; /* the user's; NULL: weights were set that it has not */
+    bool *in_original;    /* by value: a constant that the same nodes read in the user's graph */
     sbit__labeler labeler;
     sbit__groups groups;
     sbit__sparse_layer *layers;
@@ -231,6 +240,7 @@ struct sbit_sparse {
     bool masks_fit;        /* masks are those of select: all removed classes can go ... */
     sbit__folded folded;   /* ... as these constants */
     const char **kept_why; /* by class: why a channel that was chosen stays */
+    sbit__arena reasons;   /* of kept_why; emptied with it */
     const char **group_names;
     int64_t *group_kept;
 };
@@ -281,15 +291,18 @@ SBIT__FN void sbit__masks_to_classes(sbit_sparse *sparse);
 SBIT__FN sbit_status sbit__masks_apply(const sbit_sparse *sparse, sbit_graph *graph,
                                        sbit_error *error);
 
-/* select.c: fills removed */
+/* select.c */
+/* Of each group the strictest settings of the layers that hold a class of it, as they are now. */
+SBIT__FN void sbit__groups_limit(sbit_sparse *sparse);
+/* Fills removed. */
 SBIT__FN sbit_status sbit__select_classes(sbit_sparse *sparse, sbit_error *error);
-/* Gives classes back until balanced sets are equal and something is left everywhere. */
-SBIT__FN sbit_status sbit__select_repair(sbit_sparse *sparse, const double *scores,
-                                         sbit_error *error);
+/* Gives classes back until balanced sets are equal, groups keep what MIN_KEPT and ALIGN say, and
+ * something is left everywhere. scores may be NULL: the last ones first. */
+SBIT__FN void sbit__select_repair(sbit_sparse *sparse, const double *scores);
 
 /* folded.c: what removed channels are, once their layers are masked */
 /* Runs the masked graph on random inputs. */
-SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked, sbit__arena *arena,
+SBIT__FN sbit_status sbit__folded_run(sbit_sparse *sparse, sbit_graph *masked,
                                       sbit__folded *folded, sbit_error *error);
 /* Gives classes back that are no constant where a layer reads them, or one that it cannot take up
  * (kept_why says so); true if there were any. */
@@ -317,6 +330,14 @@ SBIT__FN sbit_status sbit__cut_follow(sbit_sparse *sparse, sbit_graph *graph, sb
 /* verify.c */
 SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session *session,
                                          uint64_t seed, sbit__arena *arena, sbit_error *error);
+/* Fills in_original. */
+SBIT__FN void sbit__originals_find(sbit_sparse *sparse);
+/* Nodes of the user's graph, or a copy of it, get another tensor in place of such a constant. */
+SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *copy,
+                                         sbit_value_id id, const sbit_tensor *tensor,
+                                         sbit_error *error);
+/* Runs the user's graph too: masked as well if it holds all masked constants, else before anything
+ * was masked, next to the simplified one. */
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
                                          sbit_graph *shrunk, const sbit_feed *feed,
                                          sbit_error *error);

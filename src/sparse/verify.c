@@ -3,6 +3,7 @@
  */
 #include "../exec/exec_api.h"
 #include "../ops/window_private.h"
+#include "../passes/passes_private.h"
 #include "sparse_private.h"
 
 /* >>inputs */
@@ -52,25 +53,26 @@ SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session
 /* >>comparison */
 
 typedef struct sbit__verify {
-    sbit_sparse *sparse;
-    sbit_session *masked, *shrunk;
+    const sbit_sparse *sparse;
+    const sbit_feed *feed; /* NULL: random inputs only */
     double bound;
+    sbit_session *a, *b;
+    const char *a_is, *b_is; /* for messages */
 } sbit__verify;
 
 static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, const char *what,
                                        sbit_error *error)
 {
-    const sbit_tensor *a = &sbit_session_output(v->masked, index)->tensor;
-    const sbit_tensor *b = &sbit_session_output(v->shrunk, index)->tensor;
-    const char *name = sbit_session_output_info(v->masked, index)->name;
+    const sbit_tensor *a = &sbit_session_output(v->a, index)->tensor;
+    const sbit_tensor *b = &sbit_session_output(v->b, index)->tensor;
+    const char *name = sbit_session_output_info(v->a, index)->name;
     double largest = 1e-6, off = 0.0;
     if (!sbit_tensor_same_shape(a, b) || a->dtype != b->dtype) {
         char had[80], has[80];
         sbit_tensor_describe(a, had, sizeof had);
         sbit_tensor_describe(b, has, sizeof has);
-        return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "output '%s' of the smaller graph is %s, of the masked one %s", name, has,
-                          had);
+        return sbit__fail(error, SBIT_ERR_NUMERIC, name, "output '%s' of %s is %s, of %s %s", name,
+                          v->b_is, has, v->a_is, had);
     }
     for (int64_t i = 0; i < sbit_tensor_count(a); i++) {
         const double x = sbit__tensor_f64_at(a, i), y = sbit__tensor_f64_at(b, i);
@@ -83,48 +85,184 @@ static sbit_status sbit__verify_output(const sbit__verify *v, size_t index, cons
     }
     if (!(off <= v->bound * largest)) {
         return sbit__fail(error, SBIT_ERR_NUMERIC, name,
-                          "output '%s' of the smaller graph differs from the masked one by %.3g of "
-                          "%.3g on %s: nothing was written; please report the model",
-                          name, off, largest, what);
+                          "output '%s' of %s differs from that of %s by %.3g of %.3g on %s: "
+                          "nothing was written; please report the model",
+                          name, v->b_is, v->a_is, off, largest, what);
     }
     return SBIT_OK;
 }
 
 static sbit_status sbit__verify_run(const sbit__verify *v, const char *what, sbit_error *error)
 {
-    SBIT__TRY(sbit_session_run(v->masked, error));
-    SBIT__TRY(sbit_session_run(v->shrunk, error));
-    for (size_t i = 0; i < sbit_session_output_count(v->masked); i++) {
-        if (sbit_session_output(v->masked, i)->kind == SBIT_KIND_TENSOR) {
+    SBIT__TRY(sbit_session_run(v->a, error));
+    SBIT__TRY(sbit_session_run(v->b, error));
+    for (size_t i = 0; i < sbit_session_output_count(v->a); i++) {
+        if (sbit_session_output(v->a, i)->kind == SBIT_KIND_TENSOR) {
             SBIT__TRY(sbit__verify_output(v, i, what, error));
         }
     }
     return SBIT_OK;
 }
 
-static sbit_status sbit__verify_feed(const sbit__verify *v, const sbit_feed *feed,
-                                     sbit_error *error)
+static sbit_status sbit__verify_feed(const sbit__verify *v, sbit_error *error)
 {
     sbit_batch batch;
-    SBIT__TRY(sbit_feed_read(feed, 0, 8, &batch, error));
+    SBIT__TRY(sbit_feed_read(v->feed, 0, 8, &batch, error));
     for (size_t i = 0; i < batch.input_count; i++) {
         const char *name =
-            batch.names != NULL ? batch.names[i] : sbit_session_input_info(v->masked, 0)->name;
-        SBIT__TRY(sbit_session_set_input(v->masked, name, &batch.inputs[i], error));
-        SBIT__TRY(sbit_session_set_input(v->shrunk, name, &batch.inputs[i], error));
+            batch.names != NULL ? batch.names[i] : sbit_session_input_info(v->a, 0)->name;
+        SBIT__TRY(sbit_session_set_input(v->a, name, &batch.inputs[i], error));
+        SBIT__TRY(sbit_session_set_input(v->b, name, &batch.inputs[i], error));
     }
     return sbit__verify_run(v, "the first samples", error);
 }
 
-static sbit_status sbit__verify_all(sbit__verify *v, const sbit_feed *feed, sbit__arena *arena,
-                                    sbit_graph *masked, sbit_graph *shrunk, sbit_error *error)
+static sbit_status sbit__verify_sessions(sbit__verify *v, sbit_graph *a, sbit_graph *b,
+                                         sbit__arena *arena, sbit_error *error)
 {
-    SBIT__TRY(sbit_session_create(masked, NULL, &v->masked, error));
-    SBIT__TRY(sbit_session_create(shrunk, NULL, &v->shrunk, error));
-    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->masked, 1, arena, error));
-    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->shrunk, 1, arena, error));
+    SBIT__TRY(sbit_session_create(a, NULL, &v->a, error));
+    SBIT__TRY(sbit_session_create(b, NULL, &v->b, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->a, 1, arena, error));
+    SBIT__TRY(sbit__sparse_inputs(v->sparse, v->b, 1, arena, error));
     SBIT__TRY(sbit__verify_run(v, "random inputs", error));
-    return feed != NULL && feed->count > 0 ? sbit__verify_feed(v, feed, error) : SBIT_OK;
+    return v->feed != NULL && v->feed->count > 0 ? sbit__verify_feed(v, error) : SBIT_OK;
+}
+
+static sbit_status sbit__verify_pair(sbit__verify *v, const char *a_is, sbit_graph *a,
+                                     const char *b_is, sbit_graph *b, sbit_error *error)
+{
+    sbit__arena arena;
+    v->a = v->b = NULL;
+    v->a_is = a_is;
+    v->b_is = b_is;
+    sbit__arena_init(&arena, sbit_ctx_allocator(v->sparse->ctx));
+    const sbit_status status = sbit__verify_sessions(v, a, b, &arena, error);
+    sbit_session_destroy(v->a);
+    sbit_session_destroy(v->b);
+    sbit__arena_deinit(&arena);
+    return status;
+}
+
+/* >>the user's graph */
+
+/* What a node reads there, behind Identity; NULL: it is computed. */
+static const sbit_tensor *sbit__original_constant(const sbit_graph *graph, sbit_value_id id)
+{
+    const sbit_value_info *value = sbit_graph_value(graph, id);
+    while (!value->is_constant && value->producer.idx != 0 &&
+           sbit__is_op(sbit_graph_node(graph, value->producer), "Identity")) {
+        value = sbit_graph_value(graph, sbit_graph_node(graph, value->producer)->inputs[0]);
+    }
+    return value->is_constant ? &value->constant : NULL;
+}
+
+static bool sbit__original_use(const sbit_sparse *sparse, const sbit_use *use,
+                               const sbit_tensor *now)
+{
+    if (use->node.idx == 0 || use->body != NULL ||
+        use->node.idx >= sbit_graph_node_limit(sparse->original) ||
+        !sbit_graph_node_alive(sparse->original, use->node)) {
+        return false;
+    }
+    const sbit_node *node = sbit_graph_node(sparse->original, use->node);
+    const sbit_tensor *was =
+        use->index < node->input_count && node->inputs[use->index].idx != 0
+            ? sbit__original_constant(sparse->original, node->inputs[use->index])
+            : NULL;
+    return was != NULL && was->dtype == now->dtype && sbit_tensor_same_shape(was, now) &&
+           sbit__streq(node->op_type, sbit_graph_node(sparse->graph, use->node)->op_type) &&
+           memcmp(was->data, now->data, sbit_tensor_bytes(now)) == 0;
+}
+
+#define SBIT__ORIGINAL_USES 16 /* of one constant, at most */
+
+SBIT__FN void sbit__originals_find(sbit_sparse *sparse)
+{
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph); v++) {
+        sbit_use uses[SBIT__ORIGINAL_USES];
+        sbit_value_id id;
+        id.idx = v;
+        if (!sbit_graph_value_alive(sparse->graph, id) ||
+            !sbit_graph_value(sparse->graph, id)->is_constant) {
+            continue;
+        }
+        const size_t count = sbit_graph_uses(sparse->graph, id, uses, SBIT__ORIGINAL_USES);
+        sparse->in_original[v] = count > 0 && count <= SBIT__ORIGINAL_USES;
+        for (size_t i = 0; sparse->in_original[v] && i < count; i++) {
+            sparse->in_original[v] = sbit__original_use(
+                sparse, &uses[i], &sbit_graph_value(sparse->graph, id)->constant);
+        }
+    }
+}
+
+SBIT__FN sbit_status sbit__originals_put(const sbit_sparse *sparse, sbit_graph *copy,
+                                         sbit_value_id id, const sbit_tensor *tensor,
+                                         sbit_error *error)
+{
+    sbit_use uses[SBIT__ORIGINAL_USES];
+    const size_t count = sbit_graph_uses(sparse->graph, id, uses, SBIT__ORIGINAL_USES);
+    sbit_value_id put;
+    SBIT__TRY(sbit_graph_add_constant(copy, sbit_graph_value(sparse->graph, id)->name, tensor,
+                                      &put, error));
+    for (size_t i = 0; i < count; i++) {
+        SBIT__TRY(sbit_graph_set_node_input(copy, uses[i].node, uses[i].index, put, error));
+    }
+    return SBIT_OK;
+}
+
+/* Weights are not what they were, whatever masks say: a sparser changed them. */
+static bool sbit__verify_is_changed(const sbit_sparse *sparse, uint32_t value)
+{
+    for (size_t i = 0; i < sparse->layer_count; i++) {
+        const sbit__sparse_layer *layer = &sparse->layers[i];
+        if (layer->original.data != NULL &&
+            (value == 0 || sparse->labeler.members[layer->member].value.idx == value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Puts what the masks changed into a copy of the user's graph; false: it lacks some of it. */
+static sbit_status sbit__verify_mask_original(const sbit_sparse *sparse, const sbit_graph *masked,
+                                              sbit_graph *copy, bool *all, sbit_error *error)
+{
+    *all = true;
+    for (uint32_t v = 1; v < sbit_graph_value_limit(sparse->graph) && *all; v++) {
+        sbit_value_id id;
+        id.idx = v;
+        if (sparse->keep[v] == NULL) {
+            continue;
+        }
+        const sbit_tensor *now = &sbit_graph_value(masked, id)->constant;
+        const sbit_tensor *before = &sbit_graph_value(sparse->graph, id)->constant;
+        if (memcmp(now->data, before->data, sbit_tensor_bytes(now)) != 0 ||
+            sbit__verify_is_changed(sparse, v)) {
+            *all = sparse->in_original[v];
+            if (*all) {
+                SBIT__TRY(sbit__originals_put(sparse, copy, id, now, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
+static sbit_status sbit__verify_original(sbit__verify *v, const sbit_graph *masked,
+                                         sbit_graph *shrunk, sbit_error *error)
+{
+    const sbit_sparse *sparse = v->sparse;
+    sbit_graph *copy = NULL;
+    bool all = false;
+    SBIT__TRY(sbit_graph_clone(sparse->original, &copy, error));
+    sbit_status status = sbit__verify_mask_original(sparse, masked, copy, &all, error);
+    if (status == SBIT_OK && all) {
+        status = sbit__verify_pair(v, "the masked model", copy, "the smaller one", shrunk, error);
+    } else if (status == SBIT_OK && !sbit__verify_is_changed(sparse, 0)) {
+        status = sbit__verify_pair(v, "the model", sparse->original, "its simplified copy",
+                                   sparse->graph, error);
+    }
+    sbit_graph_destroy(copy);
+    return status;
 }
 
 SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked,
@@ -132,18 +270,14 @@ SBIT__FN sbit_status sbit__sparse_verify(sbit_sparse *sparse, sbit_graph *masked
                                          sbit_error *error)
 {
     sbit__verify v;
-    sbit__arena arena;
     size_t layers = 0;
     memset(&v, 0, sizeof v);
     v.sparse = sparse;
+    v.feed = feed;
     for (size_t m = 0; m < sparse->labeler.member_count; m++) {
         layers += sbit__member_prunes(&sparse->labeler.members[m]) ? 1u : 0u;
     }
     v.bound = layers > 50 ? 1e-3 : 1e-4;
-    sbit__arena_init(&arena, sbit_ctx_allocator(sparse->ctx));
-    const sbit_status status = sbit__verify_all(&v, feed, &arena, masked, shrunk, error);
-    sbit_session_destroy(v.masked);
-    sbit_session_destroy(v.shrunk);
-    sbit__arena_deinit(&arena);
-    return status;
+    SBIT__TRY(sbit__verify_pair(&v, "the masked graph", masked, "the smaller one", shrunk, error));
+    return sparse->original != NULL ? sbit__verify_original(&v, masked, shrunk, error) : SBIT_OK;
 }
