@@ -746,3 +746,36 @@ TEST(missing_gradients_are_named)
     CHECK(sbit_graph_node_limit(b.graph) == limit);
     build_end(&b);
 }
+
+static sbit_status odd_infer(const sbit_op_call *call, sbit_error *error)
+{
+    (void)error;
+    *call->out_type[0] = *call->in_type[0];
+    return SBIT_OK;
+}
+
+/* A name that is part of another one is listed too. */
+TEST(all_missing_gradients_are_listed)
+{
+    static const sbit_op_row rows[] = {
+        {"odd", "ScaleShift", 1, SBIT_T(SBIT_F32), 0, NULL, odd_infer, NULL, NULL, NULL, NULL, NULL,
+         NULL, NULL},
+        {"odd", "Scale", 1, SBIT_T(SBIT_F32), 0, NULL, odd_infer, NULL, NULL, NULL, NULL, NULL,
+         NULL, NULL},
+    };
+    build b;
+    sbit_value_id x, y = {0}, z = {0}, grad;
+    build_begin(&b, 17);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        build_do(&b, sbit_operator_register(b.ctx, &rows[i], &b.error), "row");
+    }
+    build_do(&b, sbit_graph_set_opset(b.graph, "odd", 1, &b.error), "opset");
+    x = build_input(&b, "x", SBIT_F32, "2,3");
+    build_node_outputs(&b, "odd", "ScaleShift", "first", &x, 1, NULL, 0, &y, 1);
+    build_node_outputs(&b, "odd", "Scale", "second", &y, 1, NULL, 0, &z, 1);
+    const sbit_attr keep = build_int("keepdims", 0);
+    const sbit_value_id loss = build_node(&b, "ReduceSum", "loss", &z, 1, &keep, 1);
+    CHECK(sbit_graph_add_gradients(b.graph, loss, &x, 1, &grad, &b.error) == SBIT_ERR_UNSUPPORTED);
+    CHECK_CONTAINS(b.error.message, "ScaleShift, Scale (");
+    build_end(&b);
+}

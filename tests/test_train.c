@@ -1199,3 +1199,146 @@ TEST(rows_from_outside)
     sbit_graph_destroy(graph);
     sbit_ctx_destroy(ctx);
 }
+
+/* ---- what is frozen, and what a checkpoint keeps */
+
+static sbit_status refusing_update(void *state, const sbit_optimizer_call *call,
+                                   const float *gradient, float *parameter, sbit_error *error)
+{
+    (void)state;
+    (void)gradient;
+    (void)parameter;
+    (void)error;
+    return strcmp(call->name, "c1.weight") == 0 ? SBIT_OK : SBIT_ERR_STATE;
+}
+
+/* Of several parameters whose update fails, the first is named, whatever thread was last. */
+TEST(the_first_failed_update_is_named)
+{
+    static const sbit_optimizer_row optimizer = {
+        {"refusing", "fails", 0, NULL, 0}, own_bytes, refusing_update};
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_error error;
+    sbit_trainer *t = NULL;
+    sbit_batch batch;
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    desc.optimizer = "refusing";
+    batch.samples = SMALL_COUNT;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    CHECK(sbit_optimizer_register(ctx, &optimizer, &error) == SBIT_OK);
+    if (CHECK_MSG(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK, "%s", error.message)) {
+        CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_ERR_STATE);
+        CHECK(strcmp(sbit_trainer_parameter(t, 0).name, "c1.weight") == 0);
+        CHECK_CONTAINS(error.message, sbit_trainer_parameter(t, 1).name);
+    }
+    sbit_trainer_destroy(t);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}
+
+static float *parameter_copy(const sbit_trainer *t, const char *name)
+{
+    for (size_t i = 0; i < sbit_trainer_parameter_count(t); i++) {
+        const sbit_train_parameter p = sbit_trainer_parameter(t, i);
+        if (strcmp(p.name, name) == 0) {
+            float *copy = (float *)malloc(sbit_tensor_bytes(&p.data));
+            memcpy(copy, p.data.data, sbit_tensor_bytes(&p.data));
+            return copy;
+        }
+    }
+    CHECK_MSG(false, "no parameter '%s'", name);
+    return (float *)calloc(1 << 16, 1);
+}
+
+/* Frozen parameters and statistics stay as they are; with frozen statistics the gradients are those
+ * of inference; rate, masks and what is frozen go through a checkpoint. */
+TEST(frozen_parts_stay)
+{
+    const char *path = SBIT_TEST_TMP "/frozen.checkpoint";
+    sbit_ctx *ctx = train_ctx();
+    sbit_graph *graph = small_network(ctx, 3);
+    small_data *d = (small_data *)malloc(sizeof *d);
+    sbit_train_desc desc;
+    sbit_train_report report, fixed;
+    sbit_error error;
+    sbit_trainer *t = NULL, *other = NULL;
+    sbit_batch batch;
+    uint8_t keep[4 * 2 * 9];
+    small_data_make(ctx, d);
+    memset(&desc, 0, sizeof desc);
+    memset(&batch, 0, sizeof batch);
+    memset(keep, 1, sizeof keep);
+    keep[5] = 0;
+    desc.learning_rate = 0.1f;
+    desc.optimizer_options = "MOMENTUM: 0.9";
+    batch.samples = SMALL_COUNT;
+    batch.inputs = &d->inputs;
+    batch.targets = &d->targets;
+    batch.input_count = batch.target_count = 1;
+    CHECK(sbit_trainer_create(graph, &desc, &t, &error) == SBIT_OK);
+    CHECK(sbit_trainer_step(t, &batch, NULL, &error) == SBIT_OK);
+    CHECK_EQ_I64((int64_t)sbit_trainer_freeze(t, "c*.weight", true), 2);
+    CHECK_EQ_I64((int64_t)sbit_trainer_freeze(t, "nothing*", true), 0);
+    CHECK(sbit_trainer_parameter(t, 0).frozen);
+    sbit_trainer_freeze_statistics(t, true);
+    CHECK(sbit_trainer_set_mask(t, "c1.weight", keep, &error) == SBIT_OK);
+    CHECK(sbit_trainer_store(t, graph, &error) == SBIT_OK); /* with the statistics of one step */
+    const sbit_value_id mean = sbit_graph_find_value(graph, "n1.running_mean");
+    const float before = ((const float *)sbit_graph_value(graph, mean)->constant.data)[0];
+    desc.fixed_statistics = true;
+    CHECK(sbit_trainer_create(graph, &desc, &other, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(t, &batch, &report, &error) == SBIT_OK);
+    CHECK(sbit_trainer_backward(other, &batch, &fixed, &error) == SBIT_OK);
+    CHECK_NEAR(report.loss, fixed.loss, 1e-6);
+    for (size_t i = 0; i < sbit_trainer_parameter_count(t); i++) {
+        const sbit_train_parameter a = sbit_trainer_parameter(t, i);
+        const sbit_train_parameter b = sbit_trainer_parameter(other, i);
+        CHECK_MSG(relative_norm(a.gradient, b.gradient, sbit_tensor_count(&a.data)) < 1e-5, "%s",
+                  a.name);
+    }
+    sbit_trainer_destroy(other);
+    float *c1 = parameter_copy(t, "c1.weight"), *fc = parameter_copy(t, "fc.weight");
+    sbit_trainer_set_rate(t, 0.03);
+    CHECK(sbit_trainer_update(t, NULL, &error) == SBIT_OK);
+    CHECK(sbit_trainer_save(t, path, &error) == SBIT_OK);
+    float *c1_after = parameter_copy(t, "c1.weight"), *fc_after = parameter_copy(t, "fc.weight");
+    CHECK(memcmp(c1, c1_after, 4 * 2 * 9 * sizeof(float)) == 0);
+    CHECK(memcmp(fc, fc_after, 3 * 4 * sizeof(float)) != 0);
+    CHECK(sbit_trainer_store(t, graph, &error) == SBIT_OK);
+    CHECK(((const float *)sbit_graph_value(graph, mean)->constant.data)[0] == before);
+    desc.fixed_statistics = false; /* a new one goes on as the old one does */
+    CHECK(sbit_trainer_create(graph, &desc, &other, &error) == SBIT_OK);
+    CHECK_MSG(sbit_trainer_load(other, path, &error) == SBIT_OK, "%s", error.message);
+    CHECK(sbit_trainer_parameter(other, 0).frozen);
+    for (int k = 0; k < 2; k++) {
+        sbit_trainer *one = k == 0 ? t : other;
+        CHECK_EQ_I64((int64_t)sbit_trainer_freeze(one, "c*.weight", false), 2);
+        CHECK(sbit_trainer_step(one, &batch, &report, &error) == SBIT_OK);
+        CHECK_NEAR(report.learning_rate, 0.03, 1e-9);
+    }
+    for (size_t i = 0; i < sbit_trainer_parameter_count(t); i++) {
+        const sbit_train_parameter a = sbit_trainer_parameter(t, i);
+        const sbit_train_parameter b = sbit_trainer_parameter(other, i);
+        CHECK_MSG(memcmp(a.data.data, b.data.data, sbit_tensor_bytes(&a.data)) == 0, "%s", a.name);
+    }
+    CHECK(((const float *)sbit_trainer_parameter(other, 0).data.data)[5] == 0.0f);
+    free(c1);
+    free(fc);
+    free(c1_after);
+    free(fc_after);
+    sbit_trainer_destroy(t);
+    sbit_trainer_destroy(other);
+    sbit_feed_close(&d->feed);
+    free(d);
+    sbit_graph_destroy(graph);
+    sbit_ctx_destroy(ctx);
+}

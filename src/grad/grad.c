@@ -59,8 +59,8 @@ static size_t sbit__gradients_reads(const sbit_node *node)
 }
 
 /* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
-static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
-                                 size_t *count)
+static sbit_status sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss,
+                                        sbit_node_id *order, size_t *count, sbit_error *error)
 {
     const sbit_graph *graph = d->graph;
     *count = 0;
@@ -71,12 +71,16 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
             depends = depends || d->depends[node->inputs[i].idx];
         }
         const size_t captures = sbit_graph_captures(graph, id, NULL, 0);
-        sbit_value_id captured[64];
         if (captures > 0) {
-            sbit_graph_captures(graph, id, captured, 64);
-        }
-        for (size_t i = 0; i < captures && i < 64; i++) {
-            depends = depends || d->depends[captured[i].idx];
+            sbit_value_id *captured =
+                (sbit_value_id *)sbit__arena_array(&d->arena, captures, sizeof *captured);
+            if (captured == NULL) {
+                return sbit__fail_oom(error, captures * sizeof *captured);
+            }
+            sbit_graph_captures(graph, id, captured, captures);
+            for (size_t i = 0; i < captures; i++) {
+                depends = depends || d->depends[captured[i].idx];
+            }
         }
         for (size_t i = 0; depends && i < node->output_count; i++) {
             const sbit_value_id out = node->outputs[i];
@@ -99,6 +103,7 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
         }
     }
     d->matters[0] = false;
+    return SBIT_OK;
 }
 
 static bool sbit__gradients_visits(const sbit__gradients *d, const sbit_node *node)
@@ -111,6 +116,18 @@ static bool sbit__gradients_visits(const sbit__gradients *d, const sbit_node *no
         in = in || d->matters[node->inputs[i].idx];
     }
     return out && (in || sbit_graph_captures(d->graph, node->id, NULL, 0) > 0);
+}
+
+/* Whether `word` is one of the words of a list "a, b, c". */
+static bool sbit__gradients_listed(const char *list, const char *word)
+{
+    const size_t size = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += size) {
+        if ((at == list || at[-1] == ' ') && (at[size] == ',' || at[size] == '\0')) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* All operators without a gradient, by name, once each. */
@@ -132,7 +149,8 @@ static sbit_status sbit__gradients_check(const sbit__gradients *d, const sbit_no
         if (first[0] == '\0') {
             sbit_graph_describe(d->graph, node->id, first, sizeof first);
         }
-        if (strstr(text, node->op_type) == NULL && used + strlen(word) < sizeof text / 2) {
+        if (!sbit__gradients_listed(text, node->op_type) &&
+            used + strlen(word) < sizeof text / 2) {
             memcpy(text + used, word, strlen(word) + 1);
             used += strlen(word);
         }
@@ -235,7 +253,7 @@ static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
     if (order == NULL) {
         return sbit__fail_oom(error, d->node_limit * sizeof *order);
     }
-    sbit__gradients_mark(d, loss, order, &nodes);
+    SBIT__TRY(sbit__gradients_mark(d, loss, order, &nodes, error));
     SBIT__TRY(sbit__gradients_check(d, order, nodes, error));
     if (d->matters[loss.idx]) {
         SBIT__TRY(sbit__gradients_seed(d, loss, error));

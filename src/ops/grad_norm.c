@@ -19,14 +19,15 @@
 
 #define SBIT__NORM_CHUNK 256
 
-/* >>BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var */
+/* >>BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
+ * var; fixed not 0: normalized by mean and var, which stay, and are given as those of the batch */
 
 typedef struct sbit__bn {
     const sbit_kernels *kernels;
     sbit_dtype dtype;
     int64_t batch, channels, inner;
     double epsilon, momentum;
-    bool unbiased, training;
+    bool unbiased, training, fixed;
     const void *x, *dy, *scale, *bias, *mean, *var;
     void *y, *new_mean, *new_var, *batch_mean, *batch_var; /* y: also dx */
     void *dscale, *dbias;
@@ -90,6 +91,19 @@ static void sbit__bn_scale(const sbit__bn *task, int64_t channel, double a, doub
     }
 }
 
+/* By the running statistics, which stay. */
+static void sbit__bn_fixed_channel(const sbit__bn *task, int64_t c)
+{
+    const double mean = sbit__bn_at(task->dtype, task->mean, c);
+    const double var = sbit__bn_at(task->dtype, task->var, c);
+    const double scale = sbit__bn_at(task->dtype, task->scale, c) / sqrt(var + task->epsilon);
+    sbit__bn_scale(task, c, scale, sbit__bn_at(task->dtype, task->bias, c) - mean * scale);
+    sbit__bn_set(task->dtype, task->new_mean, c, mean);
+    sbit__bn_set(task->dtype, task->new_var, c, var);
+    sbit__bn_set(task->dtype, task->batch_mean, c, mean);
+    sbit__bn_set(task->dtype, task->batch_var, c, var);
+}
+
 static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__bn *task = (const sbit__bn *)user;
@@ -98,6 +112,10 @@ static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int3
     (void)worker;
     for (int64_t c = begin; c < end; c++) {
         double sum = 0.0, squares = 0.0, center = 0.0;
+        if (task->fixed) {
+            sbit__bn_fixed_channel(task, c);
+            continue;
+        }
         /* around the first element, then exactly around the mean */
         center = sbit__bn_at(dtype, task->x, c * task->inner);
         sbit__bn_sums(task, task->x, NULL, c, center, &sum, &squares);
@@ -120,7 +138,7 @@ static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int3
 
 static sbit_status sbit__bn_train_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    SBIT__TRY(sbit__op_inputs(call, 5, 6, error));
     if (call->in_type[0]->rank >= 0 && call->in_type[0]->rank < 2) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be at least 2",
                             (int)call->in_type[0]->rank);
@@ -136,6 +154,13 @@ static void *sbit__bn_out(const sbit_op_call *call, int32_t i)
 {
     sbit_tensor *out = sbit__out(call, i);
     return out != NULL ? out->data : NULL;
+}
+
+/* Input 5 of both rows. */
+static bool sbit__bn_is_fixed(const sbit_op_call *call)
+{
+    const sbit_tensor *fixed = sbit__in(call, 5);
+    return fixed != NULL && sbit__tensor_f64_at(fixed, 0) != 0.0;
 }
 
 static void sbit__bn_read(const sbit_op_call *call, const sbit_tensor *x, sbit__bn *task)
@@ -157,7 +182,8 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
 {
     sbit__bn task;
     sbit__bn_read(call, call->in[0], &task);
-    if (task.batch * task.inner == 0) {
+    task.fixed = sbit__bn_is_fixed(call);
+    if (task.batch * task.inner == 0 && !task.fixed) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "an empty batch has no statistics");
     }
     task.scale = call->in[1]->data;
@@ -173,7 +199,7 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
-/* >>BatchNormGrad(dy, x, scale, mean, var) {training, epsilon} -> dx, dscale, dbias */
+/* >>BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training, epsilon} -> dx, dscale, dbias */
 
 /* dx = a * dy + b * x + c over a channel */
 static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, double b, double c)
@@ -223,7 +249,7 @@ static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32
 
 static sbit_status sbit__bn_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    SBIT__TRY(sbit__op_inputs(call, 5, 6, error));
     sbit__op_same_type(call, 0, 1);
     sbit__op_same_type(call, 1, 2);
     sbit__op_same_type(call, 2, 2);
@@ -235,6 +261,7 @@ static sbit_status sbit__bn_grad_run(const sbit_op_call *call, sbit_error *error
     sbit__bn task;
     (void)error;
     sbit__bn_read(call, call->in[1], &task);
+    task.training = task.training && !sbit__bn_is_fixed(call);
     task.dy = call->in[0]->data;
     task.scale = call->in[2]->data;
     task.mean = call->in[3]->data;

@@ -12,8 +12,9 @@
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
  *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool
- *     BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var
- *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
+ *     BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
+ *         var; BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training} -> dx, dscale, dbias;
+ *         fixed: a number, not 0: as in inference
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
  *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise

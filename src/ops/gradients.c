@@ -896,13 +896,15 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
 static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id mean,
                                sbit_value_id var)
 {
-    const sbit_value_id inputs[5] = {g->output_grads[0], g->inputs[0], g->inputs[1], mean, var};
+    const sbit_value_id none = {0};
+    const sbit_value_id inputs[6] = {g->output_grads[0], g->inputs[0], g->inputs[1], mean, var,
+                                     training && g->input_count > 5 ? g->inputs[5] : none};
     sbit_attr attrs[2];
     sbit_value_id outputs[3];
     attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[1] = sbit__g_int("training", training ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, g->wanted, outputs,
-                     3);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs,
+                     inputs[5].idx != 0 ? 6 : 5, attrs, 2, g->wanted, outputs, 3);
     for (int32_t i = 0; i < 3; i++) {
         g->input_grads[i] = outputs[i];
     }

@@ -1,14 +1,21 @@
 /* checkpoint.c: a trainer's state in a file, for going on exactly where it stopped. >>checkpoint
  *
  * Called by: users. Calls: trainer, base (files).
- * Layout, in the byte order of this machine: "SBTRAIN1", step, epoch (int64), count of parameters
- * and of statistics (uint64); then for each parameter: name length, name, element count, optimizer
- * state bytes (uint64), elements (float32), state; for each statistic: name length, name, element
- * count, elements. Parameters are matched by name, in order.
+ * Layout, in the byte order of this machine: "SBTRAIN2", step, epoch (int64), rate (double), flags,
+ * count of parameters and of statistics (uint64); then for each parameter: name length, name,
+ * element count, optimizer state bytes, flags (uint64), elements (float32), state, mask (bytes; if
+ * it has one); for each statistic: name length, name, element count, elements. Parameters are
+ * matched by name, in order.
  */
 #include "train_private.h"
 
-static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '1'};
+static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '2'};
+
+enum { /* flags: of all, of a parameter */
+    SBIT__CHECKPOINT_FIXED = 1,
+    SBIT__CHECKPOINT_FROZEN = 1,
+    SBIT__CHECKPOINT_MASK = 2
+};
 
 /* >>writing */
 
@@ -29,6 +36,9 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
     SBIT__TRY(sbit__writer_put(w, sbit__checkpoint_magic, sizeof sbit__checkpoint_magic, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.step, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.epoch, error));
+    SBIT__TRY(sbit__writer_put(w, &t->rate, sizeof t->rate, error));
+    SBIT__TRY(
+        sbit__checkpoint_put_u64(w, t->fixed != 0.0f ? SBIT__CHECKPOINT_FIXED : 0, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->param_count, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->statistic_count, error));
     for (size_t i = 0; i < t->param_count; i++) {
@@ -36,8 +46,15 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
         SBIT__TRY(sbit__checkpoint_put_name(w, p->name, error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(&p->data), error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, p->state_bytes, error));
+        SBIT__TRY(sbit__checkpoint_put_u64(w,
+                                           (p->frozen ? (uint64_t)SBIT__CHECKPOINT_FROZEN : 0) |
+                                               (p->mask != NULL ? (uint64_t)SBIT__CHECKPOINT_MASK
+                                                                : 0),
+                                           error));
         SBIT__TRY(sbit__writer_put(w, p->data.data, sbit_tensor_bytes(&p->data), error));
         SBIT__TRY(sbit__writer_put(w, p->state, p->state_bytes, error));
+        SBIT__TRY(sbit__writer_put(
+            w, p->mask, p->mask != NULL ? (size_t)sbit_tensor_count(&p->data) : 0, error));
     }
     for (size_t i = 0; i < t->statistic_count; i++) {
         const sbit_value *state = sbit_session_state_at(t->session, i);
@@ -107,6 +124,31 @@ static sbit_status sbit__checkpoint_expect(sbit__checkpoint *c, const char *name
     return SBIT_OK;
 }
 
+static sbit_status sbit__checkpoint_read_param(sbit_trainer *t, sbit__train_param *p,
+                                               sbit__checkpoint *c, bool apply, sbit_error *error)
+{
+    const size_t count = (size_t)sbit_tensor_count(&p->data);
+    SBIT__TRY(sbit__checkpoint_expect(c, p->name, (int64_t)count, error));
+    const uint64_t state_bytes = sbit__checkpoint_u64(c), flags = sbit__checkpoint_u64(c);
+    const void *data = sbit__checkpoint_take(c, sbit_tensor_bytes(&p->data));
+    const void *state = sbit__checkpoint_take(c, state_bytes);
+    const bool masked = (flags & SBIT__CHECKPOINT_MASK) != 0;
+    const void *mask = sbit__checkpoint_take(c, masked ? count : 0);
+    if (state_bytes != p->state_bytes) {
+        return sbit__fail(error, SBIT_ERR_PARSE, p->name,
+                          "the checkpoint was made with another optimizer");
+    }
+    if (!apply || data == NULL || state == NULL || mask == NULL) {
+        return SBIT_OK;
+    }
+    memcpy(p->data.data, data, sbit_tensor_bytes(&p->data));
+    if (state_bytes > 0) {
+        memcpy(p->state, state, (size_t)state_bytes);
+    }
+    p->frozen = (flags & SBIT__CHECKPOINT_FROZEN) != 0;
+    return sbit_trainer_set_mask(t, p->name, masked ? (const uint8_t *)mask : NULL, error);
+}
+
 static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, bool apply,
                                          sbit_error *error)
 {
@@ -117,27 +159,19 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
     }
     const int64_t step = (int64_t)sbit__checkpoint_u64(c);
     const int64_t epoch = (int64_t)sbit__checkpoint_u64(c);
+    double rate = 0.0;
+    const void *rate_at = sbit__checkpoint_take(c, sizeof rate);
+    if (rate_at != NULL) {
+        memcpy(&rate, rate_at, sizeof rate);
+    }
+    const uint64_t flags = sbit__checkpoint_u64(c);
     if (sbit__checkpoint_u64(c) != t->param_count ||
         sbit__checkpoint_u64(c) != t->statistic_count) {
         return sbit__fail(error, SBIT_ERR_PARSE, NULL,
                           "the checkpoint has another number of parameters");
     }
     for (size_t i = 0; i < t->param_count; i++) {
-        sbit__train_param *p = &t->params[i];
-        SBIT__TRY(sbit__checkpoint_expect(c, p->name, sbit_tensor_count(&p->data), error));
-        const uint64_t state_bytes = sbit__checkpoint_u64(c);
-        const void *data = sbit__checkpoint_take(c, sbit_tensor_bytes(&p->data));
-        const void *state = sbit__checkpoint_take(c, state_bytes);
-        if (state_bytes != p->state_bytes) {
-            return sbit__fail(error, SBIT_ERR_PARSE, p->name,
-                              "the checkpoint was made with another optimizer");
-        }
-        if (apply && data != NULL && state != NULL) {
-            memcpy(p->data.data, data, sbit_tensor_bytes(&p->data));
-            if (state_bytes > 0) {
-                memcpy(p->state, state, (size_t)state_bytes);
-            }
-        }
+        SBIT__TRY(sbit__checkpoint_read_param(t, &t->params[i], c, apply, error));
     }
     for (size_t i = 0; i < t->statistic_count; i++) {
         const sbit_value_info *info = sbit_graph_value(t->graph, t->statistics[i].value);
@@ -161,6 +195,8 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
     if (apply) {
         t->report.step = step;
         t->report.epoch = epoch;
+        t->rate = rate;
+        t->fixed = (flags & SBIT__CHECKPOINT_FIXED) != 0 ? 1.0f : 0.0f;
         t->ready = false;
     }
     return SBIT_OK;

@@ -114,7 +114,6 @@ typedef struct sbit__epochs {
     int64_t *order;
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
     int64_t micro;                                /* samples of a run */
-    double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
     sbit_tensor room;                             /* of changed pictures */
 } sbit__epochs;
@@ -159,7 +158,6 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
     }
     fit->steps = (fit->samples + (fit->whole ? 0 : fit->batch - 1)) / fit->batch;
     fit->total = fit->steps * fit->epochs;
-    fit->base = fit->trainer->rate;
     if (fit->steps == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "%lld samples do not make a batch of %lld", (long long)fit->samples,
@@ -171,13 +169,14 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
                               : sbit__fail_oom(error, (size_t)fit->feed->count * sizeof(int64_t));
 }
 
+/* The factor on the trainer's rate. */
 static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
 {
     const int64_t warm = fit->desc->warmup;
     if (step < warm) {
-        return fit->base * (double)(step + 1) / (double)warm;
+        return (double)(step + 1) / (double)warm;
     }
-    return fit->base * fit->rate->factor(&fit->options, step - warm, fit->total - warm);
+    return fit->rate->factor(&fit->options, step - warm, fit->total - warm);
 }
 
 static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t index,
@@ -189,9 +188,12 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     const int64_t count = rest < fit->batch ? rest : fit->batch;
     sbit_batch batch;
     sbit_train_report report;
-    sbit_trainer_set_rate(t, sbit__epochs_rate(fit, epoch * fit->steps + index));
+    t->factor = sbit__epochs_rate(fit, epoch * fit->steps + index);
     t->report.epoch = epoch;
-    t->report.learning_rate = t->rate;
+    t->report.learning_rate = t->rate * t->factor;
+    if (desc->freeze_statistics > 0 && t->report.step >= desc->freeze_statistics) {
+        sbit_trainer_freeze_statistics(t, true);
+    }
     if (desc->before_step != NULL) {
         SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
     }
@@ -250,7 +252,7 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
     fit.desc = desc != NULL ? desc : &defaults;
     sbit__arena_init(&fit.arena, &trainer->ctx->allocator);
     const sbit_status status = sbit__epochs_run(&fit, &last, error);
-    sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
+    trainer->factor = 1.0;
     sbit__arena_deinit(&fit.arena);
     sbit_tensor_free(trainer->ctx, &fit.room);
     if (status == SBIT_OK && report != NULL) {

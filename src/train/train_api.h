@@ -81,8 +81,14 @@ SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const s
                                                   sbit_train_report *report, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
                                               sbit_error *error);
-/* The learning rate from now on: what schedules change. */
+/* The learning rate from now on. The schedule of sbit_trainer_fit multiplies it. */
 SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate);
+/* Parameters whose names match the glob are not updated from now on (false: they are again), and
+ * their momentum stands still. Returns how many match. */
+SPARSEBIT_API size_t sbit_trainer_freeze(sbit_trainer *trainer, const char *pattern, bool frozen);
+/* BatchNormalization normalizes by its running statistics from now on, and they stay (false: by the
+ * batch's again): what a quantized model does after export, and better for small batches. */
+SPARSEBIT_API void sbit_trainer_freeze_statistics(sbit_trainer *trainer, bool frozen);
 /* The model's output `index` in the last backward; borrowed until the next. */
 SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
 
@@ -92,7 +98,7 @@ typedef struct sbit_train_parameter {
     sbit_value_id value; /* in the graph that the trainer was made from */
     sbit_tensor data;    /* float32 */
     float *gradient;     /* of the last backward; NULL before */
-    bool frozen;
+    bool frozen;         /* by sbit_trainer_freeze */
 } sbit_train_parameter;
 SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
 SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
@@ -102,8 +108,8 @@ SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *tr
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
                                                 const uint8_t *keep, sbit_error *error);
 
-/* All that training changes - parameters, the optimizer's state, running statistics, the step - to
- * and from a file of this machine: a trainer made in the same way goes on where the other stopped,
+/* All that training changes - parameters, masks, what is frozen, the optimizer's state, running
+ * statistics, the rate, the step - to and from a file of this machine: a trainer made in the same way goes on where the other stopped,
  * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
 SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
                                             sbit_error *error);
@@ -161,6 +167,7 @@ typedef struct sbit_fit_desc {
     const char *rate;         /* name of a schedule; NULL: constant */
     const char *rate_options; /* YAML of its keys */
     int64_t warmup;           /* steps over which the rate grows from 0 */
+    int64_t freeze_statistics; /* sbit_trainer_freeze_statistics after so many steps; 0: never */
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
     void *user;
 } sbit_fit_desc;

@@ -25,6 +25,8 @@ typedef struct sbit__train_param {
     float *grad;       /* of the last backward */
     float *sum;        /* of several batches; NULL: not needed so far */
     bool borrowed;     /* data is a quantizer's */
+    bool frozen;       /* not updated at present */
+    sbit_status status; /* of the last update, written by the worker that did it */
 } sbit__train_param;
 
 struct sbit_trainer {
@@ -35,13 +37,15 @@ struct sbit_trainer {
     const sbit_loss_row *loss_row;
     const sbit_optimizer_row *optimizer;
     sbit_options loss_options, optimizer_options;
-    double rate;
+    double rate, factor; /* what the caller set; what a schedule makes of it */
     float decay, clip_norm, clip_value;
     sbit__train_param *params;
     size_t param_count;
     sbit_statistic *statistics;
     size_t statistic_count;
     void **kept;            /* their data before the last run */
+    float fixed;            /* 1: BatchNormalization normalizes by them, and they stay */
+    sbit_value_id fixed_input; /* of the graph, where that is fed; none without statistics */
     sbit_session_desc desc; /* of the session */
     sbit_value_id target, loss;
     size_t model_outputs;

@@ -239,7 +239,20 @@ static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
     if (t->statistics == NULL || t->kept == NULL) {
         return sbit__fail_oom(error, nodes * sizeof *t->statistics);
     }
-    return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
+    SBIT__TRY(sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count,
+                                     error));
+    if (t->statistic_count == 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__add_scalar(t->graph, "statistics_fixed", SBIT_F32, 0, 0.0, &t->fixed_input,
+                               error));
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0;
+         id = sbit_graph_next(t->graph, id)) {
+        if (sbit__streq(sbit_graph_node(t->graph, id)->op_type, "BatchNormTrain")) {
+            SBIT__TRY(sbit_graph_set_node_input(t->graph, id, 5, t->fixed_input, error));
+        }
+    }
+    return SBIT_OK;
 }
 
 /* part * value */
@@ -300,12 +313,28 @@ static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc
     return desc->teacher != NULL ? sbit__train_teacher(t, desc, output, error) : SBIT_OK;
 }
 
+/* The memory that a session reads in each run: parameters, and what is fed beside them. */
+static sbit_status sbit__train_attach(sbit_trainer *t, sbit_session *session, sbit_error *error)
+{
+    for (size_t i = 0; i < t->param_count; i++) {
+        SBIT__TRY(sbit_session_set_input_at(session, i, &t->params[i].data, error));
+    }
+    if (t->fixed_input.idx == 0) {
+        return SBIT_OK;
+    }
+    sbit_tensor fixed;
+    memset(&fixed, 0, sizeof fixed);
+    fixed.dtype = SBIT_F32;
+    fixed.data = &t->fixed;
+    return sbit_session_set_input_at(session, t->param_count, &fixed, error);
+}
+
 static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
 {
     sbit_session_desc desc;
     const size_t outputs = 1 + t->model_outputs + t->param_count;
     sbit_value_id *ids =
-        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count, sizeof *ids);
+        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count + 1, sizeof *ids);
     sbit_session_state *states =
         (sbit_session_state *)sbit__arena_array(&t->arena, t->statistic_count + 1, sizeof *states);
     if (ids == NULL || states == NULL) {
@@ -330,14 +359,14 @@ static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
     desc.output_count = outputs;
     desc.inputs = inputs;
     desc.input_count = t->param_count;
+    if (t->fixed_input.idx != 0) {
+        inputs[desc.input_count++] = t->fixed_input;
+    }
     desc.states = states;
     desc.state_count = t->statistic_count;
     t->desc = desc;
     SBIT__TRY(sbit_session_create(t->graph, &desc, &t->session, error));
-    for (size_t i = 0; i < t->param_count; i++) {
-        SBIT__TRY(sbit_session_set_input_at(t->session, i, &t->params[i].data, error));
-    }
-    return SBIT_OK;
+    return sbit__train_attach(t, t->session, error);
 }
 
 static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
@@ -392,6 +421,7 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
     t->ctx = ctx;
     sbit__arena_init(&t->arena, &ctx->allocator);
     t->rate = (double)desc->learning_rate;
+    t->factor = 1.0;
     t->decay = desc->weight_decay;
     t->clip_norm = desc->clip_norm;
     t->clip_value = desc->clip_value;
@@ -438,7 +468,7 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
 static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, const sbit_batch *batch,
                                     sbit_error *error)
 {
-    const size_t first = t->param_count, count = sbit_session_input_count(session);
+    const size_t first = t->desc.input_count, count = sbit_session_input_count(session);
     const char *target = sbit_graph_value(t->graph, t->target)->name;
     const char *only = NULL;
     for (size_t i = first; i < count; i++) {
@@ -513,9 +543,7 @@ static sbit_status sbit__train_blame(sbit_trainer *t, sbit_session *session, con
                                      const sbit_batch *batch, sbit_error *error)
 {
     char node[160] = "";
-    for (size_t i = 0; i < t->param_count; i++) {
-        SBIT__TRY(sbit_session_set_input_at(session, i, &t->params[i].data, error));
-    }
+    SBIT__TRY(sbit__train_attach(t, session, error));
     SBIT__TRY(sbit__train_feed(t, session, batch, error));
     SBIT__TRY(sbit_session_run(session, error));
     for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0 && node[0] == '\0';
@@ -607,7 +635,7 @@ static sbit_status sbit__train_backward(sbit_trainer *t, const sbit_batch *batch
     }
     t->report.loss = add ? (loss * before + own * (double)batch->samples) / all : own;
     t->report.samples = (int64_t)all;
-    t->report.learning_rate = t->rate;
+    t->report.learning_rate = t->rate * t->factor;
     t->report.gradient_norm = sqrt(squares);
     t->ready = true;
     if (report != NULL) {
@@ -630,9 +658,7 @@ SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const s
 
 typedef struct sbit__train_update {
     sbit_trainer *trainer;
-    double factor;      /* on all gradients */
-    sbit_status status; /* of the first parameter that failed */
-    size_t failed;
+    double factor; /* on all gradients */
 } sbit__train_update;
 
 static void sbit__train_mask(sbit__train_param *p)
@@ -653,24 +679,23 @@ static void sbit__train_update_one(void *user, int64_t index, int32_t worker)
     sbit_optimizer_call call;
     sbit_error ignored;
     (void)worker;
+    p->status = SBIT_OK;
+    if (p->frozen) {
+        return;
+    }
     memset(&call, 0, sizeof call);
     call.ctx = t->ctx;
     call.name = p->name;
     call.options = &t->optimizer_options;
     call.count = sbit_tensor_count(&p->data);
     call.step = t->report.step + 1;
-    call.learning_rate = (float)(t->rate * (double)p->rate);
+    call.learning_rate = (float)(t->rate * t->factor * (double)p->rate);
     call.weight_decay = t->decay * p->decay;
     for (int64_t i = 0; (u->factor != 1.0 || t->clip_value > 0.0f) && i < call.count; i++) {
         const float g = (float)((double)p->grad[i] * u->factor), most = t->clip_value;
         p->grad[i] = most > 0.0f ? (g > most ? most : g < -most ? -most : g) : g;
     }
-    const sbit_status status =
-        t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
-    if (status != SBIT_OK) {
-        u->status = status;
-        u->failed = (size_t)index;
-    }
+    p->status = t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
     sbit__train_mask(p);
 }
 
@@ -690,10 +715,12 @@ SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_
     }
     trainer->ready = false;
     sbit_ctx_parallel(trainer->ctx, (int64_t)trainer->param_count, sbit__train_update_one, &u);
-    if (u.status != SBIT_OK) {
-        return sbit__fail(error, u.status, trainer->params[u.failed].name,
-                          "%s could not update '%s'", trainer->optimizer->head.name,
-                          trainer->params[u.failed].name);
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        const sbit__train_param *p = &trainer->params[i];
+        if (p->status != SBIT_OK) {
+            return sbit__fail(error, p->status, p->name, "%s could not update '%s'",
+                              trainer->optimizer->head.name, p->name);
+        }
     }
     trainer->report.step++;
     if (report != NULL) {
@@ -738,7 +765,26 @@ SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *tr
     out.value = p->value;
     out.data = p->data;
     out.gradient = p->grad;
+    out.frozen = p->frozen;
     return out;
+}
+
+SPARSEBIT_API size_t sbit_trainer_freeze(sbit_trainer *trainer, const char *pattern, bool frozen)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        if (sbit__fnmatch(pattern, p->name)) {
+            p->frozen = frozen;
+            count++;
+        }
+    }
+    return count;
+}
+
+SPARSEBIT_API void sbit_trainer_freeze_statistics(sbit_trainer *trainer, bool frozen)
+{
+    trainer->fixed = frozen ? 1.0f : 0.0f;
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
