@@ -6,22 +6,23 @@
 #include "build_graph.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define MAX_INPUTS 6
+#define MAX_INPUTS 8
 
 typedef struct grad_case {
     const char *op_type;
-    const char *dims[MAX_INPUTS]; /* float64 inputs; "" a scalar, NULL: none */
+    const char *dims[MAX_INPUTS]; /* float64 inputs; "" a scalar, "-" omitted, NULL: no more */
     int64_t opset;
     sbit_attr attrs[6];
     size_t attr_count;
     uint32_t skip;    /* bit i: no gradient of input i */
     double low, high; /* range of the inputs; both 0: -1..1 */
     const char *domain;
-    size_t made;      /* outputs of the node, if there are more than that */
-    size_t outputs;   /* 0: 1; the loss is of the first `outputs` */
-    int64_t ints[8];  /* an int64 list as the last input (indices, shapes, axes) ... */
-    size_t int_count; /* ... of this length */
-    int ints_at;      /* its place among the inputs */
+    size_t made;          /* outputs of the node, if there are more than that */
+    size_t outputs;       /* 0: 1; the loss is of the first `outputs` */
+    int64_t ints[8];      /* an int64 list as the last input (indices, shapes, axes) ... */
+    size_t int_count;     /* ... of this length */
+    int ints_at;          /* its place among the inputs */
+    sbit_dtype list_type; /* of that list */
 } grad_case;
 
 static double grad_random(sbit_rng *rng, double low, double high)
@@ -104,24 +105,28 @@ static void grad_build(grad_run *r, const grad_case *c, sbit_dtype dtype, int32_
         if (c->int_count > 0 && (int)n == c->ints_at) {
             char dims[16];
             snprintf(dims, sizeof dims, "%d", (int)c->int_count);
-            all[n++] = build_constant(&r->b, "list", SBIT_I64, dims, c->ints);
+            all[n++] = build_constant(&r->b, "list", c->list_type, dims, c->ints);
         }
         if (c->dims[i] == NULL) {
             break;
         }
-        snprintf(name, sizeof name, "x%d", (int)i);
-        r->data[i] = grad_tensor(dtype, c->dims[i], &rng, c->low == c->high ? -1 : c->low,
+        if (c->dims[i][0] == '-') {
+            all[n++].idx = 0;
+            continue;
+        }
+        const size_t k = r->count++;
+        snprintf(name, sizeof name, "x%d", (int)k);
+        r->data[k] = grad_tensor(dtype, c->dims[i], &rng, c->low == c->high ? -1 : c->low,
                                  c->low == c->high ? 1 : c->high);
-        r->inputs[i] = all[n++] = build_input(&r->b, name, dtype, c->dims[i]);
-        r->count++;
-        if ((c->skip >> i & 1u) == 0) {
-            wanted[wants++] = r->inputs[i];
+        r->inputs[k] = all[n++] = build_input(&r->b, name, dtype, c->dims[i]);
+        if ((c->skip >> k & 1u) == 0) {
+            wanted[wants++] = r->inputs[k];
         }
     }
     if (c->int_count > 0 && (int)n == c->ints_at) {
         char dims[16];
         snprintf(dims, sizeof dims, "%d", (int)c->int_count);
-        all[n++] = build_constant(&r->b, "list", SBIT_I64, dims, c->ints);
+        all[n++] = build_constant(&r->b, "list", c->list_type, dims, c->ints);
     }
     build_node_outputs(&r->b, c->domain == NULL ? "" : c->domain, c->op_type, "op", all, n,
                        c->attrs, c->attr_count, outputs, c->made > outs ? c->made : outs);
@@ -280,6 +285,7 @@ static grad_case grad_of(const char *op_type, const char *a, const char *b, cons
     g.dims[1] = b;
     g.dims[2] = c;
     g.ints_at = -1;
+    g.list_type = SBIT_I64;
     return g;
 }
 
@@ -291,10 +297,11 @@ static void grad_attr(grad_case *c, sbit_attr attr)
 TEST(elementwise_functions)
 {
     static const char *const names[] = {
-        "Relu",     "LeakyRelu",   "Elu",       "Selu", "ThresholdedRelu",
-        "Sigmoid",  "HardSigmoid", "HardSwish", "Tanh", "Softplus",
-        "Softsign", "Mish",        "Gelu",      "Abs",  "Neg",
-        "Erf",      "Exp",         "Sin",       "Cos",  "Reciprocal",
+        "Relu",     "LeakyRelu",   "Elu",       "Selu",   "ThresholdedRelu",
+        "Sigmoid",  "HardSigmoid", "HardSwish", "Tanh",   "Softplus",
+        "Softsign", "Mish",        "Gelu",      "Abs",    "Neg",
+        "Erf",      "Exp",         "Sin",       "Cos",    "Sinh",
+        "Cosh",     "Asinh",       "Atan",      "Shrink", "Reciprocal",
         "Sqrt",     "Log",         "Identity"};
     for (size_t i = 0; i < COUNT(names); i++) {
         grad_case c = grad_of(names[i], "3,7", NULL, NULL);
@@ -308,6 +315,13 @@ TEST(elementwise_functions)
         }
         grad_check(&c);
     }
+    static const char *const narrow[] = {"Asin", "Acos", "Atanh", "Tan", "Acosh"};
+    for (size_t i = 0; i < COUNT(narrow); i++) {
+        grad_case c = grad_of(narrow[i], "3,7", NULL, NULL);
+        c.low = i == 4 ? 1.2 : -0.9;
+        c.high = i == 4 ? 3 : 0.9;
+        grad_check(&c);
+    }
     grad_case gelu = grad_of("Gelu", "3,7", NULL, NULL);
     gelu.opset = 20;
     grad_attr(&gelu, grad_text("approximate", "tanh"));
@@ -317,9 +331,10 @@ TEST(elementwise_functions)
     grad_attr(&swish, build_float("alpha", 1.5f));
     grad_check(&swish);
     grad_case clip = grad_of("Clip", "4,5", "", "");
-    clip.skip = 6;
     clip.low = -2;
     clip.high = 2;
+    grad_check(&clip); /* its limits, too: both inside the range of x */
+    clip.skip = 6;
     grad_check(&clip);
     clip.dims[1] = clip.dims[2] = NULL;
     clip.skip = 0;
@@ -682,6 +697,441 @@ TEST(einsum_forms)
         grad_case c = grad_of("Einsum", forms[i][1], forms[i][2], forms[i][3]);
         grad_attr(&c, grad_text("equation", forms[i][0]));
         grad_check(&c);
+    }
+}
+
+/* ---- the less common operators: one line each: operator, shapes of up to five float inputs, an
+ * integer list and its place, attributes as text "name=1 name=0.5 name=[1,2] name='x'" */
+
+typedef struct rare_case {
+    const char *op_type;
+    int64_t opset;
+    const char *dims[8];
+    const char *list; /* "2,0,1" */
+    int list_at;
+    const char *attrs;
+    double low, high;
+    uint32_t skip;
+    size_t outputs, made;
+} rare_case;
+
+static size_t rare_ints(const char *text, int64_t *out)
+{
+    size_t count = 0;
+    for (const char *p = text; p != NULL && *p != '\0' && *p != ']'; p += *p == ',' ? 1 : 0) {
+        char *end = NULL;
+        out[count++] = strtoll(p, &end, 10);
+        p = end;
+    }
+    return count;
+}
+
+static void rare_attrs(grad_case *c, const char *text, char *names, int64_t *room)
+{
+    for (const char *p = text; p != NULL && *p != '\0'; p += *p == ' ' ? 1 : 0) {
+        const size_t size = strcspn(p, "=");
+        const char *value = p + size + 1;
+        memcpy(names, p, size);
+        names[size] = '\0';
+        p = value + strcspn(value, " ");
+        if (*value == '[') {
+            const size_t count = rare_ints(value + 1, room);
+            grad_attr(c, build_ints(names, room, count));
+            room += count;
+        } else if (*value == '\'') {
+            const size_t length = strcspn(value + 1, "'");
+            char *copy = names + size + 1;
+            memcpy(copy, value + 1, length);
+            copy[length] = '\0';
+            grad_attr(c, grad_text(names, copy));
+            names = copy + length - size;
+        } else if (memchr(value, '.', (size_t)(p - value)) != NULL) {
+            grad_attr(c, build_float(names, (float)atof(value)));
+        } else {
+            grad_attr(c, build_int(names, atoll(value)));
+        }
+        names += size + 1;
+    }
+}
+
+static void rare_check(const rare_case *r)
+{
+    char names[512];
+    int64_t room[32];
+    grad_case c = grad_of(r->op_type, r->dims[0], r->dims[1], r->dims[2]);
+    memcpy(c.dims, r->dims, sizeof c.dims);
+    c.opset = r->opset;
+    c.low = r->low;
+    c.high = r->high;
+    c.skip = r->skip;
+    c.outputs = r->outputs;
+    c.made = r->made;
+    if (r->list != NULL) {
+        c.int_count = rare_ints(r->list, c.ints);
+        c.ints_at = r->list_at;
+    }
+    rare_attrs(&c, r->attrs, names, room);
+    grad_check(&c);
+}
+
+TEST(less_common_operators)
+{
+    static const rare_case cases[] = {
+        {"ReduceLogSum", 11, {"2,3,4"}, NULL, 0, "axes=[1] keepdims=0", 0.5, 2, 0, 0, 0},
+        {"ReduceLogSum", 18, {"2,3,4"}, "2,0", 1, "keepdims=1", 0.5, 2, 0, 0, 0},
+        {"ReduceProd", 11, {"2,3,4"}, NULL, 0, "axes=[1] keepdims=0", 0, 0, 0, 0, 0},
+        {"ReduceProd", 18, {"2,3,4"}, "2", 1, "keepdims=1", 0, 0, 0, 0, 0},
+        {"LpNormalization", 22, {"2,3,4"}, NULL, 0, "axis=1 p=2", 0, 0, 0, 0, 0},
+        {"LpNormalization", 11, {"2,3,4"}, NULL, 0, "axis=-1 p=1", 0.3, 1, 0, 0, 0},
+        {"MeanVarianceNormalization", 13, {"2,3,2,3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"MeanVarianceNormalization", 9, {"2,3,4"}, NULL, 0, "axes=[1,-1]", 0, 0, 0, 0, 0},
+        {"LRN", 13, {"2,7,2,3"}, NULL, 0, "size=3 alpha=0.7 beta=0.6 bias=1.5", 0, 0, 0, 0, 0},
+        {"LRN", 13, {"1,5,3"}, NULL, 0, "size=4 alpha=0.9", 0, 0, 0, 0, 0},
+        {"Mod", 13, {"2,3", "3"}, NULL, 0, "fmod=1", 1.1, 1.9, 0, 0, 0},
+        {"Trilu", 14, {"2,3,4"}, NULL, 0, "upper=0", 0, 0, 0, 0, 0},
+        {"CumSum", 14, {"2,3,4"}, "1", 1, "exclusive=1", 0, 0, 0, 0, 0},
+        {"CumSum", 14, {"2,3,4"}, "2", 1, "reverse=1", 0, 0, 0, 0, 0},
+        {"LpPool",
+         18,
+         {"1,2,6,5"},
+         NULL,
+         0,
+         "kernel_shape=[3,2] strides=[2,1] pads=[1,0,1,1] p=2",
+         0,
+         0,
+         0,
+         0,
+         0},
+        {"LpPool", 18, {"1,2,6,5"}, NULL, 0, "kernel_shape=[2,2] p=3", 0, 0, 0, 0, 0},
+        {"GlobalLpPool", 22, {"2,3,4,2"}, NULL, 0, "p=2", 0, 0, 0, 0, 0},
+        {"GlobalLpPool", 22, {"2,3,4"}, NULL, 0, "p=1", 0, 0, 0, 0, 0},
+        {"TopK", 11, {"3,5"}, "2", 1, "axis=1 largest=0", 0, 0, 0, 1, 2},
+        {"CenterCropPad", 18, {"4,5"}, "6,3", 1, "", 0, 0, 0, 0, 0},
+        {"SwiGLU", 28, {"3,4", "3,4"}, NULL, 0, "alpha=1.3", -3, 3, 0, 0, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rare_check(&cases[i]);
+    }
+}
+
+TEST(resize_by_weights)
+{
+    static const char *const modes[] = {"mode='linear'", "mode='cubic'"};
+    static const char *const places[] = {
+        "",
+        "coordinate_transformation_mode='align_corners'",
+        "coordinate_transformation_mode='asymmetric'",
+        "coordinate_transformation_mode='pytorch_half_pixel' exclude_outside=1",
+        "antialias=1",
+    };
+    static const char *const sizes[] = {"1,2,5,7", "1,2,3,2", "1,2,4,3", "2,3,5,4"};
+    for (size_t i = 0; i < COUNT(modes) * COUNT(places) * COUNT(sizes); i++) {
+        char attrs[128];
+        snprintf(attrs, sizeof attrs, "%s %s", modes[i % 2], places[i / 2 % COUNT(places)]);
+        rare_case r = {
+            "Resize", 19, {"1,2,4,3", "-", "-"}, sizes[i / 2 / COUNT(places)], 3, attrs, 0, 0, 0,
+            0,        0};
+        rare_check(&r);
+    }
+}
+
+TEST(recurrent_forms)
+{
+    static const rare_case cases[] = {
+        {"RNN", 14, {"3,2,3", "1,4,3", "1,4,4", "1,8"}, NULL, 0, "hidden_size=4", 0, 0, 0, 2, 0},
+        {"RNN",
+         14,
+         {"3,2,3", "2,4,3", "2,4,4", "2,8"},
+         NULL,
+         0,
+         "hidden_size=4 direction='bidirectional' clip=0.4",
+         0,
+         0,
+         0,
+         2,
+         0},
+        {"RNN",
+         14,
+         {"2,3,3", "1,4,3", "1,4,4"},
+         NULL,
+         0,
+         "hidden_size=4 layout=1 direction='reverse'",
+         0,
+         0,
+         0,
+         2,
+         0},
+        {"GRU",
+         14,
+         {"2,3,3", "1,12,3", "1,12,4", "1,24"},
+         NULL,
+         0,
+         "hidden_size=4 layout=1",
+         0,
+         0,
+         0,
+         2,
+         0},
+        {"GRU",
+         14,
+         {"3,2,3", "1,12,3", "1,12,4", "1,24"},
+         NULL,
+         0,
+         "hidden_size=4 clip=0.6 linear_before_reset=1",
+         0,
+         0,
+         0,
+         2,
+         0},
+        {"LSTM",
+         14,
+         {"2,3,3", "1,16,3", "1,16,4", "1,32"},
+         NULL,
+         0,
+         "hidden_size=4 layout=1 input_forget=1",
+         0,
+         0,
+         0,
+         3,
+         0},
+        {"LSTM",
+         14,
+         {"3,2,3", "2,16,3", "2,16,4", "2,32"},
+         NULL,
+         0,
+         "hidden_size=4 clip=0.7 direction='bidirectional'",
+         0,
+         0,
+         0,
+         3,
+         0},
+        {"LSTM",
+         14,
+         {"3,2,3", "1,16,3", "1,16,4", "1,32", "-", "1,2,4", "1,2,4", "1,12"},
+         NULL,
+         0,
+         "hidden_size=4",
+         0,
+         0,
+         0,
+         3,
+         0},
+        {"GRU",
+         14,
+         {"3,2,3", "1,12,3", "1,12,4", "-", "-", "1,2,4"},
+         NULL,
+         0,
+         "hidden_size=4 layout=0 clip=5.0",
+         0,
+         0,
+         0,
+         2,
+         0},
+    };
+    static const char *const functions[] = {
+        "Relu",        "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh",
+        "HardSigmoid", "Elu",    "Softsign",  "Softplus",        "Sigmoid"};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rare_check(&cases[i]);
+    }
+    for (size_t i = 0; i < COUNT(functions); i++) {
+        sbit_str name;
+        sbit_attr attr = build_int("activations", 0);
+        grad_case c = grad_of("RNN", "3,2,3", "1,4,3", "1,4,4");
+        name.data = functions[i];
+        name.size = strlen(functions[i]);
+        attr.type = SBIT_ONNX_ATTR_STRINGS;
+        attr.strings = &name;
+        attr.count = 1;
+        c.dims[3] = "1,8";
+        c.outputs = 2;
+        grad_attr(&c, build_int("hidden_size", 4));
+        grad_attr(&c, attr);
+        grad_check(&c);
+    }
+    static const int32_t lengths[] = {3, 1}; /* the list holds them */
+    grad_case c = grad_of("LSTM", "3,2,3", "2,16,3", "2,16,4");
+    c.dims[3] = "2,32";
+    c.outputs = 3;
+    c.ints_at = 4;
+    c.int_count = 2;
+    c.list_type = SBIT_I32;
+    memcpy(c.ints, lengths, sizeof lengths);
+    grad_attr(&c, build_int("hidden_size", 4));
+    grad_attr(&c, grad_text("direction", "bidirectional"));
+    grad_check(&c);
+}
+
+TEST(attention_forms)
+{
+    static const rare_case cases[] = {
+        {"Attention", 23, {"2,2,3,4", "2,2,5,4", "2,2,5,3"}, NULL, 0, "", 0, 0, 0, 0, 0},
+        {"Attention",
+         23,
+         {"1,4,3,4", "1,2,5,4", "1,2,5,4", "3,5"},
+         NULL,
+         0,
+         "scale=0.7",
+         0,
+         0,
+         0,
+         0,
+         0},
+        {"Attention",
+         23,
+         {"2,3,8", "2,5,4", "2,5,6"},
+         NULL,
+         0,
+         "q_num_heads=4 kv_num_heads=2 softcap=1.5 is_causal=1",
+         0,
+         0,
+         0,
+         0,
+         0},
+        {"Attention",
+         23,
+         {"1,2,3,4", "1,2,3,4", "1,2,3,3", "3,5", "1,2,2,4", "1,2,2,3"},
+         NULL,
+         0,
+         "is_causal=1",
+         0,
+         0,
+         0,
+         1,
+         3},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        rare_check(&cases[i]);
+    }
+}
+
+/* ---- operators whose other inputs are integers */
+
+/* y = op(x, list [, u]) with a list of any shape in the middle. */
+static void indexed_check(const char *op_type, const char *x, const char *index_dims,
+                          const int64_t *index, const char *updates, const char *how)
+{
+    build b;
+    const double h = 1e-5;
+    sbit_rng rng = sbit_rng_seed(3);
+    build_begin(&b, 18);
+    sbit_value_id in[3], wanted[2], grads[2] = {{0}, {0}};
+    sbit_tensor data[2];
+    data[0] = grad_tensor(SBIT_F64, x, &rng, -1, 1);
+    data[1] = grad_tensor(SBIT_F64, updates != NULL ? updates : x, &rng, 0.5, 1.5);
+    wanted[0] = in[0] = build_input(&b, "x", SBIT_F64, x);
+    in[1] = build_constant(&b, "index", SBIT_I64, index_dims, index);
+    size_t count = 1;
+    if (updates != NULL) {
+        wanted[1] = in[2] = build_input(&b, "u", SBIT_F64, updates);
+        count = 2;
+    }
+    static const int64_t kernel[] = {2, 2};
+    const sbit_attr attr =
+        how != NULL ? grad_text("reduction", how) : build_ints("kernel_shape", kernel, 2);
+    const sbit_value_id y = build_node(&b, op_type, "y", in, count + 1, &attr, 1);
+    const sbit_value_id loss = grad_loss(&b, SBIT_F64, &y, 1, &rng);
+    sbit_session *session = NULL;
+    sbit_session_desc desc;
+    memset(&desc, 0, sizeof desc);
+    if (b.failed ||
+        !build_do(&b, sbit_graph_add_gradients(b.graph, loss, wanted, count, grads, &b.error),
+                  op_type)) {
+        build_end(&b);
+        return;
+    }
+    const sbit_value_id outputs[3] = {loss, grads[0], grads[1]};
+    desc.outputs = outputs;
+    desc.output_count = count + 1;
+    if (build_do(&b, sbit_session_create(b.graph, &desc, &session, &b.error), op_type)) {
+        for (size_t i = 0; i < count; i++) {
+            double *v = (double *)data[i].data;
+            for (int64_t k = 0; !b.failed && k < sbit_tensor_count(&data[i]); k++) {
+                double got[3] = {0};
+                for (int s = 0; !b.failed && s < 3; s++) { /* middle, up, down */
+                    const double keep = v[k];
+                    v[k] += s == 1 ? h : s == 2 ? -h : 0;
+                    build_do(&b, sbit_session_set_input(session, "x", &data[0], &b.error), "x");
+                    if (count > 1) {
+                        build_do(&b, sbit_session_set_input(session, "u", &data[1], &b.error), "u");
+                    }
+                    if (!build_do(&b, sbit_session_run(session, &b.error), op_type)) {
+                        break;
+                    }
+                    const sbit_tensor *out =
+                        &sbit_session_output(session, s == 0 ? 1 + i : 0)->tensor;
+                    got[s] = ((const double *)out->data)[s == 0 ? k : 0];
+                    v[k] = keep;
+                }
+                const double want = (got[1] - got[2]) / (2 * h);
+                CHECK_MSG(fabs(want - got[0]) <= 1e-4 * fabs(want) + 1e-8,
+                          "%s %s: gradient %d of input %d is %.9g, by differences %.9g", op_type,
+                          how != NULL ? how : "", (int)k, (int)i, got[0], want);
+            }
+        }
+    }
+    sbit_session_destroy(session);
+    free(data[0].data);
+    free(data[1].data);
+    build_end(&b);
+}
+
+TEST(indexed_operators)
+{
+    static const char *const how[] = {"none", "add", "mul", "max", "min"};
+    static const int64_t rows[] = {2, 0, 1, 1, 2, 0}, twice[] = {2, 0, 1, 1, 0, 1};
+    static const int64_t places[] = {0, 2, 2, 1}, blocks[] = {2, 0}, cells[] = {0, 3, 5, 8};
+    static const int64_t labels[] = {1, 0, 3, 3, 2, 1};
+    for (size_t i = 0; i < COUNT(how); i++) {
+        indexed_check("ScatterElements", "3,3", "2,3", i == 0 ? rows : twice, "2,3", how[i]);
+        indexed_check("ScatterND", "3,4", "2,2", places, "2", how[i]);
+        indexed_check("ScatterND", "3,4", "2,1", blocks, "2,4", how[i]);
+    }
+    indexed_check("MaxUnpool", "1,1,2,2", "1,1,2,2", cells, NULL, NULL);
+    indexed_check("SoftmaxCrossEntropyLoss", "2,4,3", "2,3", labels, NULL, "mean");
+    indexed_check("SoftmaxCrossEntropyLoss", "2,4,3", "2,3", labels, NULL, "none");
+    indexed_check("NegativeLogLikelihoodLoss", "6,4", "6", labels, NULL, "sum");
+}
+
+/* RotaryEmbedding has no float64: it is linear, so that differences of any width are exact. */
+TEST(rotary_embedding)
+{
+    static const rare_case cases[] = {
+        {"RotaryEmbedding", 23, {"2,3,4,6", "2,4,3", "2,4,3"}, NULL, 0, "", 0, 0, 6, 0, 0},
+        {"RotaryEmbedding",
+         23,
+         {"2,4,12", "2,4,2", "2,4,2"},
+         NULL,
+         0,
+         "num_heads=2 interleaved=1 rotary_embedding_dim=4",
+         0,
+         0,
+         6,
+         0,
+         0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char names[512];
+        int64_t room[32];
+        grad_run r;
+        grad_case c =
+            grad_of("RotaryEmbedding", cases[i].dims[0], cases[i].dims[1], cases[i].dims[2]);
+        c.opset = 23;
+        c.skip = 6;
+        rare_attrs(&c, cases[i].attrs, names, room);
+        grad_build(&r, &c, SBIT_F32, test_threads());
+        float *x = (float *)r.data[0].data;
+        for (int64_t k = 0; !r.b.failed && k < sbit_tensor_count(&r.data[0]); k++) {
+            double loss[2];
+            for (int s = 0; s < 2 && grad_feed(&r); s++) {
+                loss[s] =
+                    (double)((const float *)sbit_session_output(r.session, 0)->tensor.data)[0];
+                x[k] += s == 0 ? 1.0f : -1.0f;
+            }
+            const sbit_tensor *grad = &sbit_session_output(r.session, 1)->tensor;
+            CHECK_NEAR((double)((const float *)grad->data)[k], loss[1] - loss[0], 1e-5);
+        }
+        grad_end(&r);
     }
 }
 

@@ -59,8 +59,8 @@ static size_t sbit__gradients_reads(const sbit_node *node)
 }
 
 /* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
-static sbit_status sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss,
-                                        sbit_node_id *order, size_t *count, sbit_error *error)
+static sbit_status sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
+                                        size_t *count, sbit_error *error)
 {
     const sbit_graph *graph = d->graph;
     *count = 0;
@@ -149,8 +149,7 @@ static sbit_status sbit__gradients_check(const sbit__gradients *d, const sbit_no
         if (first[0] == '\0') {
             sbit_graph_describe(d->graph, node->id, first, sizeof first);
         }
-        if (!sbit__gradients_listed(text, node->op_type) &&
-            used + strlen(word) < sizeof text / 2) {
+        if (!sbit__gradients_listed(text, node->op_type) && used + strlen(word) < sizeof text / 2) {
             memcpy(text + used, word, strlen(word) + 1);
             used += strlen(word);
         }

@@ -5,9 +5,11 @@
  * bias is the mask, minus infinity where it is false, and minus infinity where causality, the
  * window or the padding forbid a key. A query that may see no key gives zeros. Tensors are
  * [N, heads, length, size] or [N, length, heads * size]; the keys of `past_key` come first.
+ * AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) gives the gradients of the first six.
  * Work is cut into pieces of one head and SBIT__ATTENTION_ROWS queries, whatever the threads.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* INFINITY, expf, sqrt, tanh */
@@ -120,7 +122,8 @@ static sbit_status sbit__attention_read(const sbit_op_call *call, sbit__attentio
     const int64_t q_heads = sbit_node_int(call->node, "q_num_heads", 0);
     const int64_t kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
     sbit_dim v_heads, v_length, k_size;
-    SBIT__TRY(sbit__op_inputs(call, 3, 7, error));
+    SBIT__TRY(
+        sbit__op_inputs(call, 3, sbit__streq(call->row->op_type, "Attention") ? 7 : 8, error));
     SBIT__TRY(sbit__op_dtypes(call, 0x12, 0, error)); /* keys, past keys: as queries */
     SBIT__TRY(sbit__op_dtypes(call, 0x24, SBIT_T_FLOATS, error));
     if (sbit__op_has(call, 4) != sbit__op_has(call, 5)) {
@@ -619,6 +622,205 @@ static int64_t sbit__attention_macs(const sbit_op_call *call)
     return macs;
 }
 
+/* >>attention gradient: with p the weights of a query, all of a row in double:
+ *     dv_j += p_j dy   dp_j = dy v_j   ds = p (dp - sum(p dp)), which is the mask's gradient
+ *     dr = ds (softcap's slope)   dq = scale sum(dr_j k_j)   dk_j += scale dr_j q
+ * One thread does all query heads of a key head, whose dk and dv it owns. */
+
+static sbit_status sbit__attention_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 8, error));
+    if (!sbit__op_has(call, 7)) {
+        return sbit__attention_bad(call, "the output's gradient is missing", error);
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        if (sbit__op_has(call, i)) {
+            sbit__op_same_type(call, i, i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static size_t sbit__attention_grad_bytes(const sbit__attention *a)
+{
+    return sbit__align64((size_t)(a->total * (a->size + a->v_size + 4)) * sizeof(double));
+}
+
+static sbit_status sbit__attention_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__attention a;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (call->in_type[i] != NULL && !sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__attention_of(call, &a, error));
+    *call->scratch_bytes = sbit__attention_grad_bytes(&a) * (size_t)sbit_ctx_threads(call->ctx);
+    return SBIT_OK;
+}
+
+typedef struct sbit__attention_grad {
+    sbit__attention_task t; /* mask and lengths */
+    const sbit__attention *a;
+    bool wide;
+    int64_t k_step[3], v_step[3]; /* of the new keys and values */
+    const void *in[8];            /* as the node's inputs */
+    void *out[6];
+} sbit__attention_grad;
+
+/* Where row j of keys (1) or values (2) of a head begins: among the new ones, or the past ones. */
+static int64_t sbit__attention_grad_row(const sbit__attention_grad *g, int32_t which, int64_t n,
+                                        int64_t kv, int64_t j, int32_t *input)
+{
+    const sbit__attention *a = g->a;
+    const int64_t size = which == 1 ? a->size : a->v_size;
+    const int64_t *step = which == 1 ? g->k_step : g->v_step;
+    *input = j < a->past ? which + 3 : which;
+    return j < a->past ? ((n * a->kv_heads + kv) * a->past + j) * size
+                       : n * step[0] + kv * step[1] + (j - a->past) * step[2];
+}
+
+/* Weights of one query: p, and what the raw scores became by softcap: top. */
+static void sbit__attention_grad_weights(const sbit__attention_grad *g, int64_t n, int64_t head,
+                                         int64_t i, double *bias, double *top, double *p)
+{
+    const sbit__attention *a = g->a;
+    const int64_t kv = head / (a->q_heads / a->kv_heads);
+    const int64_t q = n * a->q_step[0] + head * a->q_step[1] + i * a->q_step[2];
+    const bool sees = sbit__attention_bias(&g->t, n, head, i, bias);
+    const double cap = (double)a->softcap;
+    double most = -(double)INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < a->total; j++) {
+        int32_t input = 0;
+        const int64_t k = sbit__attention_grad_row(g, 1, n, kv, j, &input);
+        double score = 0.0;
+        for (int64_t c = 0; c < a->size; c++) {
+            score += sbit__real_at(g->wide, g->in[0], q + c) *
+                     sbit__real_at(g->wide, g->in[input], k + c);
+        }
+        score *= a->scale;
+        top[j] = cap != 0.0 ? cap * tanh(score / cap) : score;
+        p[j] = bias[j] > -(double)INFINITY ? top[j] + bias[j] : -(double)INFINITY;
+        most = p[j] > most ? p[j] : most;
+    }
+    for (int64_t j = 0; j < a->total; j++) {
+        p[j] = sees ? exp(p[j] - most) : 0.0;
+        sum += p[j];
+    }
+    for (int64_t j = 0; sees && j < a->total; j++) {
+        p[j] /= sum;
+    }
+}
+
+/* ds of one query in place of p, its dq, and what it gives dk, dv and the mask. */
+static void sbit__attention_grad_query(const sbit__attention_grad *g, int64_t n, int64_t head,
+                                       int64_t i, double *top, double *p, double *dp, double *dk,
+                                       double *dv)
+{
+    const sbit__attention *a = g->a;
+    const int64_t kv = head / (a->q_heads / a->kv_heads);
+    const int64_t q = n * a->q_step[0] + head * a->q_step[1] + i * a->q_step[2];
+    const int64_t y = n * a->y_step[0] + head * a->y_step[1] + i * a->y_step[2];
+    const int64_t mask = n * g->t.mask_step[0] + head * g->t.mask_step[1] + i * g->t.mask_step[2];
+    const double cap = (double)a->softcap;
+    double along = 0.0;
+    int32_t input = 0;
+    for (int64_t j = 0; j < a->total; j++) {
+        const int64_t v = sbit__attention_grad_row(g, 2, n, kv, j, &input);
+        dp[j] = 0.0;
+        for (int64_t c = 0; c < a->v_size; c++) {
+            const double dy = sbit__real_at(g->wide, g->in[7], y + c);
+            dv[j * a->v_size + c] += p[j] * dy;
+            dp[j] += dy * sbit__real_at(g->wide, g->in[input], v + c);
+        }
+        along += p[j] * dp[j];
+    }
+    for (int64_t j = 0; j < a->total; j++) {
+        const double ds = p[j] * (dp[j] - along);
+        const int64_t at = mask + j * g->t.mask_step[3];
+        if (g->out[3] != NULL && j < g->t.mask_length) {
+            sbit__real_set(g->wide, g->out[3], at, sbit__real_at(g->wide, g->out[3], at) + ds);
+        }
+        dp[j] = a->scale * ds * (cap != 0.0 ? 1.0 - top[j] * top[j] / (cap * cap) : 1.0);
+    }
+    for (int64_t c = 0; c < a->size; c++) {
+        const double own = sbit__real_at(g->wide, g->in[0], q + c);
+        double dq = 0.0;
+        for (int64_t j = 0; j < a->total; j++) {
+            const int64_t k = sbit__attention_grad_row(g, 1, n, kv, j, &input);
+            dq += dp[j] * sbit__real_at(g->wide, g->in[input], k + c);
+            dk[j * a->size + c] += dp[j] * own;
+        }
+        if (g->out[0] != NULL) {
+            sbit__real_set(g->wide, g->out[0], q + c, dq);
+        }
+    }
+}
+
+static void sbit__attention_grad_head(void *user, int64_t index, int32_t worker)
+{
+    const sbit__attention_grad *g = (const sbit__attention_grad *)user;
+    const sbit__attention *a = g->a;
+    const int64_t n = index / a->kv_heads, kv = index % a->kv_heads;
+    const int64_t heads = a->q_heads / a->kv_heads, total = a->total;
+    double *own = (double *)(void *)(g->t.scratch + g->t.worker_bytes * (size_t)worker);
+    double *p = own + total, *top = p + total, *dp = top + total, *dk = dp + total;
+    double *const rows[3] = {NULL, dk, dk + total * a->size};
+    memset(dk, 0, (size_t)(total * (a->size + a->v_size)) * sizeof *dk);
+    for (int64_t head = kv * heads; head < (kv + 1) * heads; head++) {
+        for (int64_t i = 0; i < a->q_length; i++) {
+            sbit__attention_grad_weights(g, n, head, i, own, top, p);
+            sbit__attention_grad_query(g, n, head, i, top, p, dp, dk, rows[2]);
+        }
+    }
+    for (int32_t which = 1; which < 3; which++) {
+        const int64_t size = which == 1 ? a->size : a->v_size;
+        for (int64_t j = 0; j < total; j++) {
+            int32_t input = 0;
+            const int64_t at = sbit__attention_grad_row(g, which, n, kv, j, &input);
+            for (int64_t c = 0; g->out[input] != NULL && c < size; c++) {
+                sbit__real_set(g->wide, g->out[input], at + c, rows[which][j * size + c]);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__attention a;
+    sbit__attention_grad g;
+    const int32_t rank = call->in_type[0]->rank;
+    SBIT__TRY(sbit__attention_of(call, &a, error));
+    memset(&g, 0, sizeof g);
+    g.a = g.t.a = &a;
+    g.t.call = call;
+    SBIT__TRY(sbit__attention_mask(call, &g.t, error));
+    SBIT__TRY(sbit__attention_valid(call, &g.t, error));
+    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.size, g.k_step);
+    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.v_size, g.v_step);
+    g.wide = call->in[0]->dtype == SBIT_F64;
+    for (int32_t i = 0; i < 8; i++) {
+        g.in[i] = sbit__in(call, i) != NULL ? call->in[i]->data : NULL;
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        g.out[i] = sbit__out(call, i) != NULL ? call->out[i]->data : NULL;
+        if (g.out[i] != NULL) {
+            memset(g.out[i], 0, sbit_tensor_bytes(call->out[i]));
+        }
+    }
+    g.t.scratch = (char *)call->scratch;
+    g.t.worker_bytes = sbit__attention_grad_bytes(&a);
+    for (int64_t i = 0; g.out[3] != NULL && i < a.batch * a.kv_heads; i++) {
+        sbit__attention_grad_head(&g, i, 0); /* heads and samples may share the mask */
+    }
+    if (g.out[3] == NULL) {
+        sbit_ctx_parallel(call->ctx, a.batch * a.kv_heads, sbit__attention_grad_head, &g);
+    }
+    return SBIT_OK;
+}
+
 /* >>rotary: RotaryEmbedding: pairs of a head's first `rotated` elements are turned by the angle
  * whose cosine and sine stand in the caches, at the token's position. */
 
@@ -741,7 +943,7 @@ static sbit_status sbit__rotary_run(const sbit_op_call *call, sbit_error *error)
 #define SBIT__ATTENTION_ROW(version)                                                               \
     {                                                                                              \
         "", "Attention", version, SBIT_T_FLOATS, 0, 0, sbit__attention_infer,                      \
-            sbit__attention_prepare, sbit__attention_run, NULL, NULL, NULL, NULL,                  \
+            sbit__attention_prepare, sbit__attention_run, sbit__grad_attention, NULL, NULL, NULL,  \
             sbit__attention_macs                                                                   \
     }
 
@@ -750,7 +952,10 @@ static const sbit_op_row sbit__attention_table[] = {
     SBIT__ATTENTION_ROW(24),
     SBIT__ATTENTION_ROW(25),
     {"", "RotaryEmbedding", 23, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0, 0,
-     sbit__rotary_infer, sbit__op_prepare_f32, sbit__rotary_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__rotary_infer, sbit__op_prepare_f32, sbit__rotary_run, sbit__grad_rotary, NULL, NULL,
+     NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "AttentionGrad", 1, SBIT__T_GRAD, 0, 0, sbit__attention_grad_infer,
+     sbit__attention_grad_prepare, sbit__attention_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__ATTENTION_ROW

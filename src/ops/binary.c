@@ -927,22 +927,21 @@ static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_
                                                  NULL,
                                                  0.0f,
                                                  0.0f};
-static const sbit_op_quant sbit__binary_quant_add = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY,
-    3,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0.0f,
-    0.0f};
+static const sbit_op_quant sbit__binary_quant_add = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                         SBIT_QUANT_TENSOR_ONLY,
+                                                     3,
+                                                     -1,
+                                                     -1,
+                                                     -1,
+                                                     0,
+                                                     0,
+                                                     NULL,
+                                                     0.0f,
+                                                     0.0f};
 static const sbit_op_quant sbit__binary_quant_prelu = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Clip(0, 6) is Sparsebit's QReLU6; generic profiles fold it into the operator before it. */
-static const sbit_op_quant sbit__binary_quant_clip = {
-    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+static const sbit_op_quant sbit__binary_quant_clip = {0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__BINARY_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
@@ -997,9 +996,9 @@ static const sbit_op_row sbit__binary_rows[] = {
                      sbit__grad_pow, NULL),
     SBIT__BINARY_ROW("Pow", 15, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
                      sbit__grad_pow, NULL),
-    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, NULL, NULL),
-    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, NULL, NULL),
-    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, NULL, NULL),
+    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, sbit__grad_mod, NULL),
+    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, sbit__grad_mod, NULL),
+    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, sbit__grad_mod, NULL),
     SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
                      &sbit__binary_quant_prelu),
     SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,

@@ -637,7 +637,7 @@ static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
 #define SBIT__GATHER_PASS(name, version, types, fn, gradient)                                      \
     SBIT__GATHER_OP(name, version, types, 0, fn, fn, gradient, &sbit__gather_quant_pass, NULL)
 #define SBIT__SCATTER_ROW(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL, NULL)
+    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, sbit__grad_##fn, NULL, NULL)
 
 static const sbit_op_row sbit__gather_rows[] = {
     SBIT__GATHER_ROW(1, SBIT__T_ALL1),
@@ -660,12 +660,12 @@ static const sbit_op_row sbit__gather_rows[] = {
     SBIT__SCATTER_ROW("ScatterND", 18, SBIT__T_ALL13, scatter_nd),
     SBIT__GATHER_OP("TensorScatter", 24, SBIT__T_ALL24, 0, tensor_scatter, tensor_scatter, NULL,
                     NULL, NULL),
-    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
-                    &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
-                    &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress, NULL,
-                    &sbit__gather_quant_pass, NULL),
+    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+                    sbit__grad_compress, &sbit__gather_quant_pass, NULL),
+    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+                    sbit__grad_compress, &sbit__gather_quant_pass, NULL),
+    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress,
+                    sbit__grad_compress, &sbit__gather_quant_pass, NULL),
 };
 
 #undef SBIT__GATHER_OP

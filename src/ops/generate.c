@@ -8,6 +8,7 @@
  * Does not: the sparse form of Constant.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 
 #include <math.h> /* ceil, log, exp */
 
@@ -1019,7 +1020,7 @@ static const sbit_op_row sbit__generate_rows[] = {
     SBIT__GENERATE_SIMPLE("OneHot", 11, SBIT__T_NUMBERS1, one_hot),
     SBIT__GENERATE_SIMPLE("OneHot", 28, SBIT__T_NUMBERS1, one_hot),
     {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL, sbit__trilu_run,
-     NULL, NULL, NULL, NULL, NULL},
+     sbit__grad_trilu, NULL, NULL, NULL, NULL},
 
     SBIT__GENERATE_RANDOM("RandomNormal", 1, SBIT__T_FLOATS1, random, random),
     SBIT__GENERATE_RANDOM("RandomNormal", 22, SBIT_T_FLOATS, random, random),

@@ -7,7 +7,7 @@
 #include "elements_private.h"
 #include "gradient_private.h"
 
-#include <math.h> /* exp, erf, tanh, cos, sin, fabs */
+#include <math.h> /* exp, erf, tanh, cos, sin, cosh, sinh, sqrt, fabs */
 
 #define SBIT__SLOPE_CHUNK 96
 
@@ -167,6 +167,16 @@ SBIT__SLOPE(log, SBIT__SLOPE_PLAIN, v, ((T)1 / v))
 SBIT__SLOPE(reciprocal, SBIT__SLOPE_PLAIN, v, (-v * v))
 SBIT__SLOPE(sin, SBIT__SLOPE_PLAIN, v, (T)cos((double)v))
 SBIT__SLOPE(cos, SBIT__SLOPE_PLAIN, v, (T)-sin((double)v))
+SBIT__SLOPE(tan, SBIT__SLOPE_PLAIN, v, ((T)1 + v * v))
+SBIT__SLOPE(asin, SBIT__SLOPE_PLAIN, v, (T)(1.0 / sqrt(1.0 - (double)v * (double)v)))
+SBIT__SLOPE(acos, SBIT__SLOPE_PLAIN, v, (T)(-1.0 / sqrt(1.0 - (double)v * (double)v)))
+SBIT__SLOPE(atan, SBIT__SLOPE_PLAIN, v, ((T)1 / ((T)1 + v * v)))
+SBIT__SLOPE(sinh, SBIT__SLOPE_PLAIN, v, (T)cosh((double)v))
+SBIT__SLOPE(cosh, SBIT__SLOPE_PLAIN, v, (T)sinh((double)v))
+SBIT__SLOPE(asinh, SBIT__SLOPE_PLAIN, v, (T)(1.0 / sqrt((double)v * (double)v + 1.0)))
+SBIT__SLOPE(acosh, SBIT__SLOPE_PLAIN, v, (T)(1.0 / sqrt((double)v * (double)v - 1.0)))
+SBIT__SLOPE(atanh, SBIT__SLOPE_PLAIN, v, ((T)1 / ((T)1 - v * v)))
+SBIT__SLOPE(shrink, SBIT__SLOPE_PLAIN, v, (T)((v < -a) | (v > a)))
 
 #define SBIT__SLOPE_ROW(of, a, b, name)                                                            \
     {                                                                                              \
@@ -199,6 +209,16 @@ static const sbit__slope sbit__slopes[] = {
     SBIT__SLOPE_ROW("Reciprocal", 0.0, 0.0, reciprocal),
     SBIT__SLOPE_ROW("Sin", 0.0, 0.0, sin),
     SBIT__SLOPE_ROW("Cos", 0.0, 0.0, cos),
+    SBIT__SLOPE_ROW("Tan", 0.0, 0.0, tan),
+    SBIT__SLOPE_ROW("Asin", 0.0, 0.0, asin),
+    SBIT__SLOPE_ROW("Acos", 0.0, 0.0, acos),
+    SBIT__SLOPE_ROW("Atan", 0.0, 0.0, atan),
+    SBIT__SLOPE_ROW("Sinh", 0.0, 0.0, sinh),
+    SBIT__SLOPE_ROW("Cosh", 0.0, 0.0, cosh),
+    SBIT__SLOPE_ROW("Asinh", 0.0, 0.0, asinh),
+    SBIT__SLOPE_ROW("Acosh", 0.0, 0.0, acosh),
+    SBIT__SLOPE_ROW("Atanh", 0.0, 0.0, atanh),
+    SBIT__SLOPE_ROW("Shrink", 0.5, 0.0, shrink),
 };
 
 #undef SBIT__SLOPE
@@ -272,7 +292,9 @@ static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
     (void)error;
     task.slope = sbit__slope_of(call->node);
     task.args.kernels = call->kernels;
-    task.args.a = (double)sbit_node_float(call->node, "alpha", (float)task.slope->a);
+    task.args.a = (double)sbit_node_float(call->node,
+                                          sbit__streq(task.slope->of, "Shrink") ? "lambd" : "alpha",
+                                          (float)task.slope->a);
     task.args.b = (double)sbit_node_float(
         call->node, sbit__streq(task.slope->of, "Selu") ? "gamma" : "beta", (float)task.slope->b);
     if (sbit__streq(task.slope->of, "Clip")) {

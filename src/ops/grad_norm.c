@@ -531,8 +531,7 @@ static sbit_status sbit__distill_run(const sbit_op_call *call, sbit_error *error
         for (int64_t c = 0; c < classes; c++) {
             const int64_t at = n * classes + c;
             const double own = sbit__bn_at(x->dtype, x->data, at) / t - top[0] - log(sum[0]);
-            const double want =
-                sbit__bn_at(x->dtype, teacher->data, at) / t - top[1] - log(sum[1]);
+            const double want = sbit__bn_at(x->dtype, teacher->data, at) / t - top[1] - log(sum[1]);
             loss += exp(want) * (want - own);
             sbit__bn_set(x->dtype, sbit__bn_out(call, 1), at,
                          t * (exp(own) - exp(want)) / (double)rows);

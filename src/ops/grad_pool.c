@@ -2,15 +2,15 @@
  *
  * Called by: infer, exec; the nodes are added by ops/gradients.c.
  * PoolGrad(dy, x) {of, and the pool's attributes}. A window's gradient goes to its largest element
- * (the first of equals, as MaxPool's Indices say) or in equal parts to all that took part. Planes
- * are independent; each is written by one thread.
+ * (the first of equals, as MaxPool's Indices say), in equal parts to all that took part, or whole to
+ * all (LpPool). Planes are independent; each is written by one thread.
  */
 #include "elements_private.h"
 #include "gradient_private.h"
 #include "window_private.h"
 
 typedef struct sbit__pool_grad {
-    bool max, count_pad;
+    bool max, sum, count_pad;
     int64_t planes, in_size, out_size;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
     const void *dy, *x;
@@ -34,6 +34,7 @@ static sbit_status sbit__pool_grad_read(const sbit_op_call *call, sbit__pool_gra
     memset(task, 0, sizeof *task);
     memset(&window, 0, sizeof window);
     task->max = global || sbit__streq(of, "MaxPool");
+    task->sum = sbit__streq(of, "LpPool");
     task->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
     task->planes = x->dims[0].value * x->dims[1].value;
     task->in_size = task->out_size = 1;
@@ -100,7 +101,7 @@ static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_grad *task, int32_t a
         const int64_t count =                                                                      \
             task->count_pad ? z->padded * y->padded * w->padded                                    \
                             : (z->end - z->begin) * (y->end - y->begin) * (w->end - w->begin);     \
-        const type part = count > 0 ? dy / (type)count : (type)0;                                  \
+        const type part = task->sum ? dy : count > 0 ? dy / (type)count : (type)0;                                  \
         int64_t best = -1;                                                                         \
         for (int64_t kz = z->begin; kz < z->end; kz++) {                                           \
             for (int64_t ky = y->begin; ky < y->end; ky++) {                                       \

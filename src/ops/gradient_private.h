@@ -12,12 +12,16 @@
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
  *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool
- *     BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
- *         var; BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training} -> dx, dscale, dbias;
+ *     BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean,
+ * batch var; BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training} -> dx, dscale, dbias;
  *         fixed: a number, not 0: as in inference
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
  *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
+ *     LrnGrad(dy, x)                        ResizeGrad(x, roi, scales, sizes, dy) {of, version}
+ *     LabelLossGrad(dy, scores, labels, weights) {of}
+ *     AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k,
+ * dpast v RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) {of} -> their gradients
  *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */
@@ -31,27 +35,68 @@ extern "C" {
 #endif
 
 #define SBIT__GRAD_DOMAIN "sbit"
+#define SBIT__RNN_ATTRIBUTES 16 /* more than the operators have */
 #define SBIT__T_GRAD (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64))
 
 /* X(name): a rule is void sbit__grad_<name>(sbit_gradient *g) */
 #define SBIT__GRADIENTS(X)                                                                         \
-    X(zero)        /* steps: Round, Floor, Sign: their gradient is 0 */                            \
-    X(identity)    /* the gradient passes unchanged */                                             \
-    X(from_input)  /* elementwise, computed from the input */                                      \
-    X(from_output) /* elementwise, computed from the output, so that the input may go */           \
-    X(moves)       /* moves elements: the same move of indices says where from */                  \
-    X(resize)      /* as moves, if its mode is nearest */                                          \
+    X(zero)         /* steps: Round, Floor, Sign: their gradient is 0 */                           \
+    X(identity)     /* the gradient passes unchanged */                                            \
+    X(from_input)   /* elementwise, computed from the input */                                     \
+    X(from_output)  /* elementwise, computed from the output, so that the input may go */          \
+    X(moves)        /* moves elements: the same move of indices says where from */                 \
+    X(resize)       /* as moves, or by the weights of its mode */                                  \
     X(reduce_other) /* ReduceL1, L2, SumSquare, LogSumExp, Max, Min */                             \
-    X(extreme)     /* Max and Min of several tensors */                                            \
-    X(external)    /* functions of the caller */                                                   \
-    X(neg) X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(cast)            \
-    X(reduce_sum) X(reduce_mean) X(reshape) X(transpose) X(concat) X(split) X(expand) X(pad)       \
-    X(matmul) X(gemm) X(einsum) X(conv) X(conv_transpose) X(pool) X(lstm)                          \
-    X(batch_norm) X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax) X(cross_entropy)
+    X(extreme)      /* Max and Min of several tensors */                                           \
+    X(external)     /* functions of the caller */                                                  \
+    X(neg)                                                                                         \
+    X(add)                                                                                         \
+    X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(cast) X(reduce_sum)            \
+        X(reduce_mean) X(reshape) X(transpose) X(concat) X(split) X(expand) X(pad) X(matmul)       \
+            X(gemm) X(einsum) X(conv) X(conv_transpose) X(pool) X(lstm) X(batch_norm)              \
+                X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax)                         \
+                    X(cross_entropy) /* ops/gradients_more.c */                                    \
+        X(reduce_log_sum) X(reduce_prod) X(lp_normalization) X(mean_variance) X(lrn) X(mod)        \
+            X(trilu) X(cum_sum) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
+                X(max_unpool) X(top_k) X(rotary) X(swiglu) X(lp_pool) X(global_lp_pool)            \
+                    X(label_loss) X(attention) X(rnn)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
 #undef SBIT__GRADIENT_DECLARE
+
+/* >>what rules are made of (ops/gradients.c, which says what they do) */
+SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
+                               const sbit_value_id *inputs, size_t input_count,
+                               const sbit_attr *attrs, size_t attr_count, const bool *made,
+                               sbit_value_id *outputs, size_t output_count);
+SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a);
+SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                                 sbit_value_id b);
+SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value);
+SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count);
+SBIT__FN sbit_attr sbit__g_float(const char *name, float value);
+SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value);
+SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
+                                        const sbit_value_id *inputs, size_t input_count, bool of,
+                                        const char *without);
+SBIT__FN const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id);
+SBIT__FN int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id);
+SBIT__FN bool sbit__g_wanted(const sbit_gradient *g, int32_t i);
+SBIT__FN sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id);
+SBIT__FN sbit_value_id sbit__g_number(sbit_gradient *g, double value);
+SBIT__FN sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
+                                      int32_t align);
+SBIT__FN void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad);
+SBIT__FN sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                     sbit_value_id no);
+SBIT__FN sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
+                                      bool mean);
+SBIT__FN int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis);
+SBIT__FN int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank);
+SBIT__FN sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count);
+SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
+                            bool padded);
 
 /* What an External node runs; see ops/external.c. backward gets scratch memory of x's size if dx is
  * not wanted. */

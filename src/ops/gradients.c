@@ -28,10 +28,10 @@ SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, cons
 }
 
 /* outputs[i] is made anew where `made` (NULL: all) says so, else omitted. */
-static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
-                             const sbit_value_id *inputs, size_t input_count,
-                             const sbit_attr *attrs, size_t attr_count, const bool *made,
-                             sbit_value_id *outputs, size_t output_count)
+SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
+                               const sbit_value_id *inputs, size_t input_count,
+                               const sbit_attr *attrs, size_t attr_count, const bool *made,
+                               sbit_value_id *outputs, size_t output_count)
 {
     sbit_node_desc desc;
     sbit_node_id id;
@@ -69,19 +69,19 @@ SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *doma
     return output;
 }
 
-static sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a)
+SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a)
 {
     return sbit_gradient_add(g, "", op_type, &a, 1, NULL, 0);
 }
 
-static sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
-                               sbit_value_id b)
+SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                                 sbit_value_id b)
 {
     const sbit_value_id inputs[2] = {a, b};
     return sbit_gradient_add(g, "", op_type, inputs, 2, NULL, 0);
 }
 
-static sbit_attr sbit__g_int(const char *name, int64_t value)
+SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -91,7 +91,7 @@ static sbit_attr sbit__g_int(const char *name, int64_t value)
     return attr;
 }
 
-static sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
+SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -102,7 +102,7 @@ static sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t co
     return attr;
 }
 
-static sbit_attr sbit__g_float(const char *name, float value)
+SBIT__FN sbit_attr sbit__g_float(const char *name, float value)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -112,7 +112,7 @@ static sbit_attr sbit__g_float(const char *name, float value)
     return attr;
 }
 
-static sbit_attr sbit__g_text(const char *name, const char *value)
+SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -124,9 +124,9 @@ static sbit_attr sbit__g_text(const char *name, const char *value)
 
 /* A node with the attributes of the forward node, except `without` (NULL: all); `of`: and its
  * operator. */
-static sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
-                                      const sbit_value_id *inputs, size_t input_count, bool of,
-                                      const char *without)
+SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
+                                        const sbit_value_id *inputs, size_t input_count, bool of,
+                                        const char *without)
 {
     const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(g->graph));
     const size_t room = g->node->attr_count + 1;
@@ -152,12 +152,12 @@ static sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, cons
 
 /* >>what is known of values */
 
-static const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id)
+SBIT__FN const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id)
 {
     return &sbit_graph_value(g->graph, id)->type;
 }
 
-static int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
+SBIT__FN int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
 {
     const int32_t rank = sbit__g_type(g, id)->rank;
     if (rank < 0) {
@@ -168,18 +168,18 @@ static int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
     return rank;
 }
 
-static bool sbit__g_wanted(const sbit_gradient *g, int32_t i)
+SBIT__FN bool sbit__g_wanted(const sbit_gradient *g, int32_t i)
 {
     return i < g->input_count && g->wanted[i];
 }
 
-static sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id)
+SBIT__FN sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id)
 {
     return sbit__g_1(g, "Shape", id);
 }
 
 /* A number of the element type that the node computes in. */
-static sbit_value_id sbit__g_number(sbit_gradient *g, double value)
+SBIT__FN sbit_value_id sbit__g_number(sbit_gradient *g, double value)
 {
     const sbit_dtype dtype = sbit__g_type(g, g->outputs[0])->dtype;
     sbit_value_id id = {0};
@@ -204,8 +204,8 @@ static bool sbit__g_same_shape(const sbit_type *a, const sbit_type *b)
     return same;
 }
 
-static sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
-                                    int32_t align)
+SBIT__FN sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
+                                      int32_t align)
 {
     const sbit_attr attr = sbit__g_int("align", align);
     const sbit_value_id inputs[2] = {grad, sbit__g_shape(g, like)};
@@ -213,15 +213,15 @@ static sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_v
 }
 
 /* A gradient of output 0's shape becomes that of input i. */
-static void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
+SBIT__FN void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
 {
     const bool same =
         sbit__g_same_shape(sbit__g_type(g, g->inputs[i]), sbit__g_type(g, g->outputs[0]));
     g->input_grads[i] = same ? grad : sbit__g_reduce(g, grad, g->inputs[i], -1);
 }
 
-static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
-                                   sbit_value_id no)
+SBIT__FN sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                     sbit_value_id no)
 {
     const sbit_value_id inputs[3] = {condition, yes, no};
     return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
@@ -264,10 +264,26 @@ SBIT__FN void sbit__grad_from_output(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_clip(sbit_gradient *g)
 {
-    if (sbit__g_wanted(g, 1) || sbit__g_wanted(g, 2)) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its limits cannot be trained");
+    const sbit_value_id dy = g->output_grads[0], zero = sbit__g_number(g, 0.0);
+    const bool has_low = g->input_count > 1 && g->inputs[1].idx != 0;
+    const bool has_high = g->input_count > 2 && g->inputs[2].idx != 0;
+    if (sbit__g_wanted(g, 1)) { /* what it holds back, unless the other limit does */
+        const sbit_value_id below = sbit__g_2(g, "Less", g->inputs[0], g->inputs[1]);
+        const sbit_value_id part = sbit__g_where(g, below, dy, zero);
+        sbit__g_fit(g, 1,
+                    has_high ? sbit__g_where(g, sbit__g_2(g, "Less", g->inputs[2], g->inputs[1]),
+                                             zero, part)
+                             : part);
     }
-    sbit__g_activation(g, g->inputs[0]);
+    if (sbit__g_wanted(g, 2)) {
+        const sbit_value_id raised =
+            has_low ? sbit__g_2(g, "Max", g->inputs[0], g->inputs[1]) : g->inputs[0];
+        const sbit_value_id above = sbit__g_2(g, "Less", g->inputs[2], raised);
+        sbit__g_fit(g, 2, sbit__g_where(g, above, dy, zero));
+    }
+    if (g->wanted[0]) {
+        sbit__g_activation(g, g->inputs[0]);
+    }
 }
 
 SBIT__FN void sbit__grad_neg(sbit_gradient *g)
@@ -395,8 +411,8 @@ SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 
 /* A value of the shape of a reduction's output, given to all that it was made of; `list` (NULL:
  * none) states the axes, else an input of the node does. */
-static sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
-                                    bool mean)
+SBIT__FN sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
+                                      bool mean)
 {
     const bool from_input = list == NULL && g->input_count > 1 && g->inputs[1].idx != 0;
     sbit_value_id inputs[3];
@@ -487,7 +503,7 @@ static sbit_value_id sbit__g_piece(sbit_gradient *g, sbit_value_id from, int64_t
 }
 
 /* The length of an axis, which must be known. */
-static int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
+SBIT__FN int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
 {
     const sbit_type *type = sbit__g_type(g, id);
     if (axis < 0 || axis >= type->rank || !sbit__dim_known(type->dims[axis])) {
@@ -499,7 +515,7 @@ static int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
     return type->dims[axis].value;
 }
 
-static int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank)
+SBIT__FN int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank)
 {
     const int64_t axis = sbit_node_int(g->node, "axis", otherwise);
     return axis < 0 ? axis + rank : axis;
@@ -543,9 +559,6 @@ SBIT__FN void sbit__grad_expand(sbit_gradient *g)
     sbit__g_fit(g, 0, g->output_grads[0]);
 }
 
-static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
-                          bool padded);
-
 /* Constant pads by at least 0 are cut off again; else the indices say where elements came from. */
 SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 {
@@ -583,7 +596,8 @@ SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 
 /* The indices of the elements are moved as the elements were; padded: index 0 is none, and they
  * begin with 1. */
-static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count, bool padded)
+SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
+                            bool padded)
 {
     const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
     sbit_value_id *all = NULL;
@@ -608,15 +622,27 @@ SBIT__FN void sbit__grad_moves(sbit_gradient *g)
     sbit__g_moves(g, g->inputs, g->input_count, false);
 }
 
-/* Nearest neighbours are moves; the other modes mix elements. */
+/* Nearest neighbours are moves; the other modes mix elements, with weights that do not depend on
+ * them: inputs x, roi, scales, sizes of the forward node, then dy. */
 SBIT__FN void sbit__grad_resize(sbit_gradient *g)
 {
-    if (!sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "only mode nearest has a gradient, not '%s'",
-                           sbit_node_string(g->node, "mode", ""));
+    sbit_value_id inputs[5];
+    sbit_attr attrs[16];
+    size_t count = 2;
+    if (sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
+        sbit__grad_moves(g);
         return;
     }
-    sbit__grad_moves(g);
+    memset(inputs, 0, sizeof inputs);
+    memcpy(inputs, g->inputs, (size_t)(g->input_count < 4 ? g->input_count : 4) * sizeof *inputs);
+    inputs[4] = g->output_grads[0];
+    attrs[0] = sbit__g_text("of", g->node->op_type);
+    attrs[1] = sbit__g_int("version", g->opset);
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__COUNT_OF(attrs); i++) {
+        attrs[count++] = g->node->attrs[i];
+    }
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ResizeGrad", inputs, 5, attrs, count);
 }
 
 /* >>matrices */
@@ -637,7 +663,7 @@ static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
     return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
 }
 
-static sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count)
+SBIT__FN sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count)
 {
     sbit_value_id shape = {0};
     sbit_tensor tensor;
@@ -866,9 +892,7 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
         sbit_node_int(g->node, "input_forget", 0) != 0 || sbit_node_int(g->node, "layout", 0) != 0;
     if (other || (g->input_count > 4 && g->inputs[4].idx != 0) ||
         (g->input_count > 7 && g->inputs[7].idx != 0) || g->outputs[0].idx == 0) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
-                           "no gradient with activations, clip, input_forget, layout, "
-                           "sequence_lens, peepholes, or without output Y");
+        sbit__grad_rnn(g);
         return;
     }
     memset(inputs, 0, sizeof inputs);
@@ -897,14 +921,18 @@ static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id me
                                sbit_value_id var)
 {
     const sbit_value_id none = {0};
-    const sbit_value_id inputs[6] = {g->output_grads[0], g->inputs[0], g->inputs[1], mean, var,
+    const sbit_value_id inputs[6] = {g->output_grads[0],
+                                     g->inputs[0],
+                                     g->inputs[1],
+                                     mean,
+                                     var,
                                      training && g->input_count > 5 ? g->inputs[5] : none};
     sbit_attr attrs[2];
     sbit_value_id outputs[3];
     attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[1] = sbit__g_int("training", training ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs,
-                     inputs[5].idx != 0 ? 6 : 5, attrs, 2, g->wanted, outputs, 3);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, inputs[5].idx != 0 ? 6 : 5,
+                     attrs, 2, g->wanted, outputs, 3);
     for (int32_t i = 0; i < 3; i++) {
         g->input_grads[i] = outputs[i];
     }

@@ -8,6 +8,7 @@
  * gradients and the one or two kept states, n of each; outputs likewise without the gradients.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* exp, log, sqrt, pow */
@@ -151,6 +152,58 @@ static sbit_status sbit__loss_run_nll(const sbit_op_call *call, sbit_error *erro
 static sbit_status sbit__loss_run_softmax(const sbit_op_call *call, sbit_error *error)
 {
     return sbit__loss_run_kind(call, true, error);
+}
+
+/* LabelLossGrad(dy, scores, labels, weights) {of, reduction, ignore_index}: with w the label's
+ * weight, W the sum of all (reduction mean), else 1: dscore = dy w / W (softmax - 1 at the label),
+ * or of log-probabilities -dy w / W there. */
+static sbit_status sbit__loss_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 4, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+/* The weight of element i; 0: ignored. */
+static double sbit__loss_weight(const sbit__loss *loss, int64_t i)
+{
+    const int64_t label = sbit__tensor_i64_at(loss->labels, i);
+    const bool counts = !(loss->ignores && label == loss->ignored) && label >= 0 &&
+                        label < loss->classes; /* the loss itself refuses others */
+    return !counts ? 0.0 : loss->weights != NULL ? sbit__tensor_f64_at(loss->weights, label) : 1.0;
+}
+
+static sbit_status sbit__loss_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const bool softmax =
+        strcmp(sbit_node_string(call->node, "of", ""), "SoftmaxCrossEntropyLoss") == 0;
+    const char *reduction = sbit__loss_reduction(call);
+    const bool none = strcmp(reduction, "none") == 0;
+    sbit_op_call forward = *call;
+    sbit__loss loss;
+    double all = 0.0;
+    forward.in = call->in + 1;
+    forward.input_count = call->input_count - 1;
+    forward.output_count = 1;
+    SBIT__TRY(sbit__loss_of(&forward, softmax, &loss, error));
+    for (int64_t i = 0; i < loss.outer * loss.inner; i++) {
+        all += sbit__loss_weight(&loss, i);
+    }
+    all = strcmp(reduction, "mean") == 0 ? all : 1.0;
+    for (int64_t i = 0; i < loss.outer * loss.inner; i++) {
+        const int64_t at = i / loss.inner * loss.classes * loss.inner + i % loss.inner;
+        const double weight = sbit__loss_weight(&loss, i);
+        const double up = sbit__tensor_f64_at(call->in[0], none ? i : 0) * weight / all;
+        const double shift = softmax ? sbit__loss_shift(&loss, at) : 0.0;
+        for (int64_t c = 0; c < loss.classes; c++) {
+            const int64_t k = at + c * loss.inner;
+            const bool hit = weight != 0.0 && c == sbit__tensor_i64_at(loss.labels, i);
+            const double share = softmax ? exp(sbit__tensor_f64_at(loss.scores, k) - shift) : 0.0;
+            sbit__tensor_set_f64(call->out[0], k,
+                                 weight != 0.0 ? up * (share - (hit ? 1.0 : 0.0)) : 0.0);
+        }
+    }
+    return SBIT_OK;
 }
 
 /* >>optimizers */
@@ -311,8 +364,8 @@ static sbit_status sbit__optimizer_run_momentum(const sbit_op_call *call, sbit_e
 
 #define SBIT__LOSS_ROW(name, version, types, run)                                                  \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__loss_infer, sbit__op_prepare_check, run, NULL, NULL, \
-            NULL, NULL, NULL                                                                       \
+        "", name, version, types, 0, 0, sbit__loss_infer, sbit__op_prepare_check, run,             \
+            sbit__grad_label_loss, NULL, NULL, NULL, NULL                                          \
     }
 #define SBIT__OPTIMIZER_ROW(name, run)                                                             \
     {                                                                                              \
@@ -326,6 +379,8 @@ static const sbit_op_row sbit__loss_table[] = {
     SBIT__LOSS_ROW("NegativeLogLikelihoodLoss", 22, SBIT_T_FLOATS, sbit__loss_run_nll),
     SBIT__LOSS_ROW("SoftmaxCrossEntropyLoss", 12, SBIT__T_FLOATS1, sbit__loss_run_softmax),
     SBIT__LOSS_ROW("SoftmaxCrossEntropyLoss", 13, SBIT_T_FLOATS, sbit__loss_run_softmax),
+    {SBIT__GRAD_DOMAIN, "LabelLossGrad", 1, SBIT__T_GRAD, 0, 0, sbit__loss_grad_infer, NULL,
+     sbit__loss_grad_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__OPTIMIZER_ROW("Adagrad", sbit__optimizer_run_adagrad),
     SBIT__OPTIMIZER_ROW("Adam", sbit__optimizer_run_adam),
     SBIT__OPTIMIZER_ROW("Momentum", sbit__optimizer_run_momentum),

@@ -834,6 +834,66 @@ static sbit_status sbit__lrn_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__lrn_run32, sbit__lrn_run64, error);
 }
 
+/* LrnGrad(dy, x): with t = bias + scale (sum of squares), e = dy x t^(-beta - 1):
+ *     dx = dy t^-beta - 2 scale beta x (sum of e over the channels that count x) */
+static double sbit__lrn_term(const sbit_tensor *x, int64_t at, int64_t c, const double *settings,
+                             int64_t size)
+{
+    const int64_t channels = x->dims[1], inner = sbit__tensor_span(x, 2, x->rank);
+    const int64_t first = c > (size - 1) / 2 ? -((size - 1) / 2) : -c;
+    const int64_t last = c + size / 2 < channels ? size / 2 : channels - 1 - c;
+    double squares = 0.0;
+    for (int64_t k = first; k <= last; k++) {
+        const double value = sbit__tensor_f64_at(x, at + k * inner);
+        squares += value * value;
+    }
+    return settings[2] + settings[0] * squares;
+}
+
+static void sbit__lrn_grad_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit_op_call *call = (const sbit_op_call *)user;
+    const sbit_tensor *dy = call->in[0], *x = call->in[1];
+    const int64_t size = sbit_node_int(call->node, "size", 1), channels = x->dims[1];
+    const int64_t inner = sbit__tensor_span(x, 2, x->rank);
+    const double settings[3] = {(double)sbit_node_float(call->node, "alpha", 1e-4f) / (double)size,
+                                (double)sbit_node_float(call->node, "beta", 0.75f),
+                                (double)sbit_node_float(call->node, "bias", 1.0f)};
+    (void)worker;
+    for (int64_t i = begin * inner; i < end * inner; i++) {
+        const int64_t c = i / inner % channels;
+        const int64_t first = c > size / 2 ? -(size / 2) : -c; /* the window turned around */
+        const int64_t last = c + (size - 1) / 2 < channels ? (size - 1) / 2 : channels - 1 - c;
+        double sum = 0.0;
+        for (int64_t k = first; k <= last; k++) {
+            const int64_t at = i + k * inner;
+            const double t = sbit__lrn_term(x, at, c + k, settings, size);
+            sum += sbit__tensor_f64_at(dy, at) * sbit__tensor_f64_at(x, at) *
+                   pow(t, -settings[1] - 1.0);
+        }
+        const double own = pow(sbit__lrn_term(x, i, c, settings, size), -settings[1]);
+        sbit__tensor_set_f64(call->out[0], i,
+                             sbit__tensor_f64_at(dy, i) * own -
+                                 2.0 * settings[0] * settings[1] * sbit__tensor_f64_at(x, i) * sum);
+    }
+}
+
+static sbit_status sbit__lrn_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lrn_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[1];
+    sbit_op_call copy = *call;
+    (void)error;
+    sbit__parallel_range(call->ctx, x->dims[0] * x->dims[1], 1, sbit__lrn_grad_planes, &copy);
+    return SBIT_OK;
+}
+
 /* ---- MeanVarianceNormalization: y = (x - mean) / (deviation + 1e-9) over `axes` */
 
 static sbit_status sbit__mvn_axes(const sbit_op_call *call, int32_t rank,
@@ -1046,17 +1106,19 @@ static const sbit_op_row sbit__norm_rows[] = {
                    sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,
                    &sbit__norm_channel_group),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
-                   NULL, &sbit__norm_quant, &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
+                   sbit__grad_lp_normalization, &sbit__norm_quant, &sbit__norm_channel_axes),
+    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run,
+                   sbit__grad_lp_normalization, &sbit__norm_quant, &sbit__norm_channel_axes),
+    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, sbit__grad_lrn,
                    &sbit__norm_quant, &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, NULL,
-                   &sbit__norm_quant, &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, NULL,
+    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, sbit__grad_lrn,
                    &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("MeanVarianceNormalization", 9, SBIT__T_FLOATS1, sbit__mvn_infer, sbit__mvn_run,
-                   NULL, &sbit__norm_quant, NULL),
+                   sbit__grad_mean_variance, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 13, SBIT_T_FLOATS, sbit__mvn_infer, sbit__mvn_run,
-                   NULL, &sbit__norm_quant, NULL),
+                   sbit__grad_mean_variance, &sbit__norm_quant, NULL),
+    {SBIT__GRAD_DOMAIN, "LrnGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lrn_grad_infer, NULL,
+     sbit__lrn_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__NORM_ROW

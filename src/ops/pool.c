@@ -1111,13 +1111,13 @@ static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_KEEPS, 1, 0, 
                       sbit__pooling_run, sbit__grad_pool, &sbit__pooling_quant_average)
 #define SBIT__LPPOOL_ROW(version, types)                                                           \
     SBIT__POOLING_ROW("LpPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,        \
-                      sbit__pooling_run, NULL, &sbit__pooling_quant_lp)
+                      sbit__pooling_run, sbit__grad_lp_pool, &sbit__pooling_quant_lp)
 #define SBIT__GPOOL_ROW(name, version, types, run, gradient, quant)                                \
     SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run,          \
                       gradient, quant)
-#define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
+#define SBIT__ROI_ROW(name, version, types, infer, prepare, run, gradient)                         \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
+        "", name, version, types, 0, 0, infer, prepare, run, gradient, NULL, NULL, NULL, NULL      \
     }
 
 static const sbit_op_row sbit__pooling_rows[] = {
@@ -1146,28 +1146,28 @@ static const sbit_op_row sbit__pooling_rows[] = {
                     &sbit__pooling_quant_pass),
     SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run, sbit__grad_pool,
                     &sbit__pooling_quant_pass),
-    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
-                    &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
-                    &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, NULL,
-                    &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    sbit__grad_global_lp_pool, &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    sbit__grad_global_lp_pool, &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run,
+                    sbit__grad_global_lp_pool, &sbit__pooling_quant_lp),
     SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
-                  sbit__unpool_run),
+                  sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
-                  sbit__unpool_run),
+                  sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, sbit__op_prepare_check,
-                  sbit__unpool_run),
+                  sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__op_prepare_f32,
-                  sbit__roipool_run),
+                  sbit__roipool_run, NULL),
     SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__op_prepare_f32,
-                  sbit__roipool_run),
+                  sbit__roipool_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run),
+                  sbit__roialign_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run),
+                  sbit__roialign_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run),
+                  sbit__roialign_run, NULL),
 };
 
 #undef SBIT__POOLING_MAX_OF

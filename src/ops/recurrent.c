@@ -130,11 +130,18 @@ static sbit_status sbit__rnn_activations(const sbit_op_call *call, sbit__rnn *rn
     return SBIT_OK;
 }
 
+static bool sbit__rnn_is_gradient(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "RecurrentGrad");
+}
+
 static sbit__rnn_kind sbit__rnn_kind_of(const sbit_op_call *call)
 {
-    return sbit__streq(call->row->op_type, "LSTM")  ? SBIT__RNN_LSTM
-           : sbit__streq(call->row->op_type, "GRU") ? SBIT__RNN_GRU
-                                                    : SBIT__RNN_PLAIN;
+    const char *of =
+        sbit__rnn_is_gradient(call) ? sbit_node_string(call->node, "of", "") : call->row->op_type;
+    return sbit__streq(of, "LSTM")  ? SBIT__RNN_LSTM
+           : sbit__streq(of, "GRU") ? SBIT__RNN_GRU
+                                    : SBIT__RNN_PLAIN;
 }
 
 /* Everything that attributes say; sizes are left 0. */
@@ -204,7 +211,7 @@ static sbit_dim sbit__rnn_times(sbit_dim dim, int64_t factor)
 static sbit_status sbit__rnn_dims(const sbit_op_call *call, const sbit__rnn *rnn, sbit_dim *steps,
                                   sbit_dim *batch, sbit_dim *hidden, sbit_error *error)
 {
-    const int32_t most = rnn->kind == SBIT__RNN_LSTM ? 8 : 6;
+    const int32_t most = sbit__rnn_is_gradient(call) ? 11 : rnn->kind == SBIT__RNN_LSTM ? 8 : 6;
     const int64_t attr_hidden = sbit_node_int(call->node, "hidden_size", 0);
     const sbit_dim dirs = sbit__dim(rnn->dirs), any = sbit__dim_any();
     sbit_dim inputs = any;
@@ -1019,6 +1026,361 @@ static sbit_status sbit__rnn_op_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__rnn_run32, sbit__rnn_run_f64, error);
 }
 
+/* >>RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) -> dx, dW, dR, dB, -, dh0, dc0, dP
+ * {of, and the node's attributes}: every form, image by image in double. The steps are computed
+ * again and kept (gates before their functions, states); then, from the last step to the first, the
+ * gradients of what goes into the gates: `w` for what W and its bias give, `r` for R and its bias
+ * (they differ in GRU only). LSTM and GRU in their usual form have faster rows (grad_recurrent.c).
+ */
+
+/* The slope of a function where x goes in. */
+static double sbit__rnn_slope(const sbit__rnn *rnn, const sbit__rnn_function *act, double x)
+{
+    const double a = (double)act->alpha, b = (double)act->beta, clip = (double)rnn->clip;
+    if (clip > 0.0 && (x > clip || x < -clip)) {
+        return 0.0;
+    }
+    const double y = sbit__rnn_activate64(rnn, act, x), t = tanh(b * x);
+    switch (act->act) {
+    case SBIT__RNN_SIGMOID:
+        return y * (1.0 - y);
+    case SBIT__RNN_TANH:
+        return 1.0 - y * y;
+    case SBIT__RNN_RELU:
+        return x > 0.0 ? 1.0 : 0.0;
+    case SBIT__RNN_AFFINE:
+        return a;
+    case SBIT__RNN_LEAKY:
+        return x >= 0.0 ? 1.0 : a;
+    case SBIT__RNN_THRESHOLDED:
+        return x >= a ? 1.0 : 0.0;
+    case SBIT__RNN_SCALED_TANH:
+        return a * b * (1.0 - t * t);
+    case SBIT__RNN_HARD_SIGMOID:
+        return a * x + b > 0.0 && a * x + b < 1.0 ? a : 0.0;
+    case SBIT__RNN_ELU:
+        return x >= 0.0 ? 1.0 : a * exp(x);
+    case SBIT__RNN_SOFTSIGN:
+        return 1.0 / ((1.0 + fabs(x)) * (1.0 + fabs(x)));
+    case SBIT__RNN_SOFTPLUS:
+        return 1.0 / (1.0 + exp(-x));
+    }
+    return 0.0;
+}
+
+enum {
+    SBIT__RNN_IN_DY = 8
+};
+
+typedef struct sbit__rnn_back {
+    const sbit_op_call *call;
+    const sbit__rnn *rnn;
+    bool wide, reverse;
+    int64_t dir, image, times;           /* times: steps of this image */
+    double *sums[8];                     /* of each output; NULL: not wanted */
+    double *gates, *more, *h, *c;        /* [times][G*H], GRU's R h of the hidden gate [times][H],
+                                            states [times + 1][H] */
+    double *w, *r, *dh, *dc, *old, *mid; /* of the step at hand */
+} sbit__rnn_back;
+
+static double sbit__rnn_back_in(const sbit__rnn_back *b, int32_t input, int64_t at)
+{
+    const sbit_tensor *in = sbit__in(b->call, input);
+    return in != NULL ? sbit__real_at(b->wide, in->data, at) : 0.0;
+}
+
+static void sbit__rnn_back_add(const sbit__rnn_back *b, int32_t output, int64_t at, double value)
+{
+    if (b->sums[output] != NULL) {
+        b->sums[output][at] += value;
+    }
+}
+
+static int64_t sbit__rnn_back_x(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t time = sbit__rnn_time(b->call, rnn, b->reverse, b->image, step);
+    return (rnn->batch_first ? b->image * rnn->steps + time : time * rnn->batch + b->image) *
+           rnn->inputs;
+}
+
+/* Row `row` of W x + its bias, or (state not NULL) of R state + its bias. */
+static double sbit__rnn_back_dot(const sbit__rnn_back *b, int64_t row, int64_t x,
+                                 const double *state)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t all = rnn->gates * rnn->hidden, n = state != NULL ? rnn->hidden : rnn->inputs;
+    const int32_t input = state != NULL ? 2 : 1;
+    double sum = sbit__rnn_back_in(b, 3, (2 * b->dir + (state != NULL ? 1 : 0)) * all + row);
+    for (int64_t i = 0; i < n; i++) {
+        sum += sbit__rnn_back_in(b, input, (b->dir * all + row) * n + i) *
+               (state != NULL ? state[i] : sbit__rnn_back_in(b, 0, x + i));
+    }
+    return sum;
+}
+
+/* Gate k of unit i: what goes into its function; LSTM's peepholes are in it. */
+static void sbit__rnn_back_forward(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const sbit__rnn_function *act = rnn->act[b->dir];
+    const int64_t n = rnn->hidden, x = sbit__rnn_back_x(b, step), p = b->dir * 3 * n;
+    const double *h = b->h + step * n, *c = b->c + step * n;
+    double *g = b->gates + step * rnn->gates * n, *h1 = b->h + (step + 1) * n;
+    double *c1 = b->c + (step + 1) * n;
+    const bool gru = rnn->kind == SBIT__RNN_GRU, linear = rnn->linear_before_reset;
+    for (int64_t row = 0; row < rnn->gates * n; row++) {
+        g[row] = sbit__rnn_back_dot(b, row, x, NULL);
+        g[row] += gru && row >= 2 * n ? 0.0 : sbit__rnn_back_dot(b, row, 0, h);
+    }
+    for (int64_t i = 0; gru && i < n; i++) {
+        b->mid[i] = linear ? h[i] : sbit__rnn_activate64(rnn, &act[0], g[n + i]) * h[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (rnn->kind == SBIT__RNN_PLAIN) {
+            h1[i] = sbit__rnn_activate64(rnn, &act[0], g[i]);
+        } else if (gru) {
+            const double own = sbit__rnn_back_dot(b, 2 * n + i, 0, b->mid);
+            const double z = sbit__rnn_activate64(rnn, &act[0], g[i]);
+            b->more[step * n + i] = own;
+            g[2 * n + i] += linear ? sbit__rnn_activate64(rnn, &act[0], g[n + i]) * own : own;
+            h1[i] = (1.0 - z) * sbit__rnn_activate64(rnn, &act[1], g[2 * n + i]) + z * h[i];
+        } else {
+            g[i] += sbit__rnn_back_in(b, 7, p + i) * c[i];
+            g[2 * n + i] += sbit__rnn_back_in(b, 7, p + 2 * n + i) * c[i];
+            const double in = sbit__rnn_activate64(rnn, &act[0], g[i]);
+            const double keep =
+                rnn->input_forget ? 1.0 - in : sbit__rnn_activate64(rnn, &act[0], g[2 * n + i]);
+            c1[i] = keep * c[i] + in * sbit__rnn_activate64(rnn, &act[1], g[3 * n + i]);
+            g[n + i] += sbit__rnn_back_in(b, 7, p + n + i) * c1[i];
+            h1[i] = sbit__rnn_activate64(rnn, &act[0], g[n + i]) *
+                    sbit__rnn_activate64(rnn, &act[2], c1[i]);
+        }
+    }
+}
+
+/* dh, dc behind the step become w, r; dc that in front of it; old: dh past the gates. */
+static void sbit__rnn_back_lstm(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const sbit__rnn_function *act = rnn->act[b->dir];
+    const int64_t n = rnn->hidden, p = b->dir * 3 * n;
+    const double *g = b->gates + step * 4 * n, *c0 = b->c + step * n, *c1 = c0 + n;
+    for (int64_t i = 0; i < n; i++) {
+        const double in = sbit__rnn_activate64(rnn, &act[0], g[i]);
+        const double out = sbit__rnn_activate64(rnn, &act[0], g[n + i]);
+        const double value = sbit__rnn_activate64(rnn, &act[1], g[3 * n + i]);
+        const double keep =
+            rnn->input_forget ? 1.0 - in : sbit__rnn_activate64(rnn, &act[0], g[2 * n + i]);
+        const double dout = b->dh[i] * sbit__rnn_activate64(rnn, &act[2], c1[i]) *
+                            sbit__rnn_slope(rnn, &act[0], g[n + i]);
+        const double dc = b->dc[i] + b->dh[i] * out * sbit__rnn_slope(rnn, &act[2], c1[i]) +
+                          dout * sbit__rnn_back_in(b, 7, p + n + i);
+        const double dkeep = dc * c0[i];
+        const double din =
+            (dc * value - (rnn->input_forget ? dkeep : 0.0)) * sbit__rnn_slope(rnn, &act[0], g[i]);
+        const double dforget =
+            rnn->input_forget ? 0.0 : dkeep * sbit__rnn_slope(rnn, &act[0], g[2 * n + i]);
+        b->w[i] = din;
+        b->w[n + i] = dout;
+        b->w[2 * n + i] = dforget;
+        b->w[3 * n + i] = dc * in * sbit__rnn_slope(rnn, &act[1], g[3 * n + i]);
+        b->dc[i] = dc * keep + din * sbit__rnn_back_in(b, 7, p + i) +
+                   dforget * sbit__rnn_back_in(b, 7, p + 2 * n + i);
+        b->old[i] = 0.0;
+        sbit__rnn_back_add(b, 7, p + i, din * c0[i]);
+        sbit__rnn_back_add(b, 7, p + n + i, dout * c1[i]);
+        sbit__rnn_back_add(b, 7, p + 2 * n + i, dforget * c0[i]);
+    }
+    memcpy(b->r, b->w, (size_t)(4 * n) * sizeof *b->r);
+}
+
+static void sbit__rnn_back_gru(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const sbit__rnn_function *act = rnn->act[b->dir];
+    const int64_t n = rnn->hidden, all = 3 * n;
+    const double *g = b->gates + step * all, *h = b->h + step * n;
+    const bool linear = rnn->linear_before_reset;
+    for (int64_t i = 0; i < n; i++) {
+        const double z = sbit__rnn_activate64(rnn, &act[0], g[i]);
+        const double reset = sbit__rnn_activate64(rnn, &act[0], g[n + i]);
+        const double value = sbit__rnn_activate64(rnn, &act[1], g[2 * n + i]);
+        const double dn = b->dh[i] * (1.0 - z) * sbit__rnn_slope(rnn, &act[1], g[2 * n + i]);
+        b->w[i] = b->dh[i] * (h[i] - value) * sbit__rnn_slope(rnn, &act[0], g[i]);
+        b->w[2 * n + i] = dn;
+        b->r[2 * n + i] = linear ? dn * reset : dn;
+        b->w[n + i] = linear ? dn * b->more[step * n + i] : 0.0;
+        b->mid[i] = linear ? h[i] : reset * h[i]; /* what R's hidden rows were multiplied with */
+        b->old[i] = b->dh[i] * z;
+    }
+    for (int64_t i = 0; !linear && i < n; i++) { /* the gradient of reset * h */
+        double sum = 0.0;
+        for (int64_t k = 0; k < n; k++) {
+            sum += b->r[2 * n + k] * sbit__rnn_back_in(b, 2, (b->dir * all + 2 * n + k) * n + i);
+        }
+        b->w[n + i] = sum * h[i];
+        b->old[i] += sum * sbit__rnn_activate64(rnn, &act[0], g[n + i]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        b->w[n + i] *= sbit__rnn_slope(rnn, &act[0], g[n + i]);
+        b->r[i] = b->w[i];
+        b->r[n + i] = b->w[n + i];
+    }
+}
+
+/* What w and r give the weights, biases, x, and the state in front of the step. */
+static void sbit__rnn_back_spread(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t n = rnn->hidden, all = rnn->gates * n, m = rnn->inputs;
+    const int64_t x = sbit__rnn_back_x(b, step);
+    const bool gru = rnn->kind == SBIT__RNN_GRU;
+    for (int64_t row = 0; row < all; row++) {
+        const bool hidden = gru && row >= 2 * n;
+        const double *with = hidden ? b->mid : b->h + step * n;
+        const bool done = hidden && !rnn->linear_before_reset; /* through reset * h already */
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t at = (b->dir * all + row) * m + i;
+            sbit__rnn_back_add(b, 1, at, b->w[row] * sbit__rnn_back_in(b, 0, x + i));
+            sbit__rnn_back_add(b, 0, x + i, b->w[row] * sbit__rnn_back_in(b, 1, at));
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = (b->dir * all + row) * n + i;
+            sbit__rnn_back_add(b, 2, at, b->r[row] * with[i]);
+            b->old[i] += done ? 0.0 : b->r[row] * sbit__rnn_back_in(b, 2, at);
+        }
+        sbit__rnn_back_add(b, 3, 2 * b->dir * all + row, b->w[row]);
+        sbit__rnn_back_add(b, 3, (2 * b->dir + 1) * all + row, b->r[row]);
+    }
+    memcpy(b->dh, b->old, (size_t)n * sizeof *b->dh);
+}
+
+static void sbit__rnn_back_image(const sbit__rnn_back *b)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t n = rnn->hidden, state = sbit__rnn_state_row(rnn, b->dir, b->image) * n;
+    for (int64_t i = 0; i < n; i++) {
+        b->h[i] = sbit__rnn_back_in(b, 5, state + i);
+        b->c[i] = sbit__rnn_back_in(b, 6, state + i);
+        b->dh[i] = sbit__rnn_back_in(b, SBIT__RNN_IN_DY + 1, state + i);
+        b->dc[i] = sbit__rnn_back_in(b, SBIT__RNN_IN_DY + 2, state + i);
+    }
+    for (int64_t step = 0; step < b->times; step++) {
+        sbit__rnn_back_forward(b, step);
+    }
+    for (int64_t step = b->times - 1; step >= 0; step--) {
+        const int64_t time = sbit__rnn_time(b->call, rnn, b->reverse, b->image, step);
+        const int64_t y = rnn->batch_first ? (b->image * rnn->steps + time) * rnn->dirs + b->dir
+                                           : (time * rnn->dirs + b->dir) * rnn->batch + b->image;
+        for (int64_t i = 0; i < n; i++) {
+            b->dh[i] += sbit__rnn_back_in(b, SBIT__RNN_IN_DY, y * n + i);
+        }
+        if (rnn->kind == SBIT__RNN_LSTM) {
+            sbit__rnn_back_lstm(b, step);
+        } else if (rnn->kind == SBIT__RNN_GRU) {
+            sbit__rnn_back_gru(b, step);
+        }
+        for (int64_t i = 0; rnn->kind == SBIT__RNN_PLAIN && i < n; i++) {
+            b->w[i] = b->r[i] =
+                b->dh[i] * sbit__rnn_slope(rnn, rnn->act[b->dir], b->gates[step * n + i]);
+            b->old[i] = 0.0;
+        }
+        sbit__rnn_back_spread(b, step);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sbit__rnn_back_add(b, 5, state + i, b->dh[i]);
+        sbit__rnn_back_add(b, 6, state + i, b->dc[i]);
+    }
+}
+
+static sbit_status sbit__rnn_back_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 11, error));
+    for (int32_t i = 0; i < 8; i++) {
+        if (i != 4 && sbit__op_has(call, i)) {
+            sbit__op_same_type(call, i, i);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Memory for one image and for the sums of all outputs; scratch NULL: only the bytes. */
+static size_t sbit__rnn_back_place(const sbit_op_call *call, const sbit__rnn *rnn, char *scratch,
+                                   sbit__rnn_back *b)
+{
+    const int64_t n = rnn->hidden, all = rnn->gates * n;
+    const int64_t counts[10] = {rnn->steps * all,
+                                rnn->steps * n,
+                                (rnn->steps + 1) * n,
+                                (rnn->steps + 1) * n,
+                                all,
+                                all,
+                                n,
+                                n,
+                                n,
+                                n};
+    double **const places[10] = {&b->gates, &b->more, &b->h,  &b->c,   &b->w,
+                                 &b->r,     &b->dh,   &b->dc, &b->old, &b->mid};
+    size_t used = 0;
+    for (int32_t i = 0; i < 10; i++) {
+        *places[i] = scratch != NULL ? (double *)(void *)(scratch + used) : NULL;
+        used += sbit__align64((size_t)counts[i] * sizeof(double));
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        const bool wanted = i < call->output_count && call->out_type[i] != NULL && i != 4 &&
+                            call->in_type[i] != NULL;
+        const int64_t count =
+            wanted ? sbit__type_count(call->in_type[i], 0, call->in_type[i]->rank) : 0;
+        b->sums[i] = wanted && scratch != NULL ? (double *)(void *)(scratch + used) : NULL;
+        used += sbit__align64((size_t)count * sizeof(double));
+    }
+    return used;
+}
+
+static sbit_status sbit__rnn_back_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    sbit__rnn_back b;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < 8; i++) {
+        if (call->in_type[i] != NULL && !sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    *call->scratch_bytes = sbit__rnn_back_place(call, &rnn, NULL, &b);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__rnn_back_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    sbit__rnn_back b;
+    memset(&b, 0, sizeof b);
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    b.call = call;
+    b.rnn = &rnn;
+    b.wide = call->in[0]->dtype == SBIT_F64;
+    const size_t bytes = sbit__rnn_back_place(call, &rnn, (char *)call->scratch, &b);
+    memset(call->scratch, 0, bytes);
+    for (b.dir = 0; b.dir < rnn.dirs; b.dir++) {
+        b.reverse = b.dir == 1 || rnn.reverse_only;
+        for (b.image = 0; b.image < rnn.batch; b.image++) {
+            b.times = sbit__rnn_length(call, &rnn, b.image);
+            sbit__rnn_back_image(&b);
+        }
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        const int64_t count = b.sums[i] != NULL ? sbit_tensor_count(call->out[i]) : 0;
+        for (int64_t k = 0; k < count; k++) {
+            sbit__real_set(b.wide, call->out[i]->data, k, b.sums[i][k]);
+        }
+    }
+    return SBIT_OK;
+}
+
 static int64_t sbit__rnn_macs(const sbit_op_call *call)
 {
     const sbit_type *x = call->in_type[0];
@@ -1100,10 +1462,12 @@ static const sbit_op_row sbit__rnn_rows[] = {
     SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, sbit__grad_lstm),
-    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS, NULL),
+    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, sbit__grad_rnn),
+    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, sbit__grad_rnn),
+    SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, sbit__grad_rnn),
+    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS, sbit__grad_rnn),
+    {SBIT__GRAD_DOMAIN, "RecurrentGrad", 1, SBIT__T_GRAD, 0, 0, sbit__rnn_back_infer,
+     sbit__rnn_back_prepare, sbit__rnn_back_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__RNN_MAX_FUNCTIONS

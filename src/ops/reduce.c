@@ -986,16 +986,7 @@ static sbit_status sbit__topk_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_quant sbit__reduce_quant_mean = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
-    1,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0.0f,
-    0.0f};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
                                                      sbit__reduce_label};
 
@@ -1025,25 +1016,25 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
                          sbit__grad_reduce_other, NULL),                                           \
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
                          sbit__grad_reduce_other, NULL)
-#define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
+#define SBIT__REDUCE_OTHER(name, version, types, fn, prepare, gradient)                            \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
-            NULL, NULL, NULL                                                                       \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, gradient,   \
+            NULL, NULL, NULL, NULL                                                                 \
     }
 #define SBIT__REDUCE_ARG(name)                                                                     \
-    SBIT__REDUCE_OTHER(name, 1, SBIT__T_NUMBERS1, arg, NULL),                                      \
-        SBIT__REDUCE_OTHER(name, 11, SBIT__T_NUMBERS1, arg, NULL),                                 \
-        SBIT__REDUCE_OTHER(name, 12, SBIT__T_NUMBERS1, arg, NULL),                                 \
-        SBIT__REDUCE_OTHER(name, 13, SBIT_T_NUMBERS, arg, NULL)
+    SBIT__REDUCE_OTHER(name, 1, SBIT__T_NUMBERS1, arg, NULL, NULL),                                \
+        SBIT__REDUCE_OTHER(name, 11, SBIT__T_NUMBERS1, arg, NULL, NULL),                           \
+        SBIT__REDUCE_OTHER(name, 12, SBIT__T_NUMBERS1, arg, NULL, NULL),                           \
+        SBIT__REDUCE_OTHER(name, 13, SBIT_T_NUMBERS, arg, NULL, NULL)
 
 static const sbit_op_row sbit__reduce_rows[] = {
     SBIT__REDUCE_ROWS("ReduceSum", sum, sbit__grad_reduce_sum, NULL),
     SBIT__REDUCE_ROWS_18("ReduceMean", mean, sbit__grad_reduce_mean, &sbit__reduce_quant_mean),
-    SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceProd", prod, sbit__grad_reduce_prod, NULL),
     SBIT__REDUCE_ROWS_18("ReduceL1", l1, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROWS_18("ReduceL2", l2, sbit__grad_reduce_other, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, sbit__grad_reduce_log_sum, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, sbit__grad_reduce_log_sum, NULL),
     SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, sbit__grad_reduce_other,
                      NULL),
@@ -1054,14 +1045,14 @@ static const sbit_op_row sbit__reduce_rows[] = {
      sbit__reduce_to_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__REDUCE_ARG("ArgMax"),
     SBIT__REDUCE_ARG("ArgMin"),
-    SBIT__REDUCE_OTHER("CumSum", 11, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT__T_WORDS, cum,
-                       NULL),
-    SBIT__REDUCE_OTHER("CumSum", 14, SBIT__REDUCE_T13, cum, NULL),
-    SBIT__REDUCE_OTHER("CumProd", 26, SBIT__REDUCE_T13, cum, NULL),
-    SBIT__REDUCE_OTHER("TopK", 1, SBIT__T_FLOATS1, topk, sbit__topk_prepare),
-    SBIT__REDUCE_OTHER("TopK", 10, SBIT__T_FLOATS1, topk, sbit__topk_prepare),
-    SBIT__REDUCE_OTHER("TopK", 11, SBIT__T_NUMBERS1, topk, sbit__topk_prepare),
-    SBIT__REDUCE_OTHER("TopK", 24, SBIT_T_NUMBERS, topk, sbit__topk_prepare),
+    SBIT__REDUCE_OTHER("CumSum", 11, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT__T_WORDS, cum, NULL,
+                       sbit__grad_cum_sum),
+    SBIT__REDUCE_OTHER("CumSum", 14, SBIT__REDUCE_T13, cum, NULL, sbit__grad_cum_sum),
+    SBIT__REDUCE_OTHER("CumProd", 26, SBIT__REDUCE_T13, cum, NULL, NULL),
+    SBIT__REDUCE_OTHER("TopK", 1, SBIT__T_FLOATS1, topk, sbit__topk_prepare, sbit__grad_top_k),
+    SBIT__REDUCE_OTHER("TopK", 10, SBIT__T_FLOATS1, topk, sbit__topk_prepare, sbit__grad_top_k),
+    SBIT__REDUCE_OTHER("TopK", 11, SBIT__T_NUMBERS1, topk, sbit__topk_prepare, sbit__grad_top_k),
+    SBIT__REDUCE_OTHER("TopK", 24, SBIT_T_NUMBERS, topk, sbit__topk_prepare, sbit__grad_top_k),
 };
 
 #undef SBIT__REDUCE_T1

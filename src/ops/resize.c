@@ -887,7 +887,115 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__resize_run_any, sbit__resize_run_any, error);
 }
 
-/* ---- rows */
+/* ---- ResizeGrad(x, roi, scales, sizes, dy) {of, version, and the node's attributes}: what each
+ * element of dy was made of gets its part of it, by the same taps. */
+
+/* The forward node's call: its row, and dy in place of its output. */
+static bool sbit__resize_forward(const sbit_op_call *call, sbit_op_call *forward,
+                                 sbit_tensor **output, sbit_type **output_type)
+{
+    *forward = *call;
+    forward->row = sbit_operator_find(call->ctx, "", sbit_node_string(call->node, "of", ""),
+                                      sbit_node_int(call->node, "version", 1));
+    forward->input_count = 4;
+    forward->output_count = 1;
+    forward->out = output;
+    forward->out_type = output_type;
+    return forward->row != NULL;
+}
+
+static sbit_status sbit__resize_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 5, error));
+    if (!sbit__op_has(call, 4)) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input 4 is missing");
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__resize_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_op_call forward;
+    sbit_type dy = *call->in_type[4], *type = &dy;
+    SBIT__TRY(sbit__op_check(call, error));
+    return sbit__resize_forward(call, &forward, NULL, &type)
+               ? sbit__resize_prepare(&forward, error)
+               : sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "of: no such operator");
+}
+
+typedef struct sbit__resize_back {
+    sbit__resize_task task;  /* x: dx, y: dy */
+    int64_t planes, in, out; /* elements of a plane: axes in front of it keep their size */
+    int32_t first;           /* axis of a plane */
+} sbit__resize_back;
+
+static void sbit__resize_back_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__resize_back *b = (const sbit__resize_back *)user;
+    const sbit__resize *resize = b->task.resize;
+    (void)worker;
+    for (int64_t o = begin * b->out; o < end * b->out; o++) {
+        int64_t at[SBIT_MAX_RANK], tap[SBIT_MAX_RANK] = {0}, rest = o % b->out;
+        const double dy = sbit__real_at(resize->wide, b->task.y->data, o);
+        bool outside = false;
+        int32_t i = 0;
+        for (i = resize->rank - 1; i >= b->first; i--) {
+            at[i] = rest % resize->axis[i].out;
+            rest /= resize->axis[i].out;
+            outside = outside || resize->axis[i].outside[at[i]];
+        }
+        while (!outside && i < resize->rank) {
+            int64_t offset = o / b->out * b->in;
+            double weight = dy;
+            for (i = b->first; i < resize->rank; i++) {
+                const int64_t k = at[i] * resize->axis[i].taps + tap[i];
+                weight *= sbit__real_at(resize->wide, resize->axis[i].weight, k);
+                offset += resize->axis[i].index[k] * b->task.in_strides[i];
+            }
+            void *dx = b->task.x->data;
+            sbit__real_set(resize->wide, dx, offset,
+                           sbit__real_at(resize->wide, dx, offset) + weight);
+            for (i = resize->rank - 1; i >= b->first && ++tap[i] == resize->axis[i].taps; i--) {
+                tap[i] = 0;
+            }
+            i = i < b->first ? resize->rank : i;
+        }
+    }
+}
+
+static sbit_status sbit__resize_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__resize resize;
+    sbit__resize_back b;
+    sbit_op_call forward;
+    sbit_tensor dy = *call->in[4], *output = &dy;
+    sbit_type type = *call->in_type[4], *output_type = &type;
+    char *rest = NULL;
+    memset(&b, 0, sizeof b);
+    memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    if (!sbit__resize_forward(call, &forward, &output, &output_type) ||
+        sbit_tensor_count(&dy) == 0) {
+        return SBIT_OK; /* prepare has refused others */
+    }
+    if (dy.rank == 0) {
+        sbit__elem_copy_all(&dy, call->out[0]);
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__resize_setup(&forward, &resize, &rest, error));
+    b.task.resize = &resize;
+    b.task.x = call->out[0];
+    b.task.y = &dy;
+    sbit__tensor_strides(call->out[0], b.task.in_strides);
+    while (b.first < resize.rank - 1 && resize.axis[b.first].keeps) {
+        b.first++;
+    }
+    b.planes = sbit__tensor_span(&dy, 0, b.first);
+    b.in = sbit__tensor_span(call->out[0], b.first, resize.rank);
+    b.out = sbit__tensor_span(&dy, b.first, resize.rank);
+    sbit__parallel_range(call->ctx, b.planes, 1, sbit__resize_back_planes, &b);
+    return SBIT_OK;
+}
 
 /* ---- channels */
 
@@ -903,17 +1011,17 @@ static sbit_status sbit__resize_label(const sbit_channel_call *call, sbit_error 
 }
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
-static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_PASS_NEAREST,
-                                                 1,
-                                                 -1,
-                                                 -1,
-                                                 -1,
-                                                 0,
-                                                 0,
-                                                 NULL,
-                                                 0,
-                                                 0};
+static const sbit_op_quant sbit__resize_quant = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_PASS_NEAREST,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0,
+    0};
 static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
                                                      sbit__resize_label};
 
@@ -934,6 +1042,8 @@ static const sbit_op_row sbit__resize_rows[] = {
     SBIT__RESIZE_ROW("Resize", 13, SBIT__T_ALL13),
     SBIT__RESIZE_ROW("Resize", 18, SBIT__T_ALL13),
     SBIT__RESIZE_ROW("Resize", 19, SBIT__T_ALL13),
+    {SBIT__GRAD_DOMAIN, "ResizeGrad", 1, SBIT__T_GRAD, 0, 0, sbit__resize_grad_infer,
+     sbit__resize_grad_prepare, sbit__resize_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__RESIZE_GATHER

@@ -8,6 +8,7 @@
  * of work, so that threads change nothing.
  */
 #include "elements_private.h"
+#include "gradient_private.h"
 #include "window_private.h"
 
 #include <math.h> /* expf, sqrt */
@@ -383,7 +384,7 @@ static const sbit_op_row sbit__state_space_table[] = {
     {"", "CausalConvWithState", 27, SBIT__STATE_TYPES, 0, 0, sbit__causal_infer,
      sbit__op_prepare_f32, sbit__causal_run, NULL, NULL, NULL, NULL, NULL},
     {"", "SwiGLU", 28, SBIT_T_FLOATS, 0, 0, sbit__swiglu_infer, sbit__op_prepare_check,
-     sbit__swiglu_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__swiglu_run, sbit__grad_swiglu, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__STATE_TYPES

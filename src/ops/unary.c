@@ -436,23 +436,13 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 
 static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
-static const sbit_op_quant sbit__unary_quant_classic = {
-    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+static const sbit_op_quant sbit__unary_quant_classic = {0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_both = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
-    1,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0.0f,
-    0.0f};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_generic = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_INPUTS |
-                                                         SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
+static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                         SBIT_QUANT_FIXED_RANGE,
                                                      1,
                                                      -1,
                                                      -1,
@@ -500,7 +490,8 @@ static const sbit_op_row sbit__unary_rows[] = {
                     &sbit__unary_quant_both),
     SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run, sbit__grad_from_input,
                     &sbit__unary_quant_both),
-    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL, NULL),
+    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, sbit__grad_from_input,
+                    NULL),
 
     SBIT__UNARY_ROW("Abs", 1, SBIT__UNARY_FLOATS1, sbit__unary_abs_run, sbit__grad_from_input,
                     NULL),
@@ -527,15 +518,15 @@ static const sbit_op_row sbit__unary_rows[] = {
 
     SBIT__UNARY_ROWS_2("Sin", 7, 22, sbit__unary_sin_run, sbit__grad_from_input, NULL),
     SBIT__UNARY_ROWS_2("Cos", 7, 22, sbit__unary_cos_run, sbit__grad_from_input, NULL),
-    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, sbit__grad_from_output, NULL),
+    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, sbit__grad_from_input, NULL),
 
     SBIT__UNARY_ROW_BOOL("IsNaN", 9, SBIT__UNARY_FLOATS1, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 13, SBIT__UNARY_FLOATS, sbit__unary_isnan_run),

@@ -37,8 +37,7 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.step, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.epoch, error));
     SBIT__TRY(sbit__writer_put(w, &t->rate, sizeof t->rate, error));
-    SBIT__TRY(
-        sbit__checkpoint_put_u64(w, t->fixed != 0.0f ? SBIT__CHECKPOINT_FIXED : 0, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, t->fixed != 0.0f ? SBIT__CHECKPOINT_FIXED : 0, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->param_count, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->statistic_count, error));
     for (size_t i = 0; i < t->param_count; i++) {
@@ -46,11 +45,11 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
         SBIT__TRY(sbit__checkpoint_put_name(w, p->name, error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(&p->data), error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, p->state_bytes, error));
-        SBIT__TRY(sbit__checkpoint_put_u64(w,
-                                           (p->frozen ? (uint64_t)SBIT__CHECKPOINT_FROZEN : 0) |
-                                               (p->mask != NULL ? (uint64_t)SBIT__CHECKPOINT_MASK
-                                                                : 0),
-                                           error));
+        SBIT__TRY(
+            sbit__checkpoint_put_u64(w,
+                                     (p->frozen ? (uint64_t)SBIT__CHECKPOINT_FROZEN : 0) |
+                                         (p->mask != NULL ? (uint64_t)SBIT__CHECKPOINT_MASK : 0),
+                                     error));
         SBIT__TRY(sbit__writer_put(w, p->data.data, sbit_tensor_bytes(&p->data), error));
         SBIT__TRY(sbit__writer_put(w, p->state, p->state_bytes, error));
         SBIT__TRY(sbit__writer_put(

@@ -44,12 +44,12 @@ typedef struct sbit_train_desc {
     size_t group_count;
     const char *const *train; /* names of the parameters; NULL: all weights */
     size_t train_count;
-    size_t output;         /* which output of the model the loss looks at */
+    size_t output; /* which output of the model the loss looks at */
     /* distillation: the output also learns from this model's output of the same number, which gets
      * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
-    sbit_graph *teacher;   /* NULL: none; must outlive the trainer */
+    sbit_graph *teacher;        /* NULL: none; must outlive the trainer */
     float distill, temperature; /* 0: 0.5 and 4 */
-    bool fixed_statistics; /* BatchNormalization as in inference */
+    bool fixed_statistics;      /* BatchNormalization as in inference */
 } sbit_train_desc;
 
 /* What a step reports. */
@@ -109,8 +109,9 @@ SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const cha
                                                 const uint8_t *keep, sbit_error *error);
 
 /* All that training changes - parameters, masks, what is frozen, the optimizer's state, running
- * statistics, the rate, the step - to and from a file of this machine: a trainer made in the same way goes on where the other stopped,
- * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
+ * statistics, the rate, the step - to and from a file of this machine: a trainer made in the same
+ * way goes on where the other stopped, with the same bits. Nothing changes if loading fails.
+ * Errors: IO, PARSE (of another model). */
 SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
                                             sbit_error *error);
 SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
@@ -152,21 +153,21 @@ typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_r
                                        void *user, sbit_error *error);
 
 typedef struct sbit_fit_desc {
-    int64_t epochs;           /* 0: 1 */
-    int64_t batch;            /* samples of a step; 0: 64 */
-    int64_t micro;            /* samples of one run, accumulated up to `batch`; 0: as many as the
-                                 feed gives at once */
-    int64_t most;             /* samples of an epoch; 0: all */
-    uint64_t seed;            /* of the order of samples */
-    bool in_order;            /* do not shuffle */
-    bool resume;              /* go on at the trainer's step (sbit_trainer_load), not at 0 */
+    int64_t epochs; /* 0: 1 */
+    int64_t batch;  /* samples of a step; 0: 64 */
+    int64_t micro;  /* samples of one run, accumulated up to `batch`; 0: as many as the
+                       feed gives at once */
+    int64_t most;   /* samples of an epoch; 0: all */
+    uint64_t seed;  /* of the order of samples */
+    bool in_order;  /* do not shuffle */
+    bool resume;    /* go on at the trainer's step (sbit_trainer_load), not at 0 */
     /* pictures [N,C,H,W] are changed at random: mirrored left to right, moved by up to `shift`
      * pixels with zeros behind, a square of `cutout` pixels set to zero */
     bool flip;
     int64_t shift, cutout;
-    const char *rate;         /* name of a schedule; NULL: constant */
-    const char *rate_options; /* YAML of its keys */
-    int64_t warmup;           /* steps over which the rate grows from 0 */
+    const char *rate;          /* name of a schedule; NULL: constant */
+    const char *rate_options;  /* YAML of its keys */
+    int64_t warmup;            /* steps over which the rate grows from 0 */
     int64_t freeze_statistics; /* sbit_trainer_freeze_statistics after so many steps; 0: never */
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
     void *user;
@@ -195,10 +196,10 @@ typedef struct sbit_builder {
     sbit_error *error;
 } sbit_builder;
 typedef struct sbit_conv_desc {
-    int64_t channels; /* of the output */
-    int64_t kernel;   /* square; 0: 3; padded so that stride 1 keeps the size */
+    int64_t channels;       /* of the output */
+    int64_t kernel;         /* square; 0: 3; padded so that stride 1 keeps the size */
     int64_t stride, groups; /* 0: 1 */
-    bool bias;        /* leave it out in front of BatchNormalization */
+    bool bias;              /* leave it out in front of BatchNormalization */
 } sbit_conv_desc;
 /* error may be NULL; it and the graph stay with the caller. */
 SPARSEBIT_API sbit_builder sbit_builder_init(sbit_graph *graph, uint64_t seed, sbit_error *error);
@@ -211,8 +212,8 @@ SPARSEBIT_API sbit_value_id sbit_builder_batch_norm(sbit_builder *b, const char 
 SPARSEBIT_API sbit_value_id sbit_builder_linear(sbit_builder *b, const char *name, sbit_value_id x,
                                                 int64_t units); /* x [N, in] */
 /* "MaxPool" or "AveragePool" with windows that do not overlap; size 0: "GlobalAveragePool". */
-SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type,
-                                              sbit_value_id x, int64_t size);
+SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type, sbit_value_id x,
+                                              int64_t size);
 /* Any operator of one or two inputs without attributes: Relu, Add ... y none: one input. */
 SPARSEBIT_API sbit_value_id sbit_builder_op(sbit_builder *b, const char *op_type, sbit_value_id x,
                                             sbit_value_id y);

@@ -20,12 +20,12 @@ typedef struct sbit__train_param {
     uint8_t *mask; /* NULL: none */
     void *state;
     size_t state_bytes;
-    float rate, decay; /* factors */
-    size_t output;     /* the session's, that is the gradient */
-    float *grad;       /* of the last backward */
-    float *sum;        /* of several batches; NULL: not needed so far */
-    bool borrowed;     /* data is a quantizer's */
-    bool frozen;       /* not updated at present */
+    float rate, decay;  /* factors */
+    size_t output;      /* the session's, that is the gradient */
+    float *grad;        /* of the last backward */
+    float *sum;         /* of several batches; NULL: not needed so far */
+    bool borrowed;      /* data is a quantizer's */
+    bool frozen;        /* not updated at present */
     sbit_status status; /* of the last update, written by the worker that did it */
 } sbit__train_param;
 
@@ -43,10 +43,10 @@ struct sbit_trainer {
     size_t param_count;
     sbit_statistic *statistics;
     size_t statistic_count;
-    void **kept;            /* their data before the last run */
-    float fixed;            /* 1: BatchNormalization normalizes by them, and they stay */
+    void **kept;               /* their data before the last run */
+    float fixed;               /* 1: BatchNormalization normalizes by them, and they stay */
     sbit_value_id fixed_input; /* of the graph, where that is fed; none without statistics */
-    sbit_session_desc desc; /* of the session */
+    sbit_session_desc desc;    /* of the session */
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;

@@ -239,13 +239,13 @@ static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
     if (t->statistics == NULL || t->kept == NULL) {
         return sbit__fail_oom(error, nodes * sizeof *t->statistics);
     }
-    SBIT__TRY(sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count,
-                                     error));
+    SBIT__TRY(
+        sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error));
     if (t->statistic_count == 0) {
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__add_scalar(t->graph, "statistics_fixed", SBIT_F32, 0, 0.0, &t->fixed_input,
-                               error));
+    SBIT__TRY(
+        sbit__add_scalar(t->graph, "statistics_fixed", SBIT_F32, 0, 0.0, &t->fixed_input, error));
     for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0;
          id = sbit_graph_next(t->graph, id)) {
         if (sbit__streq(sbit_graph_node(t->graph, id)->op_type, "BatchNormTrain")) {

@@ -1,0 +1,401 @@
+/* gradients_more.c: rules of differentiation of the less common operators. >>gradients-more
+ *
+ * Called by: grad, through the column `gradient` of the rows. Calls: ops/gradients.c.
+ * As there, dy is the gradient of output 0.
+ */
+#include "gradient_private.h"
+
+/* The first output only; the others are indices, statistics or copies. */
+static bool sbit__g_only_first(sbit_gradient *g)
+{
+    for (int32_t i = 1; i < g->output_count; i++) {
+        if (g->output_grads[i].idx != 0) {
+            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "output %d has no gradient", (int)i);
+        }
+    }
+    return g->status == SBIT_OK && g->output_grads[0].idx != 0;
+}
+
+/* >>reductions */
+
+/* y = log sum x: dx = dy / sum x = dy exp(-y) */
+SBIT__FN void sbit__grad_reduce_log_sum(sbit_gradient *g)
+{
+    const sbit_value_id slope = sbit__g_1(g, "Exp", sbit__g_1(g, "Neg", g->outputs[0]));
+    const sbit_value_id part = sbit__g_2(g, "Mul", g->output_grads[0], slope);
+    g->input_grads[0] = sbit__g_spread(g, part, sbit_node_attr(g->node, "axes"), false);
+}
+
+/* dx is dy times the product of the other elements: with p that of those that are not 0,
+ *     no zero: p / x      one zero: p there, else 0      more: 0 */
+SBIT__FN void sbit__grad_reduce_prod(sbit_gradient *g)
+{
+    const sbit_attr *axes = sbit_node_attr(g->node, "axes");
+    const sbit_value_id x = g->inputs[0], zero = sbit__g_number(g, 0.0);
+    const sbit_value_id one = sbit__g_number(g, 1.0), half = sbit__g_number(g, 0.5);
+    sbit_value_id inputs[2];
+    inputs[1].idx = g->input_count > 1 ? g->inputs[1].idx : 0;
+    const size_t count = inputs[1].idx != 0 ? 2 : 1;
+    const sbit_value_id is_zero =
+        sbit__g_2(g, "Less", sbit__g_1(g, "Abs", sbit__g_1(g, "Sign", x)), half);
+    inputs[0] = sbit__g_where(g, is_zero, one, zero);
+    const sbit_value_id zeros = sbit__g_spread(
+        g, sbit__g_add_like(g, "", "ReduceL1", inputs, count, false, NULL), axes, false);
+    inputs[0] = sbit__g_where(g, is_zero, one, x);
+    const sbit_value_id others = inputs[0];
+    const sbit_value_id product = sbit__g_spread(
+        g, sbit__g_add_like(g, "", "ReduceProd", inputs, count, false, NULL), axes, false);
+    const sbit_value_id at_zero =
+        sbit__g_where(g, sbit__g_2(g, "Less", sbit__g_number(g, 1.5), zeros), zero, product);
+    const sbit_value_id elsewhere = sbit__g_where(g, sbit__g_2(g, "Less", half, zeros), zero,
+                                                  sbit__g_2(g, "Div", product, others));
+    const sbit_value_id dy = sbit__g_spread(g, g->output_grads[0], axes, false);
+    g->input_grads[0] = sbit__g_2(g, "Mul", dy, sbit__g_where(g, is_zero, at_zero, elsewhere));
+}
+
+/* Sum of x over axes, which stay with length 1: axes became an input in opset 13. */
+static sbit_value_id sbit__g_sum(sbit_gradient *g, sbit_value_id x, const int64_t *axes,
+                                 size_t count)
+{
+    sbit_value_id inputs[2];
+    const sbit_attr attr = sbit__g_ints("axes", axes, count);
+    const bool listed = sbit_graph_opset(g->graph, "") >= 13;
+    inputs[0] = x;
+    inputs[1] = listed ? sbit__g_shape_of(g, axes, (int64_t)count) : inputs[0];
+    return sbit_gradient_add(g, "", "ReduceSum", inputs, listed ? 2 : 1, &attr, listed ? 0 : 1);
+}
+
+/* y = x / n, n the norm along an axis: dx = (dy - s sum(dy y)) / n, s = y (p = 2), sign x (p = 1)
+ */
+SBIT__FN void sbit__grad_lp_normalization(sbit_gradient *g)
+{
+    const int64_t axis = sbit__g_axis(g, -1, sbit__g_rank(g, g->inputs[0]));
+    const bool first = sbit_node_int(g->node, "p", 2) == 1;
+    const sbit_value_id x = g->inputs[0], y = g->outputs[0], dy = g->output_grads[0];
+    const sbit_value_id size = first ? sbit__g_1(g, "Abs", x) : sbit__g_2(g, "Mul", x, x);
+    const sbit_value_id sum = sbit__g_sum(g, size, &axis, 1);
+    const sbit_value_id norm = first ? sum : sbit__g_1(g, "Sqrt", sum);
+    const sbit_value_id along = sbit__g_sum(g, sbit__g_2(g, "Mul", dy, y), &axis, 1);
+    const sbit_value_id part = sbit__g_2(g, "Mul", first ? sbit__g_1(g, "Sign", x) : y, along);
+    g->input_grads[0] = sbit__g_2(g, "Div", sbit__g_2(g, "Sub", dy, part), norm);
+}
+
+/* With c = x less its mean, d the deviation, M elements, e = 1e-9, y = c / (d + e):
+ *     dx = (dy - mean dy) / (d + e) - c sum(dy c) / (M d (d + e)^2) */
+SBIT__FN void sbit__grad_mean_variance(sbit_gradient *g)
+{
+    static const int64_t usual[] = {0, 2, 3};
+    const sbit_attr *attr = sbit_node_attr(g->node, "axes");
+    const int64_t *axes = attr != NULL ? attr->ints : usual;
+    const size_t count = attr != NULL ? attr->count : SBIT__COUNT_OF(usual);
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    const sbit_value_id x = g->inputs[0], dy = g->output_grads[0];
+    double m = 1.0;
+    for (size_t i = 0; i < count; i++) {
+        m *= (double)sbit__g_length(g, x, axes[i] < 0 ? axes[i] + rank : axes[i]);
+    }
+    const sbit_value_id share = sbit__g_number(g, m > 0.0 ? 1.0 / m : 0.0);
+    const sbit_value_id mean = sbit__g_2(g, "Mul", sbit__g_sum(g, x, axes, count), share);
+    const sbit_value_id c = sbit__g_2(g, "Sub", x, mean);
+    const sbit_value_id squares = sbit__g_sum(g, sbit__g_2(g, "Mul", c, c), axes, count);
+    const sbit_value_id d = sbit__g_1(g, "Sqrt", sbit__g_2(g, "Mul", squares, share));
+    const sbit_value_id wide = sbit__g_2(g, "Add", d, sbit__g_number(g, 1e-9));
+    const sbit_value_id even = sbit__g_2(g, "Mul", sbit__g_sum(g, dy, axes, count), share);
+    const sbit_value_id along = sbit__g_sum(g, sbit__g_2(g, "Mul", dy, c), axes, count);
+    const sbit_value_id below = sbit__g_2(g, "Mul", d, sbit__g_2(g, "Mul", wide, wide));
+    const sbit_value_id slope = sbit__g_2(g, "Div", sbit__g_2(g, "Mul", along, share), below);
+    g->input_grads[0] =
+        sbit__g_2(g, "Sub", sbit__g_2(g, "Div", sbit__g_2(g, "Sub", dy, even), wide),
+                  sbit__g_2(g, "Mul", c, slope));
+}
+
+SBIT__FN void sbit__grad_lrn(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[0]};
+    g->input_grads[0] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "LrnGrad", inputs, 2, false, NULL);
+}
+
+/* y = a - b q, q the whole part of a / b: da = dy, db = -q dy, where b q = a - y */
+SBIT__FN void sbit__grad_mod(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0];
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, dy);
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id whole = sbit__g_2(g, "Sub", g->outputs[0], g->inputs[0]);
+        sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, sbit__g_2(g, "Div", whole, g->inputs[1])));
+    }
+}
+
+SBIT__FN void sbit__grad_trilu(sbit_gradient *g)
+{
+    sbit_value_id inputs[2];
+    inputs[0] = g->output_grads[0];
+    inputs[1].idx = g->input_count > 1 ? g->inputs[1].idx : 0;
+    g->input_grads[0] =
+        sbit__g_add_like(g, "", "Trilu", inputs, inputs[1].idx != 0 ? 2 : 1, false, NULL);
+}
+
+/* Summed from the other end. */
+SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[1]};
+    sbit_attr attrs[2];
+    attrs[0] = sbit__g_int("exclusive", sbit_node_int(g->node, "exclusive", 0));
+    attrs[1] = sbit__g_int("reverse", sbit_node_int(g->node, "reverse", 0) != 0 ? 0 : 1);
+    g->input_grads[0] = sbit_gradient_add(g, "", "CumSum", inputs, 2, attrs, 2);
+}
+
+/* >>moves */
+
+static sbit_value_id sbit__g_gather(sbit_gradient *g, bool nd, sbit_value_id from)
+{
+    const sbit_value_id inputs[2] = {from, g->inputs[1]};
+    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    return sbit_gradient_add(g, "", nd ? "GatherND" : "GatherElements", inputs, 2, &axis,
+                             nd ? 0 : 1);
+}
+
+static sbit_value_id sbit__g_scatter(sbit_gradient *g, sbit_value_id into, sbit_value_id updates)
+{
+    const sbit_value_id inputs[3] = {into, g->inputs[1], updates};
+    return sbit__g_add_like(g, "", g->node->op_type, inputs, 3, false, NULL);
+}
+
+/* Scatter of updates u into data x at places i: y = x with y[i] = u, x[i] + u, x[i] * u ...
+ *     none      dx = dy with 0 at i      du = dy[i]
+ *     add       dx = dy                  du = dy[i]
+ *     mul       dx = dy scattered by u   du = (dy y)[i] / u
+ *     max, min  dx = dy where y is x     du = dy[i] where y[i] is u */
+static void sbit__g_scatter_rule(sbit_gradient *g, bool nd)
+{
+    const char *how = sbit_node_string(g->node, "reduction", "none");
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], u = g->inputs[2];
+    const sbit_value_id y = g->outputs[0], zero = sbit__g_number(g, 0.0);
+    const bool none = sbit__streq(how, "none"), add = sbit__streq(how, "add");
+    const bool mul = sbit__streq(how, "mul"), most = sbit__streq(how, "max");
+    if (g->wanted[0]) {
+        const sbit_value_id nothing =
+            none ? sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ZerosLike", &u, 1, NULL, 0) : u;
+        g->input_grads[0] =
+            add ? dy
+            : none || mul
+                ? sbit__g_scatter(g, dy, nothing)
+                : sbit__g_where(g, sbit__g_2(g, "Less", most ? x : y, most ? y : x), zero, dy);
+    }
+    if (!g->wanted[2]) {
+        return;
+    }
+    if (none || add) {
+        g->input_grads[2] = sbit__g_gather(g, nd, dy);
+    } else if (mul) {
+        const sbit_value_id all = sbit__g_gather(g, nd, sbit__g_2(g, "Mul", dy, y));
+        g->input_grads[2] = sbit__g_2(g, "Div", all, u);
+    } else {
+        const sbit_value_id kept = sbit__g_gather(g, nd, y), part = sbit__g_gather(g, nd, dy);
+        g->input_grads[2] =
+            sbit__g_where(g, sbit__g_2(g, "Less", most ? u : kept, most ? kept : u), zero, part);
+    }
+}
+
+SBIT__FN void sbit__grad_scatter_elements(sbit_gradient *g)
+{
+    sbit__g_scatter_rule(g, false);
+}
+
+SBIT__FN void sbit__grad_scatter_nd(sbit_gradient *g)
+{
+    sbit__g_scatter_rule(g, true);
+}
+
+SBIT__FN void sbit__grad_compress(sbit_gradient *g)
+{
+    sbit__g_moves(g, g->inputs, g->input_count, false);
+}
+
+SBIT__FN void sbit__grad_center_crop_pad(sbit_gradient *g)
+{
+    sbit__g_moves(g, g->inputs, g->input_count, true);
+}
+
+/* The indices are places of the flat output. */
+SBIT__FN void sbit__grad_max_unpool(sbit_gradient *g)
+{
+    static const int64_t flat[] = {-1};
+    sbit_value_id inputs[2];
+    inputs[0] = sbit__g_2(g, "Reshape", g->output_grads[0], sbit__g_shape_of(g, flat, 1));
+    inputs[1] = g->inputs[1];
+    g->input_grads[0] = sbit_gradient_add(g, "", "Gather", inputs, 2, NULL, 0);
+}
+
+/* The indices of the elements of x, taken along the axis, say where each value came from. */
+SBIT__FN void sbit__grad_top_k(sbit_gradient *g)
+{
+    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
+    const sbit_attr first = sbit__g_int("first", 0);
+    sbit_value_id two[2], three[3];
+    if (!sbit__g_only_first(g)) {
+        return;
+    }
+    if (g->output_count < 2 || g->outputs[1].idx == 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "without its indices it has no gradient");
+        return;
+    }
+    two[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", g->inputs, 1, &first, 1);
+    two[1] = g->outputs[1];
+    three[0] = g->output_grads[0];
+    three[1] = sbit_gradient_add(g, "", "GatherElements", two, 2, &axis, 1);
+    three[2] = sbit__g_shape(g, g->inputs[0]);
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", three, 3, &first, 1);
+}
+
+/* Turned back: the same with the sines negated. */
+SBIT__FN void sbit__grad_rotary(sbit_gradient *g)
+{
+    sbit_value_id inputs[4];
+    if (sbit__g_wanted(g, 1) || sbit__g_wanted(g, 2)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its caches have no gradient");
+        return;
+    }
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    inputs[0] = g->output_grads[0];
+    inputs[2] = sbit__g_1(g, "Neg", g->inputs[2]);
+    g->input_grads[0] =
+        sbit__g_add_like(g, "", "RotaryEmbedding", inputs, (size_t)g->input_count, false, NULL);
+}
+
+/* >>activations and pools */
+
+/* y = swish(a) b */
+SBIT__FN void sbit__grad_swiglu(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    const float alpha = sbit_node_float(g->node, "alpha", 1.0f);
+    if (g->wanted[0]) {
+        const sbit_value_id inputs[2] = {sbit__g_2(g, "Mul", dy, b), a};
+        sbit_attr attrs[2];
+        attrs[0] = sbit__g_text("of", "Swish");
+        attrs[1] = sbit__g_float("alpha", alpha);
+        g->input_grads[0] =
+            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, 2, attrs, 2);
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id bent = sbit__g_2(g, "Mul", a, sbit__g_number(g, (double)alpha));
+        const sbit_value_id gate = sbit__g_2(g, "Mul", a, sbit__g_1(g, "Sigmoid", bent));
+        g->input_grads[1] = sbit__g_2(g, "Mul", dy, gate);
+    }
+}
+
+/* y = (sum |x|^p)^(1/p): dx = sign(x) |x|^(p-1) times what comes back of dy y^(1-p) */
+static void sbit__g_lp(sbit_gradient *g, bool global)
+{
+    const int64_t p = sbit_node_int(g->node, "p", 2);
+    const sbit_value_id x = g->inputs[0], y = g->outputs[0], zero = sbit__g_number(g, 0.0);
+    sbit_value_id inputs[2], slope = x, back;
+    const sbit_value_id power = sbit__g_2(g, "Pow", y, sbit__g_number(g, (double)(p - 1)));
+    const sbit_value_id up = sbit__g_2(g, "Div", g->output_grads[0], power);
+    inputs[0] = sbit__g_where(g, sbit__g_2(g, "Less", zero, y), up, zero);
+    inputs[1] = x;
+    if (p == 1) {
+        slope = sbit__g_1(g, "Sign", x);
+    } else if (p != 2) {
+        const sbit_value_id size =
+            sbit__g_2(g, "Pow", sbit__g_1(g, "Abs", x), sbit__g_number(g, (double)(p - 1)));
+        slope = sbit__g_2(g, "Mul", sbit__g_1(g, "Sign", x), size);
+    }
+    if (global) {
+        int64_t axes[SBIT_MAX_RANK] = {0};
+        const int32_t rank = sbit__g_rank(g, x);
+        for (int32_t i = 2; i < rank; i++) {
+            axes[i - 2] = i;
+        }
+        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        back = sbit__g_spread(g, inputs[0], &list, false);
+    } else {
+        back = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, true, NULL);
+    }
+    g->input_grads[0] = sbit__g_2(g, "Mul", slope, back);
+}
+
+SBIT__FN void sbit__grad_lp_pool(sbit_gradient *g)
+{
+    sbit__g_lp(g, false);
+}
+
+SBIT__FN void sbit__grad_global_lp_pool(sbit_gradient *g)
+{
+    sbit__g_lp(g, true);
+}
+
+/* >>operators with a row of their own for the gradient */
+
+SBIT__FN void sbit__grad_label_loss(sbit_gradient *g)
+{
+    sbit_value_id inputs[4];
+    memset(inputs, 0, sizeof inputs);
+    if (!sbit__g_only_first(g)) {
+        return;
+    }
+    if (sbit__g_wanted(g, 2)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its class weights have no gradient");
+        return;
+    }
+    inputs[0] = g->output_grads[0];
+    memcpy(inputs + 1, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    g->input_grads[0] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "LabelLossGrad", inputs,
+                                         (size_t)g->input_count + 1, true, NULL);
+}
+
+/* AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k, dpast v
+ */
+SBIT__FN void sbit__grad_attention(sbit_gradient *g)
+{
+    sbit_value_id inputs[8], outputs[6];
+    bool wanted[6];
+    memset(inputs, 0, sizeof inputs);
+    if (!sbit__g_only_first(g)) {
+        return;
+    }
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    inputs[7] = g->output_grads[0];
+    for (int32_t i = 0; i < 6; i++) {
+        wanted[i] = sbit__g_wanted(g, i);
+    }
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "AttentionGrad", inputs, 8, g->node->attrs,
+                     g->node->attr_count, wanted, outputs, 6);
+    for (int32_t i = 0; i < 6; i++) {
+        if (wanted[i]) {
+            g->input_grads[i] = outputs[i];
+        }
+    }
+}
+
+/* RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) -> dx, dW, dR, dB, -, dh0, dc0, dP:
+ * LSTM, GRU and RNN in every form. */
+SBIT__FN void sbit__grad_rnn(sbit_gradient *g)
+{
+    sbit_value_id inputs[11], outputs[8];
+    sbit_attr attrs[SBIT__RNN_ATTRIBUTES];
+    bool wanted[8];
+    size_t count = 1;
+    memset(inputs, 0, sizeof inputs);
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    for (int32_t i = 0; i < 8; i++) {
+        wanted[i] = i != 4 && sbit__g_wanted(g, i);
+    }
+    for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
+        inputs[8 + i] = g->output_grads[i];
+    }
+    attrs[0] = sbit__g_text("of", g->node->op_type);
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__RNN_ATTRIBUTES; i++) {
+        attrs[count++] = g->node->attrs[i];
+    }
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "RecurrentGrad", inputs, 11, attrs, count, wanted,
+                     outputs, 8);
+    for (int32_t i = 0; i < 8; i++) {
+        if (wanted[i]) {
+            g->input_grads[i] = outputs[i];
+        }
+    }
+}
