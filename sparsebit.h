@@ -1318,12 +1318,12 @@ typedef struct sbit_train_desc {
     size_t group_count;
     const char *const *train; /* names of the parameters; NULL: all weights */
     size_t train_count;
-    size_t output;         /* which output of the model the loss looks at */
+    size_t output; /* which output of the model the loss looks at */
     /* distillation: the output also learns from this model's output of the same number, which gets
      * the same inputs: loss = (1 - distill) * loss + distill * kl(TEMPERATURE: temperature) */
-    sbit_graph *teacher;   /* NULL: none; must outlive the trainer */
+    sbit_graph *teacher;        /* NULL: none; must outlive the trainer */
     float distill, temperature; /* 0: 0.5 and 4 */
-    bool fixed_statistics; /* BatchNormalization as in inference */
+    bool fixed_statistics;      /* BatchNormalization as in inference */
 } sbit_train_desc;
 
 /* What a step reports. */
@@ -1355,8 +1355,14 @@ SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const s
                                                   sbit_train_report *report, sbit_error *error);
 SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_report *report,
                                               sbit_error *error);
-/* The learning rate from now on: what schedules change. */
+/* The learning rate from now on. The schedule of sbit_trainer_fit multiplies it. */
 SPARSEBIT_API void sbit_trainer_set_rate(sbit_trainer *trainer, double rate);
+/* Parameters whose names match the glob are not updated from now on (false: they are again), and
+ * their momentum stands still. Returns how many match. */
+SPARSEBIT_API size_t sbit_trainer_freeze(sbit_trainer *trainer, const char *pattern, bool frozen);
+/* BatchNormalization normalizes by its running statistics from now on, and they stay (false: by the
+ * batch's again): what a quantized model does after export, and better for small batches. */
+SPARSEBIT_API void sbit_trainer_freeze_statistics(sbit_trainer *trainer, bool frozen);
 /* The model's output `index` in the last backward; borrowed until the next. */
 SPARSEBIT_API const sbit_tensor *sbit_trainer_output(const sbit_trainer *trainer, size_t index);
 
@@ -1366,7 +1372,7 @@ typedef struct sbit_train_parameter {
     sbit_value_id value; /* in the graph that the trainer was made from */
     sbit_tensor data;    /* float32 */
     float *gradient;     /* of the last backward; NULL before */
-    bool frozen;
+    bool frozen;         /* by sbit_trainer_freeze */
 } sbit_train_parameter;
 SPARSEBIT_API size_t sbit_trainer_parameter_count(const sbit_trainer *trainer);
 SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *trainer,
@@ -1376,9 +1382,10 @@ SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *tr
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
                                                 const uint8_t *keep, sbit_error *error);
 
-/* All that training changes - parameters, the optimizer's state, running statistics, the step - to
- * and from a file of this machine: a trainer made in the same way goes on where the other stopped,
- * with the same bits. Nothing changes if loading fails. Errors: IO, PARSE (of another model). */
+/* All that training changes - parameters, masks, what is frozen, the optimizer's state, running
+ * statistics, the rate, the step - to and from a file of this machine: a trainer made in the same
+ * way goes on where the other stopped, with the same bits. Nothing changes if loading fails.
+ * Errors: IO, PARSE (of another model). */
 SPARSEBIT_API sbit_status sbit_trainer_save(const sbit_trainer *trainer, const char *path,
                                             sbit_error *error);
 SPARSEBIT_API sbit_status sbit_trainer_load(sbit_trainer *trainer, const char *path,
@@ -1405,21 +1412,22 @@ typedef sbit_status (*sbit_train_hook)(sbit_trainer *trainer, const sbit_train_r
                                        void *user, sbit_error *error);
 
 typedef struct sbit_fit_desc {
-    int64_t epochs;           /* 0: 1 */
-    int64_t batch;            /* samples of a step; 0: 64 */
-    int64_t micro;            /* samples of one run, accumulated up to `batch`; 0: as many as the
-                                 feed gives at once */
-    int64_t most;             /* samples of an epoch; 0: all */
-    uint64_t seed;            /* of the order of samples */
-    bool in_order;            /* do not shuffle */
-    bool resume;              /* go on at the trainer's step (sbit_trainer_load), not at 0 */
+    int64_t epochs; /* 0: 1 */
+    int64_t batch;  /* samples of a step; 0: 64 */
+    int64_t micro;  /* samples of one run, accumulated up to `batch`; 0: as many as the
+                       feed gives at once */
+    int64_t most;   /* samples of an epoch; 0: all */
+    uint64_t seed;  /* of the order of samples */
+    bool in_order;  /* do not shuffle */
+    bool resume;    /* go on at the trainer's step (sbit_trainer_load), not at 0 */
     /* pictures [N,C,H,W] are changed at random: mirrored left to right, moved by up to `shift`
      * pixels with zeros behind, a square of `cutout` pixels set to zero */
     bool flip;
     int64_t shift, cutout;
-    const char *rate;         /* name of a schedule; NULL: constant */
-    const char *rate_options; /* YAML of its keys */
-    int64_t warmup;           /* steps over which the rate grows from 0 */
+    const char *rate;          /* name of a schedule; NULL: constant */
+    const char *rate_options;  /* YAML of its keys */
+    int64_t warmup;            /* steps over which the rate grows from 0 */
+    int64_t freeze_statistics; /* sbit_trainer_freeze_statistics after so many steps; 0: never */
     sbit_train_hook before_step, after_step, after_epoch; /* NULL: none */
     void *user;
 } sbit_fit_desc;
@@ -1447,10 +1455,10 @@ typedef struct sbit_builder {
     sbit_error *error;
 } sbit_builder;
 typedef struct sbit_conv_desc {
-    int64_t channels; /* of the output */
-    int64_t kernel;   /* square; 0: 3; padded so that stride 1 keeps the size */
+    int64_t channels;       /* of the output */
+    int64_t kernel;         /* square; 0: 3; padded so that stride 1 keeps the size */
     int64_t stride, groups; /* 0: 1 */
-    bool bias;        /* leave it out in front of BatchNormalization */
+    bool bias;              /* leave it out in front of BatchNormalization */
 } sbit_conv_desc;
 /* error may be NULL; it and the graph stay with the caller. */
 SPARSEBIT_API sbit_builder sbit_builder_init(sbit_graph *graph, uint64_t seed, sbit_error *error);
@@ -1463,8 +1471,8 @@ SPARSEBIT_API sbit_value_id sbit_builder_batch_norm(sbit_builder *b, const char 
 SPARSEBIT_API sbit_value_id sbit_builder_linear(sbit_builder *b, const char *name, sbit_value_id x,
                                                 int64_t units); /* x [N, in] */
 /* "MaxPool" or "AveragePool" with windows that do not overlap; size 0: "GlobalAveragePool". */
-SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type,
-                                              sbit_value_id x, int64_t size);
+SPARSEBIT_API sbit_value_id sbit_builder_pool(sbit_builder *b, const char *op_type, sbit_value_id x,
+                                              int64_t size);
 /* Any operator of one or two inputs without attributes: Relu, Add ... y none: one input. */
 SPARSEBIT_API sbit_value_id sbit_builder_op(sbit_builder *b, const char *op_type, sbit_value_id x,
                                             sbit_value_id y);
@@ -21657,11 +21665,16 @@ SBIT__FN sbit_status sbit__op_in_float(const sbit_op_call *call,
  *     Piece(x) {axis, begin, length}        ZerosLike(x)
  *     ConvDataGrad(dy, w, shape)            ConvWeightGrad(x, dy, shape)      attributes as Conv
  *     PoolGrad(dy, x) {of}                  attributes as the pool
- *     BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var
- *     BatchNormGrad(dy, x, scale, mean, var) {training} -> dx, dscale, dbias
+ *     BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean,
+ * batch var; BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training} -> dx, dscale, dbias;
+ *         fixed: a number, not 0: as in inference
  *     NormGrad(dy, x) {axis, epsilon, rms} -> dx, normalized x
  *     SoftmaxGrad(dy, y) {axis, log, flat}
  *     CrossEntropy(logits, targets) -> loss, dlogits; Distillation likewise
+ *     LrnGrad(dy, x)                        ResizeGrad(x, roi, scales, sizes, dy) {of, version}
+ *     LabelLossGrad(dy, scores, labels, weights) {of}
+ *     AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k,
+ * dpast v RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) {of} -> their gradients
  *     LstmGrad(x, W, R, B, h0, c0, Y, dY, dYh, dYc) -> dx, dW, dR, dB, dh0, dc0
  * All take float32 and float64, which they compute in float64.
  */
@@ -21673,27 +21686,68 @@ extern "C" {
 #endif
 
 #define SBIT__GRAD_DOMAIN "sbit"
+#define SBIT__RNN_ATTRIBUTES 16 /* more than the operators have */
 #define SBIT__T_GRAD (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64))
 
 /* X(name): a rule is void sbit__grad_<name>(sbit_gradient *g) */
 #define SBIT__GRADIENTS(X)                                                                         \
-    X(zero)        /* steps: Round, Floor, Sign: their gradient is 0 */                            \
-    X(identity)    /* the gradient passes unchanged */                                             \
-    X(from_input)  /* elementwise, computed from the input */                                      \
-    X(from_output) /* elementwise, computed from the output, so that the input may go */           \
-    X(moves)       /* moves elements: the same move of indices says where from */                  \
-    X(resize)      /* as moves, if its mode is nearest */                                          \
+    X(zero)         /* steps: Round, Floor, Sign: their gradient is 0 */                           \
+    X(identity)     /* the gradient passes unchanged */                                            \
+    X(from_input)   /* elementwise, computed from the input */                                     \
+    X(from_output)  /* elementwise, computed from the output, so that the input may go */          \
+    X(moves)        /* moves elements: the same move of indices says where from */                 \
+    X(resize)       /* as moves, or by the weights of its mode */                                  \
     X(reduce_other) /* ReduceL1, L2, SumSquare, LogSumExp, Max, Min */                             \
-    X(extreme)     /* Max and Min of several tensors */                                            \
-    X(external)    /* functions of the caller */                                                   \
-    X(neg) X(add) X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(cast)            \
-    X(reduce_sum) X(reduce_mean) X(reshape) X(transpose) X(concat) X(split) X(expand) X(pad)       \
-    X(matmul) X(gemm) X(einsum) X(conv) X(conv_transpose) X(pool) X(lstm)                          \
-    X(batch_norm) X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax) X(cross_entropy)
+    X(extreme)      /* Max and Min of several tensors */                                           \
+    X(external)     /* functions of the caller */                                                  \
+    X(neg)                                                                                         \
+    X(add)                                                                                         \
+    X(sub) X(mul) X(div) X(pow) X(prelu) X(mean) X(clip) X(where) X(cast) X(reduce_sum)            \
+        X(reduce_mean) X(reshape) X(transpose) X(concat) X(split) X(expand) X(pad) X(matmul)       \
+            X(gemm) X(einsum) X(conv) X(conv_transpose) X(pool) X(lstm) X(batch_norm)              \
+                X(batch_norm_train) X(layer_norm) X(group_norm) X(softmax)                         \
+                    X(cross_entropy) /* ops/gradients_more.c */                                    \
+        X(reduce_log_sum) X(reduce_prod) X(lp_normalization) X(mean_variance) X(lrn) X(mod)        \
+            X(trilu) X(cum_sum) X(scatter_elements) X(scatter_nd) X(compress) X(center_crop_pad)   \
+                X(max_unpool) X(top_k) X(rotary) X(swiglu) X(lp_pool) X(global_lp_pool)            \
+                    X(label_loss) X(attention) X(rnn)
 
 #define SBIT__GRADIENT_DECLARE(name) SBIT__FN void sbit__grad_##name(sbit_gradient *g);
 SBIT__GRADIENTS(SBIT__GRADIENT_DECLARE)
 #undef SBIT__GRADIENT_DECLARE
+
+/* >>what rules are made of (ops/gradients.c, which says what they do) */
+SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
+                               const sbit_value_id *inputs, size_t input_count,
+                               const sbit_attr *attrs, size_t attr_count, const bool *made,
+                               sbit_value_id *outputs, size_t output_count);
+SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a);
+SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                                 sbit_value_id b);
+SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value);
+SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count);
+SBIT__FN sbit_attr sbit__g_float(const char *name, float value);
+SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value);
+SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
+                                        const sbit_value_id *inputs, size_t input_count, bool of,
+                                        const char *without);
+SBIT__FN const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id);
+SBIT__FN int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id);
+SBIT__FN bool sbit__g_wanted(const sbit_gradient *g, int32_t i);
+SBIT__FN sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id);
+SBIT__FN sbit_value_id sbit__g_number(sbit_gradient *g, double value);
+SBIT__FN sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
+                                      int32_t align);
+SBIT__FN void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad);
+SBIT__FN sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                     sbit_value_id no);
+SBIT__FN sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
+                                      bool mean);
+SBIT__FN int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis);
+SBIT__FN int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank);
+SBIT__FN sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count);
+SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
+                            bool padded);
 
 /* What an External node runs; see ops/external.c. backward gets scratch memory of x's size if dx is
  * not wanted. */
@@ -22790,10 +22844,10 @@ SPARSEBIT_API void sbit_gradient_fail(sbit_gradient *g, sbit_status status, cons
 }
 
 /* outputs[i] is made anew where `made` (NULL: all) says so, else omitted. */
-static void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
-                             const sbit_value_id *inputs, size_t input_count,
-                             const sbit_attr *attrs, size_t attr_count, const bool *made,
-                             sbit_value_id *outputs, size_t output_count)
+SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char *op_type,
+                               const sbit_value_id *inputs, size_t input_count,
+                               const sbit_attr *attrs, size_t attr_count, const bool *made,
+                               sbit_value_id *outputs, size_t output_count)
 {
     sbit_node_desc desc;
     sbit_node_id id;
@@ -22831,19 +22885,19 @@ SPARSEBIT_API sbit_value_id sbit_gradient_add(sbit_gradient *g, const char *doma
     return output;
 }
 
-static sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a)
+SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a)
 {
     return sbit_gradient_add(g, "", op_type, &a, 1, NULL, 0);
 }
 
-static sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
-                               sbit_value_id b)
+SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
+                                 sbit_value_id b)
 {
     const sbit_value_id inputs[2] = {a, b};
     return sbit_gradient_add(g, "", op_type, inputs, 2, NULL, 0);
 }
 
-static sbit_attr sbit__g_int(const char *name, int64_t value)
+SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -22853,7 +22907,7 @@ static sbit_attr sbit__g_int(const char *name, int64_t value)
     return attr;
 }
 
-static sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
+SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -22864,7 +22918,7 @@ static sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t co
     return attr;
 }
 
-static sbit_attr sbit__g_float(const char *name, float value)
+SBIT__FN sbit_attr sbit__g_float(const char *name, float value)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -22874,7 +22928,7 @@ static sbit_attr sbit__g_float(const char *name, float value)
     return attr;
 }
 
-static sbit_attr sbit__g_text(const char *name, const char *value)
+SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value)
 {
     sbit_attr attr;
     memset(&attr, 0, sizeof attr);
@@ -22886,9 +22940,9 @@ static sbit_attr sbit__g_text(const char *name, const char *value)
 
 /* A node with the attributes of the forward node, except `without` (NULL: all); `of`: and its
  * operator. */
-static sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
-                                      const sbit_value_id *inputs, size_t input_count, bool of,
-                                      const char *without)
+SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
+                                        const sbit_value_id *inputs, size_t input_count, bool of,
+                                        const char *without)
 {
     const sbit_allocator *a = sbit_ctx_allocator(sbit_graph_ctx(g->graph));
     const size_t room = g->node->attr_count + 1;
@@ -22914,12 +22968,12 @@ static sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, cons
 
 /* >>what is known of values */
 
-static const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id)
+SBIT__FN const sbit_type *sbit__g_type(const sbit_gradient *g, sbit_value_id id)
 {
     return &sbit_graph_value(g->graph, id)->type;
 }
 
-static int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
+SBIT__FN int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
 {
     const int32_t rank = sbit__g_type(g, id)->rank;
     if (rank < 0) {
@@ -22930,18 +22984,18 @@ static int32_t sbit__g_rank(sbit_gradient *g, sbit_value_id id)
     return rank;
 }
 
-static bool sbit__g_wanted(const sbit_gradient *g, int32_t i)
+SBIT__FN bool sbit__g_wanted(const sbit_gradient *g, int32_t i)
 {
     return i < g->input_count && g->wanted[i];
 }
 
-static sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id)
+SBIT__FN sbit_value_id sbit__g_shape(sbit_gradient *g, sbit_value_id id)
 {
     return sbit__g_1(g, "Shape", id);
 }
 
 /* A number of the element type that the node computes in. */
-static sbit_value_id sbit__g_number(sbit_gradient *g, double value)
+SBIT__FN sbit_value_id sbit__g_number(sbit_gradient *g, double value)
 {
     const sbit_dtype dtype = sbit__g_type(g, g->outputs[0])->dtype;
     sbit_value_id id = {0};
@@ -22966,8 +23020,8 @@ static bool sbit__g_same_shape(const sbit_type *a, const sbit_type *b)
     return same;
 }
 
-static sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
-                                    int32_t align)
+SBIT__FN sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
+                                      int32_t align)
 {
     const sbit_attr attr = sbit__g_int("align", align);
     const sbit_value_id inputs[2] = {grad, sbit__g_shape(g, like)};
@@ -22975,15 +23029,15 @@ static sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_v
 }
 
 /* A gradient of output 0's shape becomes that of input i. */
-static void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
+SBIT__FN void sbit__g_fit(sbit_gradient *g, int32_t i, sbit_value_id grad)
 {
     const bool same =
         sbit__g_same_shape(sbit__g_type(g, g->inputs[i]), sbit__g_type(g, g->outputs[0]));
     g->input_grads[i] = same ? grad : sbit__g_reduce(g, grad, g->inputs[i], -1);
 }
 
-static sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
-                                   sbit_value_id no)
+SBIT__FN sbit_value_id sbit__g_where(sbit_gradient *g, sbit_value_id condition, sbit_value_id yes,
+                                     sbit_value_id no)
 {
     const sbit_value_id inputs[3] = {condition, yes, no};
     return sbit_gradient_add(g, "", "Where", inputs, 3, NULL, 0);
@@ -23026,10 +23080,26 @@ SBIT__FN void sbit__grad_from_output(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_clip(sbit_gradient *g)
 {
-    if (sbit__g_wanted(g, 1) || sbit__g_wanted(g, 2)) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its limits cannot be trained");
+    const sbit_value_id dy = g->output_grads[0], zero = sbit__g_number(g, 0.0);
+    const bool has_low = g->input_count > 1 && g->inputs[1].idx != 0;
+    const bool has_high = g->input_count > 2 && g->inputs[2].idx != 0;
+    if (sbit__g_wanted(g, 1)) { /* what it holds back, unless the other limit does */
+        const sbit_value_id below = sbit__g_2(g, "Less", g->inputs[0], g->inputs[1]);
+        const sbit_value_id part = sbit__g_where(g, below, dy, zero);
+        sbit__g_fit(g, 1,
+                    has_high ? sbit__g_where(g, sbit__g_2(g, "Less", g->inputs[2], g->inputs[1]),
+                                             zero, part)
+                             : part);
     }
-    sbit__g_activation(g, g->inputs[0]);
+    if (sbit__g_wanted(g, 2)) {
+        const sbit_value_id raised =
+            has_low ? sbit__g_2(g, "Max", g->inputs[0], g->inputs[1]) : g->inputs[0];
+        const sbit_value_id above = sbit__g_2(g, "Less", g->inputs[2], raised);
+        sbit__g_fit(g, 2, sbit__g_where(g, above, dy, zero));
+    }
+    if (g->wanted[0]) {
+        sbit__g_activation(g, g->inputs[0]);
+    }
 }
 
 SBIT__FN void sbit__grad_neg(sbit_gradient *g)
@@ -23157,8 +23227,8 @@ SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 
 /* A value of the shape of a reduction's output, given to all that it was made of; `list` (NULL:
  * none) states the axes, else an input of the node does. */
-static sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
-                                    bool mean)
+SBIT__FN sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, const sbit_attr *list,
+                                      bool mean)
 {
     const bool from_input = list == NULL && g->input_count > 1 && g->inputs[1].idx != 0;
     sbit_value_id inputs[3];
@@ -23249,7 +23319,7 @@ static sbit_value_id sbit__g_piece(sbit_gradient *g, sbit_value_id from, int64_t
 }
 
 /* The length of an axis, which must be known. */
-static int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
+SBIT__FN int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
 {
     const sbit_type *type = sbit__g_type(g, id);
     if (axis < 0 || axis >= type->rank || !sbit__dim_known(type->dims[axis])) {
@@ -23261,7 +23331,7 @@ static int64_t sbit__g_length(sbit_gradient *g, sbit_value_id id, int64_t axis)
     return type->dims[axis].value;
 }
 
-static int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank)
+SBIT__FN int64_t sbit__g_axis(sbit_gradient *g, int64_t otherwise, int32_t rank)
 {
     const int64_t axis = sbit_node_int(g->node, "axis", otherwise);
     return axis < 0 ? axis + rank : axis;
@@ -23305,9 +23375,6 @@ SBIT__FN void sbit__grad_expand(sbit_gradient *g)
     sbit__g_fit(g, 0, g->output_grads[0]);
 }
 
-static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
-                          bool padded);
-
 /* Constant pads by at least 0 are cut off again; else the indices say where elements came from. */
 SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 {
@@ -23345,7 +23412,8 @@ SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 
 /* The indices of the elements are moved as the elements were; padded: index 0 is none, and they
  * begin with 1. */
-static void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count, bool padded)
+SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
+                            bool padded)
 {
     const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
     sbit_value_id *all = NULL;
@@ -23370,15 +23438,27 @@ SBIT__FN void sbit__grad_moves(sbit_gradient *g)
     sbit__g_moves(g, g->inputs, g->input_count, false);
 }
 
-/* Nearest neighbours are moves; the other modes mix elements. */
+/* Nearest neighbours are moves; the other modes mix elements, with weights that do not depend on
+ * them: inputs x, roi, scales, sizes of the forward node, then dy. */
 SBIT__FN void sbit__grad_resize(sbit_gradient *g)
 {
-    if (!sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "only mode nearest has a gradient, not '%s'",
-                           sbit_node_string(g->node, "mode", ""));
+    sbit_value_id inputs[5];
+    sbit_attr attrs[16];
+    size_t count = 2;
+    if (sbit__streq(sbit_node_string(g->node, "mode", "nearest"), "nearest")) {
+        sbit__grad_moves(g);
         return;
     }
-    sbit__grad_moves(g);
+    memset(inputs, 0, sizeof inputs);
+    memcpy(inputs, g->inputs, (size_t)(g->input_count < 4 ? g->input_count : 4) * sizeof *inputs);
+    inputs[4] = g->output_grads[0];
+    attrs[0] = sbit__g_text("of", g->node->op_type);
+    attrs[1] = sbit__g_int("version", g->opset);
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__COUNT_OF(attrs); i++) {
+        attrs[count++] = g->node->attrs[i];
+    }
+    g->input_grads[0] =
+        sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ResizeGrad", inputs, 5, attrs, count);
 }
 
 /* >>matrices */
@@ -23399,7 +23479,7 @@ static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
     return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
 }
 
-static sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count)
+SBIT__FN sbit_value_id sbit__g_shape_of(sbit_gradient *g, const int64_t *dims, int64_t count)
 {
     sbit_value_id shape = {0};
     sbit_tensor tensor;
@@ -23628,9 +23708,7 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
         sbit_node_int(g->node, "input_forget", 0) != 0 || sbit_node_int(g->node, "layout", 0) != 0;
     if (other || (g->input_count > 4 && g->inputs[4].idx != 0) ||
         (g->input_count > 7 && g->inputs[7].idx != 0) || g->outputs[0].idx == 0) {
-        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED,
-                           "no gradient with activations, clip, input_forget, layout, "
-                           "sequence_lens, peepholes, or without output Y");
+        sbit__grad_rnn(g);
         return;
     }
     memset(inputs, 0, sizeof inputs);
@@ -23658,13 +23736,19 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
 static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id mean,
                                sbit_value_id var)
 {
-    const sbit_value_id inputs[5] = {g->output_grads[0], g->inputs[0], g->inputs[1], mean, var};
+    const sbit_value_id none = {0};
+    const sbit_value_id inputs[6] = {g->output_grads[0],
+                                     g->inputs[0],
+                                     g->inputs[1],
+                                     mean,
+                                     var,
+                                     training && g->input_count > 5 ? g->inputs[5] : none};
     sbit_attr attrs[2];
     sbit_value_id outputs[3];
     attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
     attrs[1] = sbit__g_int("training", training ? 1 : 0);
-    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, 5, attrs, 2, g->wanted, outputs,
-                     3);
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, inputs[5].idx != 0 ? 6 : 5,
+                     attrs, 2, g->wanted, outputs, 3);
     for (int32_t i = 0; i < 3; i++) {
         g->input_grads[i] = outputs[i];
     }
@@ -23791,6 +23875,409 @@ SBIT__FN void sbit__grad_external(sbit_gradient *g)
     memcpy(g->input_grads, outputs, (size_t)g->input_count * sizeof outputs[0]);
 }
 /* ---- end src/ops/gradients.c ---- */
+
+/* ---- begin src/ops/gradients_more.c ---- */
+/* gradients_more.c: rules of differentiation of the less common operators. >>gradients-more
+ *
+ * Called by: grad, through the column `gradient` of the rows. Calls: ops/gradients.c.
+ * As there, dy is the gradient of output 0.
+ */
+
+/* The first output only; the others are indices, statistics or copies. */
+static bool sbit__g_only_first(sbit_gradient *g)
+{
+    for (int32_t i = 1; i < g->output_count; i++) {
+        if (g->output_grads[i].idx != 0) {
+            sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "output %d has no gradient", (int)i);
+        }
+    }
+    return g->status == SBIT_OK && g->output_grads[0].idx != 0;
+}
+
+/* >>reductions */
+
+/* y = log sum x: dx = dy / sum x = dy exp(-y) */
+SBIT__FN void sbit__grad_reduce_log_sum(sbit_gradient *g)
+{
+    const sbit_value_id slope = sbit__g_1(g, "Exp", sbit__g_1(g, "Neg", g->outputs[0]));
+    const sbit_value_id part = sbit__g_2(g, "Mul", g->output_grads[0], slope);
+    g->input_grads[0] = sbit__g_spread(g, part, sbit_node_attr(g->node, "axes"), false);
+}
+
+/* dx is dy times the product of the other elements: with p that of those that are not 0,
+ *     no zero: p / x      one zero: p there, else 0      more: 0 */
+SBIT__FN void sbit__grad_reduce_prod(sbit_gradient *g)
+{
+    const sbit_attr *axes = sbit_node_attr(g->node, "axes");
+    const sbit_value_id x = g->inputs[0], zero = sbit__g_number(g, 0.0);
+    const sbit_value_id one = sbit__g_number(g, 1.0), half = sbit__g_number(g, 0.5);
+    sbit_value_id inputs[2];
+    inputs[1].idx = g->input_count > 1 ? g->inputs[1].idx : 0;
+    const size_t count = inputs[1].idx != 0 ? 2 : 1;
+    const sbit_value_id is_zero =
+        sbit__g_2(g, "Less", sbit__g_1(g, "Abs", sbit__g_1(g, "Sign", x)), half);
+    inputs[0] = sbit__g_where(g, is_zero, one, zero);
+    const sbit_value_id zeros = sbit__g_spread(
+        g, sbit__g_add_like(g, "", "ReduceL1", inputs, count, false, NULL), axes, false);
+    inputs[0] = sbit__g_where(g, is_zero, one, x);
+    const sbit_value_id others = inputs[0];
+    const sbit_value_id product = sbit__g_spread(
+        g, sbit__g_add_like(g, "", "ReduceProd", inputs, count, false, NULL), axes, false);
+    const sbit_value_id at_zero =
+        sbit__g_where(g, sbit__g_2(g, "Less", sbit__g_number(g, 1.5), zeros), zero, product);
+    const sbit_value_id elsewhere = sbit__g_where(g, sbit__g_2(g, "Less", half, zeros), zero,
+                                                  sbit__g_2(g, "Div", product, others));
+    const sbit_value_id dy = sbit__g_spread(g, g->output_grads[0], axes, false);
+    g->input_grads[0] = sbit__g_2(g, "Mul", dy, sbit__g_where(g, is_zero, at_zero, elsewhere));
+}
+
+/* Sum of x over axes, which stay with length 1: axes became an input in opset 13. */
+static sbit_value_id sbit__g_sum(sbit_gradient *g, sbit_value_id x, const int64_t *axes,
+                                 size_t count)
+{
+    sbit_value_id inputs[2];
+    const sbit_attr attr = sbit__g_ints("axes", axes, count);
+    const bool listed = sbit_graph_opset(g->graph, "") >= 13;
+    inputs[0] = x;
+    inputs[1] = listed ? sbit__g_shape_of(g, axes, (int64_t)count) : inputs[0];
+    return sbit_gradient_add(g, "", "ReduceSum", inputs, listed ? 2 : 1, &attr, listed ? 0 : 1);
+}
+
+/* y = x / n, n the norm along an axis: dx = (dy - s sum(dy y)) / n, s = y (p = 2), sign x (p = 1)
+ */
+SBIT__FN void sbit__grad_lp_normalization(sbit_gradient *g)
+{
+    const int64_t axis = sbit__g_axis(g, -1, sbit__g_rank(g, g->inputs[0]));
+    const bool first = sbit_node_int(g->node, "p", 2) == 1;
+    const sbit_value_id x = g->inputs[0], y = g->outputs[0], dy = g->output_grads[0];
+    const sbit_value_id size = first ? sbit__g_1(g, "Abs", x) : sbit__g_2(g, "Mul", x, x);
+    const sbit_value_id sum = sbit__g_sum(g, size, &axis, 1);
+    const sbit_value_id norm = first ? sum : sbit__g_1(g, "Sqrt", sum);
+    const sbit_value_id along = sbit__g_sum(g, sbit__g_2(g, "Mul", dy, y), &axis, 1);
+    const sbit_value_id part = sbit__g_2(g, "Mul", first ? sbit__g_1(g, "Sign", x) : y, along);
+    g->input_grads[0] = sbit__g_2(g, "Div", sbit__g_2(g, "Sub", dy, part), norm);
+}
+
+/* With c = x less its mean, d the deviation, M elements, e = 1e-9, y = c / (d + e):
+ *     dx = (dy - mean dy) / (d + e) - c sum(dy c) / (M d (d + e)^2) */
+SBIT__FN void sbit__grad_mean_variance(sbit_gradient *g)
+{
+    static const int64_t usual[] = {0, 2, 3};
+    const sbit_attr *attr = sbit_node_attr(g->node, "axes");
+    const int64_t *axes = attr != NULL ? attr->ints : usual;
+    const size_t count = attr != NULL ? attr->count : SBIT__COUNT_OF(usual);
+    const int32_t rank = sbit__g_rank(g, g->inputs[0]);
+    const sbit_value_id x = g->inputs[0], dy = g->output_grads[0];
+    double m = 1.0;
+    for (size_t i = 0; i < count; i++) {
+        m *= (double)sbit__g_length(g, x, axes[i] < 0 ? axes[i] + rank : axes[i]);
+    }
+    const sbit_value_id share = sbit__g_number(g, m > 0.0 ? 1.0 / m : 0.0);
+    const sbit_value_id mean = sbit__g_2(g, "Mul", sbit__g_sum(g, x, axes, count), share);
+    const sbit_value_id c = sbit__g_2(g, "Sub", x, mean);
+    const sbit_value_id squares = sbit__g_sum(g, sbit__g_2(g, "Mul", c, c), axes, count);
+    const sbit_value_id d = sbit__g_1(g, "Sqrt", sbit__g_2(g, "Mul", squares, share));
+    const sbit_value_id wide = sbit__g_2(g, "Add", d, sbit__g_number(g, 1e-9));
+    const sbit_value_id even = sbit__g_2(g, "Mul", sbit__g_sum(g, dy, axes, count), share);
+    const sbit_value_id along = sbit__g_sum(g, sbit__g_2(g, "Mul", dy, c), axes, count);
+    const sbit_value_id below = sbit__g_2(g, "Mul", d, sbit__g_2(g, "Mul", wide, wide));
+    const sbit_value_id slope = sbit__g_2(g, "Div", sbit__g_2(g, "Mul", along, share), below);
+    g->input_grads[0] =
+        sbit__g_2(g, "Sub", sbit__g_2(g, "Div", sbit__g_2(g, "Sub", dy, even), wide),
+                  sbit__g_2(g, "Mul", c, slope));
+}
+
+SBIT__FN void sbit__grad_lrn(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[0]};
+    g->input_grads[0] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "LrnGrad", inputs, 2, false, NULL);
+}
+
+/* y = a - b q, q the whole part of a / b: da = dy, db = -q dy, where b q = a - y */
+SBIT__FN void sbit__grad_mod(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0];
+    if (g->wanted[0]) {
+        sbit__g_fit(g, 0, dy);
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id whole = sbit__g_2(g, "Sub", g->outputs[0], g->inputs[0]);
+        sbit__g_fit(g, 1, sbit__g_2(g, "Mul", dy, sbit__g_2(g, "Div", whole, g->inputs[1])));
+    }
+}
+
+SBIT__FN void sbit__grad_trilu(sbit_gradient *g)
+{
+    sbit_value_id inputs[2];
+    inputs[0] = g->output_grads[0];
+    inputs[1].idx = g->input_count > 1 ? g->inputs[1].idx : 0;
+    g->input_grads[0] =
+        sbit__g_add_like(g, "", "Trilu", inputs, inputs[1].idx != 0 ? 2 : 1, false, NULL);
+}
+
+/* Summed from the other end. */
+SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
+{
+    const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[1]};
+    sbit_attr attrs[2];
+    attrs[0] = sbit__g_int("exclusive", sbit_node_int(g->node, "exclusive", 0));
+    attrs[1] = sbit__g_int("reverse", sbit_node_int(g->node, "reverse", 0) != 0 ? 0 : 1);
+    g->input_grads[0] = sbit_gradient_add(g, "", "CumSum", inputs, 2, attrs, 2);
+}
+
+/* >>moves */
+
+static sbit_value_id sbit__g_gather(sbit_gradient *g, bool nd, sbit_value_id from)
+{
+    const sbit_value_id inputs[2] = {from, g->inputs[1]};
+    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    return sbit_gradient_add(g, "", nd ? "GatherND" : "GatherElements", inputs, 2, &axis,
+                             nd ? 0 : 1);
+}
+
+static sbit_value_id sbit__g_scatter(sbit_gradient *g, sbit_value_id into, sbit_value_id updates)
+{
+    const sbit_value_id inputs[3] = {into, g->inputs[1], updates};
+    return sbit__g_add_like(g, "", g->node->op_type, inputs, 3, false, NULL);
+}
+
+/* Scatter of updates u into data x at places i: y = x with y[i] = u, x[i] + u, x[i] * u ...
+ *     none      dx = dy with 0 at i      du = dy[i]
+ *     add       dx = dy                  du = dy[i]
+ *     mul       dx = dy scattered by u   du = (dy y)[i] / u
+ *     max, min  dx = dy where y is x     du = dy[i] where y[i] is u */
+static void sbit__g_scatter_rule(sbit_gradient *g, bool nd)
+{
+    const char *how = sbit_node_string(g->node, "reduction", "none");
+    const sbit_value_id dy = g->output_grads[0], x = g->inputs[0], u = g->inputs[2];
+    const sbit_value_id y = g->outputs[0], zero = sbit__g_number(g, 0.0);
+    const bool none = sbit__streq(how, "none"), add = sbit__streq(how, "add");
+    const bool mul = sbit__streq(how, "mul"), most = sbit__streq(how, "max");
+    if (g->wanted[0]) {
+        const sbit_value_id nothing =
+            none ? sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ZerosLike", &u, 1, NULL, 0) : u;
+        g->input_grads[0] =
+            add ? dy
+            : none || mul
+                ? sbit__g_scatter(g, dy, nothing)
+                : sbit__g_where(g, sbit__g_2(g, "Less", most ? x : y, most ? y : x), zero, dy);
+    }
+    if (!g->wanted[2]) {
+        return;
+    }
+    if (none || add) {
+        g->input_grads[2] = sbit__g_gather(g, nd, dy);
+    } else if (mul) {
+        const sbit_value_id all = sbit__g_gather(g, nd, sbit__g_2(g, "Mul", dy, y));
+        g->input_grads[2] = sbit__g_2(g, "Div", all, u);
+    } else {
+        const sbit_value_id kept = sbit__g_gather(g, nd, y), part = sbit__g_gather(g, nd, dy);
+        g->input_grads[2] =
+            sbit__g_where(g, sbit__g_2(g, "Less", most ? u : kept, most ? kept : u), zero, part);
+    }
+}
+
+SBIT__FN void sbit__grad_scatter_elements(sbit_gradient *g)
+{
+    sbit__g_scatter_rule(g, false);
+}
+
+SBIT__FN void sbit__grad_scatter_nd(sbit_gradient *g)
+{
+    sbit__g_scatter_rule(g, true);
+}
+
+SBIT__FN void sbit__grad_compress(sbit_gradient *g)
+{
+    sbit__g_moves(g, g->inputs, g->input_count, false);
+}
+
+SBIT__FN void sbit__grad_center_crop_pad(sbit_gradient *g)
+{
+    sbit__g_moves(g, g->inputs, g->input_count, true);
+}
+
+/* The indices are places of the flat output. */
+SBIT__FN void sbit__grad_max_unpool(sbit_gradient *g)
+{
+    static const int64_t flat[] = {-1};
+    sbit_value_id inputs[2];
+    inputs[0] = sbit__g_2(g, "Reshape", g->output_grads[0], sbit__g_shape_of(g, flat, 1));
+    inputs[1] = g->inputs[1];
+    g->input_grads[0] = sbit_gradient_add(g, "", "Gather", inputs, 2, NULL, 0);
+}
+
+/* The indices of the elements of x, taken along the axis, say where each value came from. */
+SBIT__FN void sbit__grad_top_k(sbit_gradient *g)
+{
+    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
+    const sbit_attr first = sbit__g_int("first", 0);
+    sbit_value_id two[2], three[3];
+    if (!sbit__g_only_first(g)) {
+        return;
+    }
+    if (g->output_count < 2 || g->outputs[1].idx == 0) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "without its indices it has no gradient");
+        return;
+    }
+    two[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "IndexLike", g->inputs, 1, &first, 1);
+    two[1] = g->outputs[1];
+    three[0] = g->output_grads[0];
+    three[1] = sbit_gradient_add(g, "", "GatherElements", two, 2, &axis, 1);
+    three[2] = sbit__g_shape(g, g->inputs[0]);
+    g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ScatterBack", three, 3, &first, 1);
+}
+
+/* Turned back: the same with the sines negated. */
+SBIT__FN void sbit__grad_rotary(sbit_gradient *g)
+{
+    sbit_value_id inputs[4];
+    if (sbit__g_wanted(g, 1) || sbit__g_wanted(g, 2)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its caches have no gradient");
+        return;
+    }
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    inputs[0] = g->output_grads[0];
+    inputs[2] = sbit__g_1(g, "Neg", g->inputs[2]);
+    g->input_grads[0] =
+        sbit__g_add_like(g, "", "RotaryEmbedding", inputs, (size_t)g->input_count, false, NULL);
+}
+
+/* >>activations and pools */
+
+/* y = swish(a) b */
+SBIT__FN void sbit__grad_swiglu(sbit_gradient *g)
+{
+    const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
+    const float alpha = sbit_node_float(g->node, "alpha", 1.0f);
+    if (g->wanted[0]) {
+        const sbit_value_id inputs[2] = {sbit__g_2(g, "Mul", dy, b), a};
+        sbit_attr attrs[2];
+        attrs[0] = sbit__g_text("of", "Swish");
+        attrs[1] = sbit__g_float("alpha", alpha);
+        g->input_grads[0] =
+            sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, 2, attrs, 2);
+    }
+    if (g->wanted[1]) {
+        const sbit_value_id bent = sbit__g_2(g, "Mul", a, sbit__g_number(g, (double)alpha));
+        const sbit_value_id gate = sbit__g_2(g, "Mul", a, sbit__g_1(g, "Sigmoid", bent));
+        g->input_grads[1] = sbit__g_2(g, "Mul", dy, gate);
+    }
+}
+
+/* y = (sum |x|^p)^(1/p): dx = sign(x) |x|^(p-1) times what comes back of dy y^(1-p) */
+static void sbit__g_lp(sbit_gradient *g, bool global)
+{
+    const int64_t p = sbit_node_int(g->node, "p", 2);
+    const sbit_value_id x = g->inputs[0], y = g->outputs[0], zero = sbit__g_number(g, 0.0);
+    sbit_value_id inputs[2], slope = x, back;
+    const sbit_value_id power = sbit__g_2(g, "Pow", y, sbit__g_number(g, (double)(p - 1)));
+    const sbit_value_id up = sbit__g_2(g, "Div", g->output_grads[0], power);
+    inputs[0] = sbit__g_where(g, sbit__g_2(g, "Less", zero, y), up, zero);
+    inputs[1] = x;
+    if (p == 1) {
+        slope = sbit__g_1(g, "Sign", x);
+    } else if (p != 2) {
+        const sbit_value_id size =
+            sbit__g_2(g, "Pow", sbit__g_1(g, "Abs", x), sbit__g_number(g, (double)(p - 1)));
+        slope = sbit__g_2(g, "Mul", sbit__g_1(g, "Sign", x), size);
+    }
+    if (global) {
+        int64_t axes[SBIT_MAX_RANK] = {0};
+        const int32_t rank = sbit__g_rank(g, x);
+        for (int32_t i = 2; i < rank; i++) {
+            axes[i - 2] = i;
+        }
+        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        back = sbit__g_spread(g, inputs[0], &list, false);
+    } else {
+        back = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, true, NULL);
+    }
+    g->input_grads[0] = sbit__g_2(g, "Mul", slope, back);
+}
+
+SBIT__FN void sbit__grad_lp_pool(sbit_gradient *g)
+{
+    sbit__g_lp(g, false);
+}
+
+SBIT__FN void sbit__grad_global_lp_pool(sbit_gradient *g)
+{
+    sbit__g_lp(g, true);
+}
+
+/* >>operators with a row of their own for the gradient */
+
+SBIT__FN void sbit__grad_label_loss(sbit_gradient *g)
+{
+    sbit_value_id inputs[4];
+    memset(inputs, 0, sizeof inputs);
+    if (!sbit__g_only_first(g)) {
+        return;
+    }
+    if (sbit__g_wanted(g, 2)) {
+        sbit_gradient_fail(g, SBIT_ERR_UNSUPPORTED, "its class weights have no gradient");
+        return;
+    }
+    inputs[0] = g->output_grads[0];
+    memcpy(inputs + 1, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    g->input_grads[0] = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "LabelLossGrad", inputs,
+                                         (size_t)g->input_count + 1, true, NULL);
+}
+
+/* AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) -> dq, dk, dv, dmask, dpast k, dpast v
+ */
+SBIT__FN void sbit__grad_attention(sbit_gradient *g)
+{
+    sbit_value_id inputs[8], outputs[6];
+    bool wanted[6];
+    memset(inputs, 0, sizeof inputs);
+    if (!sbit__g_only_first(g)) {
+        return;
+    }
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    inputs[7] = g->output_grads[0];
+    for (int32_t i = 0; i < 6; i++) {
+        wanted[i] = sbit__g_wanted(g, i);
+    }
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "AttentionGrad", inputs, 8, g->node->attrs,
+                     g->node->attr_count, wanted, outputs, 6);
+    for (int32_t i = 0; i < 6; i++) {
+        if (wanted[i]) {
+            g->input_grads[i] = outputs[i];
+        }
+    }
+}
+
+/* RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) -> dx, dW, dR, dB, -, dh0, dc0, dP:
+ * LSTM, GRU and RNN in every form. */
+SBIT__FN void sbit__grad_rnn(sbit_gradient *g)
+{
+    sbit_value_id inputs[11], outputs[8];
+    sbit_attr attrs[SBIT__RNN_ATTRIBUTES];
+    bool wanted[8];
+    size_t count = 1;
+    memset(inputs, 0, sizeof inputs);
+    memcpy(inputs, g->inputs, (size_t)g->input_count * sizeof *inputs);
+    for (int32_t i = 0; i < 8; i++) {
+        wanted[i] = i != 4 && sbit__g_wanted(g, i);
+    }
+    for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
+        inputs[8 + i] = g->output_grads[i];
+    }
+    attrs[0] = sbit__g_text("of", g->node->op_type);
+    for (size_t i = 0; i < g->node->attr_count && count < SBIT__RNN_ATTRIBUTES; i++) {
+        attrs[count++] = g->node->attrs[i];
+    }
+    sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "RecurrentGrad", inputs, 11, attrs, count, wanted,
+                     outputs, 8);
+    for (int32_t i = 0; i < 8; i++) {
+        if (wanted[i]) {
+            g->input_grads[i] = outputs[i];
+        }
+    }
+}
+/* ---- end src/ops/gradients_more.c ---- */
 
 /* ---- begin src/ops/conv.c ---- */
 /* conv.c: Conv and ConvTranspose with 1 to 3 spatial dimensions. >>conv
@@ -26889,13 +27376,13 @@ static const sbit_op_channel sbit__pooling_channel = {SBIT_CHANNEL_KEEPS, 1, 0, 
                       sbit__pooling_run, sbit__grad_pool, &sbit__pooling_quant_average)
 #define SBIT__LPPOOL_ROW(version, types)                                                           \
     SBIT__POOLING_ROW("LpPool", version, types, sbit__pooling_infer, sbit__pooling_prepare,        \
-                      sbit__pooling_run, NULL, &sbit__pooling_quant_lp)
+                      sbit__pooling_run, sbit__grad_lp_pool, &sbit__pooling_quant_lp)
 #define SBIT__GPOOL_ROW(name, version, types, run, gradient, quant)                                \
     SBIT__POOLING_ROW(name, version, types, sbit__gpool_infer, sbit__op_prepare_f32, run,          \
                       gradient, quant)
-#define SBIT__ROI_ROW(name, version, types, infer, prepare, run)                                   \
+#define SBIT__ROI_ROW(name, version, types, infer, prepare, run, gradient)                         \
     {                                                                                              \
-        "", name, version, types, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL          \
+        "", name, version, types, 0, 0, infer, prepare, run, gradient, NULL, NULL, NULL, NULL      \
     }
 
 static const sbit_op_row sbit__pooling_rows[] = {
@@ -26924,28 +27411,28 @@ static const sbit_op_row sbit__pooling_rows[] = {
                     &sbit__pooling_quant_pass),
     SBIT__GPOOL_ROW("GlobalMaxPool", 22, SBIT_T_FLOATS, sbit__gpool_max_run, sbit__grad_pool,
                     &sbit__pooling_quant_pass),
-    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
-                    &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run, NULL,
-                    &sbit__pooling_quant_lp),
-    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run, NULL,
-                    &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 1, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    sbit__grad_global_lp_pool, &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 2, SBIT__T_FLOATS1, sbit__gpool_lp_run,
+                    sbit__grad_global_lp_pool, &sbit__pooling_quant_lp),
+    SBIT__GPOOL_ROW("GlobalLpPool", 22, SBIT_T_FLOATS, sbit__gpool_lp_run,
+                    sbit__grad_global_lp_pool, &sbit__pooling_quant_lp),
     SBIT__ROI_ROW("MaxUnpool", 9, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
-                  sbit__unpool_run),
+                  sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxUnpool", 11, SBIT__T_FLOATS1, sbit__unpool_infer, sbit__op_prepare_check,
-                  sbit__unpool_run),
+                  sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxUnpool", 22, SBIT_T_FLOATS, sbit__unpool_infer, sbit__op_prepare_check,
-                  sbit__unpool_run),
+                  sbit__unpool_run, sbit__grad_max_unpool),
     SBIT__ROI_ROW("MaxRoiPool", 1, SBIT__T_FLOATS1, sbit__roipool_infer, sbit__op_prepare_f32,
-                  sbit__roipool_run),
+                  sbit__roipool_run, NULL),
     SBIT__ROI_ROW("MaxRoiPool", 22, SBIT_T_FLOATS, sbit__roipool_infer, sbit__op_prepare_f32,
-                  sbit__roipool_run),
+                  sbit__roipool_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 10, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run),
+                  sbit__roialign_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 16, SBIT__T_FLOATS1, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run),
+                  sbit__roialign_run, NULL),
     SBIT__ROI_ROW("RoiAlign", 22, SBIT_T_FLOATS, sbit__roialign_infer, sbit__op_prepare_f32,
-                  sbit__roialign_run),
+                  sbit__roialign_run, NULL),
 };
 
 #undef SBIT__POOLING_MAX_OF
@@ -27796,6 +28283,66 @@ static sbit_status sbit__lrn_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__lrn_run32, sbit__lrn_run64, error);
 }
 
+/* LrnGrad(dy, x): with t = bias + scale (sum of squares), e = dy x t^(-beta - 1):
+ *     dx = dy t^-beta - 2 scale beta x (sum of e over the channels that count x) */
+static double sbit__lrn_term(const sbit_tensor *x, int64_t at, int64_t c, const double *settings,
+                             int64_t size)
+{
+    const int64_t channels = x->dims[1], inner = sbit__tensor_span(x, 2, x->rank);
+    const int64_t first = c > (size - 1) / 2 ? -((size - 1) / 2) : -c;
+    const int64_t last = c + size / 2 < channels ? size / 2 : channels - 1 - c;
+    double squares = 0.0;
+    for (int64_t k = first; k <= last; k++) {
+        const double value = sbit__tensor_f64_at(x, at + k * inner);
+        squares += value * value;
+    }
+    return settings[2] + settings[0] * squares;
+}
+
+static void sbit__lrn_grad_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit_op_call *call = (const sbit_op_call *)user;
+    const sbit_tensor *dy = call->in[0], *x = call->in[1];
+    const int64_t size = sbit_node_int(call->node, "size", 1), channels = x->dims[1];
+    const int64_t inner = sbit__tensor_span(x, 2, x->rank);
+    const double settings[3] = {(double)sbit_node_float(call->node, "alpha", 1e-4f) / (double)size,
+                                (double)sbit_node_float(call->node, "beta", 0.75f),
+                                (double)sbit_node_float(call->node, "bias", 1.0f)};
+    (void)worker;
+    for (int64_t i = begin * inner; i < end * inner; i++) {
+        const int64_t c = i / inner % channels;
+        const int64_t first = c > size / 2 ? -(size / 2) : -c; /* the window turned around */
+        const int64_t last = c + (size - 1) / 2 < channels ? (size - 1) / 2 : channels - 1 - c;
+        double sum = 0.0;
+        for (int64_t k = first; k <= last; k++) {
+            const int64_t at = i + k * inner;
+            const double t = sbit__lrn_term(x, at, c + k, settings, size);
+            sum += sbit__tensor_f64_at(dy, at) * sbit__tensor_f64_at(x, at) *
+                   pow(t, -settings[1] - 1.0);
+        }
+        const double own = pow(sbit__lrn_term(x, i, c, settings, size), -settings[1]);
+        sbit__tensor_set_f64(call->out[0], i,
+                             sbit__tensor_f64_at(dy, i) * own -
+                                 2.0 * settings[0] * settings[1] * sbit__tensor_f64_at(x, i) * sum);
+    }
+}
+
+static sbit_status sbit__lrn_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 2, 2, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__lrn_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_tensor *x = call->in[1];
+    sbit_op_call copy = *call;
+    (void)error;
+    sbit__parallel_range(call->ctx, x->dims[0] * x->dims[1], 1, sbit__lrn_grad_planes, &copy);
+    return SBIT_OK;
+}
+
 /* ---- MeanVarianceNormalization: y = (x - mean) / (deviation + 1e-9) over `axes` */
 
 static sbit_status sbit__mvn_axes(const sbit_op_call *call, int32_t rank,
@@ -28008,17 +28555,19 @@ static const sbit_op_row sbit__norm_rows[] = {
                    sbit__groupnorm_run, sbit__grad_group_norm, &sbit__norm_quant,
                    &sbit__norm_channel_group),
     SBIT__NORM_ROW("LpNormalization", 1, SBIT__T_FLOATS1, sbit__lpnorm_infer, sbit__lpnorm_run,
-                   NULL, &sbit__norm_quant, &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run, NULL,
+                   sbit__grad_lp_normalization, &sbit__norm_quant, &sbit__norm_channel_axes),
+    SBIT__NORM_ROW("LpNormalization", 22, SBIT_T_FLOATS, sbit__lpnorm_infer, sbit__lpnorm_run,
+                   sbit__grad_lp_normalization, &sbit__norm_quant, &sbit__norm_channel_axes),
+    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, sbit__grad_lrn,
                    &sbit__norm_quant, &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("LRN", 1, SBIT__T_FLOATS1, sbit__lrn_infer, sbit__lrn_run, NULL,
-                   &sbit__norm_quant, &sbit__norm_channel_axes),
-    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, NULL,
+    SBIT__NORM_ROW("LRN", 13, SBIT_T_FLOATS, sbit__lrn_infer, sbit__lrn_run, sbit__grad_lrn,
                    &sbit__norm_quant, &sbit__norm_channel_axes),
     SBIT__NORM_ROW("MeanVarianceNormalization", 9, SBIT__T_FLOATS1, sbit__mvn_infer, sbit__mvn_run,
-                   NULL, &sbit__norm_quant, NULL),
+                   sbit__grad_mean_variance, &sbit__norm_quant, NULL),
     SBIT__NORM_ROW("MeanVarianceNormalization", 13, SBIT_T_FLOATS, sbit__mvn_infer, sbit__mvn_run,
-                   NULL, &sbit__norm_quant, NULL),
+                   sbit__grad_mean_variance, &sbit__norm_quant, NULL),
+    {SBIT__GRAD_DOMAIN, "LrnGrad", 1, SBIT__T_GRAD, 0, 0, sbit__lrn_grad_infer, NULL,
+     sbit__lrn_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__NORM_ROW
@@ -28357,6 +28906,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_softmax(size_t *count)
  * bias is the mask, minus infinity where it is false, and minus infinity where causality, the
  * window or the padding forbid a key. A query that may see no key gives zeros. Tensors are
  * [N, heads, length, size] or [N, length, heads * size]; the keys of `past_key` come first.
+ * AttentionGrad(q, k, v, mask, past k, past v, lengths, dy) gives the gradients of the first six.
  * Work is cut into pieces of one head and SBIT__ATTENTION_ROWS queries, whatever the threads.
  */
 
@@ -28468,7 +29018,8 @@ static sbit_status sbit__attention_read(const sbit_op_call *call, sbit__attentio
     const int64_t q_heads = sbit_node_int(call->node, "q_num_heads", 0);
     const int64_t kv_heads = sbit_node_int(call->node, "kv_num_heads", 0);
     sbit_dim v_heads, v_length, k_size;
-    SBIT__TRY(sbit__op_inputs(call, 3, 7, error));
+    SBIT__TRY(
+        sbit__op_inputs(call, 3, sbit__streq(call->row->op_type, "Attention") ? 7 : 8, error));
     SBIT__TRY(sbit__op_dtypes(call, 0x12, 0, error)); /* keys, past keys: as queries */
     SBIT__TRY(sbit__op_dtypes(call, 0x24, SBIT_T_FLOATS, error));
     if (sbit__op_has(call, 4) != sbit__op_has(call, 5)) {
@@ -28967,6 +29518,205 @@ static int64_t sbit__attention_macs(const sbit_op_call *call)
     return macs;
 }
 
+/* >>attention gradient: with p the weights of a query, all of a row in double:
+ *     dv_j += p_j dy   dp_j = dy v_j   ds = p (dp - sum(p dp)), which is the mask's gradient
+ *     dr = ds (softcap's slope)   dq = scale sum(dr_j k_j)   dk_j += scale dr_j q
+ * One thread does all query heads of a key head, whose dk and dv it owns. */
+
+static sbit_status sbit__attention_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 8, error));
+    if (!sbit__op_has(call, 7)) {
+        return sbit__attention_bad(call, "the output's gradient is missing", error);
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        if (sbit__op_has(call, i)) {
+            sbit__op_same_type(call, i, i);
+        }
+    }
+    return SBIT_OK;
+}
+
+static size_t sbit__attention_grad_bytes(const sbit__attention *a)
+{
+    return sbit__align64((size_t)(a->total * (a->size + a->v_size + 4)) * sizeof(double));
+}
+
+static sbit_status sbit__attention_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__attention a;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < call->input_count; i++) {
+        if (call->in_type[i] != NULL && !sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__attention_of(call, &a, error));
+    *call->scratch_bytes = sbit__attention_grad_bytes(&a) * (size_t)sbit_ctx_threads(call->ctx);
+    return SBIT_OK;
+}
+
+typedef struct sbit__attention_grad {
+    sbit__attention_task t; /* mask and lengths */
+    const sbit__attention *a;
+    bool wide;
+    int64_t k_step[3], v_step[3]; /* of the new keys and values */
+    const void *in[8];            /* as the node's inputs */
+    void *out[6];
+} sbit__attention_grad;
+
+/* Where row j of keys (1) or values (2) of a head begins: among the new ones, or the past ones. */
+static int64_t sbit__attention_grad_row(const sbit__attention_grad *g, int32_t which, int64_t n,
+                                        int64_t kv, int64_t j, int32_t *input)
+{
+    const sbit__attention *a = g->a;
+    const int64_t size = which == 1 ? a->size : a->v_size;
+    const int64_t *step = which == 1 ? g->k_step : g->v_step;
+    *input = j < a->past ? which + 3 : which;
+    return j < a->past ? ((n * a->kv_heads + kv) * a->past + j) * size
+                       : n * step[0] + kv * step[1] + (j - a->past) * step[2];
+}
+
+/* Weights of one query: p, and what the raw scores became by softcap: top. */
+static void sbit__attention_grad_weights(const sbit__attention_grad *g, int64_t n, int64_t head,
+                                         int64_t i, double *bias, double *top, double *p)
+{
+    const sbit__attention *a = g->a;
+    const int64_t kv = head / (a->q_heads / a->kv_heads);
+    const int64_t q = n * a->q_step[0] + head * a->q_step[1] + i * a->q_step[2];
+    const bool sees = sbit__attention_bias(&g->t, n, head, i, bias);
+    const double cap = (double)a->softcap;
+    double most = -(double)INFINITY, sum = 0.0;
+    for (int64_t j = 0; j < a->total; j++) {
+        int32_t input = 0;
+        const int64_t k = sbit__attention_grad_row(g, 1, n, kv, j, &input);
+        double score = 0.0;
+        for (int64_t c = 0; c < a->size; c++) {
+            score += sbit__real_at(g->wide, g->in[0], q + c) *
+                     sbit__real_at(g->wide, g->in[input], k + c);
+        }
+        score *= a->scale;
+        top[j] = cap != 0.0 ? cap * tanh(score / cap) : score;
+        p[j] = bias[j] > -(double)INFINITY ? top[j] + bias[j] : -(double)INFINITY;
+        most = p[j] > most ? p[j] : most;
+    }
+    for (int64_t j = 0; j < a->total; j++) {
+        p[j] = sees ? exp(p[j] - most) : 0.0;
+        sum += p[j];
+    }
+    for (int64_t j = 0; sees && j < a->total; j++) {
+        p[j] /= sum;
+    }
+}
+
+/* ds of one query in place of p, its dq, and what it gives dk, dv and the mask. */
+static void sbit__attention_grad_query(const sbit__attention_grad *g, int64_t n, int64_t head,
+                                       int64_t i, double *top, double *p, double *dp, double *dk,
+                                       double *dv)
+{
+    const sbit__attention *a = g->a;
+    const int64_t kv = head / (a->q_heads / a->kv_heads);
+    const int64_t q = n * a->q_step[0] + head * a->q_step[1] + i * a->q_step[2];
+    const int64_t y = n * a->y_step[0] + head * a->y_step[1] + i * a->y_step[2];
+    const int64_t mask = n * g->t.mask_step[0] + head * g->t.mask_step[1] + i * g->t.mask_step[2];
+    const double cap = (double)a->softcap;
+    double along = 0.0;
+    int32_t input = 0;
+    for (int64_t j = 0; j < a->total; j++) {
+        const int64_t v = sbit__attention_grad_row(g, 2, n, kv, j, &input);
+        dp[j] = 0.0;
+        for (int64_t c = 0; c < a->v_size; c++) {
+            const double dy = sbit__real_at(g->wide, g->in[7], y + c);
+            dv[j * a->v_size + c] += p[j] * dy;
+            dp[j] += dy * sbit__real_at(g->wide, g->in[input], v + c);
+        }
+        along += p[j] * dp[j];
+    }
+    for (int64_t j = 0; j < a->total; j++) {
+        const double ds = p[j] * (dp[j] - along);
+        const int64_t at = mask + j * g->t.mask_step[3];
+        if (g->out[3] != NULL && j < g->t.mask_length) {
+            sbit__real_set(g->wide, g->out[3], at, sbit__real_at(g->wide, g->out[3], at) + ds);
+        }
+        dp[j] = a->scale * ds * (cap != 0.0 ? 1.0 - top[j] * top[j] / (cap * cap) : 1.0);
+    }
+    for (int64_t c = 0; c < a->size; c++) {
+        const double own = sbit__real_at(g->wide, g->in[0], q + c);
+        double dq = 0.0;
+        for (int64_t j = 0; j < a->total; j++) {
+            const int64_t k = sbit__attention_grad_row(g, 1, n, kv, j, &input);
+            dq += dp[j] * sbit__real_at(g->wide, g->in[input], k + c);
+            dk[j * a->size + c] += dp[j] * own;
+        }
+        if (g->out[0] != NULL) {
+            sbit__real_set(g->wide, g->out[0], q + c, dq);
+        }
+    }
+}
+
+static void sbit__attention_grad_head(void *user, int64_t index, int32_t worker)
+{
+    const sbit__attention_grad *g = (const sbit__attention_grad *)user;
+    const sbit__attention *a = g->a;
+    const int64_t n = index / a->kv_heads, kv = index % a->kv_heads;
+    const int64_t heads = a->q_heads / a->kv_heads, total = a->total;
+    double *own = (double *)(void *)(g->t.scratch + g->t.worker_bytes * (size_t)worker);
+    double *p = own + total, *top = p + total, *dp = top + total, *dk = dp + total;
+    double *const rows[3] = {NULL, dk, dk + total * a->size};
+    memset(dk, 0, (size_t)(total * (a->size + a->v_size)) * sizeof *dk);
+    for (int64_t head = kv * heads; head < (kv + 1) * heads; head++) {
+        for (int64_t i = 0; i < a->q_length; i++) {
+            sbit__attention_grad_weights(g, n, head, i, own, top, p);
+            sbit__attention_grad_query(g, n, head, i, top, p, dp, dk, rows[2]);
+        }
+    }
+    for (int32_t which = 1; which < 3; which++) {
+        const int64_t size = which == 1 ? a->size : a->v_size;
+        for (int64_t j = 0; j < total; j++) {
+            int32_t input = 0;
+            const int64_t at = sbit__attention_grad_row(g, which, n, kv, j, &input);
+            for (int64_t c = 0; g->out[input] != NULL && c < size; c++) {
+                sbit__real_set(g->wide, g->out[input], at + c, rows[which][j * size + c]);
+            }
+        }
+    }
+}
+
+static sbit_status sbit__attention_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__attention a;
+    sbit__attention_grad g;
+    const int32_t rank = call->in_type[0]->rank;
+    SBIT__TRY(sbit__attention_of(call, &a, error));
+    memset(&g, 0, sizeof g);
+    g.a = g.t.a = &a;
+    g.t.call = call;
+    SBIT__TRY(sbit__attention_mask(call, &g.t, error));
+    SBIT__TRY(sbit__attention_valid(call, &g.t, error));
+    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.size, g.k_step);
+    sbit__attention_steps(rank, a.kv_heads, a.kv_length, a.v_size, g.v_step);
+    g.wide = call->in[0]->dtype == SBIT_F64;
+    for (int32_t i = 0; i < 8; i++) {
+        g.in[i] = sbit__in(call, i) != NULL ? call->in[i]->data : NULL;
+    }
+    for (int32_t i = 0; i < 6; i++) {
+        g.out[i] = sbit__out(call, i) != NULL ? call->out[i]->data : NULL;
+        if (g.out[i] != NULL) {
+            memset(g.out[i], 0, sbit_tensor_bytes(call->out[i]));
+        }
+    }
+    g.t.scratch = (char *)call->scratch;
+    g.t.worker_bytes = sbit__attention_grad_bytes(&a);
+    for (int64_t i = 0; g.out[3] != NULL && i < a.batch * a.kv_heads; i++) {
+        sbit__attention_grad_head(&g, i, 0); /* heads and samples may share the mask */
+    }
+    if (g.out[3] == NULL) {
+        sbit_ctx_parallel(call->ctx, a.batch * a.kv_heads, sbit__attention_grad_head, &g);
+    }
+    return SBIT_OK;
+}
+
 /* >>rotary: RotaryEmbedding: pairs of a head's first `rotated` elements are turned by the angle
  * whose cosine and sine stand in the caches, at the token's position. */
 
@@ -29089,7 +29839,7 @@ static sbit_status sbit__rotary_run(const sbit_op_call *call, sbit_error *error)
 #define SBIT__ATTENTION_ROW(version)                                                               \
     {                                                                                              \
         "", "Attention", version, SBIT_T_FLOATS, 0, 0, sbit__attention_infer,                      \
-            sbit__attention_prepare, sbit__attention_run, NULL, NULL, NULL, NULL,                  \
+            sbit__attention_prepare, sbit__attention_run, sbit__grad_attention, NULL, NULL, NULL,  \
             sbit__attention_macs                                                                   \
     }
 
@@ -29098,7 +29848,10 @@ static const sbit_op_row sbit__attention_table[] = {
     SBIT__ATTENTION_ROW(24),
     SBIT__ATTENTION_ROW(25),
     {"", "RotaryEmbedding", 23, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0, 0,
-     sbit__rotary_infer, sbit__op_prepare_f32, sbit__rotary_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__rotary_infer, sbit__op_prepare_f32, sbit__rotary_run, sbit__grad_rotary, NULL, NULL,
+     NULL, NULL},
+    {SBIT__GRAD_DOMAIN, "AttentionGrad", 1, SBIT__T_GRAD, 0, 0, sbit__attention_grad_infer,
+     sbit__attention_grad_prepare, sbit__attention_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__ATTENTION_ROW
@@ -29520,6 +30273,58 @@ static sbit_status sbit__loss_run_softmax(const sbit_op_call *call, sbit_error *
     return sbit__loss_run_kind(call, true, error);
 }
 
+/* LabelLossGrad(dy, scores, labels, weights) {of, reduction, ignore_index}: with w the label's
+ * weight, W the sum of all (reduction mean), else 1: dscore = dy w / W (softmax - 1 at the label),
+ * or of log-probabilities -dy w / W there. */
+static sbit_status sbit__loss_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 4, error));
+    sbit__op_same_type(call, 0, 1);
+    return SBIT_OK;
+}
+
+/* The weight of element i; 0: ignored. */
+static double sbit__loss_weight(const sbit__loss *loss, int64_t i)
+{
+    const int64_t label = sbit__tensor_i64_at(loss->labels, i);
+    const bool counts = !(loss->ignores && label == loss->ignored) && label >= 0 &&
+                        label < loss->classes; /* the loss itself refuses others */
+    return !counts ? 0.0 : loss->weights != NULL ? sbit__tensor_f64_at(loss->weights, label) : 1.0;
+}
+
+static sbit_status sbit__loss_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    const bool softmax =
+        strcmp(sbit_node_string(call->node, "of", ""), "SoftmaxCrossEntropyLoss") == 0;
+    const char *reduction = sbit__loss_reduction(call);
+    const bool none = strcmp(reduction, "none") == 0;
+    sbit_op_call forward = *call;
+    sbit__loss loss;
+    double all = 0.0;
+    forward.in = call->in + 1;
+    forward.input_count = call->input_count - 1;
+    forward.output_count = 1;
+    SBIT__TRY(sbit__loss_of(&forward, softmax, &loss, error));
+    for (int64_t i = 0; i < loss.outer * loss.inner; i++) {
+        all += sbit__loss_weight(&loss, i);
+    }
+    all = strcmp(reduction, "mean") == 0 ? all : 1.0;
+    for (int64_t i = 0; i < loss.outer * loss.inner; i++) {
+        const int64_t at = i / loss.inner * loss.classes * loss.inner + i % loss.inner;
+        const double weight = sbit__loss_weight(&loss, i);
+        const double up = sbit__tensor_f64_at(call->in[0], none ? i : 0) * weight / all;
+        const double shift = softmax ? sbit__loss_shift(&loss, at) : 0.0;
+        for (int64_t c = 0; c < loss.classes; c++) {
+            const int64_t k = at + c * loss.inner;
+            const bool hit = weight != 0.0 && c == sbit__tensor_i64_at(loss.labels, i);
+            const double share = softmax ? exp(sbit__tensor_f64_at(loss.scores, k) - shift) : 0.0;
+            sbit__tensor_set_f64(call->out[0], k,
+                                 weight != 0.0 ? up * (share - (hit ? 1.0 : 0.0)) : 0.0);
+        }
+    }
+    return SBIT_OK;
+}
+
 /* >>optimizers */
 
 /* Groups of n inputs behind rate and step: values, gradients and `states` of them. */
@@ -29678,8 +30483,8 @@ static sbit_status sbit__optimizer_run_momentum(const sbit_op_call *call, sbit_e
 
 #define SBIT__LOSS_ROW(name, version, types, run)                                                  \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__loss_infer, sbit__op_prepare_check, run, NULL, NULL, \
-            NULL, NULL, NULL                                                                       \
+        "", name, version, types, 0, 0, sbit__loss_infer, sbit__op_prepare_check, run,             \
+            sbit__grad_label_loss, NULL, NULL, NULL, NULL                                          \
     }
 #define SBIT__OPTIMIZER_ROW(name, run)                                                             \
     {                                                                                              \
@@ -29693,6 +30498,8 @@ static const sbit_op_row sbit__loss_table[] = {
     SBIT__LOSS_ROW("NegativeLogLikelihoodLoss", 22, SBIT_T_FLOATS, sbit__loss_run_nll),
     SBIT__LOSS_ROW("SoftmaxCrossEntropyLoss", 12, SBIT__T_FLOATS1, sbit__loss_run_softmax),
     SBIT__LOSS_ROW("SoftmaxCrossEntropyLoss", 13, SBIT_T_FLOATS, sbit__loss_run_softmax),
+    {SBIT__GRAD_DOMAIN, "LabelLossGrad", 1, SBIT__T_GRAD, 0, 0, sbit__loss_grad_infer, NULL,
+     sbit__loss_grad_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__OPTIMIZER_ROW("Adagrad", sbit__optimizer_run_adagrad),
     SBIT__OPTIMIZER_ROW("Adam", sbit__optimizer_run_adam),
     SBIT__OPTIMIZER_ROW("Momentum", sbit__optimizer_run_momentum),
@@ -30272,7 +31079,7 @@ static const sbit_op_row sbit__state_space_table[] = {
     {"", "CausalConvWithState", 27, SBIT__STATE_TYPES, 0, 0, sbit__causal_infer,
      sbit__op_prepare_f32, sbit__causal_run, NULL, NULL, NULL, NULL, NULL},
     {"", "SwiGLU", 28, SBIT_T_FLOATS, 0, 0, sbit__swiglu_infer, sbit__op_prepare_check,
-     sbit__swiglu_run, NULL, NULL, NULL, NULL, NULL},
+     sbit__swiglu_run, sbit__grad_swiglu, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__STATE_TYPES
@@ -30412,11 +31219,18 @@ static sbit_status sbit__rnn_activations(const sbit_op_call *call, sbit__rnn *rn
     return SBIT_OK;
 }
 
+static bool sbit__rnn_is_gradient(const sbit_op_call *call)
+{
+    return sbit__streq(call->row->op_type, "RecurrentGrad");
+}
+
 static sbit__rnn_kind sbit__rnn_kind_of(const sbit_op_call *call)
 {
-    return sbit__streq(call->row->op_type, "LSTM")  ? SBIT__RNN_LSTM
-           : sbit__streq(call->row->op_type, "GRU") ? SBIT__RNN_GRU
-                                                    : SBIT__RNN_PLAIN;
+    const char *of =
+        sbit__rnn_is_gradient(call) ? sbit_node_string(call->node, "of", "") : call->row->op_type;
+    return sbit__streq(of, "LSTM")  ? SBIT__RNN_LSTM
+           : sbit__streq(of, "GRU") ? SBIT__RNN_GRU
+                                    : SBIT__RNN_PLAIN;
 }
 
 /* Everything that attributes say; sizes are left 0. */
@@ -30486,7 +31300,7 @@ static sbit_dim sbit__rnn_times(sbit_dim dim, int64_t factor)
 static sbit_status sbit__rnn_dims(const sbit_op_call *call, const sbit__rnn *rnn, sbit_dim *steps,
                                   sbit_dim *batch, sbit_dim *hidden, sbit_error *error)
 {
-    const int32_t most = rnn->kind == SBIT__RNN_LSTM ? 8 : 6;
+    const int32_t most = sbit__rnn_is_gradient(call) ? 11 : rnn->kind == SBIT__RNN_LSTM ? 8 : 6;
     const int64_t attr_hidden = sbit_node_int(call->node, "hidden_size", 0);
     const sbit_dim dirs = sbit__dim(rnn->dirs), any = sbit__dim_any();
     sbit_dim inputs = any;
@@ -31301,6 +32115,361 @@ static sbit_status sbit__rnn_op_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__rnn_run32, sbit__rnn_run_f64, error);
 }
 
+/* >>RecurrentGrad(x, W, R, B, lengths, h0, c0, P, dY, dYh, dYc) -> dx, dW, dR, dB, -, dh0, dc0, dP
+ * {of, and the node's attributes}: every form, image by image in double. The steps are computed
+ * again and kept (gates before their functions, states); then, from the last step to the first, the
+ * gradients of what goes into the gates: `w` for what W and its bias give, `r` for R and its bias
+ * (they differ in GRU only). LSTM and GRU in their usual form have faster rows (grad_recurrent.c).
+ */
+
+/* The slope of a function where x goes in. */
+static double sbit__rnn_slope(const sbit__rnn *rnn, const sbit__rnn_function *act, double x)
+{
+    const double a = (double)act->alpha, b = (double)act->beta, clip = (double)rnn->clip;
+    if (clip > 0.0 && (x > clip || x < -clip)) {
+        return 0.0;
+    }
+    const double y = sbit__rnn_activate64(rnn, act, x), t = tanh(b * x);
+    switch (act->act) {
+    case SBIT__RNN_SIGMOID:
+        return y * (1.0 - y);
+    case SBIT__RNN_TANH:
+        return 1.0 - y * y;
+    case SBIT__RNN_RELU:
+        return x > 0.0 ? 1.0 : 0.0;
+    case SBIT__RNN_AFFINE:
+        return a;
+    case SBIT__RNN_LEAKY:
+        return x >= 0.0 ? 1.0 : a;
+    case SBIT__RNN_THRESHOLDED:
+        return x >= a ? 1.0 : 0.0;
+    case SBIT__RNN_SCALED_TANH:
+        return a * b * (1.0 - t * t);
+    case SBIT__RNN_HARD_SIGMOID:
+        return a * x + b > 0.0 && a * x + b < 1.0 ? a : 0.0;
+    case SBIT__RNN_ELU:
+        return x >= 0.0 ? 1.0 : a * exp(x);
+    case SBIT__RNN_SOFTSIGN:
+        return 1.0 / ((1.0 + fabs(x)) * (1.0 + fabs(x)));
+    case SBIT__RNN_SOFTPLUS:
+        return 1.0 / (1.0 + exp(-x));
+    }
+    return 0.0;
+}
+
+enum {
+    SBIT__RNN_IN_DY = 8
+};
+
+typedef struct sbit__rnn_back {
+    const sbit_op_call *call;
+    const sbit__rnn *rnn;
+    bool wide, reverse;
+    int64_t dir, image, times;           /* times: steps of this image */
+    double *sums[8];                     /* of each output; NULL: not wanted */
+    double *gates, *more, *h, *c;        /* [times][G*H], GRU's R h of the hidden gate [times][H],
+                                            states [times + 1][H] */
+    double *w, *r, *dh, *dc, *old, *mid; /* of the step at hand */
+} sbit__rnn_back;
+
+static double sbit__rnn_back_in(const sbit__rnn_back *b, int32_t input, int64_t at)
+{
+    const sbit_tensor *in = sbit__in(b->call, input);
+    return in != NULL ? sbit__real_at(b->wide, in->data, at) : 0.0;
+}
+
+static void sbit__rnn_back_add(const sbit__rnn_back *b, int32_t output, int64_t at, double value)
+{
+    if (b->sums[output] != NULL) {
+        b->sums[output][at] += value;
+    }
+}
+
+static int64_t sbit__rnn_back_x(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t time = sbit__rnn_time(b->call, rnn, b->reverse, b->image, step);
+    return (rnn->batch_first ? b->image * rnn->steps + time : time * rnn->batch + b->image) *
+           rnn->inputs;
+}
+
+/* Row `row` of W x + its bias, or (state not NULL) of R state + its bias. */
+static double sbit__rnn_back_dot(const sbit__rnn_back *b, int64_t row, int64_t x,
+                                 const double *state)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t all = rnn->gates * rnn->hidden, n = state != NULL ? rnn->hidden : rnn->inputs;
+    const int32_t input = state != NULL ? 2 : 1;
+    double sum = sbit__rnn_back_in(b, 3, (2 * b->dir + (state != NULL ? 1 : 0)) * all + row);
+    for (int64_t i = 0; i < n; i++) {
+        sum += sbit__rnn_back_in(b, input, (b->dir * all + row) * n + i) *
+               (state != NULL ? state[i] : sbit__rnn_back_in(b, 0, x + i));
+    }
+    return sum;
+}
+
+/* Gate k of unit i: what goes into its function; LSTM's peepholes are in it. */
+static void sbit__rnn_back_forward(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const sbit__rnn_function *act = rnn->act[b->dir];
+    const int64_t n = rnn->hidden, x = sbit__rnn_back_x(b, step), p = b->dir * 3 * n;
+    const double *h = b->h + step * n, *c = b->c + step * n;
+    double *g = b->gates + step * rnn->gates * n, *h1 = b->h + (step + 1) * n;
+    double *c1 = b->c + (step + 1) * n;
+    const bool gru = rnn->kind == SBIT__RNN_GRU, linear = rnn->linear_before_reset;
+    for (int64_t row = 0; row < rnn->gates * n; row++) {
+        g[row] = sbit__rnn_back_dot(b, row, x, NULL);
+        g[row] += gru && row >= 2 * n ? 0.0 : sbit__rnn_back_dot(b, row, 0, h);
+    }
+    for (int64_t i = 0; gru && i < n; i++) {
+        b->mid[i] = linear ? h[i] : sbit__rnn_activate64(rnn, &act[0], g[n + i]) * h[i];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (rnn->kind == SBIT__RNN_PLAIN) {
+            h1[i] = sbit__rnn_activate64(rnn, &act[0], g[i]);
+        } else if (gru) {
+            const double own = sbit__rnn_back_dot(b, 2 * n + i, 0, b->mid);
+            const double z = sbit__rnn_activate64(rnn, &act[0], g[i]);
+            b->more[step * n + i] = own;
+            g[2 * n + i] += linear ? sbit__rnn_activate64(rnn, &act[0], g[n + i]) * own : own;
+            h1[i] = (1.0 - z) * sbit__rnn_activate64(rnn, &act[1], g[2 * n + i]) + z * h[i];
+        } else {
+            g[i] += sbit__rnn_back_in(b, 7, p + i) * c[i];
+            g[2 * n + i] += sbit__rnn_back_in(b, 7, p + 2 * n + i) * c[i];
+            const double in = sbit__rnn_activate64(rnn, &act[0], g[i]);
+            const double keep =
+                rnn->input_forget ? 1.0 - in : sbit__rnn_activate64(rnn, &act[0], g[2 * n + i]);
+            c1[i] = keep * c[i] + in * sbit__rnn_activate64(rnn, &act[1], g[3 * n + i]);
+            g[n + i] += sbit__rnn_back_in(b, 7, p + n + i) * c1[i];
+            h1[i] = sbit__rnn_activate64(rnn, &act[0], g[n + i]) *
+                    sbit__rnn_activate64(rnn, &act[2], c1[i]);
+        }
+    }
+}
+
+/* dh, dc behind the step become w, r; dc that in front of it; old: dh past the gates. */
+static void sbit__rnn_back_lstm(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const sbit__rnn_function *act = rnn->act[b->dir];
+    const int64_t n = rnn->hidden, p = b->dir * 3 * n;
+    const double *g = b->gates + step * 4 * n, *c0 = b->c + step * n, *c1 = c0 + n;
+    for (int64_t i = 0; i < n; i++) {
+        const double in = sbit__rnn_activate64(rnn, &act[0], g[i]);
+        const double out = sbit__rnn_activate64(rnn, &act[0], g[n + i]);
+        const double value = sbit__rnn_activate64(rnn, &act[1], g[3 * n + i]);
+        const double keep =
+            rnn->input_forget ? 1.0 - in : sbit__rnn_activate64(rnn, &act[0], g[2 * n + i]);
+        const double dout = b->dh[i] * sbit__rnn_activate64(rnn, &act[2], c1[i]) *
+                            sbit__rnn_slope(rnn, &act[0], g[n + i]);
+        const double dc = b->dc[i] + b->dh[i] * out * sbit__rnn_slope(rnn, &act[2], c1[i]) +
+                          dout * sbit__rnn_back_in(b, 7, p + n + i);
+        const double dkeep = dc * c0[i];
+        const double din =
+            (dc * value - (rnn->input_forget ? dkeep : 0.0)) * sbit__rnn_slope(rnn, &act[0], g[i]);
+        const double dforget =
+            rnn->input_forget ? 0.0 : dkeep * sbit__rnn_slope(rnn, &act[0], g[2 * n + i]);
+        b->w[i] = din;
+        b->w[n + i] = dout;
+        b->w[2 * n + i] = dforget;
+        b->w[3 * n + i] = dc * in * sbit__rnn_slope(rnn, &act[1], g[3 * n + i]);
+        b->dc[i] = dc * keep + din * sbit__rnn_back_in(b, 7, p + i) +
+                   dforget * sbit__rnn_back_in(b, 7, p + 2 * n + i);
+        b->old[i] = 0.0;
+        sbit__rnn_back_add(b, 7, p + i, din * c0[i]);
+        sbit__rnn_back_add(b, 7, p + n + i, dout * c1[i]);
+        sbit__rnn_back_add(b, 7, p + 2 * n + i, dforget * c0[i]);
+    }
+    memcpy(b->r, b->w, (size_t)(4 * n) * sizeof *b->r);
+}
+
+static void sbit__rnn_back_gru(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const sbit__rnn_function *act = rnn->act[b->dir];
+    const int64_t n = rnn->hidden, all = 3 * n;
+    const double *g = b->gates + step * all, *h = b->h + step * n;
+    const bool linear = rnn->linear_before_reset;
+    for (int64_t i = 0; i < n; i++) {
+        const double z = sbit__rnn_activate64(rnn, &act[0], g[i]);
+        const double reset = sbit__rnn_activate64(rnn, &act[0], g[n + i]);
+        const double value = sbit__rnn_activate64(rnn, &act[1], g[2 * n + i]);
+        const double dn = b->dh[i] * (1.0 - z) * sbit__rnn_slope(rnn, &act[1], g[2 * n + i]);
+        b->w[i] = b->dh[i] * (h[i] - value) * sbit__rnn_slope(rnn, &act[0], g[i]);
+        b->w[2 * n + i] = dn;
+        b->r[2 * n + i] = linear ? dn * reset : dn;
+        b->w[n + i] = linear ? dn * b->more[step * n + i] : 0.0;
+        b->mid[i] = linear ? h[i] : reset * h[i]; /* what R's hidden rows were multiplied with */
+        b->old[i] = b->dh[i] * z;
+    }
+    for (int64_t i = 0; !linear && i < n; i++) { /* the gradient of reset * h */
+        double sum = 0.0;
+        for (int64_t k = 0; k < n; k++) {
+            sum += b->r[2 * n + k] * sbit__rnn_back_in(b, 2, (b->dir * all + 2 * n + k) * n + i);
+        }
+        b->w[n + i] = sum * h[i];
+        b->old[i] += sum * sbit__rnn_activate64(rnn, &act[0], g[n + i]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        b->w[n + i] *= sbit__rnn_slope(rnn, &act[0], g[n + i]);
+        b->r[i] = b->w[i];
+        b->r[n + i] = b->w[n + i];
+    }
+}
+
+/* What w and r give the weights, biases, x, and the state in front of the step. */
+static void sbit__rnn_back_spread(const sbit__rnn_back *b, int64_t step)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t n = rnn->hidden, all = rnn->gates * n, m = rnn->inputs;
+    const int64_t x = sbit__rnn_back_x(b, step);
+    const bool gru = rnn->kind == SBIT__RNN_GRU;
+    for (int64_t row = 0; row < all; row++) {
+        const bool hidden = gru && row >= 2 * n;
+        const double *with = hidden ? b->mid : b->h + step * n;
+        const bool done = hidden && !rnn->linear_before_reset; /* through reset * h already */
+        for (int64_t i = 0; i < m; i++) {
+            const int64_t at = (b->dir * all + row) * m + i;
+            sbit__rnn_back_add(b, 1, at, b->w[row] * sbit__rnn_back_in(b, 0, x + i));
+            sbit__rnn_back_add(b, 0, x + i, b->w[row] * sbit__rnn_back_in(b, 1, at));
+        }
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = (b->dir * all + row) * n + i;
+            sbit__rnn_back_add(b, 2, at, b->r[row] * with[i]);
+            b->old[i] += done ? 0.0 : b->r[row] * sbit__rnn_back_in(b, 2, at);
+        }
+        sbit__rnn_back_add(b, 3, 2 * b->dir * all + row, b->w[row]);
+        sbit__rnn_back_add(b, 3, (2 * b->dir + 1) * all + row, b->r[row]);
+    }
+    memcpy(b->dh, b->old, (size_t)n * sizeof *b->dh);
+}
+
+static void sbit__rnn_back_image(const sbit__rnn_back *b)
+{
+    const sbit__rnn *rnn = b->rnn;
+    const int64_t n = rnn->hidden, state = sbit__rnn_state_row(rnn, b->dir, b->image) * n;
+    for (int64_t i = 0; i < n; i++) {
+        b->h[i] = sbit__rnn_back_in(b, 5, state + i);
+        b->c[i] = sbit__rnn_back_in(b, 6, state + i);
+        b->dh[i] = sbit__rnn_back_in(b, SBIT__RNN_IN_DY + 1, state + i);
+        b->dc[i] = sbit__rnn_back_in(b, SBIT__RNN_IN_DY + 2, state + i);
+    }
+    for (int64_t step = 0; step < b->times; step++) {
+        sbit__rnn_back_forward(b, step);
+    }
+    for (int64_t step = b->times - 1; step >= 0; step--) {
+        const int64_t time = sbit__rnn_time(b->call, rnn, b->reverse, b->image, step);
+        const int64_t y = rnn->batch_first ? (b->image * rnn->steps + time) * rnn->dirs + b->dir
+                                           : (time * rnn->dirs + b->dir) * rnn->batch + b->image;
+        for (int64_t i = 0; i < n; i++) {
+            b->dh[i] += sbit__rnn_back_in(b, SBIT__RNN_IN_DY, y * n + i);
+        }
+        if (rnn->kind == SBIT__RNN_LSTM) {
+            sbit__rnn_back_lstm(b, step);
+        } else if (rnn->kind == SBIT__RNN_GRU) {
+            sbit__rnn_back_gru(b, step);
+        }
+        for (int64_t i = 0; rnn->kind == SBIT__RNN_PLAIN && i < n; i++) {
+            b->w[i] = b->r[i] =
+                b->dh[i] * sbit__rnn_slope(rnn, rnn->act[b->dir], b->gates[step * n + i]);
+            b->old[i] = 0.0;
+        }
+        sbit__rnn_back_spread(b, step);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sbit__rnn_back_add(b, 5, state + i, b->dh[i]);
+        sbit__rnn_back_add(b, 6, state + i, b->dc[i]);
+    }
+}
+
+static sbit_status sbit__rnn_back_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 11, error));
+    for (int32_t i = 0; i < 8; i++) {
+        if (i != 4 && sbit__op_has(call, i)) {
+            sbit__op_same_type(call, i, i);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Memory for one image and for the sums of all outputs; scratch NULL: only the bytes. */
+static size_t sbit__rnn_back_place(const sbit_op_call *call, const sbit__rnn *rnn, char *scratch,
+                                   sbit__rnn_back *b)
+{
+    const int64_t n = rnn->hidden, all = rnn->gates * n;
+    const int64_t counts[10] = {rnn->steps * all,
+                                rnn->steps * n,
+                                (rnn->steps + 1) * n,
+                                (rnn->steps + 1) * n,
+                                all,
+                                all,
+                                n,
+                                n,
+                                n,
+                                n};
+    double **const places[10] = {&b->gates, &b->more, &b->h,  &b->c,   &b->w,
+                                 &b->r,     &b->dh,   &b->dc, &b->old, &b->mid};
+    size_t used = 0;
+    for (int32_t i = 0; i < 10; i++) {
+        *places[i] = scratch != NULL ? (double *)(void *)(scratch + used) : NULL;
+        used += sbit__align64((size_t)counts[i] * sizeof(double));
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        const bool wanted = i < call->output_count && call->out_type[i] != NULL && i != 4 &&
+                            call->in_type[i] != NULL;
+        const int64_t count =
+            wanted ? sbit__type_count(call->in_type[i], 0, call->in_type[i]->rank) : 0;
+        b->sums[i] = wanted && scratch != NULL ? (double *)(void *)(scratch + used) : NULL;
+        used += sbit__align64((size_t)count * sizeof(double));
+    }
+    return used;
+}
+
+static sbit_status sbit__rnn_back_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    sbit__rnn_back b;
+    *call->scratch_bytes = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    for (int32_t i = 0; i < 8; i++) {
+        if (call->in_type[i] != NULL && !sbit__type_static(call->in_type[i])) {
+            return SBIT_OK;
+        }
+    }
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    *call->scratch_bytes = sbit__rnn_back_place(call, &rnn, NULL, &b);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__rnn_back_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__rnn rnn;
+    sbit__rnn_back b;
+    memset(&b, 0, sizeof b);
+    SBIT__TRY(sbit__rnn_of(call, &rnn, error));
+    b.call = call;
+    b.rnn = &rnn;
+    b.wide = call->in[0]->dtype == SBIT_F64;
+    const size_t bytes = sbit__rnn_back_place(call, &rnn, (char *)call->scratch, &b);
+    memset(call->scratch, 0, bytes);
+    for (b.dir = 0; b.dir < rnn.dirs; b.dir++) {
+        b.reverse = b.dir == 1 || rnn.reverse_only;
+        for (b.image = 0; b.image < rnn.batch; b.image++) {
+            b.times = sbit__rnn_length(call, &rnn, b.image);
+            sbit__rnn_back_image(&b);
+        }
+    }
+    for (int32_t i = 0; i < 8; i++) {
+        const int64_t count = b.sums[i] != NULL ? sbit_tensor_count(call->out[i]) : 0;
+        for (int64_t k = 0; k < count; k++) {
+            sbit__real_set(b.wide, call->out[i]->data, k, b.sums[i][k]);
+        }
+    }
+    return SBIT_OK;
+}
+
 static int64_t sbit__rnn_macs(const sbit_op_call *call)
 {
     const sbit_type *x = call->in_type[0];
@@ -31382,10 +32551,12 @@ static const sbit_op_row sbit__rnn_rows[] = {
     SBIT__RNN_ROW("GRU", 7, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("GRU", 14, SBIT__T_FLOATS1, sbit__grad_lstm),
     SBIT__RNN_ROW("GRU", 22, SBIT_T_FLOATS, sbit__grad_lstm),
-    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, NULL),
-    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS, NULL),
+    SBIT__RNN_ROW("RNN", 1, SBIT__T_FLOATS1, sbit__grad_rnn),
+    SBIT__RNN_ROW("RNN", 7, SBIT__T_FLOATS1, sbit__grad_rnn),
+    SBIT__RNN_ROW("RNN", 14, SBIT__T_FLOATS1, sbit__grad_rnn),
+    SBIT__RNN_ROW("RNN", 22, SBIT_T_FLOATS, sbit__grad_rnn),
+    {SBIT__GRAD_DOMAIN, "RecurrentGrad", 1, SBIT__T_GRAD, 0, 0, sbit__rnn_back_infer,
+     sbit__rnn_back_prepare, sbit__rnn_back_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__RNN_MAX_FUNCTIONS
@@ -32283,7 +33454,115 @@ static sbit_status sbit__resize_run(const sbit_op_call *call, sbit_error *error)
     return sbit__op_in_float(call, sbit__resize_run_any, sbit__resize_run_any, error);
 }
 
-/* ---- rows */
+/* ---- ResizeGrad(x, roi, scales, sizes, dy) {of, version, and the node's attributes}: what each
+ * element of dy was made of gets its part of it, by the same taps. */
+
+/* The forward node's call: its row, and dy in place of its output. */
+static bool sbit__resize_forward(const sbit_op_call *call, sbit_op_call *forward,
+                                 sbit_tensor **output, sbit_type **output_type)
+{
+    *forward = *call;
+    forward->row = sbit_operator_find(call->ctx, "", sbit_node_string(call->node, "of", ""),
+                                      sbit_node_int(call->node, "version", 1));
+    forward->input_count = 4;
+    forward->output_count = 1;
+    forward->out = output;
+    forward->out_type = output_type;
+    return forward->row != NULL;
+}
+
+static sbit_status sbit__resize_grad_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 1, 5, error));
+    if (!sbit__op_has(call, 4)) {
+        return sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "input 4 is missing");
+    }
+    sbit__op_same_type(call, 0, 0);
+    return SBIT_OK;
+}
+
+static sbit_status sbit__resize_grad_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit_op_call forward;
+    sbit_type dy = *call->in_type[4], *type = &dy;
+    SBIT__TRY(sbit__op_check(call, error));
+    return sbit__resize_forward(call, &forward, NULL, &type)
+               ? sbit__resize_prepare(&forward, error)
+               : sbit_op_fail(call, SBIT_ERR_INVALID_MODEL, error, "of: no such operator");
+}
+
+typedef struct sbit__resize_back {
+    sbit__resize_task task;  /* x: dx, y: dy */
+    int64_t planes, in, out; /* elements of a plane: axes in front of it keep their size */
+    int32_t first;           /* axis of a plane */
+} sbit__resize_back;
+
+static void sbit__resize_back_planes(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__resize_back *b = (const sbit__resize_back *)user;
+    const sbit__resize *resize = b->task.resize;
+    (void)worker;
+    for (int64_t o = begin * b->out; o < end * b->out; o++) {
+        int64_t at[SBIT_MAX_RANK], tap[SBIT_MAX_RANK] = {0}, rest = o % b->out;
+        const double dy = sbit__real_at(resize->wide, b->task.y->data, o);
+        bool outside = false;
+        int32_t i = 0;
+        for (i = resize->rank - 1; i >= b->first; i--) {
+            at[i] = rest % resize->axis[i].out;
+            rest /= resize->axis[i].out;
+            outside = outside || resize->axis[i].outside[at[i]];
+        }
+        while (!outside && i < resize->rank) {
+            int64_t offset = o / b->out * b->in;
+            double weight = dy;
+            for (i = b->first; i < resize->rank; i++) {
+                const int64_t k = at[i] * resize->axis[i].taps + tap[i];
+                weight *= sbit__real_at(resize->wide, resize->axis[i].weight, k);
+                offset += resize->axis[i].index[k] * b->task.in_strides[i];
+            }
+            void *dx = b->task.x->data;
+            sbit__real_set(resize->wide, dx, offset,
+                           sbit__real_at(resize->wide, dx, offset) + weight);
+            for (i = resize->rank - 1; i >= b->first && ++tap[i] == resize->axis[i].taps; i--) {
+                tap[i] = 0;
+            }
+            i = i < b->first ? resize->rank : i;
+        }
+    }
+}
+
+static sbit_status sbit__resize_grad_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__resize resize;
+    sbit__resize_back b;
+    sbit_op_call forward;
+    sbit_tensor dy = *call->in[4], *output = &dy;
+    sbit_type type = *call->in_type[4], *output_type = &type;
+    char *rest = NULL;
+    memset(&b, 0, sizeof b);
+    memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
+    if (!sbit__resize_forward(call, &forward, &output, &output_type) ||
+        sbit_tensor_count(&dy) == 0) {
+        return SBIT_OK; /* prepare has refused others */
+    }
+    if (dy.rank == 0) {
+        sbit__elem_copy_all(&dy, call->out[0]);
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__resize_setup(&forward, &resize, &rest, error));
+    b.task.resize = &resize;
+    b.task.x = call->out[0];
+    b.task.y = &dy;
+    sbit__tensor_strides(call->out[0], b.task.in_strides);
+    while (b.first < resize.rank - 1 && resize.axis[b.first].keeps) {
+        b.first++;
+    }
+    b.planes = sbit__tensor_span(&dy, 0, b.first);
+    b.in = sbit__tensor_span(call->out[0], b.first, resize.rank);
+    b.out = sbit__tensor_span(&dy, b.first, resize.rank);
+    sbit__parallel_range(call->ctx, b.planes, 1, sbit__resize_back_planes, &b);
+    return SBIT_OK;
+}
 
 /* ---- channels */
 
@@ -32299,17 +33578,17 @@ static sbit_status sbit__resize_label(const sbit_channel_call *call, sbit_error 
 }
 
 /* PASS_SCALE is for mode nearest, which the other flags are not for. */
-static const sbit_op_quant sbit__resize_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
-                                                     SBIT_QUANT_PASS_NEAREST,
-                                                 1,
-                                                 -1,
-                                                 -1,
-                                                 -1,
-                                                 0,
-                                                 0,
-                                                 NULL,
-                                                 0,
-                                                 0};
+static const sbit_op_quant sbit__resize_quant = {
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_PASS_NEAREST,
+    1,
+    -1,
+    -1,
+    -1,
+    0,
+    0,
+    NULL,
+    0,
+    0};
 static const sbit_op_channel sbit__resize_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
                                                      sbit__resize_label};
 
@@ -32330,6 +33609,8 @@ static const sbit_op_row sbit__resize_rows[] = {
     SBIT__RESIZE_ROW("Resize", 13, SBIT__T_ALL13),
     SBIT__RESIZE_ROW("Resize", 18, SBIT__T_ALL13),
     SBIT__RESIZE_ROW("Resize", 19, SBIT__T_ALL13),
+    {SBIT__GRAD_DOMAIN, "ResizeGrad", 1, SBIT__T_GRAD, 0, 0, sbit__resize_grad_infer,
+     sbit__resize_grad_prepare, sbit__resize_grad_run, NULL, NULL, NULL, NULL, NULL},
 };
 
 #undef SBIT__RESIZE_GATHER
@@ -33360,23 +34641,13 @@ static sbit_status sbit__unary_infer_bool(const sbit_op_call *call, sbit_error *
 
 static const sbit_op_channel sbit__unary_channel = {SBIT_CHANNEL_ELEMENTWISE, 1, 0, 0, 0, NULL};
 /* Sparsebit quantizes the input; the generic profiles fold Relu into the operator before it. */
-static const sbit_op_quant sbit__unary_quant_classic = {
-    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+static const sbit_op_quant sbit__unary_quant_classic = {0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_both = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
-    1,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0.0f,
-    0.0f};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_quant sbit__unary_quant_generic = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
-static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_INPUTS |
-                                                         SBIT_QUANT_OUTPUT | SBIT_QUANT_FIXED_RANGE,
+static const sbit_op_quant sbit__unary_quant_unit = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                         SBIT_QUANT_FIXED_RANGE,
                                                      1,
                                                      -1,
                                                      -1,
@@ -33424,7 +34695,8 @@ static const sbit_op_row sbit__unary_rows[] = {
                     &sbit__unary_quant_both),
     SBIT__UNARY_ROW("Swish", 24, SBIT__UNARY_FLOATS, sbit__unary_swish_run, sbit__grad_from_input,
                     &sbit__unary_quant_both),
-    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, NULL, NULL),
+    SBIT__UNARY_ROW("Shrink", 9, SBIT__T_NUMBERS1, sbit__unary_shrink_run, sbit__grad_from_input,
+                    NULL),
 
     SBIT__UNARY_ROW("Abs", 1, SBIT__UNARY_FLOATS1, sbit__unary_abs_run, sbit__grad_from_input,
                     NULL),
@@ -33451,15 +34723,15 @@ static const sbit_op_row sbit__unary_rows[] = {
 
     SBIT__UNARY_ROWS_2("Sin", 7, 22, sbit__unary_sin_run, sbit__grad_from_input, NULL),
     SBIT__UNARY_ROWS_2("Cos", 7, 22, sbit__unary_cos_run, sbit__grad_from_input, NULL),
-    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, NULL, NULL),
-    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, NULL, NULL),
+    SBIT__UNARY_ROWS_2("Tan", 7, 22, sbit__unary_tan_run, sbit__grad_from_output, NULL),
+    SBIT__UNARY_ROWS_2("Asin", 7, 22, sbit__unary_asin_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Acos", 7, 22, sbit__unary_acos_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Atan", 7, 22, sbit__unary_atan_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Sinh", 9, 22, sbit__unary_sinh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Cosh", 9, 22, sbit__unary_cosh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Asinh", 9, 22, sbit__unary_asinh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Acosh", 9, 22, sbit__unary_acosh_run, sbit__grad_from_input, NULL),
+    SBIT__UNARY_ROWS_2("Atanh", 9, 22, sbit__unary_atanh_run, sbit__grad_from_input, NULL),
 
     SBIT__UNARY_ROW_BOOL("IsNaN", 9, SBIT__UNARY_FLOATS1, sbit__unary_isnan_run),
     SBIT__UNARY_ROW_BOOL("IsNaN", 13, SBIT__UNARY_FLOATS, sbit__unary_isnan_run),
@@ -34411,22 +35683,21 @@ static const sbit_op_quant sbit__binary_quant = {SBIT_QUANT_INPUTS | SBIT_QUANT_
                                                  NULL,
                                                  0.0f,
                                                  0.0f};
-static const sbit_op_quant sbit__binary_quant_add = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT | SBIT_QUANT_TENSOR_ONLY,
-    3,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0.0f,
-    0.0f};
+static const sbit_op_quant sbit__binary_quant_add = {SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT |
+                                                         SBIT_QUANT_TENSOR_ONLY,
+                                                     3,
+                                                     -1,
+                                                     -1,
+                                                     -1,
+                                                     0,
+                                                     0,
+                                                     NULL,
+                                                     0.0f,
+                                                     0.0f};
 static const sbit_op_quant sbit__binary_quant_prelu = {
     SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 /* Clip(0, 6) is Sparsebit's QReLU6; generic profiles fold it into the operator before it. */
-static const sbit_op_quant sbit__binary_quant_clip = {
-    0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+static const sbit_op_quant sbit__binary_quant_clip = {0, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 
 #define SBIT__BINARY_ROW(name, version, types, fn, gradient, quant)                                \
     {                                                                                              \
@@ -34481,9 +35752,9 @@ static const sbit_op_row sbit__binary_rows[] = {
                      sbit__grad_pow, NULL),
     SBIT__BINARY_ROW("Pow", 15, SBIT_T_FLOATS | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64), pow,
                      sbit__grad_pow, NULL),
-    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, NULL, NULL),
-    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, NULL, NULL),
-    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, NULL, NULL),
+    SBIT__BINARY_ROW("Mod", 10, SBIT__T_NUMBERS1, mod, sbit__grad_mod, NULL),
+    SBIT__BINARY_ROW("Mod", 13, SBIT_T_NUMBERS, mod, sbit__grad_mod, NULL),
+    SBIT__BINARY_ROW("Mod", 28, SBIT_T_NUMBERS, mod, sbit__grad_mod, NULL),
     SBIT__BINARY_ROW("PRelu", 1, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
                      &sbit__binary_quant_prelu),
     SBIT__BINARY_ROW("PRelu", 6, SBIT__T_FLOATS1, prelu, sbit__grad_prelu,
@@ -35541,16 +36812,7 @@ static sbit_status sbit__topk_run(const sbit_op_call *call, sbit_error *error)
 /* >>rows */
 
 static const sbit_op_quant sbit__reduce_quant_mean = {
-    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT,
-    1,
-    -1,
-    -1,
-    -1,
-    0,
-    0,
-    NULL,
-    0.0f,
-    0.0f};
+    SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 1, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
 static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0, 0,
                                                      sbit__reduce_label};
 
@@ -35580,25 +36842,25 @@ static const sbit_op_channel sbit__reduce_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
                          sbit__grad_reduce_other, NULL),                                           \
         SBIT__REDUCE_ROW(name, 20, SBIT__REDUCE_T13 | SBIT__REDUCE_BYTES | SBIT_T(SBIT_BOOL), fn,  \
                          sbit__grad_reduce_other, NULL)
-#define SBIT__REDUCE_OTHER(name, version, types, fn, prepare)                                      \
+#define SBIT__REDUCE_OTHER(name, version, types, fn, prepare, gradient)                            \
     {                                                                                              \
-        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, NULL, NULL, \
-            NULL, NULL, NULL                                                                       \
+        "", name, version, types, 0, 0, sbit__##fn##_infer, prepare, sbit__##fn##_run, gradient,   \
+            NULL, NULL, NULL, NULL                                                                 \
     }
 #define SBIT__REDUCE_ARG(name)                                                                     \
-    SBIT__REDUCE_OTHER(name, 1, SBIT__T_NUMBERS1, arg, NULL),                                      \
-        SBIT__REDUCE_OTHER(name, 11, SBIT__T_NUMBERS1, arg, NULL),                                 \
-        SBIT__REDUCE_OTHER(name, 12, SBIT__T_NUMBERS1, arg, NULL),                                 \
-        SBIT__REDUCE_OTHER(name, 13, SBIT_T_NUMBERS, arg, NULL)
+    SBIT__REDUCE_OTHER(name, 1, SBIT__T_NUMBERS1, arg, NULL, NULL),                                \
+        SBIT__REDUCE_OTHER(name, 11, SBIT__T_NUMBERS1, arg, NULL, NULL),                           \
+        SBIT__REDUCE_OTHER(name, 12, SBIT__T_NUMBERS1, arg, NULL, NULL),                           \
+        SBIT__REDUCE_OTHER(name, 13, SBIT_T_NUMBERS, arg, NULL, NULL)
 
 static const sbit_op_row sbit__reduce_rows[] = {
     SBIT__REDUCE_ROWS("ReduceSum", sum, sbit__grad_reduce_sum, NULL),
     SBIT__REDUCE_ROWS_18("ReduceMean", mean, sbit__grad_reduce_mean, &sbit__reduce_quant_mean),
-    SBIT__REDUCE_ROWS_18("ReduceProd", prod, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceProd", prod, sbit__grad_reduce_prod, NULL),
     SBIT__REDUCE_ROWS_18("ReduceL1", l1, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROWS_18("ReduceL2", l2, sbit__grad_reduce_other, NULL),
-    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, NULL, NULL),
-    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, NULL, NULL),
+    SBIT__REDUCE_ROWS_18("ReduceLogSum", log_sum, sbit__grad_reduce_log_sum, NULL),
+    SBIT__REDUCE_ROW("ReduceLogSum", 28, SBIT_T_FLOATS, log_sum, sbit__grad_reduce_log_sum, NULL),
     SBIT__REDUCE_ROWS_18("ReduceLogSumExp", log_sum_exp, sbit__grad_reduce_other, NULL),
     SBIT__REDUCE_ROW("ReduceLogSumExp", 28, SBIT_T_FLOATS, log_sum_exp, sbit__grad_reduce_other,
                      NULL),
@@ -35609,14 +36871,14 @@ static const sbit_op_row sbit__reduce_rows[] = {
      sbit__reduce_to_run, NULL, NULL, NULL, NULL, NULL},
     SBIT__REDUCE_ARG("ArgMax"),
     SBIT__REDUCE_ARG("ArgMin"),
-    SBIT__REDUCE_OTHER("CumSum", 11, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT__T_WORDS, cum,
-                       NULL),
-    SBIT__REDUCE_OTHER("CumSum", 14, SBIT__REDUCE_T13, cum, NULL),
-    SBIT__REDUCE_OTHER("CumProd", 26, SBIT__REDUCE_T13, cum, NULL),
-    SBIT__REDUCE_OTHER("TopK", 1, SBIT__T_FLOATS1, topk, sbit__topk_prepare),
-    SBIT__REDUCE_OTHER("TopK", 10, SBIT__T_FLOATS1, topk, sbit__topk_prepare),
-    SBIT__REDUCE_OTHER("TopK", 11, SBIT__T_NUMBERS1, topk, sbit__topk_prepare),
-    SBIT__REDUCE_OTHER("TopK", 24, SBIT_T_NUMBERS, topk, sbit__topk_prepare),
+    SBIT__REDUCE_OTHER("CumSum", 11, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F64) | SBIT__T_WORDS, cum, NULL,
+                       sbit__grad_cum_sum),
+    SBIT__REDUCE_OTHER("CumSum", 14, SBIT__REDUCE_T13, cum, NULL, sbit__grad_cum_sum),
+    SBIT__REDUCE_OTHER("CumProd", 26, SBIT__REDUCE_T13, cum, NULL, NULL),
+    SBIT__REDUCE_OTHER("TopK", 1, SBIT__T_FLOATS1, topk, sbit__topk_prepare, sbit__grad_top_k),
+    SBIT__REDUCE_OTHER("TopK", 10, SBIT__T_FLOATS1, topk, sbit__topk_prepare, sbit__grad_top_k),
+    SBIT__REDUCE_OTHER("TopK", 11, SBIT__T_NUMBERS1, topk, sbit__topk_prepare, sbit__grad_top_k),
+    SBIT__REDUCE_OTHER("TopK", 24, SBIT_T_NUMBERS, topk, sbit__topk_prepare, sbit__grad_top_k),
 };
 
 #undef SBIT__REDUCE_T1
@@ -37794,7 +39056,8 @@ static const sbit_op_row sbit__move_rows_table[] = {
     SBIT__MOVE_EXPAND("Tile", 1, SBIT__T_FLOATS1, tile, sbit__grad_moves),
     SBIT__MOVE_EXPAND("Tile", 6, SBIT__T_ALL1, tile, sbit__grad_moves),
     SBIT__MOVE_EXPAND("Tile", 13, SBIT__T_ALL13, tile, sbit__grad_moves),
-    SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, NULL, NULL, NULL),
+    SBIT__MOVE_OP("CenterCropPad", 18, SBIT__T_ALL13, center, sbit__grad_center_crop_pad, NULL,
+                  NULL),
     SBIT__MOVE_OP("ReverseSequence", 10, SBIT__T_ALL1, reverse, sbit__grad_moves,
                   &sbit__move_quant_pass, NULL),
     SBIT__MOVE_OP("ReverseSequence", 28, SBIT__T_ALL13, reverse, sbit__grad_moves,
@@ -38456,7 +39719,7 @@ static const sbit_op_channel sbit__gather_channel = {SBIT_CHANNEL_OWN,  1, 0, 0,
 #define SBIT__GATHER_PASS(name, version, types, fn, gradient)                                      \
     SBIT__GATHER_OP(name, version, types, 0, fn, fn, gradient, &sbit__gather_quant_pass, NULL)
 #define SBIT__SCATTER_ROW(name, version, types, fn)                                                \
-    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, NULL, NULL, NULL)
+    SBIT__GATHER_OP(name, version, types, 0, scatter, fn, sbit__grad_##fn, NULL, NULL)
 
 static const sbit_op_row sbit__gather_rows[] = {
     SBIT__GATHER_ROW(1, SBIT__T_ALL1),
@@ -38479,12 +39742,12 @@ static const sbit_op_row sbit__gather_rows[] = {
     SBIT__SCATTER_ROW("ScatterND", 18, SBIT__T_ALL13, scatter_nd),
     SBIT__GATHER_OP("TensorScatter", 24, SBIT__T_ALL24, 0, tensor_scatter, tensor_scatter, NULL,
                     NULL, NULL),
-    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
-                    &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress, NULL,
-                    &sbit__gather_quant_pass, NULL),
-    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress, NULL,
-                    &sbit__gather_quant_pass, NULL),
+    SBIT__GATHER_OP("Compress", 9, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+                    sbit__grad_compress, &sbit__gather_quant_pass, NULL),
+    SBIT__GATHER_OP("Compress", 11, SBIT__T_ALL1, SBIT_OP_DYNAMIC, compress, compress,
+                    sbit__grad_compress, &sbit__gather_quant_pass, NULL),
+    SBIT__GATHER_OP("Compress", 28, SBIT__T_ALL13, SBIT_OP_DYNAMIC, compress, compress,
+                    sbit__grad_compress, &sbit__gather_quant_pass, NULL),
 };
 
 #undef SBIT__GATHER_OP
@@ -39518,7 +40781,7 @@ static const sbit_op_row sbit__generate_rows[] = {
     SBIT__GENERATE_SIMPLE("OneHot", 11, SBIT__T_NUMBERS1, one_hot),
     SBIT__GENERATE_SIMPLE("OneHot", 28, SBIT__T_NUMBERS1, one_hot),
     {"", "Trilu", 14, SBIT__T_ALL13, SBIT_OP_IN_PLACE, 0, sbit__trilu_infer, NULL, sbit__trilu_run,
-     NULL, NULL, NULL, NULL, NULL},
+     sbit__grad_trilu, NULL, NULL, NULL, NULL},
 
     SBIT__GENERATE_RANDOM("RandomNormal", 1, SBIT__T_FLOATS1, random, random),
     SBIT__GENERATE_RANDOM("RandomNormal", 22, SBIT_T_FLOATS, random, random),
@@ -45748,6 +47011,16 @@ SBIT__SLOPE(log, SBIT__SLOPE_PLAIN, v, ((T)1 / v))
 SBIT__SLOPE(reciprocal, SBIT__SLOPE_PLAIN, v, (-v * v))
 SBIT__SLOPE(sin, SBIT__SLOPE_PLAIN, v, (T)cos((double)v))
 SBIT__SLOPE(cos, SBIT__SLOPE_PLAIN, v, (T)-sin((double)v))
+SBIT__SLOPE(tan, SBIT__SLOPE_PLAIN, v, ((T)1 + v * v))
+SBIT__SLOPE(asin, SBIT__SLOPE_PLAIN, v, (T)(1.0 / sqrt(1.0 - (double)v * (double)v)))
+SBIT__SLOPE(acos, SBIT__SLOPE_PLAIN, v, (T)(-1.0 / sqrt(1.0 - (double)v * (double)v)))
+SBIT__SLOPE(atan, SBIT__SLOPE_PLAIN, v, ((T)1 / ((T)1 + v * v)))
+SBIT__SLOPE(sinh, SBIT__SLOPE_PLAIN, v, (T)cosh((double)v))
+SBIT__SLOPE(cosh, SBIT__SLOPE_PLAIN, v, (T)sinh((double)v))
+SBIT__SLOPE(asinh, SBIT__SLOPE_PLAIN, v, (T)(1.0 / sqrt((double)v * (double)v + 1.0)))
+SBIT__SLOPE(acosh, SBIT__SLOPE_PLAIN, v, (T)(1.0 / sqrt((double)v * (double)v - 1.0)))
+SBIT__SLOPE(atanh, SBIT__SLOPE_PLAIN, v, ((T)1 / ((T)1 - v * v)))
+SBIT__SLOPE(shrink, SBIT__SLOPE_PLAIN, v, (T)((v < -a) | (v > a)))
 
 #define SBIT__SLOPE_ROW(of, a, b, name)                                                            \
     {                                                                                              \
@@ -45780,6 +47053,16 @@ static const sbit__slope sbit__slopes[] = {
     SBIT__SLOPE_ROW("Reciprocal", 0.0, 0.0, reciprocal),
     SBIT__SLOPE_ROW("Sin", 0.0, 0.0, sin),
     SBIT__SLOPE_ROW("Cos", 0.0, 0.0, cos),
+    SBIT__SLOPE_ROW("Tan", 0.0, 0.0, tan),
+    SBIT__SLOPE_ROW("Asin", 0.0, 0.0, asin),
+    SBIT__SLOPE_ROW("Acos", 0.0, 0.0, acos),
+    SBIT__SLOPE_ROW("Atan", 0.0, 0.0, atan),
+    SBIT__SLOPE_ROW("Sinh", 0.0, 0.0, sinh),
+    SBIT__SLOPE_ROW("Cosh", 0.0, 0.0, cosh),
+    SBIT__SLOPE_ROW("Asinh", 0.0, 0.0, asinh),
+    SBIT__SLOPE_ROW("Acosh", 0.0, 0.0, acosh),
+    SBIT__SLOPE_ROW("Atanh", 0.0, 0.0, atanh),
+    SBIT__SLOPE_ROW("Shrink", 0.5, 0.0, shrink),
 };
 
 #undef SBIT__SLOPE
@@ -45853,7 +47136,9 @@ static sbit_status sbit__slope_run(const sbit_op_call *call, sbit_error *error)
     (void)error;
     task.slope = sbit__slope_of(call->node);
     task.args.kernels = call->kernels;
-    task.args.a = (double)sbit_node_float(call->node, "alpha", (float)task.slope->a);
+    task.args.a = (double)sbit_node_float(call->node,
+                                          sbit__streq(task.slope->of, "Shrink") ? "lambd" : "alpha",
+                                          (float)task.slope->a);
     task.args.b = (double)sbit_node_float(
         call->node, sbit__streq(task.slope->of, "Selu") ? "gamma" : "beta", (float)task.slope->b);
     if (sbit__streq(task.slope->of, "Clip")) {
@@ -46832,12 +48117,12 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_conv(size_t *count)
  *
  * Called by: infer, exec; the nodes are added by ops/gradients.c.
  * PoolGrad(dy, x) {of, and the pool's attributes}. A window's gradient goes to its largest element
- * (the first of equals, as MaxPool's Indices say) or in equal parts to all that took part. Planes
- * are independent; each is written by one thread.
+ * (the first of equals, as MaxPool's Indices say), in equal parts to all that took part, or whole to
+ * all (LpPool). Planes are independent; each is written by one thread.
  */
 
 typedef struct sbit__pool_grad {
-    bool max, count_pad;
+    bool max, sum, count_pad;
     int64_t planes, in_size, out_size;
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
     const void *dy, *x;
@@ -46861,6 +48146,7 @@ static sbit_status sbit__pool_grad_read(const sbit_op_call *call, sbit__pool_gra
     memset(task, 0, sizeof *task);
     memset(&window, 0, sizeof window);
     task->max = global || sbit__streq(of, "MaxPool");
+    task->sum = sbit__streq(of, "LpPool");
     task->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
     task->planes = x->dims[0].value * x->dims[1].value;
     task->in_size = task->out_size = 1;
@@ -46927,7 +48213,7 @@ static sbit__pool_taps sbit__pool_taps_of(const sbit__pool_grad *task, int32_t a
         const int64_t count =                                                                      \
             task->count_pad ? z->padded * y->padded * w->padded                                    \
                             : (z->end - z->begin) * (y->end - y->begin) * (w->end - w->begin);     \
-        const type part = count > 0 ? dy / (type)count : (type)0;                                  \
+        const type part = task->sum ? dy : count > 0 ? dy / (type)count : (type)0;                                  \
         int64_t best = -1;                                                                         \
         for (int64_t kz = z->begin; kz < z->end; kz++) {                                           \
             for (int64_t ky = y->begin; ky < y->end; ky++) {                                       \
@@ -47015,14 +48301,15 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_pool(size_t *count)
 
 #define SBIT__NORM_CHUNK 256
 
-/* >>BatchNormTrain(x, scale, bias, mean, var) -> y, new mean, new var, batch mean, batch var */
+/* >>BatchNormTrain(x, scale, bias, mean, var [, fixed]) -> y, new mean, new var, batch mean, batch
+ * var; fixed not 0: normalized by mean and var, which stay, and are given as those of the batch */
 
 typedef struct sbit__bn {
     const sbit_kernels *kernels;
     sbit_dtype dtype;
     int64_t batch, channels, inner;
     double epsilon, momentum;
-    bool unbiased, training;
+    bool unbiased, training, fixed;
     const void *x, *dy, *scale, *bias, *mean, *var;
     void *y, *new_mean, *new_var, *batch_mean, *batch_var; /* y: also dx */
     void *dscale, *dbias;
@@ -47086,6 +48373,19 @@ static void sbit__bn_scale(const sbit__bn *task, int64_t channel, double a, doub
     }
 }
 
+/* By the running statistics, which stay. */
+static void sbit__bn_fixed_channel(const sbit__bn *task, int64_t c)
+{
+    const double mean = sbit__bn_at(task->dtype, task->mean, c);
+    const double var = sbit__bn_at(task->dtype, task->var, c);
+    const double scale = sbit__bn_at(task->dtype, task->scale, c) / sqrt(var + task->epsilon);
+    sbit__bn_scale(task, c, scale, sbit__bn_at(task->dtype, task->bias, c) - mean * scale);
+    sbit__bn_set(task->dtype, task->new_mean, c, mean);
+    sbit__bn_set(task->dtype, task->new_var, c, var);
+    sbit__bn_set(task->dtype, task->batch_mean, c, mean);
+    sbit__bn_set(task->dtype, task->batch_var, c, var);
+}
+
 static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int32_t worker)
 {
     const sbit__bn *task = (const sbit__bn *)user;
@@ -47094,6 +48394,10 @@ static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int3
     (void)worker;
     for (int64_t c = begin; c < end; c++) {
         double sum = 0.0, squares = 0.0, center = 0.0;
+        if (task->fixed) {
+            sbit__bn_fixed_channel(task, c);
+            continue;
+        }
         /* around the first element, then exactly around the mean */
         center = sbit__bn_at(dtype, task->x, c * task->inner);
         sbit__bn_sums(task, task->x, NULL, c, center, &sum, &squares);
@@ -47116,7 +48420,7 @@ static void sbit__bn_train_channels(void *user, int64_t begin, int64_t end, int3
 
 static sbit_status sbit__bn_train_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    SBIT__TRY(sbit__op_inputs(call, 5, 6, error));
     if (call->in_type[0]->rank >= 0 && call->in_type[0]->rank < 2) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "input rank %d, must be at least 2",
                             (int)call->in_type[0]->rank);
@@ -47132,6 +48436,13 @@ static void *sbit__bn_out(const sbit_op_call *call, int32_t i)
 {
     sbit_tensor *out = sbit__out(call, i);
     return out != NULL ? out->data : NULL;
+}
+
+/* Input 5 of both rows. */
+static bool sbit__bn_is_fixed(const sbit_op_call *call)
+{
+    const sbit_tensor *fixed = sbit__in(call, 5);
+    return fixed != NULL && sbit__tensor_f64_at(fixed, 0) != 0.0;
 }
 
 static void sbit__bn_read(const sbit_op_call *call, const sbit_tensor *x, sbit__bn *task)
@@ -47153,7 +48464,8 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
 {
     sbit__bn task;
     sbit__bn_read(call, call->in[0], &task);
-    if (task.batch * task.inner == 0) {
+    task.fixed = sbit__bn_is_fixed(call);
+    if (task.batch * task.inner == 0 && !task.fixed) {
         return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "an empty batch has no statistics");
     }
     task.scale = call->in[1]->data;
@@ -47169,7 +48481,7 @@ static sbit_status sbit__bn_train_run(const sbit_op_call *call, sbit_error *erro
     return SBIT_OK;
 }
 
-/* >>BatchNormGrad(dy, x, scale, mean, var) {training, epsilon} -> dx, dscale, dbias */
+/* >>BatchNormGrad(dy, x, scale, mean, var [, fixed]) {training, epsilon} -> dx, dscale, dbias */
 
 /* dx = a * dy + b * x + c over a channel */
 static void sbit__bn_combine(const sbit__bn *task, int64_t channel, double a, double b, double c)
@@ -47219,7 +48531,7 @@ static void sbit__bn_grad_channels(void *user, int64_t begin, int64_t end, int32
 
 static sbit_status sbit__bn_grad_infer(const sbit_op_call *call, sbit_error *error)
 {
-    SBIT__TRY(sbit__op_inputs(call, 5, 5, error));
+    SBIT__TRY(sbit__op_inputs(call, 5, 6, error));
     sbit__op_same_type(call, 0, 1);
     sbit__op_same_type(call, 1, 2);
     sbit__op_same_type(call, 2, 2);
@@ -47231,6 +48543,7 @@ static sbit_status sbit__bn_grad_run(const sbit_op_call *call, sbit_error *error
     sbit__bn task;
     (void)error;
     sbit__bn_read(call, call->in[1], &task);
+    task.training = task.training && !sbit__bn_is_fixed(call);
     task.dy = call->in[0]->data;
     task.scale = call->in[2]->data;
     task.mean = call->in[3]->data;
@@ -47500,8 +48813,7 @@ static sbit_status sbit__distill_run(const sbit_op_call *call, sbit_error *error
         for (int64_t c = 0; c < classes; c++) {
             const int64_t at = n * classes + c;
             const double own = sbit__bn_at(x->dtype, x->data, at) / t - top[0] - log(sum[0]);
-            const double want =
-                sbit__bn_at(x->dtype, teacher->data, at) / t - top[1] - log(sum[1]);
+            const double want = sbit__bn_at(x->dtype, teacher->data, at) / t - top[1] - log(sum[1]);
             loss += exp(want) * (want - own);
             sbit__bn_set(x->dtype, sbit__bn_out(call, 1), at,
                          t * (exp(own) - exp(want)) / (double)rows);
@@ -62872,8 +64184,8 @@ static size_t sbit__gradients_reads(const sbit_node *node)
 }
 
 /* Marks what depends on wanted values (forward), then what the loss depends on (backward). */
-static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
-                                 size_t *count)
+static sbit_status sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_node_id *order,
+                                        size_t *count, sbit_error *error)
 {
     const sbit_graph *graph = d->graph;
     *count = 0;
@@ -62884,12 +64196,16 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
             depends = depends || d->depends[node->inputs[i].idx];
         }
         const size_t captures = sbit_graph_captures(graph, id, NULL, 0);
-        sbit_value_id captured[64];
         if (captures > 0) {
-            sbit_graph_captures(graph, id, captured, 64);
-        }
-        for (size_t i = 0; i < captures && i < 64; i++) {
-            depends = depends || d->depends[captured[i].idx];
+            sbit_value_id *captured =
+                (sbit_value_id *)sbit__arena_array(&d->arena, captures, sizeof *captured);
+            if (captured == NULL) {
+                return sbit__fail_oom(error, captures * sizeof *captured);
+            }
+            sbit_graph_captures(graph, id, captured, captures);
+            for (size_t i = 0; i < captures; i++) {
+                depends = depends || d->depends[captured[i].idx];
+            }
         }
         for (size_t i = 0; depends && i < node->output_count; i++) {
             const sbit_value_id out = node->outputs[i];
@@ -62912,6 +64228,7 @@ static void sbit__gradients_mark(sbit__gradients *d, sbit_value_id loss, sbit_no
         }
     }
     d->matters[0] = false;
+    return SBIT_OK;
 }
 
 static bool sbit__gradients_visits(const sbit__gradients *d, const sbit_node *node)
@@ -62924,6 +64241,18 @@ static bool sbit__gradients_visits(const sbit__gradients *d, const sbit_node *no
         in = in || d->matters[node->inputs[i].idx];
     }
     return out && (in || sbit_graph_captures(d->graph, node->id, NULL, 0) > 0);
+}
+
+/* Whether `word` is one of the words of a list "a, b, c". */
+static bool sbit__gradients_listed(const char *list, const char *word)
+{
+    const size_t size = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += size) {
+        if ((at == list || at[-1] == ' ') && (at[size] == ',' || at[size] == '\0')) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* All operators without a gradient, by name, once each. */
@@ -62945,7 +64274,7 @@ static sbit_status sbit__gradients_check(const sbit__gradients *d, const sbit_no
         if (first[0] == '\0') {
             sbit_graph_describe(d->graph, node->id, first, sizeof first);
         }
-        if (strstr(text, node->op_type) == NULL && used + strlen(word) < sizeof text / 2) {
+        if (!sbit__gradients_listed(text, node->op_type) && used + strlen(word) < sizeof text / 2) {
             memcpy(text + used, word, strlen(word) + 1);
             used += strlen(word);
         }
@@ -63048,7 +64377,7 @@ static sbit_status sbit__gradients_run(sbit__gradients *d, sbit_value_id loss,
     if (order == NULL) {
         return sbit__fail_oom(error, d->node_limit * sizeof *order);
     }
-    sbit__gradients_mark(d, loss, order, &nodes);
+    SBIT__TRY(sbit__gradients_mark(d, loss, order, &nodes, error));
     SBIT__TRY(sbit__gradients_check(d, order, nodes, error));
     if (d->matters[loss.idx]) {
         SBIT__TRY(sbit__gradients_seed(d, loss, error));
@@ -82245,11 +83574,13 @@ typedef struct sbit__train_param {
     uint8_t *mask; /* NULL: none */
     void *state;
     size_t state_bytes;
-    float rate, decay; /* factors */
-    size_t output;     /* the session's, that is the gradient */
-    float *grad;       /* of the last backward */
-    float *sum;        /* of several batches; NULL: not needed so far */
-    bool borrowed;     /* data is a quantizer's */
+    float rate, decay;  /* factors */
+    size_t output;      /* the session's, that is the gradient */
+    float *grad;        /* of the last backward */
+    float *sum;         /* of several batches; NULL: not needed so far */
+    bool borrowed;      /* data is a quantizer's */
+    bool frozen;        /* not updated at present */
+    sbit_status status; /* of the last update, written by the worker that did it */
 } sbit__train_param;
 
 struct sbit_trainer {
@@ -82260,14 +83591,16 @@ struct sbit_trainer {
     const sbit_loss_row *loss_row;
     const sbit_optimizer_row *optimizer;
     sbit_options loss_options, optimizer_options;
-    double rate;
+    double rate, factor; /* what the caller set; what a schedule makes of it */
     float decay, clip_norm, clip_value;
     sbit__train_param *params;
     size_t param_count;
     sbit_statistic *statistics;
     size_t statistic_count;
-    void **kept;            /* their data before the last run */
-    sbit_session_desc desc; /* of the session */
+    void **kept;               /* their data before the last run */
+    float fixed;               /* 1: BatchNormalization normalizes by them, and they stay */
+    sbit_value_id fixed_input; /* of the graph, where that is fed; none without statistics */
+    sbit_session_desc desc;    /* of the session */
     sbit_value_id target, loss;
     size_t model_outputs;
     sbit_train_report report;
@@ -82549,7 +83882,20 @@ static sbit_status sbit__train_statistics(sbit_trainer *t, sbit_error *error)
     if (t->statistics == NULL || t->kept == NULL) {
         return sbit__fail_oom(error, nodes * sizeof *t->statistics);
     }
-    return sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error);
+    SBIT__TRY(
+        sbit_graph_to_training(t->graph, t->statistics, 2 * nodes, &t->statistic_count, error));
+    if (t->statistic_count == 0) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(
+        sbit__add_scalar(t->graph, "statistics_fixed", SBIT_F32, 0, 0.0, &t->fixed_input, error));
+    for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0;
+         id = sbit_graph_next(t->graph, id)) {
+        if (sbit__streq(sbit_graph_node(t->graph, id)->op_type, "BatchNormTrain")) {
+            SBIT__TRY(sbit_graph_set_node_input(t->graph, id, 5, t->fixed_input, error));
+        }
+    }
+    return SBIT_OK;
 }
 
 /* part * value */
@@ -82610,12 +83956,28 @@ static sbit_status sbit__train_loss(sbit_trainer *t, const sbit_train_desc *desc
     return desc->teacher != NULL ? sbit__train_teacher(t, desc, output, error) : SBIT_OK;
 }
 
+/* The memory that a session reads in each run: parameters, and what is fed beside them. */
+static sbit_status sbit__train_attach(sbit_trainer *t, sbit_session *session, sbit_error *error)
+{
+    for (size_t i = 0; i < t->param_count; i++) {
+        SBIT__TRY(sbit_session_set_input_at(session, i, &t->params[i].data, error));
+    }
+    if (t->fixed_input.idx == 0) {
+        return SBIT_OK;
+    }
+    sbit_tensor fixed;
+    memset(&fixed, 0, sizeof fixed);
+    fixed.dtype = SBIT_F32;
+    fixed.data = &t->fixed;
+    return sbit_session_set_input_at(session, t->param_count, &fixed, error);
+}
+
 static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
 {
     sbit_session_desc desc;
     const size_t outputs = 1 + t->model_outputs + t->param_count;
     sbit_value_id *ids =
-        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count, sizeof *ids);
+        (sbit_value_id *)sbit__arena_array(&t->arena, outputs + t->param_count + 1, sizeof *ids);
     sbit_session_state *states =
         (sbit_session_state *)sbit__arena_array(&t->arena, t->statistic_count + 1, sizeof *states);
     if (ids == NULL || states == NULL) {
@@ -82640,14 +84002,14 @@ static sbit_status sbit__train_session(sbit_trainer *t, sbit_error *error)
     desc.output_count = outputs;
     desc.inputs = inputs;
     desc.input_count = t->param_count;
+    if (t->fixed_input.idx != 0) {
+        inputs[desc.input_count++] = t->fixed_input;
+    }
     desc.states = states;
     desc.state_count = t->statistic_count;
     t->desc = desc;
     SBIT__TRY(sbit_session_create(t->graph, &desc, &t->session, error));
-    for (size_t i = 0; i < t->param_count; i++) {
-        SBIT__TRY(sbit_session_set_input_at(t->session, i, &t->params[i].data, error));
-    }
-    return SBIT_OK;
+    return sbit__train_attach(t, t->session, error);
 }
 
 static sbit_status sbit__train_rows(sbit_trainer *t, const sbit_train_desc *desc, sbit_error *error)
@@ -82702,6 +84064,7 @@ SBIT__FN sbit_status sbit__trainer_make(const sbit_graph *graph, sbit_quant *qua
     t->ctx = ctx;
     sbit__arena_init(&t->arena, &ctx->allocator);
     t->rate = (double)desc->learning_rate;
+    t->factor = 1.0;
     t->decay = desc->weight_decay;
     t->clip_norm = desc->clip_norm;
     t->clip_value = desc->clip_value;
@@ -82748,7 +84111,7 @@ SPARSEBIT_API void sbit_trainer_destroy(sbit_trainer *trainer)
 static sbit_status sbit__train_feed(sbit_trainer *t, sbit_session *session, const sbit_batch *batch,
                                     sbit_error *error)
 {
-    const size_t first = t->param_count, count = sbit_session_input_count(session);
+    const size_t first = t->desc.input_count, count = sbit_session_input_count(session);
     const char *target = sbit_graph_value(t->graph, t->target)->name;
     const char *only = NULL;
     for (size_t i = first; i < count; i++) {
@@ -82823,9 +84186,7 @@ static sbit_status sbit__train_blame(sbit_trainer *t, sbit_session *session, con
                                      const sbit_batch *batch, sbit_error *error)
 {
     char node[160] = "";
-    for (size_t i = 0; i < t->param_count; i++) {
-        SBIT__TRY(sbit_session_set_input_at(session, i, &t->params[i].data, error));
-    }
+    SBIT__TRY(sbit__train_attach(t, session, error));
     SBIT__TRY(sbit__train_feed(t, session, batch, error));
     SBIT__TRY(sbit_session_run(session, error));
     for (sbit_node_id id = sbit_graph_first(t->graph); id.idx != 0 && node[0] == '\0';
@@ -82917,7 +84278,7 @@ static sbit_status sbit__train_backward(sbit_trainer *t, const sbit_batch *batch
     }
     t->report.loss = add ? (loss * before + own * (double)batch->samples) / all : own;
     t->report.samples = (int64_t)all;
-    t->report.learning_rate = t->rate;
+    t->report.learning_rate = t->rate * t->factor;
     t->report.gradient_norm = sqrt(squares);
     t->ready = true;
     if (report != NULL) {
@@ -82940,9 +84301,7 @@ SPARSEBIT_API sbit_status sbit_trainer_accumulate(sbit_trainer *trainer, const s
 
 typedef struct sbit__train_update {
     sbit_trainer *trainer;
-    double factor;      /* on all gradients */
-    sbit_status status; /* of the first parameter that failed */
-    size_t failed;
+    double factor; /* on all gradients */
 } sbit__train_update;
 
 static void sbit__train_mask(sbit__train_param *p)
@@ -82963,24 +84322,23 @@ static void sbit__train_update_one(void *user, int64_t index, int32_t worker)
     sbit_optimizer_call call;
     sbit_error ignored;
     (void)worker;
+    p->status = SBIT_OK;
+    if (p->frozen) {
+        return;
+    }
     memset(&call, 0, sizeof call);
     call.ctx = t->ctx;
     call.name = p->name;
     call.options = &t->optimizer_options;
     call.count = sbit_tensor_count(&p->data);
     call.step = t->report.step + 1;
-    call.learning_rate = (float)(t->rate * (double)p->rate);
+    call.learning_rate = (float)(t->rate * t->factor * (double)p->rate);
     call.weight_decay = t->decay * p->decay;
     for (int64_t i = 0; (u->factor != 1.0 || t->clip_value > 0.0f) && i < call.count; i++) {
         const float g = (float)((double)p->grad[i] * u->factor), most = t->clip_value;
         p->grad[i] = most > 0.0f ? (g > most ? most : g < -most ? -most : g) : g;
     }
-    const sbit_status status =
-        t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
-    if (status != SBIT_OK) {
-        u->status = status;
-        u->failed = (size_t)index;
-    }
+    p->status = t->optimizer->update(p->state, &call, p->grad, (float *)p->data.data, &ignored);
     sbit__train_mask(p);
 }
 
@@ -83000,10 +84358,12 @@ SPARSEBIT_API sbit_status sbit_trainer_update(sbit_trainer *trainer, sbit_train_
     }
     trainer->ready = false;
     sbit_ctx_parallel(trainer->ctx, (int64_t)trainer->param_count, sbit__train_update_one, &u);
-    if (u.status != SBIT_OK) {
-        return sbit__fail(error, u.status, trainer->params[u.failed].name,
-                          "%s could not update '%s'", trainer->optimizer->head.name,
-                          trainer->params[u.failed].name);
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        const sbit__train_param *p = &trainer->params[i];
+        if (p->status != SBIT_OK) {
+            return sbit__fail(error, p->status, p->name, "%s could not update '%s'",
+                              trainer->optimizer->head.name, p->name);
+        }
     }
     trainer->report.step++;
     if (report != NULL) {
@@ -83048,7 +84408,26 @@ SPARSEBIT_API sbit_train_parameter sbit_trainer_parameter(const sbit_trainer *tr
     out.value = p->value;
     out.data = p->data;
     out.gradient = p->grad;
+    out.frozen = p->frozen;
     return out;
+}
+
+SPARSEBIT_API size_t sbit_trainer_freeze(sbit_trainer *trainer, const char *pattern, bool frozen)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < trainer->param_count; i++) {
+        sbit__train_param *p = &trainer->params[i];
+        if (sbit__fnmatch(pattern, p->name)) {
+            p->frozen = frozen;
+            count++;
+        }
+    }
+    return count;
+}
+
+SPARSEBIT_API void sbit_trainer_freeze_statistics(sbit_trainer *trainer, bool frozen)
+{
+    trainer->fixed = frozen ? 1.0f : 0.0f;
 }
 
 SPARSEBIT_API sbit_status sbit_trainer_set_mask(sbit_trainer *trainer, const char *name,
@@ -83526,13 +84905,20 @@ SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_er
 /* checkpoint.c: a trainer's state in a file, for going on exactly where it stopped. >>checkpoint
  *
  * Called by: users. Calls: trainer, base (files).
- * Layout, in the byte order of this machine: "SBTRAIN1", step, epoch (int64), count of parameters
- * and of statistics (uint64); then for each parameter: name length, name, element count, optimizer
- * state bytes (uint64), elements (float32), state; for each statistic: name length, name, element
- * count, elements. Parameters are matched by name, in order.
+ * Layout, in the byte order of this machine: "SBTRAIN2", step, epoch (int64), rate (double), flags,
+ * count of parameters and of statistics (uint64); then for each parameter: name length, name,
+ * element count, optimizer state bytes, flags (uint64), elements (float32), state, mask (bytes; if
+ * it has one); for each statistic: name length, name, element count, elements. Parameters are
+ * matched by name, in order.
  */
 
-static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '1'};
+static const char sbit__checkpoint_magic[8] = {'S', 'B', 'T', 'R', 'A', 'I', 'N', '2'};
+
+enum { /* flags: of all, of a parameter */
+    SBIT__CHECKPOINT_FIXED = 1,
+    SBIT__CHECKPOINT_FROZEN = 1,
+    SBIT__CHECKPOINT_MASK = 2
+};
 
 /* >>writing */
 
@@ -83553,6 +84939,8 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
     SBIT__TRY(sbit__writer_put(w, sbit__checkpoint_magic, sizeof sbit__checkpoint_magic, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.step, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)t->report.epoch, error));
+    SBIT__TRY(sbit__writer_put(w, &t->rate, sizeof t->rate, error));
+    SBIT__TRY(sbit__checkpoint_put_u64(w, t->fixed != 0.0f ? SBIT__CHECKPOINT_FIXED : 0, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->param_count, error));
     SBIT__TRY(sbit__checkpoint_put_u64(w, t->statistic_count, error));
     for (size_t i = 0; i < t->param_count; i++) {
@@ -83560,8 +84948,15 @@ static sbit_status sbit__checkpoint_write(const sbit_trainer *t, sbit__writer *w
         SBIT__TRY(sbit__checkpoint_put_name(w, p->name, error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, (uint64_t)sbit_tensor_count(&p->data), error));
         SBIT__TRY(sbit__checkpoint_put_u64(w, p->state_bytes, error));
+        SBIT__TRY(
+            sbit__checkpoint_put_u64(w,
+                                     (p->frozen ? (uint64_t)SBIT__CHECKPOINT_FROZEN : 0) |
+                                         (p->mask != NULL ? (uint64_t)SBIT__CHECKPOINT_MASK : 0),
+                                     error));
         SBIT__TRY(sbit__writer_put(w, p->data.data, sbit_tensor_bytes(&p->data), error));
         SBIT__TRY(sbit__writer_put(w, p->state, p->state_bytes, error));
+        SBIT__TRY(sbit__writer_put(
+            w, p->mask, p->mask != NULL ? (size_t)sbit_tensor_count(&p->data) : 0, error));
     }
     for (size_t i = 0; i < t->statistic_count; i++) {
         const sbit_value *state = sbit_session_state_at(t->session, i);
@@ -83631,6 +85026,31 @@ static sbit_status sbit__checkpoint_expect(sbit__checkpoint *c, const char *name
     return SBIT_OK;
 }
 
+static sbit_status sbit__checkpoint_read_param(sbit_trainer *t, sbit__train_param *p,
+                                               sbit__checkpoint *c, bool apply, sbit_error *error)
+{
+    const size_t count = (size_t)sbit_tensor_count(&p->data);
+    SBIT__TRY(sbit__checkpoint_expect(c, p->name, (int64_t)count, error));
+    const uint64_t state_bytes = sbit__checkpoint_u64(c), flags = sbit__checkpoint_u64(c);
+    const void *data = sbit__checkpoint_take(c, sbit_tensor_bytes(&p->data));
+    const void *state = sbit__checkpoint_take(c, state_bytes);
+    const bool masked = (flags & SBIT__CHECKPOINT_MASK) != 0;
+    const void *mask = sbit__checkpoint_take(c, masked ? count : 0);
+    if (state_bytes != p->state_bytes) {
+        return sbit__fail(error, SBIT_ERR_PARSE, p->name,
+                          "the checkpoint was made with another optimizer");
+    }
+    if (!apply || data == NULL || state == NULL || mask == NULL) {
+        return SBIT_OK;
+    }
+    memcpy(p->data.data, data, sbit_tensor_bytes(&p->data));
+    if (state_bytes > 0) {
+        memcpy(p->state, state, (size_t)state_bytes);
+    }
+    p->frozen = (flags & SBIT__CHECKPOINT_FROZEN) != 0;
+    return sbit_trainer_set_mask(t, p->name, masked ? (const uint8_t *)mask : NULL, error);
+}
+
 static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, bool apply,
                                          sbit_error *error)
 {
@@ -83641,27 +85061,19 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
     }
     const int64_t step = (int64_t)sbit__checkpoint_u64(c);
     const int64_t epoch = (int64_t)sbit__checkpoint_u64(c);
+    double rate = 0.0;
+    const void *rate_at = sbit__checkpoint_take(c, sizeof rate);
+    if (rate_at != NULL) {
+        memcpy(&rate, rate_at, sizeof rate);
+    }
+    const uint64_t flags = sbit__checkpoint_u64(c);
     if (sbit__checkpoint_u64(c) != t->param_count ||
         sbit__checkpoint_u64(c) != t->statistic_count) {
         return sbit__fail(error, SBIT_ERR_PARSE, NULL,
                           "the checkpoint has another number of parameters");
     }
     for (size_t i = 0; i < t->param_count; i++) {
-        sbit__train_param *p = &t->params[i];
-        SBIT__TRY(sbit__checkpoint_expect(c, p->name, sbit_tensor_count(&p->data), error));
-        const uint64_t state_bytes = sbit__checkpoint_u64(c);
-        const void *data = sbit__checkpoint_take(c, sbit_tensor_bytes(&p->data));
-        const void *state = sbit__checkpoint_take(c, state_bytes);
-        if (state_bytes != p->state_bytes) {
-            return sbit__fail(error, SBIT_ERR_PARSE, p->name,
-                              "the checkpoint was made with another optimizer");
-        }
-        if (apply && data != NULL && state != NULL) {
-            memcpy(p->data.data, data, sbit_tensor_bytes(&p->data));
-            if (state_bytes > 0) {
-                memcpy(p->state, state, (size_t)state_bytes);
-            }
-        }
+        SBIT__TRY(sbit__checkpoint_read_param(t, &t->params[i], c, apply, error));
     }
     for (size_t i = 0; i < t->statistic_count; i++) {
         const sbit_value_info *info = sbit_graph_value(t->graph, t->statistics[i].value);
@@ -83685,6 +85097,8 @@ static sbit_status sbit__checkpoint_read(sbit_trainer *t, sbit__checkpoint *c, b
     if (apply) {
         t->report.step = step;
         t->report.epoch = epoch;
+        t->rate = rate;
+        t->fixed = (flags & SBIT__CHECKPOINT_FIXED) != 0 ? 1.0f : 0.0f;
         t->ready = false;
     }
     return SBIT_OK;
@@ -83902,7 +85316,6 @@ typedef struct sbit__epochs {
     int64_t *order;
     int64_t samples, batch, epochs, steps, total; /* of an epoch, a step; steps of an epoch, all */
     int64_t micro;                                /* samples of a run */
-    double base;                                  /* the rate that the schedule's factors are for */
     bool whole;                                   /* the model takes full batches only */
     sbit_tensor room;                             /* of changed pictures */
 } sbit__epochs;
@@ -83947,7 +85360,6 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
     }
     fit->steps = (fit->samples + (fit->whole ? 0 : fit->batch - 1)) / fit->batch;
     fit->total = fit->steps * fit->epochs;
-    fit->base = fit->trainer->rate;
     if (fit->steps == 0) {
         return sbit__fail(error, SBIT_ERR_INVALID_ARGUMENT, NULL,
                           "%lld samples do not make a batch of %lld", (long long)fit->samples,
@@ -83959,13 +85371,14 @@ static sbit_status sbit__epochs_init(sbit__epochs *fit, sbit_error *error)
                               : sbit__fail_oom(error, (size_t)fit->feed->count * sizeof(int64_t));
 }
 
+/* The factor on the trainer's rate. */
 static double sbit__epochs_rate(const sbit__epochs *fit, int64_t step)
 {
     const int64_t warm = fit->desc->warmup;
     if (step < warm) {
-        return fit->base * (double)(step + 1) / (double)warm;
+        return (double)(step + 1) / (double)warm;
     }
-    return fit->base * fit->rate->factor(&fit->options, step - warm, fit->total - warm);
+    return fit->rate->factor(&fit->options, step - warm, fit->total - warm);
 }
 
 static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t index,
@@ -83977,9 +85390,12 @@ static sbit_status sbit__epochs_step(sbit__epochs *fit, int64_t epoch, int64_t i
     const int64_t count = rest < fit->batch ? rest : fit->batch;
     sbit_batch batch;
     sbit_train_report report;
-    sbit_trainer_set_rate(t, sbit__epochs_rate(fit, epoch * fit->steps + index));
+    t->factor = sbit__epochs_rate(fit, epoch * fit->steps + index);
     t->report.epoch = epoch;
-    t->report.learning_rate = t->rate;
+    t->report.learning_rate = t->rate * t->factor;
+    if (desc->freeze_statistics > 0 && t->report.step >= desc->freeze_statistics) {
+        sbit_trainer_freeze_statistics(t, true);
+    }
     if (desc->before_step != NULL) {
         SBIT__TRY(desc->before_step(t, &t->report, desc->user, error));
     }
@@ -84038,7 +85454,7 @@ SPARSEBIT_API sbit_status sbit_trainer_fit(sbit_trainer *trainer, const sbit_fee
     fit.desc = desc != NULL ? desc : &defaults;
     sbit__arena_init(&fit.arena, &trainer->ctx->allocator);
     const sbit_status status = sbit__epochs_run(&fit, &last, error);
-    sbit_trainer_set_rate(trainer, fit.base > 0.0 ? fit.base : trainer->rate);
+    trainer->factor = 1.0;
     sbit__arena_deinit(&fit.arena);
     sbit_tensor_free(trainer->ctx, &fit.room);
     if (status == SBIT_OK && report != NULL) {

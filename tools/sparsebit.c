@@ -15,7 +15,8 @@ static const cli_command cli_commands[] = {
      "Shows inputs, outputs, operator sets, operators, parameters, multiply-accumulates (MACs),\n"
      "bytes by element type, and every operator that this build cannot run. Dims that the model\n"
      "leaves open count as 1; --shape gives them.",
-     "sparsebit info model.onnx\nsparsebit info model.onnx --shape input=1x3x224x224 --json", cli_info},
+     "sparsebit info model.onnx\nsparsebit info model.onnx --shape input=1x3x224x224 --json",
+     cli_info},
     {"simplify", "MODEL", "fold constants, remove and fuse operators",
      "--out --force --keep-bn --fix-defaults --skip --only --json", "--out",
      "Rewrites the graph until nothing changes. The result computes the same.",
@@ -28,8 +29,11 @@ static const cli_command cli_commands[] = {
      "sparsebit run model.onnx --shape input=1x3x224x224",
      cli_run},
     {"eval", "MODEL", "accuracy on labelled data",
-     "--data --limit --shuffle --seed --from --batch --output --as-is --simulate --threads --json" CLI_PREP, "--data",
-     "Simplifies the model, runs it on every sample and counts how often the label has the highest logit (top-1)\n"
+     "--data --limit --shuffle --seed --from --batch --output --as-is --simulate --threads "
+     "--json" CLI_PREP,
+     "--data",
+     "Simplifies the model, runs it on every sample and counts how often the label has the highest "
+     "logit (top-1)\n"
      "or one of the five highest (top-5). With pb:DIR the outputs are compared with the stored\n"
      "ones instead: the check fails above a relative error of 0.001.",
      "sparsebit eval model.onnx --data cifar10:test.bin --mean 0.49,0.48,0.45 --std "
@@ -37,7 +41,8 @@ static const cli_command cli_commands[] = {
      "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
-     "--config --target --set --data --calib --batch --shuffle --seed --stats --save-stats --out --force --eval --limit "
+     "--config --target --set --data --calib --batch --shuffle --seed --stats --save-stats --out "
+     "--force --eval --limit "
      "--output "
      "--threads --json" CLI_PREP,
      "--out ?--data",
@@ -51,21 +56,26 @@ static const cli_command cli_commands[] = {
      "sparsebit quantize large.onnx --set A.QUANTIZER.DISABLE=true -o weights_int8.onnx",
      cli_quantize},
     {"prune", "MODEL", "remove channels, exactly",
-     "--config --set --ratio --macs --bytes --data --limit --batch --mask-only --explain --out --force "
+     "--config --set --ratio --macs --bytes --data --limit --batch --mask-only --explain --out "
+     "--force "
      "--threads --json" CLI_PREP,
      "--out",
-     "Scores the channels of every layer, removes the smallest of each group of channels that must\n"
+     "Scores the channels of every layer, removes the smallest of each group of channels that "
+     "must\n"
      "go together, with everything behind them, and runs the result against the masked model on\n"
      "random inputs, and on --data if it is given. If they differ nothing is written. What cannot\n"
      "be cut exactly is kept; --explain says why.",
      "sparsebit prune model.onnx --ratio 0.5 -o small.onnx\n"
      "sparsebit prune model.onnx -c sconfig.yaml --macs 0.5x -o small.onnx\n"
      "sparsebit prune model.onnx --ratio 0.5 --explain -o small.onnx\n"
-     "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o sparse.onnx",
+     "sparsebit prune model.onnx --set SPARSER.TYPE=unstructured --ratio 0.8 --mask-only -o "
+     "sparse.onnx",
      cli_prune},
     {"train", "MODEL", "train, finetune, train quantized",
-     "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule --warmup "
-     "--flip --shift --cutout --keep-zeros --teacher --distill --resume --log --config --target "
+     "--data --val --limit --epochs --batch --optimizer --lr --momentum --decay --schedule "
+     "--warmup "
+     "--flip --shift --cutout --keep-zeros --freeze --freeze-statistics --teacher --distill "
+     "--resume --log --config --target "
      "--set --calib --shuffle --seed --output --as-is --out --force --threads --json" CLI_PREP,
      "--data --out",
      "Trains the weights on labelled data by the cross entropy; running statistics of\n"
@@ -76,7 +86,8 @@ static const cli_command cli_commands[] = {
      "better.onnx\n"
      "sparsebit train model.onnx -c lsq_w4a4.yaml --data cifar10:train.bin --epochs 8 --lr 0.01 -o "
      "w4a4.onnx\n"
-     "sparsebit train pruned.onnx --teacher model.onnx --data cifar10:train.bin --flip --shift 4 -o "
+     "sparsebit train pruned.onnx --teacher model.onnx --data cifar10:train.bin --flip --shift 4 "
+     "-o "
      "finetuned.onnx",
      cli_train},
     {"compare", "A B", "how much model B differs from model A",
@@ -89,17 +100,23 @@ static const cli_command cli_commands[] = {
      "sparsebit compare model.onnx simple.onnx --data npy:x.npy",
      cli_compare},
     {"validate", "FLOAT QUANTIZED", "what a quantized model proves, and does on data",
-     "--data --limit --shuffle --seed --from --agreement --strict --as-is --threads --json" CLI_PREP, "--data",
-     "Says what the file alone proves: that no int32 sum can wrap whatever the input, that integers are\n"
-     "within one step of exact arithmetic, that every weight is a rounding of its float. Then runs both\n"
-     "models: how often they predict the same class, SQNR, the worst tensors, bytes and time. Exit code 1\n"
-     "if a sum may wrap, integers may be further off, or predictions agree too rarely. Recipes that\n"
+     "--data --limit --shuffle --seed --from --agreement --strict --as-is --threads "
+     "--json" CLI_PREP,
+     "--data",
+     "Says what the file alone proves: that no int32 sum can wrap whatever the input, that "
+     "integers are\n"
+     "within one step of exact arithmetic, that every weight is a rounding of its float. Then runs "
+     "both\n"
+     "models: how often they predict the same class, SQNR, the worst tensors, bytes and time. Exit "
+     "code 1\n"
+     "if a sum may wrap, integers may be further off, or predictions agree too rarely. Recipes "
+     "that\n"
      "move weights further than their neighbours (GPTQ) are told; --strict makes that a failure.",
      "sparsebit validate model.onnx int8.onnx --data cifar10:test.bin\n"
      "sparsebit validate model.onnx int8.onnx --data images:photos --shuffle --seed 1 --from 200",
      cli_validate},
-    {"bench", "MODEL", "how long one run takes", "--input --shape --threads --iters --profile --explain --simulate --isa --as-is --json",
-     "",
+    {"bench", "MODEL", "how long one run takes",
+     "--input --shape --threads --iters --profile --explain --simulate --isa --as-is --json", "",
      "Simplifies the model, runs it on the given inputs (random numbers for the others) and shows\n"
      "the median, smallest and mean time. --explain shows what became of each node: whether it\n"
      "runs on integers or in float, as a part of which other node, and why.",
@@ -158,7 +175,8 @@ static int cli_unknown_command(const char *name)
 
 static void cli_help_all(FILE *to)
 {
-    fputs("sparsebit " SPARSEBIT_VERSION ": quantizes, prunes, trains, simplifies, runs and checks ONNX\n"
+    fputs("sparsebit " SPARSEBIT_VERSION
+          ": quantizes, prunes, trains, simplifies, runs and checks ONNX\n"
           "models\n\n"
           "sparsebit COMMAND ...\n\nCommands\n",
           to);

@@ -30,7 +30,8 @@ typedef struct cli_args {
     const char *ratio, *macs, *bytes;
     const char *val, *optimizer, *schedule, *teacher, *resume, *log;
     int64_t limit, from, batch, threads, calib, seed, iters, epochs, warmup, shift, cutout;
-    cli_list set, skip, only, input, shape;
+    int64_t freeze_statistics;
+    cli_list set, skip, only, input, shape, freeze;
     /* preprocessing: x = (byte * scale - mean) / std */
     cli_numbers scale, mean, std, lr, decay, momentum, distill;
     cli_numbers agreement;

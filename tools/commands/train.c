@@ -55,8 +55,8 @@ static int cli_train_model(cli_training *t)
 static int cli_train_data(cli_training *t)
 {
     const cli_args *args = t->job.args;
-    CLI_TRY(cli_data_open(args, &t->job.model, "training set", args->data,
-                          cli_first(args->limit), &t->train));
+    CLI_TRY(cli_data_open(args, &t->job.model, "training set", args->data, cli_first(args->limit),
+                          &t->train));
     if (!t->train.has_labels) {
         return cli_fail("'%s' has no labels to learn: add ,labels=FILE to the data", args->data);
     }
@@ -125,6 +125,11 @@ static int cli_train_trainer(cli_training *t)
     }
     if (error.status == SBIT_OK && args->resume != NULL) {
         error.status = sbit_trainer_load(t->trainer, args->resume, &error);
+    }
+    for (size_t i = 0; error.status == SBIT_OK && i < args->freeze.count; i++) {
+        if (sbit_trainer_freeze(t->trainer, args->freeze.items[i], true) == 0) {
+            return cli_fail("--freeze '%s' matches no weight", args->freeze.items[i]);
+        }
     }
     return error.status == SBIT_OK
                ? CLI_OK
@@ -236,6 +241,7 @@ static int cli_train_fit(cli_training *t)
     desc.seed = (uint64_t)args->seed;
     desc.rate = args->schedule != NULL ? args->schedule : "cosine";
     desc.warmup = args->warmup;
+    desc.freeze_statistics = args->freeze_statistics;
     desc.resume = args->resume != NULL;
     desc.flip = args->flip;
     desc.shift = args->shift;
