@@ -51663,24 +51663,26 @@ SBIT__FN sbit_status sbit__lower_finish(const sbit_graph *graph, sbit__lowered *
 /* lower_int.c: nodes between DequantizeLinear and QuantizeLinear, computed on integers. >>lower-int
  *
  * Called by: lower. Calls: graph, rows (for tables).
- *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number] [-> Add a constant
- * bias]
- *       [-> Relu, Clip] -> Q    becomes QConv, QGemm, QMatMul; where no Q follows, with float
- * output DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q          QAdd, QSub, QMul DQ ... -> Concat ->
- * Q                                 QConcat DQ -> AveragePool, GlobalAveragePool, ReduceMean over
- * positions, Softmax -> Q     Q... DQ -> one operator of one tensor -> Q, or nothing     QTable DQ
- * -> operator that only moves values -> Q of the same scale and zero point       itself operator
- * that only moves values, or MaxPool -> Q      Q before it (sparsebit's placement) Scales and zero
- * points are constants, one per tensor; weights have one, or one for each output channel. Types of
- * 8 bits. Relu and Clip become bounds: rounding is monotone, so Q(clip(v, a, b)) = clamp(Q(v),
- * Q(a), Q(b)). An int32 bias is added to the sum if its scale is s_x * s_w to the bit, else it is a
- * float one.
+ *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number, or Add a constant
+ *       vector, behind MatMul] [-> Relu, Clip] -> Q      QConv, QGemm, QMatMul
+ *       without the Q                                    the same with a float result
+ *   DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q         QAdd, QSub, QMul
+ *   DQ ... -> Concat -> Q                                QConcat
+ *   DQ -> AveragePool, GlobalAveragePool, ReduceMean over positions, Softmax -> Q      Q...
+ *   DQ(x) -> elementwise operators on x and numbers -> Q QTable: Gelu in pieces, or none at all
+ *   DQ -> operator that only moves values -> Q of the same scale and zero point        itself
+ *   operator that only moves values, or MaxPool -> Q     Q before it (sparsebit's placement)
+ * Scales and zero points are constants, one per tensor; weights have one, or one for each output
+ * channel. Types of 8 bits. Relu and Clip become bounds: rounding is monotone, so that
+ * Q(clip(v, a, b)) = clamp(Q(v), Q(a), Q(b)). An int32 bias is added to the sum if its scale is
+ * s_x * s_w to the bit and the sum cannot overflow, else it is a float one.
  */
 
 #define SBIT__INT_INPUTS 64 /* of a Concat: 2 and 3 for each tensor */
-#define SBIT__INT_NODES 48
+#define SBIT__INT_NODES 56
 #define SBIT__INT_ATTRS 16
-#define SBIT__INT_UNARY 3 /* inputs of an operator that becomes a table */
+#define SBIT__INT_UNIT 24 /* nodes that become a table */
+#define SBIT__INT_OPERANDS 4
 
 /* DQ or Q of a whole tensor of 8 bits. */
 typedef struct sbit__int_param {
@@ -52377,126 +52379,285 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     return sbit__int_replace(lower, build, "", "Flatten", &q.x, 1, error);
 }
 
-/* >>tables */
+/* >>tables: the nodes between a Q and DQs of one tensor */
 
-/* values = op(values), by the operator's own row on the scalar kernels. */
-static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node, float *values,
-                                   sbit_error *error)
+typedef struct sbit__int_unit {
+    const sbit_node *nodes[SBIT__INT_UNIT]; /* each behind those that it reads */
+    sbit_node_id dq[SBIT__INT_UNIT];
+    size_t count, dq_count;
+    sbit__int_param x; /* node NULL: none found yet */
+} sbit__int_unit;
+
+/* One number: a float, or DQ of one. */
+static bool sbit__int_number(const sbit__lowering *lower, sbit_value_id id, float *out)
 {
-    sbit_op_call call;
-    sbit_tensor x, y;
-    sbit_type in, out, *out_type = &out;
-    const sbit_tensor *inputs[SBIT__INT_UNARY];
-    const sbit_type *types[SBIT__INT_UNARY];
-    sbit_tensor *outputs = &y;
-    sbit_type constant[SBIT__INT_UNARY];
-    float *results = values + 256; /* of the lowering's work */
-    memset(&call, 0, sizeof call);
-    memset(&x, 0, sizeof x);
-    x.dtype = SBIT_F32;
-    x.rank = 1;
-    x.dims[0] = 256;
-    x.data = values;
-    y = x;
-    y.data = results;
-    in = out = sbit__type_of_tensor(&x);
-    call.ctx = lower->ctx;
-    call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
-    call.graph = lower->graph;
-    call.node = node;
-    call.row = sbit__op_row(lower->graph, node, &call.opset);
-    call.input_count = (int32_t)node->input_count;
-    call.output_count = 1;
-    for (size_t i = 0; i < node->input_count; i++) {
-        inputs[i] = i == 0 ? &x : sbit__lower_constant(lower, node->inputs[i]);
-        constant[i] = inputs[i] != NULL ? sbit__type_of_tensor(inputs[i]) : in;
-        types[i] = inputs[i] != NULL ? &constant[i] : NULL;
+    sbit__int_param q;
+    const sbit_tensor *tensor = NULL;
+    if (sbit__lower_scalar(lower, id, out)) {
+        return true;
     }
-    call.in = inputs;
-    call.in_type = types;
-    call.out = &outputs;
-    call.out_type = &out_type;
-    SBIT__TRY(call.row->run(&call, error));
-    memcpy(values, results, 256 * sizeof *values);
-    return SBIT_OK;
+    tensor = sbit__int_dq(lower, id, &q) ? sbit__lower_constant(lower, q.x) : NULL;
+    if (tensor == NULL || sbit_tensor_count(tensor) != 1) {
+        return false;
+    }
+    *out = (float)(sbit__tensor_i64_at(tensor, 0) - q.z) * q.s;
+    return true;
 }
 
-/* Table from bytes of x to bytes of q, with the node between them (NULL: none). */
-static sbit_status sbit__int_table(sbit__lowering *lower, const sbit_node *node,
-                                   const sbit__int_param *x, const sbit__int_param *q,
-                                   uint8_t table[256], sbit_error *error)
+/* An operator on elements whose result depends on nothing else. */
+static bool sbit__int_elementwise(const sbit__lowering *lower, const sbit_node *node)
+{
+    int32_t opset = 0;
+    const sbit_op_row *row = node != NULL ? sbit__op_row(lower->graph, node, &opset) : NULL;
+    return row != NULL && sbit__op_row_is_built_in(lower->ctx, row) && row->channel != NULL &&
+           row->channel->kind == SBIT_CHANNEL_ELEMENTWISE && (row->flags & SBIT_OP_RANDOM) == 0 &&
+           node->output_count == 1 && node->input_count <= SBIT__INT_OPERANDS;
+}
+
+/* Takes in what `id` is made of, back to DQs of one tensor; false if it is not made of that. */
+static bool sbit__int_collect(const sbit__lowering *lower, sbit_value_id id, sbit__int_unit *unit)
+{
+    sbit__int_param x;
+    float number = 0.0f;
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    const bool is_number = id.idx == 0 || sbit__int_number(lower, id, &number);
+    const bool is_dq = sbit__int_dq(lower, id, &x);
+    if (is_dq && unit->dq_count < SBIT__INT_UNIT) {
+        unit->dq[unit->dq_count++] = x.node->id;
+    }
+    if (is_number) {
+        return true;
+    }
+    if (is_dq) {
+        const bool first = unit->x.node == NULL;
+        unit->x = first ? x : unit->x;
+        return first || (x.x.idx == unit->x.x.idx && sbit__int_same(&x, &unit->x));
+    }
+    for (size_t i = 0; i < unit->count; i++) {
+        if (unit->nodes[i] == node) {
+            return true;
+        }
+    }
+    if (!sbit__int_elementwise(lower, node)) {
+        return false;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (!sbit__int_collect(lower, node->inputs[i], unit)) {
+            return false;
+        }
+    }
+    if (unit->count == SBIT__INT_UNIT) {
+        return false;
+    }
+    unit->nodes[unit->count++] = node;
+    return true;
+}
+
+/* Nobody else looks at what is inside. */
+static bool sbit__int_closed(const sbit__lowering *lower, const sbit__int_unit *unit)
+{
+    for (size_t i = 0; i + 1 < unit->count; i++) {
+        const sbit_value_id id = unit->nodes[i]->outputs[0];
+        size_t reads = 0;
+        for (size_t k = i + 1; k < unit->count; k++) {
+            for (size_t n = 0; n < unit->nodes[k]->input_count; n++) {
+                reads += unit->nodes[k]->inputs[n].idx == id.idx ? 1 : 0;
+            }
+        }
+        if (!sbit__lower_inner(lower, id, reads)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Runs a row's functions outside of a session. */
+typedef struct sbit__int_call {
+    sbit_op_call call;
+    sbit_allocator allocator;
+    void *params;
+    size_t params_bytes, scratch_bytes;
+} sbit__int_call;
+
+static void *sbit__int_alloc_params(const sbit_op_call *call, size_t bytes)
+{
+    sbit__int_call *run = (sbit__int_call *)call->session;
+    sbit__free_aligned(&run->allocator, run->params, run->params_bytes);
+    run->params = sbit__alloc_aligned(&run->allocator, bytes);
+    run->params_bytes = bytes;
+    if (run->params != NULL) {
+        memset(run->params, 0, bytes);
+    }
+    return run->params;
+}
+
+static sbit_status sbit__int_call_run(sbit__int_call *run, const sbit_tensor *const *in,
+                                      sbit_tensor *const *out, sbit_error *error)
+{
+    sbit_op_call *call = &run->call;
+    sbit_status status = SBIT_OK;
+    call->alloc_params = sbit__int_alloc_params;
+    call->session = run;
+    call->scratch_bytes = &run->scratch_bytes;
+    call->in = in;
+    if (call->row->prepare != NULL) {
+        status = call->row->prepare(call, error);
+    }
+    call->params = run->params;
+    if (status == SBIT_OK && run->scratch_bytes > 0) {
+        call->scratch = sbit__alloc_aligned(&run->allocator, run->scratch_bytes);
+        status = call->scratch != NULL ? SBIT_OK : sbit__fail_oom(error, run->scratch_bytes);
+    }
+    if (status == SBIT_OK) {
+        call->out = out;
+        status = call->row->run(call, error);
+    }
+    sbit__free_aligned(&run->allocator, call->scratch, run->scratch_bytes);
+    sbit__free_aligned(&run->allocator, run->params, run->params_bytes);
+    return status;
+}
+
+/* What the unit computes is kept for each node, 256 elements of at most 8 bytes. */
+#define SBIT__INT_KEPT (256 * sizeof(double))
+
+static sbit_tensor sbit__int_results(sbit_dtype dtype, char *data)
+{
+    sbit_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = dtype;
+    tensor.rank = 1;
+    tensor.dims[0] = 256;
+    tensor.data = data;
+    return tensor;
+}
+
+/* Node n of the unit, by its own row on the scalar kernels; x stands first in `kept`. */
+static sbit_status sbit__int_apply(const sbit__lowering *lower, const sbit__int_unit *unit,
+                                   size_t n, char *kept, sbit_error *error)
+{
+    const sbit_node *node = unit->nodes[n];
+    const sbit_tensor *in[SBIT__INT_OPERANDS] = {NULL};
+    const sbit_type *in_type[SBIT__INT_OPERANDS] = {NULL};
+    sbit_tensor operands[SBIT__INT_OPERANDS];
+    sbit_type types[SBIT__INT_OPERANDS], out_type;
+    float numbers[SBIT__INT_OPERANDS];
+    sbit__int_call run;
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        size_t at = 0;
+        if (id.idx == 0) {
+            continue;
+        }
+        while (at < n && unit->nodes[at]->outputs[0].idx != id.idx) {
+            at++;
+        }
+        operands[i] = at < n ? sbit__int_results(sbit__lower_type(lower, id)->dtype,
+                                                 kept + (at + 1) * SBIT__INT_KEPT)
+                             : sbit__int_results(SBIT_F32, kept);
+        if (at == n && sbit__int_number(lower, id, &numbers[i])) {
+            operands[i].rank = 0;
+            operands[i].data = &numbers[i];
+        }
+        types[i] = sbit__type_of_tensor(&operands[i]);
+        in[i] = &operands[i];
+        in_type[i] = &types[i];
+    }
+    sbit_tensor result = sbit__int_results(sbit__lower_type(lower, node->outputs[0])->dtype,
+                                           kept + (n + 1) * SBIT__INT_KEPT);
+    sbit_tensor *out = &result;
+    sbit_type *out_types = &out_type;
+    out_type = sbit__type_of_tensor(&result);
+    memset(&run, 0, sizeof run);
+    run.allocator = lower->ctx->allocator;
+    run.call.ctx = lower->ctx;
+    run.call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
+    run.call.graph = lower->graph;
+    run.call.node = node;
+    run.call.row = sbit__op_row(lower->graph, node, &run.call.opset);
+    run.call.input_count = (int32_t)node->input_count;
+    run.call.output_count = 1;
+    run.call.in_type = in_type;
+    run.call.out_type = &out_types;
+    return sbit__int_call_run(&run, in, &out, error);
+}
+
+/* Table from bytes of x to bytes of q, with the unit between them. */
+static sbit_status sbit__int_table(const sbit__lowering *lower, const sbit__int_unit *unit,
+                                   const sbit__int_param *q, uint8_t table[256], sbit_error *error)
 {
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const sbit__int_param *x = &unit->x;
     const int32_t shift_x = x->dtype == SBIT_I8 ? 128 : 0, shift_q = q->dtype == SBIT_I8 ? 128 : 0;
-    float *values = (float *)lower->work; /* nothing is being put together yet */
-    uint8_t bytes[256];
+    const size_t bytes = (unit->count + 1) * SBIT__INT_KEPT;
+    sbit_status status = SBIT_OK;
+    uint8_t octets[256];
+    char *kept = (char *)sbit__alloc_aligned(&lower->ctx->allocator, bytes);
+    if (kept == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
     for (int32_t i = 0; i < 256; i++) {
-        bytes[i] = (uint8_t)i;
+        octets[i] = (uint8_t)i;
     }
-    scalar->f32_dequantize_u8(256, bytes, x->s, x->z + shift_x, values);
-    if (node != NULL) {
-        SBIT__TRY(sbit__int_apply(lower, node, values, error));
+    scalar->f32_dequantize_u8(256, octets, x->s, x->z + shift_x, (float *)(void *)kept);
+    for (size_t i = 0; status == SBIT_OK && i < unit->count; i++) {
+        status = sbit__int_apply(lower, unit, i, kept, error);
     }
-    scalar->f32_quantize_u8(256, values, q->s, q->z + shift_q, 0, 255, bytes);
-    for (int32_t i = 0; i < 256; i++) {
-        table[i ^ shift_x] = (uint8_t)(bytes[i] ^ shift_q);
+    if (status == SBIT_OK) {
+        const float *last = (const float *)(void *)(kept + unit->count * SBIT__INT_KEPT);
+        scalar->f32_quantize_u8(256, last, q->s, q->z + shift_q, 0, 255, octets);
+        for (int32_t i = 0; i < 256; i++) {
+            table[i ^ shift_x] = (uint8_t)(octets[i] ^ shift_q);
+        }
     }
-    return SBIT_OK;
+    sbit__free_aligned(&lower->ctx->allocator, kept, bytes);
+    return status;
 }
 
-static sbit_status sbit__int_make_table(sbit__lowering *lower, const sbit_node *node,
-                                        const sbit__int_param *x, const sbit__int_param *q,
-                                        sbit_error *error)
+static bool sbit__int_find_unit(const sbit__lowering *lower, const sbit_node *node,
+                                sbit__int_param *q, sbit__int_unit *unit)
+{
+    const sbit_value_id from = node->inputs[0];
+    memset(unit, 0, sizeof *unit);
+    memset(q, 0, sizeof *q);
+    q->node = node;
+    q->x = node->outputs[0];
+    q->dtype = sbit__lower_type(lower, q->x)->dtype;
+    if (!sbit__int_is_8(q->dtype) || !sbit__int_constants(lower, node, q) ||
+        sbit__lower_type(lower, from)->dtype != SBIT_F32 || !sbit__int_collect(lower, from, unit) ||
+        unit->x.node == NULL) {
+        return false;
+    }
+    const sbit_type *x = sbit__lower_type(lower, unit->x.x), *y = sbit__lower_type(lower, from);
+    return x->rank >= 0 && x->rank == y->rank && sbit__int_closed(lower, unit) &&
+           (unit->count == 0 || sbit__lower_user(lower, from) == node);
+}
+
+/* A Q: what is in front of it, if it is a unit. */
+static sbit_status sbit__int_quantize(sbit__lowering *lower, const sbit_node *node,
+                                      sbit_error *error)
 {
     uint8_t table[256];
     sbit_value_id id;
-    SBIT__TRY(sbit__int_table(lower, node, x, q, table, error));
+    sbit__int_unit unit;
+    sbit__int_param q;
+    if (!sbit__int_find_unit(lower, node, &q, &unit)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__int_table(lower, &unit, &q, table, error));
     SBIT__TRY(sbit__int_constant(lower, "table", SBIT_U8, 256, table, &id, error));
     sbit__int_build *build = sbit__int_begin(lower);
-    build->inputs[0] = x->x;
+    build->inputs[0] = unit.x.x;
     build->inputs[1] = id;
     build->input_count = 2;
-    if (node != NULL) {
-        sbit__int_node(build, node->id);
+    for (size_t i = unit.count; i-- > 0;) { /* the last names it */
+        sbit__int_node(build, unit.nodes[i]->id);
     }
-    sbit__int_node(build, q->node->id);
-    sbit__int_node(build, x->node->id);
-    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
-    return sbit__int_replace(lower, build, NULL, "QTable", &q->x, 1, error);
-}
-
-static sbit_status sbit__int_unary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
-{
-    sbit__int_param x, q;
-    bool found = false;
-    if (node->input_count > SBIT__INT_UNARY) {
-        return SBIT_OK;
+    sbit__int_node(build, q.node->id);
+    for (size_t i = 0; i < unit.dq_count; i++) {
+        sbit__int_node(build, unit.dq[i]);
     }
-    for (size_t i = 1; i < node->input_count; i++) { /* bounds of Clip, slope of PRelu */
-        float value = 0.0f;
-        if (node->inputs[i].idx != 0 && !sbit__lower_scalar(lower, node->inputs[i], &value)) {
-            return SBIT_OK;
-        }
-    }
-    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
-    return found ? sbit__int_make_table(lower, node, &x, &q, error) : SBIT_OK;
-}
-
-/* Q of DQ: another scale. */
-static sbit_status sbit__int_requantize(sbit__lowering *lower, const sbit_node *node,
-                                        sbit_error *error)
-{
-    sbit__int_param x, q;
-    if (!sbit__int_dq(lower, node->inputs[0], &x)) {
-        return SBIT_OK;
-    }
-    memset(&q, 0, sizeof q);
-    q.x = node->outputs[0];
-    q.dtype = sbit__lower_type(lower, q.x)->dtype;
-    if (!sbit__int_is_8(q.dtype) || !sbit__int_constants(lower, node, &q)) {
-        return SBIT_OK;
-    }
-    return sbit__int_make_table(lower, NULL, &x, &q, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q.dtype);
+    return sbit__int_replace(lower, build, NULL, "QTable", &q.x, 1, error);
 }
 
 /* >>operators that move values */
@@ -52644,28 +52805,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"GlobalAveragePool", sbit__int_pool},
     {"ReduceMean", sbit__int_mean},
     {"Softmax", sbit__int_softmax},
-    {"Relu", sbit__int_unary},
-    {"Clip", sbit__int_unary},
-    {"LeakyRelu", sbit__int_unary},
-    {"PRelu", sbit__int_unary},
-    {"HardSwish", sbit__int_unary},
-    {"HardSigmoid", sbit__int_unary},
-    {"Sigmoid", sbit__int_unary},
-    {"Tanh", sbit__int_unary},
-    {"Elu", sbit__int_unary},
-    {"Selu", sbit__int_unary},
-    {"Celu", sbit__int_unary},
-    {"Gelu", sbit__int_unary},
-    {"Erf", sbit__int_unary},
-    {"Mish", sbit__int_unary},
-    {"Softplus", sbit__int_unary},
-    {"Softsign", sbit__int_unary},
-    {"Swish", sbit__int_unary},
-    {"Abs", sbit__int_unary},
-    {"Neg", sbit__int_unary},
-    {"Exp", sbit__int_unary},
-    {"Sqrt", sbit__int_unary},
-    {"QuantizeLinear", sbit__int_requantize},
+    {"QuantizeLinear", sbit__int_quantize},
     {"Reshape", sbit__int_move},
     {"Transpose", sbit__int_move},
     {"Flatten", sbit__int_move},
@@ -52687,6 +52827,9 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
 #undef SBIT__INT_INPUTS
 #undef SBIT__INT_NODES
 #undef SBIT__INT_ATTRS
+#undef SBIT__INT_UNIT
+#undef SBIT__INT_OPERANDS
+#undef SBIT__INT_KEPT
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_int(size_t *count)
 {
@@ -68101,6 +68244,7 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *   qconfig.c    the configuration tree, settings of one layer
  *   site.c       tensors with a quantizer: look-ups, weights, biases
  *   flow.c       which values depend on data, which must stay exact
+ *   curve.c      operators that are one function of one tensor
  *   place.c      which tensors get one: fills quant->sites
  *   calibrate.c  what they observe
  *   scales.c     scale and zero point of all of them
@@ -68220,8 +68364,12 @@ typedef struct sbit__site_graph {
     const sbit_graph *graph;
     bool *data;      /* by value: it depends on data, not on shapes and constants alone */
     bool *layered;   /* by value: a layer with weights, or a product, has had part in it */
-    bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask */
+    bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask,
+                        and what is inside of curves */
     uint32_t *first; /* by value: number + 1 of its first site; 0: none */
+    uint32_t *curve, *argument; /* by value: the result of the curve that it is inside of; the
+                                   argument of the curve whose result it is; 0: none */
+    bool *normalizes;           /* by value: the curve whose result it is has reductions inside */
 } sbit__site_graph;
 
 struct sbit_quant {
@@ -68262,6 +68410,8 @@ SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
 /* Fills in data, layered and exact of all graphs. */
 SBIT__FN void sbit__flow_find(sbit_quant *quant);
 SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node);
+/* Behind that: fills in curve, argument and normalizes; what is inside is exact. */
+SBIT__FN void sbit__curve_find(sbit_quant *quant);
 /* The first site of a target on a value, and the one after it; NULL: none (more). */
 SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
                                    uint32_t target);
@@ -69181,18 +69331,22 @@ SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
     for (size_t i = 0; i < count; i++) {
         const sbit_graph *graph = sbit__quant_body(quant->graph, (uint32_t)i);
         const size_t values = sbit_graph_value_limit(graph);
-        uint32_t *first = (uint32_t *)sbit__arena_array(&quant->arena, values + 1, sizeof *first);
-        bool *flags = (bool *)sbit__arena_array(&quant->arena, 3 * values, sizeof *flags);
+        uint32_t *first =
+            (uint32_t *)sbit__arena_array(&quant->arena, 3 * values + 1, sizeof *first);
+        bool *flags = (bool *)sbit__arena_array(&quant->arena, 4 * values, sizeof *flags);
         if (first == NULL || flags == NULL) {
-            return sbit__fail_oom(error, values * sizeof *first);
+            return sbit__fail_oom(error, 3 * values * sizeof *first);
         }
-        memset(first, 0, (values + 1) * sizeof *first);
-        memset(flags, 0, 3 * values * sizeof *flags);
+        memset(first, 0, (3 * values + 1) * sizeof *first);
+        memset(flags, 0, 4 * values * sizeof *flags);
         quant->graphs[i].data = flags;
         quant->graphs[i].layered = flags + values;
         quant->graphs[i].exact = flags + 2 * values;
+        quant->graphs[i].normalizes = flags + 3 * values;
         quant->graphs[i].graph = graph;
         quant->graphs[i].first = first;
+        quant->graphs[i].curve = first + values;
+        quant->graphs[i].argument = first + 2 * values;
         quant->graph_count = i + 1;
     }
     return SBIT_OK;
@@ -69598,6 +69752,217 @@ SBIT__FN void sbit__flow_find(sbit_quant *quant)
 }
 /* ---- end src/quant/flow.c ---- */
 
+/* ---- begin src/quant/curve.c ---- */
+/* curve.c: operators that together are a function of one tensor, element by element. >>curve
+ *
+ * Exporters write Gelu, SiLU, HardSwish with others: x * (1 + erf(x / sqrt(2))) / 2. To a quantizer
+ * that is one operator, as it is to who runs it (a table of 256): it has one argument and one
+ * result, and what is between stays float. A curve begins where one value is read by operators that
+ * meet again in a sum or a product, is elementwise from there, has numbers as its only other
+ * operands, and nobody else looks at what is inside; scaling by a number behind it belongs to it.
+ * With reductions on the way it normalizes (LayerNormalization, RMSNormalization written with
+ * others: x - mean(x) is one, its division by the deviation another) and stays float as a whole.
+ */
+
+#define SBIT__CURVE_VALUES 24 /* inside; Gelu by tanh has 8 */
+
+typedef struct sbit__curve {
+    const sbit_quant *quant;
+    const sbit__site_graph *facts;
+    const sbit_graph *graph;
+    const sbit_node *last;
+    sbit_value_id inside[SBIT__CURVE_VALUES], open[SBIT__CURVE_VALUES];
+    size_t inside_count, open_count; /* open: what has not been followed further back */
+    bool normalizes;
+} sbit__curve;
+
+static bool sbit__curve_elementwise(const sbit__curve *c, const sbit_node *node)
+{
+    const sbit_op_row *row = node == NULL
+                                 ? NULL
+                                 : sbit_operator_find(c->quant->ctx, node->domain, node->op_type,
+                                                      sbit_graph_opset(c->graph, node->domain));
+    return row != NULL && row->channel != NULL && row->channel->kind == SBIT_CHANNEL_ELEMENTWISE &&
+           (row->flags & SBIT_OP_RANDOM) == 0 && node->output_count == 1;
+}
+
+/* Its output broadcasts back to its input. */
+static bool sbit__curve_reduces(const sbit_node *node)
+{
+    return node != NULL && node->domain[0] == '\0' && strncmp(node->op_type, "Reduce", 6) == 0 &&
+           sbit_node_int(node, "keepdims", 1) != 0;
+}
+
+static bool sbit__curve_number(const sbit__curve *c, sbit_value_id id)
+{
+    double value = 0.0;
+    return id.idx == 0 || sbit__scalar_const(c->graph, id, &value);
+}
+
+/* The node's operands that are no numbers become open; false if there are too many. */
+static bool sbit__curve_open(sbit__curve *c, const sbit_node *node)
+{
+    const size_t count = sbit__curve_reduces(node) ? 1 : node->input_count; /* without axes */
+    for (size_t i = 0; i < count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        bool there = sbit__curve_number(c, id);
+        for (size_t k = 0; k < c->open_count; k++) {
+            there = there || c->open[k].idx == id.idx;
+        }
+        if (!there && c->open_count == SBIT__CURVE_VALUES) {
+            return false;
+        }
+        if (!there) {
+            c->open[c->open_count++] = id;
+        }
+    }
+    return true;
+}
+
+/* Follows the open value that is made last. */
+static bool sbit__curve_follow(sbit__curve *c)
+{
+    size_t at = 0;
+    uint64_t latest = 0;
+    for (size_t i = 0; i < c->open_count; i++) {
+        const sbit_node *maker = sbit__producer(c->graph, c->open[i]);
+        const uint64_t order =
+            maker != NULL ? sbit__graph_node_at(c->graph, maker->id)->order + 1 : 0;
+        if (order > latest) {
+            latest = order;
+            at = i;
+        }
+    }
+    const sbit_value_id id = c->open[at];
+    const sbit_node *node = sbit__producer(c->graph, id);
+    if (latest == 0 || c->inside_count == SBIT__CURVE_VALUES ||
+        (!sbit__curve_reduces(node) && !sbit__curve_elementwise(c, node))) {
+        return false;
+    }
+    c->normalizes = c->normalizes || sbit__curve_reduces(node);
+    c->open[at] = c->open[--c->open_count];
+    c->inside[c->inside_count++] = id;
+    return sbit__curve_open(c, node);
+}
+
+static size_t sbit__curve_reads(const sbit_node *node, sbit_value_id id)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < node->input_count; i++) {
+        count += node->inputs[i].idx == id.idx ? 1 : 0;
+    }
+    return count;
+}
+
+/* Nobody outside looks at what is inside. */
+static bool sbit__curve_closed(const sbit__curve *c)
+{
+    for (size_t i = 0; i < c->inside_count; i++) {
+        const sbit_value_info *value = sbit_graph_value(c->graph, c->inside[i]);
+        size_t count = sbit__curve_reads(c->last, value->id);
+        for (size_t k = 0; k < c->inside_count; k++) {
+            count += sbit__curve_reads(sbit__producer(c->graph, c->inside[k]), value->id);
+        }
+        if (value->is_output || value->use_count != count) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* x and y are data of one shape, as far as their ranks say. */
+static bool sbit__curve_fits(const sbit__curve *c, sbit_value_id x, sbit_value_id y)
+{
+    const sbit_type *a = &sbit_graph_value(c->graph, x)->type;
+    const sbit_type *b = &sbit_graph_value(c->graph, y)->type;
+    return c->facts->data[x.idx] && a->rank >= 0 && a->rank == b->rank && a->dtype == b->dtype;
+}
+
+static void sbit__curve_set(const sbit__curve *c, sbit_value_id x)
+{
+    const uint32_t result = c->last->outputs[0].idx;
+    for (size_t i = 0; i < c->inside_count; i++) {
+        const uint32_t inside = c->inside[i].idx;
+        c->facts->exact[inside] = true;
+        c->facts->curve[inside] = result;
+        c->facts->argument[inside] = 0; /* it may have ended a smaller curve */
+    }
+    c->facts->argument[result] = x.idx;
+    c->facts->normalizes[result] = c->normalizes;
+}
+
+/* Operands of `last` that meet again further back. */
+static void sbit__curve_join(sbit__curve *c, const sbit_node *last)
+{
+    c->last = last;
+    c->inside_count = c->open_count = 0;
+    c->normalizes = false;
+    if (!sbit__curve_elementwise(c, last) || !sbit__curve_open(c, last) || c->open_count < 2) {
+        return;
+    }
+    while (c->open_count > 1) {
+        if (!sbit__curve_follow(c)) {
+            return;
+        }
+    }
+    if (c->open_count == 1 && sbit__curve_closed(c) &&
+        sbit__curve_fits(c, c->open[0], last->outputs[0])) {
+        sbit__curve_set(c, c->open[0]);
+    }
+}
+
+/* Add, Sub, Mul, Div of the curve's result and a number. */
+static void sbit__curve_extend(sbit__curve *c, const sbit_node *node)
+{
+    const sbit_op_row *row = sbit_operator_find(c->quant->ctx, node->domain, node->op_type,
+                                                sbit_graph_opset(c->graph, node->domain));
+    const bool arithmetic = row != NULL && row->quant != NULL && node->input_count == 2 &&
+                            (row->quant->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
+    for (size_t side = 0; arithmetic && side < 2; side++) {
+        const sbit_value_id id = node->inputs[side];
+        const sbit_value_info *value = sbit_graph_value(c->graph, id);
+        const sbit_value_id x = {c->facts->argument[id.idx]};
+        if (x.idx == 0 || c->facts->normalizes[id.idx] || value->use_count != 1 ||
+            value->is_output || !sbit__curve_number(c, node->inputs[1 - side]) ||
+            !sbit__curve_fits(c, x, node->outputs[0])) {
+            continue;
+        }
+        c->last = node;
+        c->inside_count = 0;
+        c->normalizes = false;
+        for (uint32_t i = 1; i < sbit_graph_value_limit(c->graph); i++) {
+            if (c->facts->curve[i] == id.idx) {
+                c->facts->curve[i] = node->outputs[0].idx;
+            }
+        }
+        c->inside[c->inside_count++] = id;
+        sbit__curve_set(c, x);
+        return;
+    }
+}
+
+SBIT__FN void sbit__curve_find(sbit_quant *quant)
+{
+    for (size_t g = 0; g < quant->graph_count; g++) {
+        sbit__curve c;
+        memset(&c, 0, sizeof c);
+        c.quant = quant;
+        c.facts = &quant->graphs[g];
+        c.graph = c.facts->graph;
+        for (sbit_node_id id = sbit_graph_first(c.graph); id.idx != 0;
+             id = sbit_graph_next(c.graph, id)) {
+            sbit__curve_join(&c, sbit_graph_node(c.graph, id));
+        }
+        for (sbit_node_id id = sbit_graph_first(c.graph); id.idx != 0;
+             id = sbit_graph_next(c.graph, id)) {
+            sbit__curve_extend(&c, sbit_graph_node(c.graph, id));
+        }
+    }
+}
+
+#undef SBIT__CURVE_VALUES
+/* ---- end src/quant/curve.c ---- */
+
 /* ---- begin src/quant/place.c ---- */
 /* place.c: which tensors get a quantizer. >>place
  *
@@ -69608,6 +69973,8 @@ SBIT__FN void sbit__flow_find(sbit_quant *quant)
  * others    one site a tensor. Inputs of every quantizable operator; outputs where the profile
  *           says so and something quantized reads them, or the operator has a quantized weight.
  *           Operators that pass values through unchanged put one scale on both sides.
+ *
+ * A curve (curve.c) is one operator: its argument and its result have sites, nothing between.
  *
  * The bodies of If, Loop and Scan are placed like the root, each by itself: what one captures gets
  * a site in it. A weight that several graphs read lies in the root, once.
@@ -69741,12 +70108,30 @@ static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *n
     return true;
 }
 
+/* The result of the curve that the node is of; 0: of none. */
+static uint32_t sbit__place_curve(const sbit__placement *p, const sbit_node *node)
+{
+    const uint32_t output = node->output_count > 0 ? node->outputs[0].idx : 0;
+    return p->facts->argument[output] != 0 ? output : p->facts->curve[output];
+}
+
+/* The node that stands for the operator: of a curve, that which computes the result. */
+static const sbit_node *sbit__place_whole(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_value_id result = {sbit__place_curve(p, node)};
+    return result.idx != 0 ? sbit__producer(p->graph, result) : node;
+}
+
 /* The row's quant entry if this node is one to quantize, else NULL. */
 static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const sbit_node *node)
 {
+    static const sbit_op_quant curve = {
+        SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 0, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    const uint32_t result = sbit__place_curve(p, node);
     const sbit_op_row *row = sbit__place_row(p, node);
-    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
-    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node)) {
+    const sbit_op_quant *q = result != 0 ? &curve : row != NULL ? row->quant : NULL;
+    if (q == NULL || p->facts->normalizes[result] || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 ||
+        sbit__place_skipped(p, sbit__place_whole(p, node))) {
         return NULL;
     }
     if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(p, node)) {
@@ -69755,8 +70140,13 @@ static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const s
     return q;
 }
 
-static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, size_t input)
+static bool sbit__place_reads(const sbit__placement *p, const sbit_node *node,
+                              const sbit_op_quant *q, size_t input)
 {
+    const uint32_t result = sbit__place_curve(p, node);
+    if (result != 0) {
+        return node->inputs[input].idx == p->facts->argument[result];
+    }
     return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
@@ -69786,7 +70176,7 @@ static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *n
         const sbit_node *user = sbit_graph_node(p->graph, uses[i].node);
         const sbit_op_quant *q = sbit__place_active(p, user);
         const bool clamp = sbit__place_is_clamp(p, user);
-        if ((q != NULL && sbit__place_reads(user, q, uses[i].index)) ||
+        if ((q != NULL && sbit__place_reads(p, user, q, uses[i].index)) ||
             (clamp && !sbit__place_stays_float(p, user))) {
             return false;
         }
@@ -70089,6 +70479,22 @@ static bool sbit__place_fused(const sbit__placement *p, const sbit_node *node)
     return false;
 }
 
+/* All of the node's curve read the value through the site. */
+static sbit_status sbit__place_curve_uses(const sbit__placement *p, const sbit_node *node,
+                                          sbit_value_id value, uint32_t index, sbit_error *error)
+{
+    const uint32_t result = sbit__place_curve(p, node);
+    for (size_t n = 0; result != 0 && n < p->count; n++) {
+        const sbit_node *other = sbit_graph_node(p->graph, p->order[n]);
+        for (uint32_t i = 0; i < (uint32_t)other->input_count; i++) {
+            if (other->inputs[i].idx == value.idx && sbit__place_curve(p, other) == result) {
+                SBIT__TRY(sbit__place_use(p, index, other->id, i, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit_node *node,
                                             sbit_error *error)
 {
@@ -70117,6 +70523,7 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
         }
         SBIT__TRY(sbit__place_activation(p, node->inputs[i], node->id, false, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
+        SBIT__TRY(sbit__place_curve_uses(p, node, node->inputs[i], index, error));
     }
     return SBIT_OK;
 }
@@ -70133,7 +70540,7 @@ static void sbit__place_mark_wanted(const sbit__placement *p)
             out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
         }
         for (size_t i = 0; q != NULL && i < node->input_count; i++) {
-            if (sbit__place_reads(node, q, i) || (pass && i == 0 && out_wanted)) {
+            if (sbit__place_reads(p, node, q, i) || (pass && i == 0 && out_wanted)) {
                 p->wanted[node->inputs[i].idx] = true;
             }
         }
@@ -70206,7 +70613,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i) ||
+        if (!sbit__place_reads(p, node, q, i) || !sbit__place_is_activation(p, node, i) ||
             p->facts->exact[node->inputs[i].idx]) {
             continue;
         }
@@ -70215,8 +70622,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
             continue;
         }
         const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_activation(p, value->id, sbit__place_layer_of(p, value, node->id),
-                                         true, &index, error));
+        const sbit_node_id layer = sbit__place_layer_of(p, value, sbit__place_whole(p, node)->id);
+        SBIT__TRY(sbit__place_activation(p, value->id, layer, true, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -70419,6 +70826,7 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
     SBIT__TRY(sbit__sites_begin(quant, error));
     sbit__flow_find(quant);
+    sbit__curve_find(quant);
     for (uint32_t body = 0; body < quant->graph_count; body++) {
         SBIT__TRY(sbit__place_graph(quant, body, quant->graphs[body].graph, error));
     }

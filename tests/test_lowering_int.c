@@ -371,6 +371,93 @@ TEST(single_operators)
     }
 }
 
+/* x -> y written with several operators; DQ of a number is a number, too. */
+static sbit_value_id number(build *b, float value, bool quantized)
+{
+    return quantized ? dequantize(b, scalar(b, "q", SBIT_U8, 3.0f), value / 2.0f, SBIT_U8, 1)
+                     : scalar(b, "c", SBIT_F32, value);
+}
+
+static sbit_value_id in_pieces(build *b, int kind, sbit_value_id x, bool quantized)
+{
+    sbit_value_id y;
+    if (kind == 0) { /* Gelu */
+        y = build_binary(b, "Div", "d", x, number(b, 1.41421356f, quantized));
+        y = build_binary(b, "Add", "a", build_unary(b, "Erf", "e", y), number(b, 1.0f, quantized));
+        y = build_binary(b, "Mul", "m", x, y);
+        return build_binary(b, "Mul", "y", y, number(b, 0.5f, quantized));
+    }
+    if (kind == 1) { /* Gelu by tanh */
+        y = build_binary(b, "Pow", "p", x, number(b, 3.0f, quantized));
+        y = build_binary(b, "Mul", "m", y, number(b, 0.044715f, quantized));
+        y = build_binary(b, "Add", "a", x, y);
+        y = build_binary(b, "Mul", "s", y, number(b, 0.79788456f, quantized));
+        y = build_binary(b, "Add", "o", build_unary(b, "Tanh", "t", y), number(b, 1.0f, quantized));
+        return build_binary(b, "Mul", "y",
+                            build_binary(b, "Mul", "h", x, number(b, 0.5f, quantized)), y);
+    }
+    if (kind == 2) { /* SiLU */
+        return build_binary(b, "Mul", "y", x, build_unary(b, "Sigmoid", "s", x));
+    }
+    if (kind == 3) { /* HardSwish */
+        sbit_value_id in[3];
+        in[0] = build_binary(b, "Add", "a", x, number(b, 3.0f, quantized));
+        in[1] = number(b, 0.0f, false);
+        in[2] = number(b, 6.0f, false);
+        y = build_binary(b, "Mul", "m", x, build_node(b, "Clip", "c", in, 3, NULL, 0));
+        return build_binary(b, "Div", "y", y, number(b, 6.0f, quantized));
+    }
+    /* LeakyRelu by Where: a bool inside */
+    sbit_value_id in[3];
+    in[0] = build_binary(b, "Greater", "g", x, number(b, 0.0f, false));
+    in[1] = x;
+    in[2] = build_binary(b, "Mul", "m", x, number(b, 0.1f, quantized));
+    return build_node(b, "Where", "y", in, 3, NULL, 0);
+}
+
+TEST(functions_in_pieces_are_one_table)
+{
+    static const char *const pieces[] = {"Erf", "Tanh", "Sigmoid", "Clip", "Where", "Mul"};
+    EACH_DTYPE(dtype)
+    {
+        for (int kind = 0; kind < 10; kind++) {
+            build b;
+            build_begin(&b, 17);
+            const sbit_value_id x =
+                pair(&b, build_input(&b, "x", SBIT_F32, "2,19,3,3"), 0.02f, dtype, 128);
+            const sbit_value_id y = in_pieces(&b, kind / 2, x, kind % 2 != 0);
+            check_graph(&b, y, 0.011f, dtype, 40, "QTable", 0);
+            for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+                CHECK_EQ_I64(count_nodes(&b, NULL, pieces[i]), 0);
+            }
+            build_end(&b);
+        }
+    }
+}
+
+/* A second reader inside, another tensor, and constants that are no numbers. */
+TEST(what_is_no_function_of_one_tensor_is_no_table)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        build b;
+        build_begin(&b, 17);
+        const sbit_value_id x = pair(&b, build_input(&b, "x", SBIT_F32, "2,4"), 0.02f, SBIT_U8, 9);
+        const sbit_value_id z = pair(&b, build_input(&b, "z", SBIT_F32, "2,4"), 0.03f, SBIT_U8, 9);
+        const sbit_value_id inner = build_unary(&b, "Sigmoid", "s", x);
+        const sbit_value_id y = build_binary(&b, "Mul", "y", inner,
+                                             kind == 0   ? x
+                                             : kind == 1 ? z
+                                                         : build_weights(&b, "w", "4", 1));
+        build_output(&b, quantize(&b, y, 0.01f, SBIT_U8, 0));
+        if (kind == 0) {
+            build_output(&b, inner);
+        }
+        CHECK_EQ_I64(count_nodes(&b, NULL, "QTable"), 0);
+        CHECK_EQ_I64(count_nodes(&b, NULL, "Sigmoid"), 1);
+        build_end(&b);
+    }
+}
+
 /* Operators that move values run on the integers; layout changes stand at the borders. */
 TEST(regions_have_one_entry_and_one_exit)
 {

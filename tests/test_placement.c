@@ -65,6 +65,105 @@ static double placement_db(build *b, sbit_quant *quant, const char *const *names
     return 10.0 * log10((signal + 1e-300) / (noise + 1e-300));
 }
 
+/* ---- operators written with others */
+
+static sbit_value_id placement_number(build *b, float value)
+{
+    return build_constant(b, "c", SBIT_F32, "", &value);
+}
+
+static sbit_value_id placement_mean(build *b, const char *name, sbit_value_id x)
+{
+    const int64_t axes[1] = {-1};
+    const sbit_attr attr = build_ints("axes", axes, 1);
+    return build_node(b, "ReduceMean", name, &x, 1, &attr, 1);
+}
+
+typedef enum placement_pieces {
+    PIECES_GELU,
+    PIECES_GELU_TANH,
+    PIECES_SILU,
+    PIECES_HARD_SWISH,
+    PIECES_LAYER_NORM,
+    PIECES_RMS_NORM,
+    PIECES_COUNT
+} placement_pieces;
+
+static sbit_value_id placement_in_pieces(build *b, placement_pieces kind, sbit_value_id x)
+{
+    sbit_value_id y, in[3];
+    switch (kind) {
+    case PIECES_GELU:
+        y = build_unary(b, "Erf", "p1",
+                        build_binary(b, "Div", "p0", x, placement_number(b, 1.41421356f)));
+        y = build_binary(b, "Add", "p2", y, placement_number(b, 1.0f));
+        y = build_binary(b, "Mul", "p3", placement_number(b, 0.5f), y);
+        return build_binary(b, "Mul", "y", x, y);
+    case PIECES_GELU_TANH:
+        y = build_binary(b, "Mul", "p0", build_binary(b, "Mul", "p1", x, x), x);
+        y = build_binary(b, "Mul", "p2", y, placement_number(b, 0.044715f));
+        y = build_binary(b, "Add", "p3", x, y);
+        y = build_binary(b, "Mul", "p4", y, placement_number(b, 0.79788456f));
+        y = build_binary(b, "Add", "p6", build_unary(b, "Tanh", "p5", y),
+                         placement_number(b, 1.0f));
+        y = build_binary(b, "Mul", "p7", x, y);
+        return build_binary(b, "Mul", "y", y, placement_number(b, 0.5f));
+    case PIECES_SILU:
+        return build_binary(b, "Mul", "y", x, build_unary(b, "Sigmoid", "p0", x));
+    case PIECES_HARD_SWISH:
+        in[0] = build_binary(b, "Add", "p0", x, placement_number(b, 3.0f));
+        in[1] = placement_number(b, 0.0f);
+        in[2] = placement_number(b, 6.0f);
+        y = build_binary(b, "Mul", "p2", x, build_node(b, "Clip", "p1", in, 3, NULL, 0));
+        return build_binary(b, "Div", "y", y, placement_number(b, 6.0f));
+    case PIECES_LAYER_NORM:
+        x = build_binary(b, "Sub", "p1", x, placement_mean(b, "p0", x));
+        y = placement_mean(b, "p3", build_binary(b, "Pow", "p2", x, placement_number(b, 2.0f)));
+        y = build_binary(b, "Add", "p4", y, placement_number(b, 1e-5f));
+        return build_binary(b, "Div", "y", x, build_unary(b, "Sqrt", "p5", y));
+    default:
+        y = placement_mean(b, "p1", build_binary(b, "Mul", "p0", x, x));
+        y = build_binary(b, "Add", "p2", y, placement_number(b, 1e-5f));
+        y = build_unary(b, "Reciprocal", "p4", build_unary(b, "Sqrt", "p3", y));
+        return build_binary(b, "Mul", "y", x, y);
+    }
+}
+
+static bool placement_inside(const char *tensor)
+{
+    return tensor[0] == 'p' && tensor[1] >= '0' && tensor[1] <= '9';
+}
+
+/* One operator to a quantizer: all that read its argument read the same, the result has a site,
+ * nothing between has. Norms stay float in the generic profiles. */
+TEST(operators_in_pieces_are_one_operator)
+{
+    static const char *const profiles[] = {"generic", "onnxruntime", "tensorrt", "sparsebit"};
+    for (int i = 0; i < 4 * PIECES_COUNT; i++) {
+        const placement_pieces kind = (placement_pieces)(i / 4);
+        const bool norm = kind >= PIECES_LAYER_NORM, classic = i % 4 == 3;
+        build b;
+        sbit_site site;
+        build_begin(&b, 13);
+        const sbit_value_id in = build_input(&b, "in", SBIT_F32, "N,8");
+        sbit_value_id x = build_binary(&b, "MatMul", "x", in, build_weights(&b, "w", "8,8", 1));
+        x = placement_in_pieces(&b, kind, x);
+        build_output(&b, build_binary(&b, "MatMul", "z", x, build_weights(&b, "v", "8,8", 2)));
+        sbit_quant *quant = placement_quant(&b, profiles[i % 4], NULL, NULL);
+        for (size_t s = 0; quant != NULL && s < sbit_quant_site_count(quant); s++) {
+            CHECK(sbit_quant_site(quant, s, &site) == SBIT_OK);
+            CHECK_MSG(!placement_inside(site.tensor), "%s, %d: a site on %s", profiles[i % 4],
+                      (int)kind, site.tensor);
+        }
+        CHECK(placement_site(quant, "y"));
+        if (!classic && !(norm && i % 4 == 2)) {
+            CHECK_MSG(placement_site(quant, "x"), "%s, %d", profiles[i % 4], (int)kind);
+        }
+        sbit_quant_destroy(quant);
+        build_end(&b);
+    }
+}
+
 /* ---- attention masks */
 
 #define TOKENS 6

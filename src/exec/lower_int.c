@@ -1,18 +1,19 @@
 /* lower_int.c: nodes between DequantizeLinear and QuantizeLinear, computed on integers. >>lower-int
  *
  * Called by: lower. Calls: graph, rows (for tables).
- *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number] [-> Add a constant
- * bias]
- *       [-> Relu, Clip] -> Q    becomes QConv, QGemm, QMatMul; where no Q follows, with float
- * output DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q          QAdd, QSub, QMul DQ ... -> Concat ->
- * Q                                 QConcat DQ -> AveragePool, GlobalAveragePool, ReduceMean over
- * positions, Softmax -> Q     Q... DQ -> one operator of one tensor -> Q, or nothing     QTable DQ
- * -> operator that only moves values -> Q of the same scale and zero point       itself operator
- * that only moves values, or MaxPool -> Q      Q before it (sparsebit's placement) Scales and zero
- * points are constants, one per tensor; weights have one, or one for each output channel. Types of
- * 8 bits. Relu and Clip become bounds: rounding is monotone, so Q(clip(v, a, b)) = clamp(Q(v),
- * Q(a), Q(b)). An int32 bias is added to the sum if its scale is s_x * s_w to the bit, else it is a
- * float one.
+ *   DQ(x), DQ(weight) [, DQ(bias)] -> Conv, Gemm, MatMul [-> Mul by a number, or Add a constant
+ *       vector, behind MatMul] [-> Relu, Clip] -> Q      QConv, QGemm, QMatMul
+ *       without the Q                                    the same with a float result
+ *   DQ, DQ -> Add, Sub, Mul [-> Relu, Clip] -> Q         QAdd, QSub, QMul
+ *   DQ ... -> Concat -> Q                                QConcat
+ *   DQ -> AveragePool, GlobalAveragePool, ReduceMean over positions, Softmax -> Q      Q...
+ *   DQ(x) -> elementwise operators on x and numbers -> Q QTable: Gelu in pieces, or none at all
+ *   DQ -> operator that only moves values -> Q of the same scale and zero point        itself
+ *   operator that only moves values, or MaxPool -> Q     Q before it (sparsebit's placement)
+ * Scales and zero points are constants, one per tensor; weights have one, or one for each output
+ * channel. Types of 8 bits. Relu and Clip become bounds: rounding is monotone, so that
+ * Q(clip(v, a, b)) = clamp(Q(v), Q(a), Q(b)). An int32 bias is added to the sum if its scale is
+ * s_x * s_w to the bit and the sum cannot overflow, else it is a float one.
  */
 #include "../ops/window_private.h"
 #include "lower_private.h"
@@ -20,9 +21,10 @@
 #include <math.h> /* INFINITY */
 
 #define SBIT__INT_INPUTS 64 /* of a Concat: 2 and 3 for each tensor */
-#define SBIT__INT_NODES 48
+#define SBIT__INT_NODES 56
 #define SBIT__INT_ATTRS 16
-#define SBIT__INT_UNARY 3 /* inputs of an operator that becomes a table */
+#define SBIT__INT_UNIT 24 /* nodes that become a table */
+#define SBIT__INT_OPERANDS 4
 
 /* DQ or Q of a whole tensor of 8 bits. */
 typedef struct sbit__int_param {
@@ -719,126 +721,285 @@ static sbit_status sbit__int_mean(sbit__lowering *lower, const sbit_node *node, 
     return sbit__int_replace(lower, build, "", "Flatten", &q.x, 1, error);
 }
 
-/* >>tables */
+/* >>tables: the nodes between a Q and DQs of one tensor */
 
-/* values = op(values), by the operator's own row on the scalar kernels. */
-static sbit_status sbit__int_apply(sbit__lowering *lower, const sbit_node *node, float *values,
-                                   sbit_error *error)
+typedef struct sbit__int_unit {
+    const sbit_node *nodes[SBIT__INT_UNIT]; /* each behind those that it reads */
+    sbit_node_id dq[SBIT__INT_UNIT];
+    size_t count, dq_count;
+    sbit__int_param x; /* node NULL: none found yet */
+} sbit__int_unit;
+
+/* One number: a float, or DQ of one. */
+static bool sbit__int_number(const sbit__lowering *lower, sbit_value_id id, float *out)
 {
-    sbit_op_call call;
-    sbit_tensor x, y;
-    sbit_type in, out, *out_type = &out;
-    const sbit_tensor *inputs[SBIT__INT_UNARY];
-    const sbit_type *types[SBIT__INT_UNARY];
-    sbit_tensor *outputs = &y;
-    sbit_type constant[SBIT__INT_UNARY];
-    float *results = values + 256; /* of the lowering's work */
-    memset(&call, 0, sizeof call);
-    memset(&x, 0, sizeof x);
-    x.dtype = SBIT_F32;
-    x.rank = 1;
-    x.dims[0] = 256;
-    x.data = values;
-    y = x;
-    y.data = results;
-    in = out = sbit__type_of_tensor(&x);
-    call.ctx = lower->ctx;
-    call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
-    call.graph = lower->graph;
-    call.node = node;
-    call.row = sbit__op_row(lower->graph, node, &call.opset);
-    call.input_count = (int32_t)node->input_count;
-    call.output_count = 1;
-    for (size_t i = 0; i < node->input_count; i++) {
-        inputs[i] = i == 0 ? &x : sbit__lower_constant(lower, node->inputs[i]);
-        constant[i] = inputs[i] != NULL ? sbit__type_of_tensor(inputs[i]) : in;
-        types[i] = inputs[i] != NULL ? &constant[i] : NULL;
+    sbit__int_param q;
+    const sbit_tensor *tensor = NULL;
+    if (sbit__lower_scalar(lower, id, out)) {
+        return true;
     }
-    call.in = inputs;
-    call.in_type = types;
-    call.out = &outputs;
-    call.out_type = &out_type;
-    SBIT__TRY(call.row->run(&call, error));
-    memcpy(values, results, 256 * sizeof *values);
-    return SBIT_OK;
+    tensor = sbit__int_dq(lower, id, &q) ? sbit__lower_constant(lower, q.x) : NULL;
+    if (tensor == NULL || sbit_tensor_count(tensor) != 1) {
+        return false;
+    }
+    *out = (float)(sbit__tensor_i64_at(tensor, 0) - q.z) * q.s;
+    return true;
 }
 
-/* Table from bytes of x to bytes of q, with the node between them (NULL: none). */
-static sbit_status sbit__int_table(sbit__lowering *lower, const sbit_node *node,
-                                   const sbit__int_param *x, const sbit__int_param *q,
-                                   uint8_t table[256], sbit_error *error)
+/* An operator on elements whose result depends on nothing else. */
+static bool sbit__int_elementwise(const sbit__lowering *lower, const sbit_node *node)
+{
+    int32_t opset = 0;
+    const sbit_op_row *row = node != NULL ? sbit__op_row(lower->graph, node, &opset) : NULL;
+    return row != NULL && sbit__op_row_is_built_in(lower->ctx, row) && row->channel != NULL &&
+           row->channel->kind == SBIT_CHANNEL_ELEMENTWISE && (row->flags & SBIT_OP_RANDOM) == 0 &&
+           node->output_count == 1 && node->input_count <= SBIT__INT_OPERANDS;
+}
+
+/* Takes in what `id` is made of, back to DQs of one tensor; false if it is not made of that. */
+static bool sbit__int_collect(const sbit__lowering *lower, sbit_value_id id, sbit__int_unit *unit)
+{
+    sbit__int_param x;
+    float number = 0.0f;
+    const sbit_node *node = sbit__lower_producer(lower, id);
+    const bool is_number = id.idx == 0 || sbit__int_number(lower, id, &number);
+    const bool is_dq = sbit__int_dq(lower, id, &x);
+    if (is_dq && unit->dq_count < SBIT__INT_UNIT) {
+        unit->dq[unit->dq_count++] = x.node->id;
+    }
+    if (is_number) {
+        return true;
+    }
+    if (is_dq) {
+        const bool first = unit->x.node == NULL;
+        unit->x = first ? x : unit->x;
+        return first || (x.x.idx == unit->x.x.idx && sbit__int_same(&x, &unit->x));
+    }
+    for (size_t i = 0; i < unit->count; i++) {
+        if (unit->nodes[i] == node) {
+            return true;
+        }
+    }
+    if (!sbit__int_elementwise(lower, node)) {
+        return false;
+    }
+    for (size_t i = 0; i < node->input_count; i++) {
+        if (!sbit__int_collect(lower, node->inputs[i], unit)) {
+            return false;
+        }
+    }
+    if (unit->count == SBIT__INT_UNIT) {
+        return false;
+    }
+    unit->nodes[unit->count++] = node;
+    return true;
+}
+
+/* Nobody else looks at what is inside. */
+static bool sbit__int_closed(const sbit__lowering *lower, const sbit__int_unit *unit)
+{
+    for (size_t i = 0; i + 1 < unit->count; i++) {
+        const sbit_value_id id = unit->nodes[i]->outputs[0];
+        size_t reads = 0;
+        for (size_t k = i + 1; k < unit->count; k++) {
+            for (size_t n = 0; n < unit->nodes[k]->input_count; n++) {
+                reads += unit->nodes[k]->inputs[n].idx == id.idx ? 1 : 0;
+            }
+        }
+        if (!sbit__lower_inner(lower, id, reads)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Runs a row's functions outside of a session. */
+typedef struct sbit__int_call {
+    sbit_op_call call;
+    sbit_allocator allocator;
+    void *params;
+    size_t params_bytes, scratch_bytes;
+} sbit__int_call;
+
+static void *sbit__int_alloc_params(const sbit_op_call *call, size_t bytes)
+{
+    sbit__int_call *run = (sbit__int_call *)call->session;
+    sbit__free_aligned(&run->allocator, run->params, run->params_bytes);
+    run->params = sbit__alloc_aligned(&run->allocator, bytes);
+    run->params_bytes = bytes;
+    if (run->params != NULL) {
+        memset(run->params, 0, bytes);
+    }
+    return run->params;
+}
+
+static sbit_status sbit__int_call_run(sbit__int_call *run, const sbit_tensor *const *in,
+                                      sbit_tensor *const *out, sbit_error *error)
+{
+    sbit_op_call *call = &run->call;
+    sbit_status status = SBIT_OK;
+    call->alloc_params = sbit__int_alloc_params;
+    call->session = run;
+    call->scratch_bytes = &run->scratch_bytes;
+    call->in = in;
+    if (call->row->prepare != NULL) {
+        status = call->row->prepare(call, error);
+    }
+    call->params = run->params;
+    if (status == SBIT_OK && run->scratch_bytes > 0) {
+        call->scratch = sbit__alloc_aligned(&run->allocator, run->scratch_bytes);
+        status = call->scratch != NULL ? SBIT_OK : sbit__fail_oom(error, run->scratch_bytes);
+    }
+    if (status == SBIT_OK) {
+        call->out = out;
+        status = call->row->run(call, error);
+    }
+    sbit__free_aligned(&run->allocator, call->scratch, run->scratch_bytes);
+    sbit__free_aligned(&run->allocator, run->params, run->params_bytes);
+    return status;
+}
+
+/* What the unit computes is kept for each node, 256 elements of at most 8 bytes. */
+#define SBIT__INT_KEPT (256 * sizeof(double))
+
+static sbit_tensor sbit__int_results(sbit_dtype dtype, char *data)
+{
+    sbit_tensor tensor;
+    memset(&tensor, 0, sizeof tensor);
+    tensor.dtype = dtype;
+    tensor.rank = 1;
+    tensor.dims[0] = 256;
+    tensor.data = data;
+    return tensor;
+}
+
+/* Node n of the unit, by its own row on the scalar kernels; x stands first in `kept`. */
+static sbit_status sbit__int_apply(const sbit__lowering *lower, const sbit__int_unit *unit,
+                                   size_t n, char *kept, sbit_error *error)
+{
+    const sbit_node *node = unit->nodes[n];
+    const sbit_tensor *in[SBIT__INT_OPERANDS] = {NULL};
+    const sbit_type *in_type[SBIT__INT_OPERANDS] = {NULL};
+    sbit_tensor operands[SBIT__INT_OPERANDS];
+    sbit_type types[SBIT__INT_OPERANDS], out_type;
+    float numbers[SBIT__INT_OPERANDS];
+    sbit__int_call run;
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        size_t at = 0;
+        if (id.idx == 0) {
+            continue;
+        }
+        while (at < n && unit->nodes[at]->outputs[0].idx != id.idx) {
+            at++;
+        }
+        operands[i] = at < n ? sbit__int_results(sbit__lower_type(lower, id)->dtype,
+                                                 kept + (at + 1) * SBIT__INT_KEPT)
+                             : sbit__int_results(SBIT_F32, kept);
+        if (at == n && sbit__int_number(lower, id, &numbers[i])) {
+            operands[i].rank = 0;
+            operands[i].data = &numbers[i];
+        }
+        types[i] = sbit__type_of_tensor(&operands[i]);
+        in[i] = &operands[i];
+        in_type[i] = &types[i];
+    }
+    sbit_tensor result = sbit__int_results(sbit__lower_type(lower, node->outputs[0])->dtype,
+                                           kept + (n + 1) * SBIT__INT_KEPT);
+    sbit_tensor *out = &result;
+    sbit_type *out_types = &out_type;
+    out_type = sbit__type_of_tensor(&result);
+    memset(&run, 0, sizeof run);
+    run.allocator = lower->ctx->allocator;
+    run.call.ctx = lower->ctx;
+    run.call.kernels = sbit__kernels_of(SBIT_ISA_SCALAR);
+    run.call.graph = lower->graph;
+    run.call.node = node;
+    run.call.row = sbit__op_row(lower->graph, node, &run.call.opset);
+    run.call.input_count = (int32_t)node->input_count;
+    run.call.output_count = 1;
+    run.call.in_type = in_type;
+    run.call.out_type = &out_types;
+    return sbit__int_call_run(&run, in, &out, error);
+}
+
+/* Table from bytes of x to bytes of q, with the unit between them. */
+static sbit_status sbit__int_table(const sbit__lowering *lower, const sbit__int_unit *unit,
+                                   const sbit__int_param *q, uint8_t table[256], sbit_error *error)
 {
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
+    const sbit__int_param *x = &unit->x;
     const int32_t shift_x = x->dtype == SBIT_I8 ? 128 : 0, shift_q = q->dtype == SBIT_I8 ? 128 : 0;
-    float *values = (float *)lower->work; /* nothing is being put together yet */
-    uint8_t bytes[256];
+    const size_t bytes = (unit->count + 1) * SBIT__INT_KEPT;
+    sbit_status status = SBIT_OK;
+    uint8_t octets[256];
+    char *kept = (char *)sbit__alloc_aligned(&lower->ctx->allocator, bytes);
+    if (kept == NULL) {
+        return sbit__fail_oom(error, bytes);
+    }
     for (int32_t i = 0; i < 256; i++) {
-        bytes[i] = (uint8_t)i;
+        octets[i] = (uint8_t)i;
     }
-    scalar->f32_dequantize_u8(256, bytes, x->s, x->z + shift_x, values);
-    if (node != NULL) {
-        SBIT__TRY(sbit__int_apply(lower, node, values, error));
+    scalar->f32_dequantize_u8(256, octets, x->s, x->z + shift_x, (float *)(void *)kept);
+    for (size_t i = 0; status == SBIT_OK && i < unit->count; i++) {
+        status = sbit__int_apply(lower, unit, i, kept, error);
     }
-    scalar->f32_quantize_u8(256, values, q->s, q->z + shift_q, 0, 255, bytes);
-    for (int32_t i = 0; i < 256; i++) {
-        table[i ^ shift_x] = (uint8_t)(bytes[i] ^ shift_q);
+    if (status == SBIT_OK) {
+        const float *last = (const float *)(void *)(kept + unit->count * SBIT__INT_KEPT);
+        scalar->f32_quantize_u8(256, last, q->s, q->z + shift_q, 0, 255, octets);
+        for (int32_t i = 0; i < 256; i++) {
+            table[i ^ shift_x] = (uint8_t)(octets[i] ^ shift_q);
+        }
     }
-    return SBIT_OK;
+    sbit__free_aligned(&lower->ctx->allocator, kept, bytes);
+    return status;
 }
 
-static sbit_status sbit__int_make_table(sbit__lowering *lower, const sbit_node *node,
-                                        const sbit__int_param *x, const sbit__int_param *q,
-                                        sbit_error *error)
+static bool sbit__int_find_unit(const sbit__lowering *lower, const sbit_node *node,
+                                sbit__int_param *q, sbit__int_unit *unit)
+{
+    const sbit_value_id from = node->inputs[0];
+    memset(unit, 0, sizeof *unit);
+    memset(q, 0, sizeof *q);
+    q->node = node;
+    q->x = node->outputs[0];
+    q->dtype = sbit__lower_type(lower, q->x)->dtype;
+    if (!sbit__int_is_8(q->dtype) || !sbit__int_constants(lower, node, q) ||
+        sbit__lower_type(lower, from)->dtype != SBIT_F32 || !sbit__int_collect(lower, from, unit) ||
+        unit->x.node == NULL) {
+        return false;
+    }
+    const sbit_type *x = sbit__lower_type(lower, unit->x.x), *y = sbit__lower_type(lower, from);
+    return x->rank >= 0 && x->rank == y->rank && sbit__int_closed(lower, unit) &&
+           (unit->count == 0 || sbit__lower_user(lower, from) == node);
+}
+
+/* A Q: what is in front of it, if it is a unit. */
+static sbit_status sbit__int_quantize(sbit__lowering *lower, const sbit_node *node,
+                                      sbit_error *error)
 {
     uint8_t table[256];
     sbit_value_id id;
-    SBIT__TRY(sbit__int_table(lower, node, x, q, table, error));
+    sbit__int_unit unit;
+    sbit__int_param q;
+    if (!sbit__int_find_unit(lower, node, &q, &unit)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__int_table(lower, &unit, &q, table, error));
     SBIT__TRY(sbit__int_constant(lower, "table", SBIT_U8, 256, table, &id, error));
     sbit__int_build *build = sbit__int_begin(lower);
-    build->inputs[0] = x->x;
+    build->inputs[0] = unit.x.x;
     build->inputs[1] = id;
     build->input_count = 2;
-    if (node != NULL) {
-        sbit__int_node(build, node->id);
+    for (size_t i = unit.count; i-- > 0;) { /* the last names it */
+        sbit__int_node(build, unit.nodes[i]->id);
     }
-    sbit__int_node(build, q->node->id);
-    sbit__int_node(build, x->node->id);
-    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q->dtype);
-    return sbit__int_replace(lower, build, NULL, "QTable", &q->x, 1, error);
-}
-
-static sbit_status sbit__int_unary(sbit__lowering *lower, const sbit_node *node, sbit_error *error)
-{
-    sbit__int_param x, q;
-    bool found = false;
-    if (node->input_count > SBIT__INT_UNARY) {
-        return SBIT_OK;
+    sbit__int_node(build, q.node->id);
+    for (size_t i = 0; i < unit.dq_count; i++) {
+        sbit__int_node(build, unit.dq[i]);
     }
-    for (size_t i = 1; i < node->input_count; i++) { /* bounds of Clip, slope of PRelu */
-        float value = 0.0f;
-        if (node->inputs[i].idx != 0 && !sbit__lower_scalar(lower, node->inputs[i], &value)) {
-            return SBIT_OK;
-        }
-    }
-    SBIT__TRY(sbit__int_between(lower, node, &x, &q, &found, error));
-    return found ? sbit__int_make_table(lower, node, &x, &q, error) : SBIT_OK;
-}
-
-/* Q of DQ: another scale. */
-static sbit_status sbit__int_requantize(sbit__lowering *lower, const sbit_node *node,
-                                        sbit_error *error)
-{
-    sbit__int_param x, q;
-    if (!sbit__int_dq(lower, node->inputs[0], &x)) {
-        return SBIT_OK;
-    }
-    memset(&q, 0, sizeof q);
-    q.x = node->outputs[0];
-    q.dtype = sbit__lower_type(lower, q.x)->dtype;
-    if (!sbit__int_is_8(q.dtype) || !sbit__int_constants(lower, node, &q)) {
-        return SBIT_OK;
-    }
-    return sbit__int_make_table(lower, NULL, &x, &q, error);
+    build->attrs[build->attr_count++] = sbit__attr_int("to", (int64_t)q.dtype);
+    return sbit__int_replace(lower, build, NULL, "QTable", &q.x, 1, error);
 }
 
 /* >>operators that move values */
@@ -986,28 +1147,7 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
     {"GlobalAveragePool", sbit__int_pool},
     {"ReduceMean", sbit__int_mean},
     {"Softmax", sbit__int_softmax},
-    {"Relu", sbit__int_unary},
-    {"Clip", sbit__int_unary},
-    {"LeakyRelu", sbit__int_unary},
-    {"PRelu", sbit__int_unary},
-    {"HardSwish", sbit__int_unary},
-    {"HardSigmoid", sbit__int_unary},
-    {"Sigmoid", sbit__int_unary},
-    {"Tanh", sbit__int_unary},
-    {"Elu", sbit__int_unary},
-    {"Selu", sbit__int_unary},
-    {"Celu", sbit__int_unary},
-    {"Gelu", sbit__int_unary},
-    {"Erf", sbit__int_unary},
-    {"Mish", sbit__int_unary},
-    {"Softplus", sbit__int_unary},
-    {"Softsign", sbit__int_unary},
-    {"Swish", sbit__int_unary},
-    {"Abs", sbit__int_unary},
-    {"Neg", sbit__int_unary},
-    {"Exp", sbit__int_unary},
-    {"Sqrt", sbit__int_unary},
-    {"QuantizeLinear", sbit__int_requantize},
+    {"QuantizeLinear", sbit__int_quantize},
     {"Reshape", sbit__int_move},
     {"Transpose", sbit__int_move},
     {"Flatten", sbit__int_move},
@@ -1029,6 +1169,9 @@ static const sbit__lower_entry sbit__lower_int_table[] = {
 #undef SBIT__INT_INPUTS
 #undef SBIT__INT_NODES
 #undef SBIT__INT_ATTRS
+#undef SBIT__INT_UNIT
+#undef SBIT__INT_OPERANDS
+#undef SBIT__INT_KEPT
 
 SBIT__FN const sbit__lower_entry *sbit__lower_entries_int(size_t *count)
 {

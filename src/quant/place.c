@@ -8,6 +8,8 @@
  *           says so and something quantized reads them, or the operator has a quantized weight.
  *           Operators that pass values through unchanged put one scale on both sides.
  *
+ * A curve (curve.c) is one operator: its argument and its result have sites, nothing between.
+ *
  * The bodies of If, Loop and Scan are placed like the root, each by itself: what one captures gets
  * a site in it. A weight that several graphs read lies in the root, once.
  */
@@ -141,12 +143,30 @@ static bool sbit__place_all_tensors(const sbit__placement *p, const sbit_node *n
     return true;
 }
 
+/* The result of the curve that the node is of; 0: of none. */
+static uint32_t sbit__place_curve(const sbit__placement *p, const sbit_node *node)
+{
+    const uint32_t output = node->output_count > 0 ? node->outputs[0].idx : 0;
+    return p->facts->argument[output] != 0 ? output : p->facts->curve[output];
+}
+
+/* The node that stands for the operator: of a curve, that which computes the result. */
+static const sbit_node *sbit__place_whole(const sbit__placement *p, const sbit_node *node)
+{
+    const sbit_value_id result = {sbit__place_curve(p, node)};
+    return result.idx != 0 ? sbit__producer(p->graph, result) : node;
+}
+
 /* The row's quant entry if this node is one to quantize, else NULL. */
 static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const sbit_node *node)
 {
+    static const sbit_op_quant curve = {
+        SBIT_QUANT_INPUTS | SBIT_QUANT_OUTPUT, 0, -1, -1, -1, 0, 0, NULL, 0.0f, 0.0f};
+    const uint32_t result = sbit__place_curve(p, node);
     const sbit_op_row *row = sbit__place_row(p, node);
-    const sbit_op_quant *q = row != NULL ? row->quant : NULL;
-    if (q == NULL || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 || sbit__place_skipped(p, node)) {
+    const sbit_op_quant *q = result != 0 ? &curve : row != NULL ? row->quant : NULL;
+    if (q == NULL || p->facts->normalizes[result] || (q->flags & SBIT_QUANT_KEEP_FLOAT) != 0 ||
+        sbit__place_skipped(p, sbit__place_whole(p, node))) {
         return NULL;
     }
     if ((q->flags & SBIT_QUANT_TENSOR_ONLY) != 0 && !sbit__place_all_tensors(p, node)) {
@@ -155,8 +175,13 @@ static const sbit_op_quant *sbit__place_active(const sbit__placement *p, const s
     return q;
 }
 
-static bool sbit__place_reads(const sbit_node *node, const sbit_op_quant *q, size_t input)
+static bool sbit__place_reads(const sbit__placement *p, const sbit_node *node,
+                              const sbit_op_quant *q, size_t input)
 {
+    const uint32_t result = sbit__place_curve(p, node);
+    if (result != 0) {
+        return node->inputs[input].idx == p->facts->argument[result];
+    }
     return (sbit__place_flags(node, q) & SBIT_QUANT_INPUTS) != 0 && input < 32 &&
            (q->activations & (1u << input)) != 0;
 }
@@ -186,7 +211,7 @@ static bool sbit__place_stays_float(const sbit__placement *p, const sbit_node *n
         const sbit_node *user = sbit_graph_node(p->graph, uses[i].node);
         const sbit_op_quant *q = sbit__place_active(p, user);
         const bool clamp = sbit__place_is_clamp(p, user);
-        if ((q != NULL && sbit__place_reads(user, q, uses[i].index)) ||
+        if ((q != NULL && sbit__place_reads(p, user, q, uses[i].index)) ||
             (clamp && !sbit__place_stays_float(p, user))) {
             return false;
         }
@@ -489,6 +514,22 @@ static bool sbit__place_fused(const sbit__placement *p, const sbit_node *node)
     return false;
 }
 
+/* All of the node's curve read the value through the site. */
+static sbit_status sbit__place_curve_uses(const sbit__placement *p, const sbit_node *node,
+                                          sbit_value_id value, uint32_t index, sbit_error *error)
+{
+    const uint32_t result = sbit__place_curve(p, node);
+    for (size_t n = 0; result != 0 && n < p->count; n++) {
+        const sbit_node *other = sbit_graph_node(p->graph, p->order[n]);
+        for (uint32_t i = 0; i < (uint32_t)other->input_count; i++) {
+            if (other->inputs[i].idx == value.idx && sbit__place_curve(p, other) == result) {
+                SBIT__TRY(sbit__place_use(p, index, other->id, i, error));
+            }
+        }
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit_node *node,
                                             sbit_error *error)
 {
@@ -517,6 +558,7 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
         }
         SBIT__TRY(sbit__place_activation(p, node->inputs[i], node->id, false, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
+        SBIT__TRY(sbit__place_curve_uses(p, node, node->inputs[i], index, error));
     }
     return SBIT_OK;
 }
@@ -533,7 +575,7 @@ static void sbit__place_mark_wanted(const sbit__placement *p)
             out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
         }
         for (size_t i = 0; q != NULL && i < node->input_count; i++) {
-            if (sbit__place_reads(node, q, i) || (pass && i == 0 && out_wanted)) {
+            if (sbit__place_reads(p, node, q, i) || (pass && i == 0 && out_wanted)) {
                 p->wanted[node->inputs[i].idx] = true;
             }
         }
@@ -606,7 +648,7 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
     const bool elementwise = (q->flags & SBIT_QUANT_TENSOR_ONLY) != 0;
     for (uint32_t i = 0; i < (uint32_t)node->input_count; i++) {
         uint32_t index = 0;
-        if (!sbit__place_reads(node, q, i) || !sbit__place_is_activation(p, node, i) ||
+        if (!sbit__place_reads(p, node, q, i) || !sbit__place_is_activation(p, node, i) ||
             p->facts->exact[node->inputs[i].idx]) {
             continue;
         }
@@ -615,8 +657,8 @@ static sbit_status sbit__place_inputs(const sbit__placement *p, const sbit_node 
             continue;
         }
         const sbit_value_info *value = sbit_graph_value(p->graph, node->inputs[i]);
-        SBIT__TRY(sbit__place_activation(p, value->id, sbit__place_layer_of(p, value, node->id),
-                                         true, &index, error));
+        const sbit_node_id layer = sbit__place_layer_of(p, value, sbit__place_whole(p, node)->id);
+        SBIT__TRY(sbit__place_activation(p, value->id, layer, true, &index, error));
         SBIT__TRY(sbit__place_use(p, index, node->id, i, error));
     }
     return SBIT_OK;
@@ -819,6 +861,7 @@ SBIT__FN sbit_status sbit__quant_place(sbit_quant *quant, sbit_error *error)
 {
     SBIT__TRY(sbit__sites_begin(quant, error));
     sbit__flow_find(quant);
+    sbit__curve_find(quant);
     for (uint32_t body = 0; body < quant->graph_count; body++) {
         SBIT__TRY(sbit__place_graph(quant, body, quant->graphs[body].graph, error));
     }

@@ -5,6 +5,7 @@
  *   qconfig.c    the configuration tree, settings of one layer
  *   site.c       tensors with a quantizer: look-ups, weights, biases
  *   flow.c       which values depend on data, which must stay exact
+ *   curve.c      operators that are one function of one tensor
  *   place.c      which tensors get one: fills quant->sites
  *   calibrate.c  what they observe
  *   scales.c     scale and zero point of all of them
@@ -19,7 +20,7 @@
 #define SBIT_QUANT_PRIVATE_H
 
 #include "../ops/ops_private.h"
-#include "../passes/passes_api.h"
+#include "../passes/passes_private.h"
 #include "../quantizers/quantizers_private.h"
 #include "steps_api.h"
 
@@ -131,8 +132,12 @@ typedef struct sbit__site_graph {
     const sbit_graph *graph;
     bool *data;      /* by value: it depends on data, not on shapes and constants alone */
     bool *layered;   /* by value: a layer with weights, or a product, has had part in it */
-    bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask */
+    bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask,
+                        and what is inside of curves */
     uint32_t *first; /* by value: number + 1 of its first site; 0: none */
+    uint32_t *curve, *argument; /* by value: the result of the curve that it is inside of; the
+                                   argument of the curve whose result it is; 0: none */
+    bool *normalizes;           /* by value: the curve whose result it is has reductions inside */
 } sbit__site_graph;
 
 struct sbit_quant {
@@ -173,6 +178,8 @@ SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
 /* Fills in data, layered and exact of all graphs. */
 SBIT__FN void sbit__flow_find(sbit_quant *quant);
 SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node);
+/* Behind that: fills in curve, argument and normalizes; what is inside is exact. */
+SBIT__FN void sbit__curve_find(sbit_quant *quant);
 /* The first site of a target on a value, and the one after it; NULL: none (more). */
 SBIT__FN sbit__site *sbit__site_on(sbit_quant *quant, const sbit_graph *graph, sbit_value_id value,
                                    uint32_t target);

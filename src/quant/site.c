@@ -61,18 +61,22 @@ SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
     for (size_t i = 0; i < count; i++) {
         const sbit_graph *graph = sbit__quant_body(quant->graph, (uint32_t)i);
         const size_t values = sbit_graph_value_limit(graph);
-        uint32_t *first = (uint32_t *)sbit__arena_array(&quant->arena, values + 1, sizeof *first);
-        bool *flags = (bool *)sbit__arena_array(&quant->arena, 3 * values, sizeof *flags);
+        uint32_t *first =
+            (uint32_t *)sbit__arena_array(&quant->arena, 3 * values + 1, sizeof *first);
+        bool *flags = (bool *)sbit__arena_array(&quant->arena, 4 * values, sizeof *flags);
         if (first == NULL || flags == NULL) {
-            return sbit__fail_oom(error, values * sizeof *first);
+            return sbit__fail_oom(error, 3 * values * sizeof *first);
         }
-        memset(first, 0, (values + 1) * sizeof *first);
-        memset(flags, 0, 3 * values * sizeof *flags);
+        memset(first, 0, (3 * values + 1) * sizeof *first);
+        memset(flags, 0, 4 * values * sizeof *flags);
         quant->graphs[i].data = flags;
         quant->graphs[i].layered = flags + values;
         quant->graphs[i].exact = flags + 2 * values;
+        quant->graphs[i].normalizes = flags + 3 * values;
         quant->graphs[i].graph = graph;
         quant->graphs[i].first = first;
+        quant->graphs[i].curve = first + values;
+        quant->graphs[i].argument = first + 2 * values;
         quant->graph_count = i + 1;
     }
     return SBIT_OK;
