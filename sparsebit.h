@@ -10062,6 +10062,14 @@ SBIT__FN void sbit__conv_run(sbit_ctx *ctx, const sbit__conv *conv, const float 
                              const float *packed, const float *bias, /* NULL ok */
                              const sbit__epilogue *epilogue, float *y, void *scratch);
 
+/* dw [out_channels][in_channels / groups][kernel...] = the sum over pixels of dy times what they
+ * see of x; made for groups of more than a few output channels. fits: false for groups of images
+ * with more than 2^31 floats. */
+SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape);
+SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape);
+SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
+                                    const float *dy, float *dw, void *scratch);
+
 /* >>float64: the same in double, by straight loops: c[m][n] = a[m][k] * b[k][n] with any strides,
  * and convolutions; `transposed`: shape.pad_begin is that of ConvTranspose. */
 typedef struct sbit__f64_gemm {
@@ -19522,6 +19530,252 @@ SBIT__FN void sbit__conv_patch_range(void *task, int64_t begin, int64_t end, int
     }
 }
 /* ---- end src/kernels/conv_patch.c ---- */
+
+/* ---- begin src/kernels/conv_weight.c ---- */
+/* conv_weight.c: the gradient of a convolution with respect to its weights. >>conv_weight
+ *
+ * Called by: ops (ConvWeightGrad). Calls: the table's f32_conv_tile, gemm.c (packing), parallel.
+ *
+ * dw [O][I*k] = sum over output pixels p of dy [O][p] * column(p) of x. Nothing is copied once a
+ * tap: x is turned to channels last inside of its padding, so that what one output pixel sees of a
+ * kernel line (all its taps, all channels) is one run of floats, and f32_conv_tile reads runs at
+ * any offset. dy is turned to panels of tile_m output channels. Both for a chunk of some images;
+ * the chunk's share is then added to the sums, tile by tile.
+ * A tile is always added up by one thread, chunk after chunk: any number of threads gives the same
+ * bits.
+ */
+
+enum {
+    SBIT__CONV_WEIGHT_CHUNK = 1 << 18, /* floats of x and dy in a chunk, unless an image has more */
+    SBIT__CONV_WEIGHT_PIXELS = 512     /* terms that are added up at a time */
+};
+
+typedef struct sbit__conv_weight_job {
+    sbit__conv_shape s;
+    const sbit_kernels *kernels;
+    int64_t ins, outs;               /* channels of a group */
+    int64_t field[3];                /* of x that the outputs see, padding included */
+    int64_t lines, length;           /* of kernel: so many runs of so many floats */
+    int64_t half, pieces;            /* floats of half a tile; halves of all lines */
+    int64_t pixels, images;          /* of an output; of a chunk */
+    int64_t rows, panels;            /* output channels of a tile; tiles of a group */
+    int64_t x_image, dy_image;       /* floats, of one group */
+    size_t offsets_bytes, x_bytes, dy_bytes, sums_bytes;
+    /* a run's */
+    int64_t group, image, count; /* the chunk's first image, its number of images */
+    const float *x, *dy;
+    float *dw, *turned, *panel, *sums;
+    int32_t *offsets; /* of an output pixel's window in the turned chunk */
+} sbit__conv_weight_job;
+
+static void sbit__conv_weight_job_init(sbit__conv_weight_job *job, const sbit_ctx *ctx,
+                                       const sbit__conv_shape *s)
+{
+    memset(job, 0, sizeof *job);
+    job->s = *s;
+    job->kernels = sbit__kernels(ctx);
+    job->ins = s->in_channels / s->groups;
+    job->outs = s->out_channels / s->groups;
+    job->pixels = s->out[0] * s->out[1] * s->out[2];
+    for (int32_t i = 0; i < 3; i++) {
+        job->field[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1;
+    }
+    job->lines = s->kernel[0] * s->kernel[1];
+    job->length = s->kernel[2] * job->ins;
+    if (s->dilation[2] != 1) {
+        job->lines *= s->kernel[2];
+        job->length = job->ins;
+    }
+    job->half = job->kernels->tile_n / 2;
+    job->pieces = job->lines * sbit__div_up(job->length, job->half);
+    job->panels = sbit__div_up(job->outs, job->kernels->tile_m);
+    job->rows = job->panels > 0 ? sbit__div_up(job->outs, job->panels) : 0;
+    job->x_image = job->field[0] * job->field[1] * job->field[2] * job->ins;
+    job->dy_image = job->panels * job->kernels->tile_m * job->pixels;
+    job->images = SBIT__CONV_WEIGHT_CHUNK / sbit__larger(job->x_image + job->dy_image, 1);
+    job->images = sbit__smaller(sbit__larger(job->images, 1), sbit__larger(s->batch, 1));
+    job->offsets_bytes = sbit__cache_lines(job->images * job->pixels);
+    job->x_bytes = sbit__cache_lines(job->images * job->x_image + job->half);
+    job->dy_bytes = sbit__cache_lines(job->images * job->dy_image);
+    job->sums_bytes = sbit__cache_lines(job->outs * job->pieces * job->half);
+}
+
+SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape)
+{
+    sbit__conv_weight_job job;
+    sbit__conv_weight_job_init(&job, ctx, shape);
+    return job.offsets_bytes + job.x_bytes + job.dy_bytes + job.sums_bytes;
+}
+
+SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape)
+{
+    sbit__conv_weight_job job;
+    sbit__conv_weight_job_init(&job, ctx, shape);
+    return job.images * job.x_image <= INT32_MAX;
+}
+
+/* >>a chunk: its images in both forms. Unit: an image. */
+
+/* The rows of an input image of a group, channels last, at their place in the padding. */
+static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, const float *x, float *to)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t plane = s->in[0] * s->in[1] * s->in[2];
+    int64_t begin[3], end[3]; /* of the field, what lies in x */
+    bool padded = false;
+    for (int32_t i = 0; i < 3; i++) {
+        begin[i] = sbit__smaller(sbit__larger(s->pad_begin[i], 0), job->field[i]);
+        end[i] = sbit__larger(sbit__smaller(s->in[i] + s->pad_begin[i], job->field[i]), begin[i]);
+        padded = padded || end[i] - begin[i] < job->field[i];
+    }
+    if (padded) {
+        memset(to, 0, (size_t)job->x_image * sizeof *to);
+    }
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            const int64_t from = ((z - s->pad_begin[0]) * s->in[1] + y - s->pad_begin[1]) * s->in[2];
+            const int64_t row = (z * job->field[1] + y) * job->field[2] + begin[2];
+            sbit__pack_panel(job->ins, job->ins, end[2] - begin[2],
+                             x + from + begin[2] - s->pad_begin[2], plane, 1, 1.0f,
+                             to + row * job->ins);
+        }
+    }
+}
+
+static void sbit__conv_weight_images(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const sbit__conv_shape *s = &job->s;
+    const int64_t plane = s->in[0] * s->in[1] * s->in[2], tile = job->kernels->tile_m;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t image = job->image + i;
+        const float *dy =
+            job->dy + (image * s->out_channels + job->group * job->outs) * job->pixels;
+        sbit__conv_weight_turn(job, job->x + (image * s->in_channels + job->group * job->ins) * plane,
+                               job->turned + i * job->x_image);
+        for (int64_t p = 0; p < job->panels; p++) { /* a panel goes through all images */
+            const int64_t rows = sbit__smaller(job->outs - p * job->rows, job->rows);
+            float *panel = job->panel + (p * job->count + i) * job->pixels * tile;
+            for (int64_t at = 0; at < job->pixels; at += SBIT__CONV_WEIGHT_PIXELS) {
+                sbit__pack_panel(rows, tile,
+                                 sbit__smaller(job->pixels - at, SBIT__CONV_WEIGHT_PIXELS),
+                                 dy + p * job->rows * job->pixels + at, job->pixels, 1, 1.0f,
+                                 panel + at * tile);
+            }
+        }
+    }
+}
+
+/* Where the windows of output pixels begin in a turned chunk. */
+static void sbit__conv_weight_offsets(const sbit__conv_weight_job *job)
+{
+    const sbit__conv_shape *s = &job->s;
+    int32_t *to = job->offsets;
+    for (int64_t n = 0; n < job->images; n++) {
+        for (int64_t z = 0; z < s->out[0]; z++) {
+            for (int64_t y = 0; y < s->out[1]; y++) {
+                const int64_t row =
+                    (z * s->stride[0] * job->field[1] + y * s->stride[1]) * job->field[2];
+                for (int64_t x = 0; x < s->out[2]; x++) {
+                    *to++ = (int32_t)(n * job->x_image + (row + x * s->stride[2]) * job->ins);
+                }
+            }
+        }
+    }
+}
+
+/* >>sums [O][pieces * half]. Unit: a tile, of one panel and two pieces. */
+
+/* From a window's begin to where piece `index` begins; *count: its floats. */
+static int64_t sbit__conv_weight_piece(const sbit__conv_weight_job *job, int64_t index,
+                                       int64_t *count)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t cuts = sbit__div_up(job->length, job->half);
+    const int64_t at = index % cuts * job->half, line = index / cuts;
+    const int64_t across = s->dilation[2] != 1 ? s->kernel[2] : 1;
+    const int64_t kx = line % across, ky = line / across % s->kernel[1];
+    const int64_t kz = line / across / s->kernel[1];
+    *count = sbit__smaller(job->length - at, job->half);
+    return ((kz * s->dilation[0] * job->field[1] + ky * s->dilation[1]) * job->field[2] +
+            kx * s->dilation[2]) *
+               job->ins +
+           at;
+}
+
+static void sbit__conv_weight_tiles(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const int64_t pairs = sbit__div_up(job->pieces, 2), tile = job->kernels->tile_m;
+    const int64_t all = job->count * job->pixels, stride = job->pieces * job->half;
+    (void)worker;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t panel = unit / pairs, piece = unit % pairs * 2;
+        int64_t left = 0, right = 0;
+        const float *b_left = job->turned + sbit__conv_weight_piece(job, piece, &left);
+        const float *b_right =
+            piece + 1 < job->pieces ? job->turned + sbit__conv_weight_piece(job, piece + 1, &right)
+                                    : b_left;
+        float *sums = job->sums + panel * job->rows * stride + piece * job->half;
+        for (int64_t at = 0; at < all; at += SBIT__CONV_WEIGHT_PIXELS) {
+            job->kernels->f32_conv_tile(
+                sbit__smaller(job->outs - panel * job->rows, job->rows),
+                sbit__smaller(all - at, SBIT__CONV_WEIGHT_PIXELS),
+                job->panel + (panel * all + at) * tile, job->offsets + at, b_left, b_right, sums,
+                left, right > 0 ? sums + job->half : sums, right, stride,
+                job->image > 0 || at > 0, NULL, NULL);
+        }
+    }
+}
+
+/* dw [O][I][k] of the sums. Unit: an output channel. */
+static void sbit__conv_weight_store(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const int64_t taps = job->lines * job->length / sbit__larger(job->ins, 1);
+    const int64_t cuts = sbit__div_up(job->length, job->half), stride = job->pieces * job->half;
+    (void)worker;
+    for (int64_t o = begin; o < end; o++) {
+        float *to = job->dw + (job->group * job->outs + o) * job->ins * taps;
+        for (int64_t t = 0; t < taps; t++) {
+            const int64_t at = t * job->ins; /* of the lines, one behind the other */
+            const float *from =
+                job->sums + o * stride + at / job->length * cuts * job->half + at % job->length;
+            for (int64_t i = 0; i < job->ins; i++) {
+                to[i * taps + t] = from[i];
+            }
+        }
+    }
+}
+
+SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
+                                    const float *dy, float *dw, void *scratch)
+{
+    sbit__conv_weight_job job;
+    char *memory = (char *)scratch;
+    sbit__conv_weight_job_init(&job, ctx, shape);
+    job.x = x;
+    job.dy = dy;
+    job.dw = dw;
+    job.offsets = (int32_t *)(void *)memory;
+    job.turned = (float *)(void *)(memory += job.offsets_bytes);
+    job.panel = (float *)(void *)(memory += job.x_bytes);
+    job.sums = (float *)(void *)(memory + job.dy_bytes);
+    /* the kernel reads whole halves: what lies behind the last run must be numbers */
+    memset(job.turned + job.images * job.x_image, 0, (size_t)job.half * sizeof *job.turned);
+    sbit__conv_weight_offsets(&job);
+    for (job.group = 0; job.group < shape->groups; job.group++) {
+        for (job.image = 0; job.image < shape->batch; job.image += job.count) {
+            job.count = sbit__smaller(job.images, shape->batch - job.image);
+            sbit__parallel_range(ctx, job.count, 1, sbit__conv_weight_images, &job);
+            sbit__parallel_range(ctx, job.panels * sbit__div_up(job.pieces, 2), 1,
+                                 sbit__conv_weight_tiles, &job);
+        }
+        sbit__parallel_range(ctx, job.outs, 1, sbit__conv_weight_store, &job);
+    }
+}
+/* ---- end src/kernels/conv_weight.c ---- */
 
 /* ---- begin src/kernels/conv_rows.c ---- */
 /* conv_rows.c: convolution with few output channels in a group. >>conv_rows
@@ -46922,16 +47176,10 @@ static double sbit__slope_f64(int helper, double x)
     }
 }
 
-static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, float *h)
-{
-    if (helper >= 0) {
-        kernels->f32_unary((sbit__unary)helper, n, h, h);
-    }
-}
-
-/* h = helper(in), slope: both expressions of v (and a, b, h) in type T. n <= SBIT__SLOPE_CHUNK; a
- * whole chunk has a loop of its own, which compilers turn into vectors. */
-#define SBIT__SLOPE(name, helper, in, slope)                                                       \
+/* h = helper(in), result: both expressions of v, the latter of a, b, h and dy's element d too, in
+ * type T. n <= SBIT__SLOPE_CHUNK; a whole chunk has a loop of its own, which compilers turn into
+ * vectors. */
+#define SBIT__SLOPE_OF(name, helper, in, result)                                                   \
     static void sbit__slope_##name##_f32(const sbit__slope_args *args, int64_t n, const float *dy, \
                                          const float *vs, float *dx)                               \
     {                                                                                              \
@@ -46940,23 +47188,25 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
         T hs[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];                                           \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
-        int64_t k = 0;                                                                             \
-        do { /* n is at least 1 */                                                                 \
-            const T v = vs[k];                                                                     \
-            hs[k] = in;                                                                            \
-        } while (++k < n);                                                                         \
-        sbit__slope_f32(args->kernels, (int)(helper), n, hs);                                      \
+        if ((int)(helper) >= 0) {                                                                  \
+            int64_t i = 0;                                                                         \
+            do { /* n is at least 1 */                                                             \
+                const T v = vs[i];                                                                 \
+                hs[i] = in;                                                                        \
+            } while (++i < n);                                                                     \
+            args->kernels->f32_unary((sbit__unary)((int)(helper) >= 0 ? (int)(helper) : 0), n, hs, hs); \
+        }                                                                                          \
         for (int64_t i = 0; n == SBIT__SLOPE_CHUNK && i < SBIT__SLOPE_CHUNK; i++) {                \
-            const T v = vs[i], h = hs[i];                                                          \
+            const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            out[i] = dy[i] * (slope);                                                              \
+            out[i] = result;                                                                       \
         }                                                                                          \
         for (int64_t i = 0; n < SBIT__SLOPE_CHUNK && i < n; i++) {                                 \
-            const T v = vs[i], h = hs[i];                                                          \
+            const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            out[i] = dy[i] * (slope);                                                              \
+            out[i] = result;                                                                       \
         }                                                                                          \
         memcpy(dx, out, (size_t)n * sizeof out[0]);                                                \
     }                                                                                              \
@@ -46968,23 +47218,26 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
         (void)a;                                                                                   \
         (void)b;                                                                                   \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            const T v = vs[i], h = sbit__slope_f64((int)(helper), in);                             \
+            const T d = dy[i], v = vs[i], h = sbit__slope_f64((int)(helper), in);                  \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            dx[i] = dy[i] * (slope);                                                               \
+            dx[i] = result;                                                                        \
         }                                                                                          \
     }
+#define SBIT__SLOPE(name, helper, in, slope) SBIT__SLOPE_OF(name, helper, in, d *(slope))
+/* the slope is 1 or 0 */
+#define SBIT__SLOPE_IF(name, kept) SBIT__SLOPE_OF(name, SBIT__SLOPE_PLAIN, v, ((kept) ? d : (T)0))
 
 #define SBIT__SLOPE_ROOT_2 1.4142135623730951
 #define SBIT__SLOPE_TANH_IN ((T)0.7978845608028654 * (v + (T)0.044715 * v * v * v))
 
-SBIT__SLOPE(relu, SBIT__SLOPE_PLAIN, v, (T)(v > 0))
-SBIT__SLOPE(clip, SBIT__SLOPE_PLAIN, v, (T)((v > a) & (v < b)))
+SBIT__SLOPE_IF(relu, v > 0)
+SBIT__SLOPE_IF(clip, (v > a) & (v < b))
 SBIT__SLOPE(leaky, SBIT__SLOPE_PLAIN, v, (v < 0 ? a : (T)1))
 SBIT__SLOPE(elu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v < 0 ? a * h : (T)1))
 SBIT__SLOPE(selu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v > 0 ? b : b * a * h))
 SBIT__SLOPE(celu, SBIT__UNARY_EXP, (v < 0 ? v / a : (T)0), (v > 0 ? (T)1 : h))
-SBIT__SLOPE(thresholded, SBIT__SLOPE_PLAIN, v, (v > a ? (T)1 : (T)0))
+SBIT__SLOPE_IF(thresholded, v > a)
 SBIT__SLOPE(sigmoid, SBIT__SLOPE_PLAIN, v, (v * ((T)1 - v)))
 SBIT__SLOPE(hard_sigmoid, SBIT__SLOPE_PLAIN, v, (a * v + b > 0 && a * v + b < 1 ? a : (T)0))
 SBIT__SLOPE(hard_swish, SBIT__SLOPE_PLAIN, v, (v <= -3 ? (T)0 : v >= 3 ? (T)1 : v / (T)3 + (T)0.5))
@@ -47066,6 +47319,8 @@ static const sbit__slope sbit__slopes[] = {
 };
 
 #undef SBIT__SLOPE
+#undef SBIT__SLOPE_IF
+#undef SBIT__SLOPE_OF
 #undef SBIT__SLOPE_ROW
 #undef SBIT__SLOPE_MISH
 #undef SBIT__SLOPE_ROOT_2
@@ -47386,9 +47641,10 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
  * runs; else per image and group columns [I*k][p] = w^T [I*k][O] * dy [O][p], added to the places
  * that they stand for. Images are spread over the threads.
  *
- * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: a task takes some channels of
- * a group through all images, so that one thread adds a sum's terms in one order whatever the
- * number of threads. Small images are laid side by side, so that products stay long.
+ * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c; where a
+ * group has few output channels (depthwise), dot products of dy and a tap's column: a task is an
+ * input channel, so that one thread adds a sum's terms in one order whatever the number of threads.
+ * Small images are laid side by side, so that products stay long.
  *
  * float64 is computed by the definition, in float64.
  */
@@ -47396,7 +47652,6 @@ SBIT__FN const sbit_op_row *sbit__op_rows_grad_elements(size_t *count)
 enum {
     SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
     SBIT__CONV_GRAD_PLANE = 128,       /* smaller images are laid side by side */
-    SBIT__CONV_GRAD_ROWS = 64,         /* of columns of one task, unless a channel has more */
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
 };
@@ -47833,46 +48088,29 @@ static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error
     return SBIT_OK;
 }
 
-/* >>dw */
+/* >>dw: few output channels in a group. A task is some channels of x through all images. */
 
 typedef struct sbit__conv_grad_weight {
-    sbit_ctx *ctx;
     const sbit_kernels *kernels;
     sbit__conv_shape s;
     const float *x, *dy;
-    float *dw;
-    int64_t channels, blocks; /* input channels of one task, tasks of a group */
-    int64_t images, lines;    /* of one product: whole images, or lines (rows of y) of one */
-    int64_t pixels;           /* of one product */
-    char *scratch;            /* for each worker: columns, dy, product, the product's */
-    size_t column_bytes, dy_bytes, sum_bytes, gemm_bytes;
+    float *dw, *columns;   /* columns: one for each worker */
+    int64_t images, lines; /* of one sum: whole images, or lines (rows of y) of one */
+    int64_t pixels;        /* of one sum */
 } sbit__conv_grad_weight;
 
-static void sbit__conv_grad_weight_product(const sbit__conv_grad_weight *task, int64_t rows,
-                                           int64_t pixels, sbit__gemm *gemm)
+static bool sbit__conv_grad_is_narrow(const sbit__conv_shape *s)
 {
-    memset(gemm, 0, sizeof *gemm);
-    gemm->m = task->s.out_channels / task->s.groups;
-    gemm->n = gemm->ldc = rows;
-    gemm->k = gemm->lda = gemm->ldb = pixels;
-    gemm->trans_b = true;
-    gemm->alpha = 1.0f;
-    gemm->serial = true;
+    return s->out_channels / s->groups <= SBIT__CONV_GRAD_NARROW;
 }
 
 static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__conv_shape *s,
                                         sbit__conv_grad_weight *task)
 {
-    sbit__gemm gemm;
-    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
     const int64_t out = sbit__conv_grad_volume(s->out), lines = s->out[0] * s->out[1];
     memset(task, 0, sizeof *task);
-    task->ctx = call->ctx;
     task->kernels = call->kernels;
     task->s = *s;
-    task->channels = SBIT__CONV_GRAD_ROWS / taps;
-    task->channels = task->channels < 1 ? 1 : task->channels > ins ? ins : task->channels;
-    task->blocks = (ins + task->channels - 1) / task->channels;
     task->images = 1;
     task->lines = lines;
     if (out < SBIT__CONV_GRAD_PLANE) {
@@ -47883,21 +48121,6 @@ static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__co
         task->lines = task->lines < 1 ? 1 : task->lines > lines ? lines : task->lines;
     }
     task->pixels = task->images * task->lines * s->out[2];
-    const int64_t rows = task->channels * taps, outs = s->out_channels / s->groups;
-    task->column_bytes = sbit__align64((size_t)(rows * task->pixels) * sizeof(float));
-    task->dy_bytes = sbit__align64((size_t)(outs * task->pixels) * sizeof(float));
-    task->sum_bytes = sbit__align64((size_t)(outs * rows) * sizeof(float));
-    /* the last products are smaller, which may take more scratch memory */
-    const int64_t all_rows[2] = {rows, ins % task->channels * taps};
-    const int64_t all_pixels[3] = {task->pixels, s->batch % task->images * out,
-                                   lines % task->lines * s->out[2]};
-    for (int32_t i = 0; outs > SBIT__CONV_GRAD_NARROW && i < 6; i++) {
-        sbit__conv_grad_weight_product(task, all_rows[i % 2], all_pixels[i / 2], &gemm);
-        const size_t bytes = gemm.n > 0 && gemm.k > 0
-                                 ? sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm))
-                                 : 0;
-        task->gemm_bytes = bytes > task->gemm_bytes ? bytes : task->gemm_bytes;
-    }
 }
 
 /* One tap of one channel for lines first..first+count-1 of y. */
@@ -47929,123 +48152,49 @@ static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane
     }
 }
 
-/* One product: rows of dy and of columns, each with its stride. */
-typedef struct sbit__conv_grad_part {
-    int64_t group, channel, rows; /* channel: of x; rows: of columns */
-    int64_t image, images, line, lines;
-    const float *dy, *columns;
-    int64_t dy_stride, column_stride;
-} sbit__conv_grad_part;
-
-static bool sbit__conv_grad_pointwise(const sbit__conv_shape *s)
+/* Two columns of a worker: a tap of x and dy, side by side where a sum takes several images. */
+static void sbit__conv_grad_weight_channel(const sbit__conv_grad_weight *task, int64_t c,
+                                           float *columns)
 {
-    bool plain = true;
-    for (int32_t i = 0; i < 3; i++) {
-        plain = plain && s->kernel[i] == 1 && s->stride[i] == 1 && s->pad_begin[i] == 0 &&
-                s->in[i] == s->out[i];
-    }
-    return plain;
-}
-
-/* What one product reads: columns of the task's channels and dy of the group, where they lie if
- * they lie in one piece, else side by side in the worker's memory. */
-static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, sbit__conv_grad_part *p,
-                                        char *scratch)
-{
-    const sbit__conv_shape *s = &task->s;
-    const int64_t taps = sbit__conv_grad_volume(s->kernel), outs = s->out_channels / s->groups;
-    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
-    const int64_t part = p->lines * s->out[2], pixels = p->images * part;
-    float *columns = (float *)(void *)scratch;
-    float *dy = (float *)(void *)(scratch + task->column_bytes);
-    const float *first_dy =
-        task->dy + (p->image * s->out_channels + p->group * outs) * out + p->line * s->out[2];
-    const float *first_x = task->x + (p->image * s->in_channels + p->channel) * in;
-    p->columns = columns;
-    p->dy = dy;
-    p->column_stride = p->dy_stride = pixels;
-    if (p->images == 1) {
-        p->dy = first_dy;
-        p->dy_stride = out;
-    }
-    if (p->images == 1 && sbit__conv_grad_pointwise(s)) {
-        p->columns = first_x + p->line * s->out[2];
-        p->column_stride = in;
-        return;
-    }
-    for (int64_t n = 0; n < p->images; n++) {
-        for (int64_t r = 0; r < p->rows; r++) {
-            const float *plane = first_x + (n * s->in_channels + r / taps) * in;
-            sbit__conv_grad_gather(s, plane, r % taps, p->line, p->lines,
-                                   columns + r * pixels + n * part);
-        }
-        for (int64_t o = 0; p->images > 1 && o < outs; o++) {
-            memcpy(dy + o * pixels + n * part, first_dy + (n * s->out_channels + o) * out,
-                   (size_t)part * sizeof *dy);
-        }
-    }
-}
-
-static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task,
-                                       const sbit__conv_grad_part *p, char *scratch, float *dw)
-{
-    const sbit__conv_shape *s = &task->s;
-    const int64_t outs = s->out_channels / s->groups, rows = p->rows;
-    const int64_t stride = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
-    const int64_t pixels = p->images * p->lines * s->out[2];
-    float *sums = (float *)(void *)(scratch + task->column_bytes + task->dy_bytes);
-    if (outs <= SBIT__CONV_GRAD_NARROW) {
-        for (int64_t i = 0; i < outs * rows; i++) {
-            dw[i / rows * stride + i % rows] += task->kernels->f32_dot(
-                pixels, p->dy + i / rows * p->dy_stride, p->columns + i % rows * p->column_stride);
-        }
-        return;
-    }
-    sbit__gemm gemm;
-    sbit__conv_grad_weight_product(task, rows, pixels, &gemm);
-    gemm.a = p->dy;
-    gemm.b = p->columns;
-    gemm.lda = p->dy_stride;
-    gemm.ldb = p->column_stride;
-    gemm.c = sums;
-    sbit__gemm_run(task->ctx, &gemm,
-                   scratch + task->column_bytes + task->dy_bytes + task->sum_bytes);
-    for (int64_t o = 0; o < outs; o++) {
-        task->kernels->f32_binary(SBIT__BINARY_ADD, rows, dw + o * stride, 1, sums + o * rows, 1,
-                                  dw + o * stride);
-    }
-}
-
-static void sbit__conv_grad_weight_blocks(void *user, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
     const sbit__conv_shape *s = &task->s;
     const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
-    const int64_t outs = s->out_channels / s->groups, all_lines = s->out[0] * s->out[1];
-    char *scratch = task->scratch + (size_t)worker * (task->column_bytes + task->dy_bytes +
-                                                      task->sum_bytes + task->gemm_bytes);
-    for (int64_t b = begin; b < end; b++) {
-        const int64_t first = b % task->blocks * task->channels;
-        const int64_t count = ins - first < task->channels ? ins - first : task->channels;
-        sbit__conv_grad_part p;
-        memset(&p, 0, sizeof p);
-        p.group = b / task->blocks;
-        p.channel = p.group * ins + first;
-        p.rows = count * taps;
-        float *dw = task->dw + (p.group * outs * ins + first) * taps;
-        for (int64_t o = 0; o < outs; o++) {
-            memset(dw + o * ins * taps, 0, (size_t)p.rows * sizeof *dw);
-        }
-        for (p.image = 0; p.image < s->batch; p.image += task->images) {
-            const int64_t rest = s->batch - p.image;
-            p.images = rest < task->images ? rest : task->images;
-            for (p.line = 0; p.line < all_lines; p.line += task->lines) {
-                const int64_t left = all_lines - p.line;
-                p.lines = left < task->lines ? left : task->lines;
-                sbit__conv_grad_weight_fill(task, &p, scratch);
-                sbit__conv_grad_weight_add(task, &p, scratch, dw);
+    const int64_t outs = s->out_channels / s->groups, first_out = c / ins * outs;
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    float *dys = columns + task->pixels;
+    for (int64_t o = first_out; o < first_out + outs; o++) {
+        memset(task->dw + (o * ins + c % ins) * taps, 0, (size_t)taps * sizeof *task->dw);
+    }
+    for (int64_t image = 0; image < s->batch; image += task->images) {
+        const int64_t images = s->batch - image < task->images ? s->batch - image : task->images;
+        for (int64_t line = 0; line < s->out[0] * s->out[1]; line += task->lines) {
+            const int64_t left = s->out[0] * s->out[1] - line;
+            const int64_t lines = left < task->lines ? left : task->lines;
+            const int64_t part = lines * s->out[2];
+            for (int64_t t = 0; t < taps; t++) {
+                for (int64_t n = 0; n < images; n++) {
+                    sbit__conv_grad_gather(s, task->x + ((image + n) * s->in_channels + c) * in, t,
+                                           line, lines, columns + n * part);
+                }
+                for (int64_t o = first_out; o < first_out + outs; o++) {
+                    const float *dy =
+                        task->dy + (image * s->out_channels + o) * out + line * s->out[2];
+                    for (int64_t n = 0; images > 1 && (t == 0 || outs > 1) && n < images; n++) {
+                        memcpy(dys + n * part, dy + n * s->out_channels * out,
+                               (size_t)part * sizeof *dys);
+                    }
+                    task->dw[(o * ins + c % ins) * taps + t] += task->kernels->f32_dot(
+                        images * part, images > 1 ? dys : dy, columns);
+                }
             }
         }
+    }
+}
+
+static void sbit__conv_grad_weight_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
+    for (int64_t c = begin; c < end; c++) {
+        sbit__conv_grad_weight_channel(task, c, task->columns + worker * 2 * task->pixels);
     }
 }
 
@@ -48060,9 +48209,16 @@ static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit
     if (!known || call->in_type[0]->dtype == SBIT_F64) {
         return SBIT_OK;
     }
+    if (!sbit__conv_grad_is_narrow(&shape)) {
+        if (!sbit__conv_weight_fits(call->ctx, &shape)) {
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
+        }
+        *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
+        return SBIT_OK;
+    }
     sbit__conv_grad_weight_plan(call, &shape, &task);
-    *call->scratch_bytes = (size_t)sbit_ctx_threads(call->ctx) *
-                           (task.column_bytes + task.dy_bytes + task.sum_bytes + task.gemm_bytes);
+    *call->scratch_bytes =
+        (size_t)sbit_ctx_threads(call->ctx) * (size_t)(2 * task.pixels) * sizeof(float);
     return SBIT_OK;
 }
 
@@ -48073,6 +48229,10 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
     bool known = false;
     SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
     if (!known || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (sbit_tensor_count(call->in[1]) == 0) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
         return SBIT_OK;
     }
     if (call->in[0]->dtype == SBIT_F64) {
@@ -48086,13 +48246,18 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
                              &task64);
         return SBIT_OK;
     }
+    if (!sbit__conv_grad_is_narrow(&shape)) {
+        sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
+                              (const float *)call->in[1]->data, (float *)call->out[0]->data,
+                              call->scratch);
+        return SBIT_OK;
+    }
     sbit__conv_grad_weight_plan(call, &shape, &task);
     task.x = (const float *)call->in[0]->data;
     task.dy = (const float *)call->in[1]->data;
     task.dw = (float *)call->out[0]->data;
-    task.scratch = (char *)call->scratch;
-    sbit__parallel_range(call->ctx, shape.groups * task.blocks, 1, sbit__conv_grad_weight_blocks,
-                         &task);
+    task.columns = (float *)call->scratch;
+    sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_weight_channels, &task);
     return SBIT_OK;
 }
 

@@ -445,6 +445,9 @@ TEST(large_convolutions)
         {"3,32,17,17", "32,1,5,5", NULL, 32, {2, 2}, {2, 2, 2, 2}, {1, 1}, NULL},
         {"2,32,40,41", "48,8,3,3", NULL, 4, {2, 1}, {1, 1, 1, 1}, {1, 1}, NULL},
         {"2,4,1,700", "6,4,1,9", NULL, 1, {1, 1}, {0, 4, 0, 4}, {1, 1}, NULL},
+        /* several chunks of images, the last one short */
+        {"12,20,40,33", "28,20,3,3", "28", 1, {1, 1}, {2, 2, 2, 2}, {2, 2}, NULL},
+        {"31,24,33,30", "20,12,3,5", NULL, 2, {1, 2}, {1, 2, 1, 2}, {1, 1}, NULL},
     };
     for (size_t i = 0; i < COUNT(forms); i++) {
         conv_check("Conv", &forms[i], grad_check_large);

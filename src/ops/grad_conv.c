@@ -8,9 +8,10 @@
  * runs; else per image and group columns [I*k][p] = w^T [I*k][O] * dy [O][p], added to the places
  * that they stand for. Images are spread over the threads.
  *
- * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: a task takes some channels of
- * a group through all images, so that one thread adds a sum's terms in one order whatever the
- * number of threads. Small images are laid side by side, so that products stay long.
+ * dw [O][I*k] = sum over images of dy [O][p] * columns(x)^T [p][I*k]: kernels/conv_weight.c; where a
+ * group has few output channels (depthwise), dot products of dy and a tap's column: a task is an
+ * input channel, so that one thread adds a sum's terms in one order whatever the number of threads.
+ * Small images are laid side by side, so that products stay long.
  *
  * float64 is computed by the definition, in float64.
  */
@@ -21,7 +22,6 @@
 enum {
     SBIT__CONV_GRAD_PIXELS = 512,      /* of one matrix product, unless a row is longer */
     SBIT__CONV_GRAD_PLANE = 128,       /* smaller images are laid side by side */
-    SBIT__CONV_GRAD_ROWS = 64,         /* of columns of one task, unless a channel has more */
     SBIT__CONV_GRAD_COLUMNS = 1 << 17, /* floats of columns of one worker (dx) */
     SBIT__CONV_GRAD_NARROW = 3         /* output channels of a group: rows instead of products */
 };
@@ -458,46 +458,29 @@ static sbit_status sbit__conv_data_grad_run(const sbit_op_call *call, sbit_error
     return SBIT_OK;
 }
 
-/* >>dw */
+/* >>dw: few output channels in a group. A task is some channels of x through all images. */
 
 typedef struct sbit__conv_grad_weight {
-    sbit_ctx *ctx;
     const sbit_kernels *kernels;
     sbit__conv_shape s;
     const float *x, *dy;
-    float *dw;
-    int64_t channels, blocks; /* input channels of one task, tasks of a group */
-    int64_t images, lines;    /* of one product: whole images, or lines (rows of y) of one */
-    int64_t pixels;           /* of one product */
-    char *scratch;            /* for each worker: columns, dy, product, the product's */
-    size_t column_bytes, dy_bytes, sum_bytes, gemm_bytes;
+    float *dw, *columns;   /* columns: one for each worker */
+    int64_t images, lines; /* of one sum: whole images, or lines (rows of y) of one */
+    int64_t pixels;        /* of one sum */
 } sbit__conv_grad_weight;
 
-static void sbit__conv_grad_weight_product(const sbit__conv_grad_weight *task, int64_t rows,
-                                           int64_t pixels, sbit__gemm *gemm)
+static bool sbit__conv_grad_is_narrow(const sbit__conv_shape *s)
 {
-    memset(gemm, 0, sizeof *gemm);
-    gemm->m = task->s.out_channels / task->s.groups;
-    gemm->n = gemm->ldc = rows;
-    gemm->k = gemm->lda = gemm->ldb = pixels;
-    gemm->trans_b = true;
-    gemm->alpha = 1.0f;
-    gemm->serial = true;
+    return s->out_channels / s->groups <= SBIT__CONV_GRAD_NARROW;
 }
 
 static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__conv_shape *s,
                                         sbit__conv_grad_weight *task)
 {
-    sbit__gemm gemm;
-    const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
     const int64_t out = sbit__conv_grad_volume(s->out), lines = s->out[0] * s->out[1];
     memset(task, 0, sizeof *task);
-    task->ctx = call->ctx;
     task->kernels = call->kernels;
     task->s = *s;
-    task->channels = SBIT__CONV_GRAD_ROWS / taps;
-    task->channels = task->channels < 1 ? 1 : task->channels > ins ? ins : task->channels;
-    task->blocks = (ins + task->channels - 1) / task->channels;
     task->images = 1;
     task->lines = lines;
     if (out < SBIT__CONV_GRAD_PLANE) {
@@ -508,21 +491,6 @@ static void sbit__conv_grad_weight_plan(const sbit_op_call *call, const sbit__co
         task->lines = task->lines < 1 ? 1 : task->lines > lines ? lines : task->lines;
     }
     task->pixels = task->images * task->lines * s->out[2];
-    const int64_t rows = task->channels * taps, outs = s->out_channels / s->groups;
-    task->column_bytes = sbit__align64((size_t)(rows * task->pixels) * sizeof(float));
-    task->dy_bytes = sbit__align64((size_t)(outs * task->pixels) * sizeof(float));
-    task->sum_bytes = sbit__align64((size_t)(outs * rows) * sizeof(float));
-    /* the last products are smaller, which may take more scratch memory */
-    const int64_t all_rows[2] = {rows, ins % task->channels * taps};
-    const int64_t all_pixels[3] = {task->pixels, s->batch % task->images * out,
-                                   lines % task->lines * s->out[2]};
-    for (int32_t i = 0; outs > SBIT__CONV_GRAD_NARROW && i < 6; i++) {
-        sbit__conv_grad_weight_product(task, all_rows[i % 2], all_pixels[i / 2], &gemm);
-        const size_t bytes = gemm.n > 0 && gemm.k > 0
-                                 ? sbit__align64(sbit__gemm_scratch_bytes(call->ctx, &gemm))
-                                 : 0;
-        task->gemm_bytes = bytes > task->gemm_bytes ? bytes : task->gemm_bytes;
-    }
 }
 
 /* One tap of one channel for lines first..first+count-1 of y. */
@@ -554,123 +522,49 @@ static void sbit__conv_grad_gather(const sbit__conv_shape *s, const float *plane
     }
 }
 
-/* One product: rows of dy and of columns, each with its stride. */
-typedef struct sbit__conv_grad_part {
-    int64_t group, channel, rows; /* channel: of x; rows: of columns */
-    int64_t image, images, line, lines;
-    const float *dy, *columns;
-    int64_t dy_stride, column_stride;
-} sbit__conv_grad_part;
-
-static bool sbit__conv_grad_pointwise(const sbit__conv_shape *s)
+/* Two columns of a worker: a tap of x and dy, side by side where a sum takes several images. */
+static void sbit__conv_grad_weight_channel(const sbit__conv_grad_weight *task, int64_t c,
+                                           float *columns)
 {
-    bool plain = true;
-    for (int32_t i = 0; i < 3; i++) {
-        plain = plain && s->kernel[i] == 1 && s->stride[i] == 1 && s->pad_begin[i] == 0 &&
-                s->in[i] == s->out[i];
-    }
-    return plain;
-}
-
-/* What one product reads: columns of the task's channels and dy of the group, where they lie if
- * they lie in one piece, else side by side in the worker's memory. */
-static void sbit__conv_grad_weight_fill(const sbit__conv_grad_weight *task, sbit__conv_grad_part *p,
-                                        char *scratch)
-{
-    const sbit__conv_shape *s = &task->s;
-    const int64_t taps = sbit__conv_grad_volume(s->kernel), outs = s->out_channels / s->groups;
-    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
-    const int64_t part = p->lines * s->out[2], pixels = p->images * part;
-    float *columns = (float *)(void *)scratch;
-    float *dy = (float *)(void *)(scratch + task->column_bytes);
-    const float *first_dy =
-        task->dy + (p->image * s->out_channels + p->group * outs) * out + p->line * s->out[2];
-    const float *first_x = task->x + (p->image * s->in_channels + p->channel) * in;
-    p->columns = columns;
-    p->dy = dy;
-    p->column_stride = p->dy_stride = pixels;
-    if (p->images == 1) {
-        p->dy = first_dy;
-        p->dy_stride = out;
-    }
-    if (p->images == 1 && sbit__conv_grad_pointwise(s)) {
-        p->columns = first_x + p->line * s->out[2];
-        p->column_stride = in;
-        return;
-    }
-    for (int64_t n = 0; n < p->images; n++) {
-        for (int64_t r = 0; r < p->rows; r++) {
-            const float *plane = first_x + (n * s->in_channels + r / taps) * in;
-            sbit__conv_grad_gather(s, plane, r % taps, p->line, p->lines,
-                                   columns + r * pixels + n * part);
-        }
-        for (int64_t o = 0; p->images > 1 && o < outs; o++) {
-            memcpy(dy + o * pixels + n * part, first_dy + (n * s->out_channels + o) * out,
-                   (size_t)part * sizeof *dy);
-        }
-    }
-}
-
-static void sbit__conv_grad_weight_add(const sbit__conv_grad_weight *task,
-                                       const sbit__conv_grad_part *p, char *scratch, float *dw)
-{
-    const sbit__conv_shape *s = &task->s;
-    const int64_t outs = s->out_channels / s->groups, rows = p->rows;
-    const int64_t stride = s->in_channels / s->groups * sbit__conv_grad_volume(s->kernel);
-    const int64_t pixels = p->images * p->lines * s->out[2];
-    float *sums = (float *)(void *)(scratch + task->column_bytes + task->dy_bytes);
-    if (outs <= SBIT__CONV_GRAD_NARROW) {
-        for (int64_t i = 0; i < outs * rows; i++) {
-            dw[i / rows * stride + i % rows] += task->kernels->f32_dot(
-                pixels, p->dy + i / rows * p->dy_stride, p->columns + i % rows * p->column_stride);
-        }
-        return;
-    }
-    sbit__gemm gemm;
-    sbit__conv_grad_weight_product(task, rows, pixels, &gemm);
-    gemm.a = p->dy;
-    gemm.b = p->columns;
-    gemm.lda = p->dy_stride;
-    gemm.ldb = p->column_stride;
-    gemm.c = sums;
-    sbit__gemm_run(task->ctx, &gemm,
-                   scratch + task->column_bytes + task->dy_bytes + task->sum_bytes);
-    for (int64_t o = 0; o < outs; o++) {
-        task->kernels->f32_binary(SBIT__BINARY_ADD, rows, dw + o * stride, 1, sums + o * rows, 1,
-                                  dw + o * stride);
-    }
-}
-
-static void sbit__conv_grad_weight_blocks(void *user, int64_t begin, int64_t end, int32_t worker)
-{
-    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
     const sbit__conv_shape *s = &task->s;
     const int64_t taps = sbit__conv_grad_volume(s->kernel), ins = s->in_channels / s->groups;
-    const int64_t outs = s->out_channels / s->groups, all_lines = s->out[0] * s->out[1];
-    char *scratch = task->scratch + (size_t)worker * (task->column_bytes + task->dy_bytes +
-                                                      task->sum_bytes + task->gemm_bytes);
-    for (int64_t b = begin; b < end; b++) {
-        const int64_t first = b % task->blocks * task->channels;
-        const int64_t count = ins - first < task->channels ? ins - first : task->channels;
-        sbit__conv_grad_part p;
-        memset(&p, 0, sizeof p);
-        p.group = b / task->blocks;
-        p.channel = p.group * ins + first;
-        p.rows = count * taps;
-        float *dw = task->dw + (p.group * outs * ins + first) * taps;
-        for (int64_t o = 0; o < outs; o++) {
-            memset(dw + o * ins * taps, 0, (size_t)p.rows * sizeof *dw);
-        }
-        for (p.image = 0; p.image < s->batch; p.image += task->images) {
-            const int64_t rest = s->batch - p.image;
-            p.images = rest < task->images ? rest : task->images;
-            for (p.line = 0; p.line < all_lines; p.line += task->lines) {
-                const int64_t left = all_lines - p.line;
-                p.lines = left < task->lines ? left : task->lines;
-                sbit__conv_grad_weight_fill(task, &p, scratch);
-                sbit__conv_grad_weight_add(task, &p, scratch, dw);
+    const int64_t outs = s->out_channels / s->groups, first_out = c / ins * outs;
+    const int64_t in = sbit__conv_grad_volume(s->in), out = sbit__conv_grad_volume(s->out);
+    float *dys = columns + task->pixels;
+    for (int64_t o = first_out; o < first_out + outs; o++) {
+        memset(task->dw + (o * ins + c % ins) * taps, 0, (size_t)taps * sizeof *task->dw);
+    }
+    for (int64_t image = 0; image < s->batch; image += task->images) {
+        const int64_t images = s->batch - image < task->images ? s->batch - image : task->images;
+        for (int64_t line = 0; line < s->out[0] * s->out[1]; line += task->lines) {
+            const int64_t left = s->out[0] * s->out[1] - line;
+            const int64_t lines = left < task->lines ? left : task->lines;
+            const int64_t part = lines * s->out[2];
+            for (int64_t t = 0; t < taps; t++) {
+                for (int64_t n = 0; n < images; n++) {
+                    sbit__conv_grad_gather(s, task->x + ((image + n) * s->in_channels + c) * in, t,
+                                           line, lines, columns + n * part);
+                }
+                for (int64_t o = first_out; o < first_out + outs; o++) {
+                    const float *dy =
+                        task->dy + (image * s->out_channels + o) * out + line * s->out[2];
+                    for (int64_t n = 0; images > 1 && (t == 0 || outs > 1) && n < images; n++) {
+                        memcpy(dys + n * part, dy + n * s->out_channels * out,
+                               (size_t)part * sizeof *dys);
+                    }
+                    task->dw[(o * ins + c % ins) * taps + t] += task->kernels->f32_dot(
+                        images * part, images > 1 ? dys : dy, columns);
+                }
             }
         }
+    }
+}
+
+static void sbit__conv_grad_weight_channels(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_grad_weight *task = (const sbit__conv_grad_weight *)user;
+    for (int64_t c = begin; c < end; c++) {
+        sbit__conv_grad_weight_channel(task, c, task->columns + worker * 2 * task->pixels);
     }
 }
 
@@ -685,9 +579,16 @@ static sbit_status sbit__conv_weight_grad_prepare(const sbit_op_call *call, sbit
     if (!known || call->in_type[0]->dtype == SBIT_F64) {
         return SBIT_OK;
     }
+    if (!sbit__conv_grad_is_narrow(&shape)) {
+        if (!sbit__conv_weight_fits(call->ctx, &shape)) {
+            return sbit_op_fail(call, SBIT_ERR_LIMIT, error, "an image has over 2^31 elements");
+        }
+        *call->scratch_bytes = sbit__conv_weight_scratch_bytes(call->ctx, &shape);
+        return SBIT_OK;
+    }
     sbit__conv_grad_weight_plan(call, &shape, &task);
-    *call->scratch_bytes = (size_t)sbit_ctx_threads(call->ctx) *
-                           (task.column_bytes + task.dy_bytes + task.sum_bytes + task.gemm_bytes);
+    *call->scratch_bytes =
+        (size_t)sbit_ctx_threads(call->ctx) * (size_t)(2 * task.pixels) * sizeof(float);
     return SBIT_OK;
 }
 
@@ -698,6 +599,10 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
     bool known = false;
     SBIT__TRY(sbit__conv_grad_read(call, false, &known, &shape, error));
     if (!known || sbit_tensor_count(call->out[0]) == 0) {
+        return SBIT_OK;
+    }
+    if (sbit_tensor_count(call->in[1]) == 0) {
+        memset(call->out[0]->data, 0, sbit_tensor_bytes(call->out[0]));
         return SBIT_OK;
     }
     if (call->in[0]->dtype == SBIT_F64) {
@@ -711,13 +616,18 @@ static sbit_status sbit__conv_weight_grad_run(const sbit_op_call *call, sbit_err
                              &task64);
         return SBIT_OK;
     }
+    if (!sbit__conv_grad_is_narrow(&shape)) {
+        sbit__conv_weight_run(call->ctx, &shape, (const float *)call->in[0]->data,
+                              (const float *)call->in[1]->data, (float *)call->out[0]->data,
+                              call->scratch);
+        return SBIT_OK;
+    }
     sbit__conv_grad_weight_plan(call, &shape, &task);
     task.x = (const float *)call->in[0]->data;
     task.dy = (const float *)call->in[1]->data;
     task.dw = (float *)call->out[0]->data;
-    task.scratch = (char *)call->scratch;
-    sbit__parallel_range(call->ctx, shape.groups * task.blocks, 1, sbit__conv_grad_weight_blocks,
-                         &task);
+    task.columns = (float *)call->scratch;
+    sbit__parallel_range(call->ctx, shape.in_channels, 1, sbit__conv_grad_weight_channels, &task);
     return SBIT_OK;
 }
 

@@ -78,16 +78,10 @@ static double sbit__slope_f64(int helper, double x)
     }
 }
 
-static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, float *h)
-{
-    if (helper >= 0) {
-        kernels->f32_unary((sbit__unary)helper, n, h, h);
-    }
-}
-
-/* h = helper(in), slope: both expressions of v (and a, b, h) in type T. n <= SBIT__SLOPE_CHUNK; a
- * whole chunk has a loop of its own, which compilers turn into vectors. */
-#define SBIT__SLOPE(name, helper, in, slope)                                                       \
+/* h = helper(in), result: both expressions of v, the latter of a, b, h and dy's element d too, in
+ * type T. n <= SBIT__SLOPE_CHUNK; a whole chunk has a loop of its own, which compilers turn into
+ * vectors. */
+#define SBIT__SLOPE_OF(name, helper, in, result)                                                   \
     static void sbit__slope_##name##_f32(const sbit__slope_args *args, int64_t n, const float *dy, \
                                          const float *vs, float *dx)                               \
     {                                                                                              \
@@ -96,23 +90,25 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
         T hs[SBIT__SLOPE_CHUNK], out[SBIT__SLOPE_CHUNK];                                           \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
-        int64_t k = 0;                                                                             \
-        do { /* n is at least 1 */                                                                 \
-            const T v = vs[k];                                                                     \
-            hs[k] = in;                                                                            \
-        } while (++k < n);                                                                         \
-        sbit__slope_f32(args->kernels, (int)(helper), n, hs);                                      \
+        if ((int)(helper) >= 0) {                                                                  \
+            int64_t i = 0;                                                                         \
+            do { /* n is at least 1 */                                                             \
+                const T v = vs[i];                                                                 \
+                hs[i] = in;                                                                        \
+            } while (++i < n);                                                                     \
+            args->kernels->f32_unary((sbit__unary)((int)(helper) >= 0 ? (int)(helper) : 0), n, hs, hs); \
+        }                                                                                          \
         for (int64_t i = 0; n == SBIT__SLOPE_CHUNK && i < SBIT__SLOPE_CHUNK; i++) {                \
-            const T v = vs[i], h = hs[i];                                                          \
+            const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            out[i] = dy[i] * (slope);                                                              \
+            out[i] = result;                                                                       \
         }                                                                                          \
         for (int64_t i = 0; n < SBIT__SLOPE_CHUNK && i < n; i++) {                                 \
-            const T v = vs[i], h = hs[i];                                                          \
+            const T d = dy[i], v = vs[i], h = (int)(helper) >= 0 ? hs[i] : v;                      \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            out[i] = dy[i] * (slope);                                                              \
+            out[i] = result;                                                                       \
         }                                                                                          \
         memcpy(dx, out, (size_t)n * sizeof out[0]);                                                \
     }                                                                                              \
@@ -124,23 +120,26 @@ static void sbit__slope_f32(const sbit_kernels *kernels, int helper, int64_t n, 
         (void)a;                                                                                   \
         (void)b;                                                                                   \
         for (int64_t i = 0; i < n; i++) {                                                          \
-            const T v = vs[i], h = sbit__slope_f64((int)(helper), in);                             \
+            const T d = dy[i], v = vs[i], h = sbit__slope_f64((int)(helper), in);                  \
             (void)v;                                                                               \
             (void)h;                                                                               \
-            dx[i] = dy[i] * (slope);                                                               \
+            dx[i] = result;                                                                        \
         }                                                                                          \
     }
+#define SBIT__SLOPE(name, helper, in, slope) SBIT__SLOPE_OF(name, helper, in, d *(slope))
+/* the slope is 1 or 0 */
+#define SBIT__SLOPE_IF(name, kept) SBIT__SLOPE_OF(name, SBIT__SLOPE_PLAIN, v, ((kept) ? d : (T)0))
 
 #define SBIT__SLOPE_ROOT_2 1.4142135623730951
 #define SBIT__SLOPE_TANH_IN ((T)0.7978845608028654 * (v + (T)0.044715 * v * v * v))
 
-SBIT__SLOPE(relu, SBIT__SLOPE_PLAIN, v, (T)(v > 0))
-SBIT__SLOPE(clip, SBIT__SLOPE_PLAIN, v, (T)((v > a) & (v < b)))
+SBIT__SLOPE_IF(relu, v > 0)
+SBIT__SLOPE_IF(clip, (v > a) & (v < b))
 SBIT__SLOPE(leaky, SBIT__SLOPE_PLAIN, v, (v < 0 ? a : (T)1))
 SBIT__SLOPE(elu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v < 0 ? a * h : (T)1))
 SBIT__SLOPE(selu, SBIT__UNARY_EXP, (v < 0 ? v : (T)0), (v > 0 ? b : b * a * h))
 SBIT__SLOPE(celu, SBIT__UNARY_EXP, (v < 0 ? v / a : (T)0), (v > 0 ? (T)1 : h))
-SBIT__SLOPE(thresholded, SBIT__SLOPE_PLAIN, v, (v > a ? (T)1 : (T)0))
+SBIT__SLOPE_IF(thresholded, v > a)
 SBIT__SLOPE(sigmoid, SBIT__SLOPE_PLAIN, v, (v * ((T)1 - v)))
 SBIT__SLOPE(hard_sigmoid, SBIT__SLOPE_PLAIN, v, (a * v + b > 0 && a * v + b < 1 ? a : (T)0))
 SBIT__SLOPE(hard_swish, SBIT__SLOPE_PLAIN, v, (v <= -3 ? (T)0 : v >= 3 ? (T)1 : v / (T)3 + (T)0.5))
@@ -222,6 +221,8 @@ static const sbit__slope sbit__slopes[] = {
 };
 
 #undef SBIT__SLOPE
+#undef SBIT__SLOPE_IF
+#undef SBIT__SLOPE_OF
 #undef SBIT__SLOPE_ROW
 #undef SBIT__SLOPE_MISH
 #undef SBIT__SLOPE_ROOT_2

@@ -1,0 +1,244 @@
+/* conv_weight.c: the gradient of a convolution with respect to its weights. >>conv_weight
+ *
+ * Called by: ops (ConvWeightGrad). Calls: the table's f32_conv_tile, gemm.c (packing), parallel.
+ *
+ * dw [O][I*k] = sum over output pixels p of dy [O][p] * column(p) of x. Nothing is copied once a
+ * tap: x is turned to channels last inside of its padding, so that what one output pixel sees of a
+ * kernel line (all its taps, all channels) is one run of floats, and f32_conv_tile reads runs at
+ * any offset. dy is turned to panels of tile_m output channels. Both for a chunk of some images;
+ * the chunk's share is then added to the sums, tile by tile.
+ * A tile is always added up by one thread, chunk after chunk: any number of threads gives the same
+ * bits.
+ */
+#include "rows_private.h"
+
+enum {
+    SBIT__CONV_WEIGHT_CHUNK = 1 << 18, /* floats of x and dy in a chunk, unless an image has more */
+    SBIT__CONV_WEIGHT_PIXELS = 512     /* terms that are added up at a time */
+};
+
+typedef struct sbit__conv_weight_job {
+    sbit__conv_shape s;
+    const sbit_kernels *kernels;
+    int64_t ins, outs;               /* channels of a group */
+    int64_t field[3];                /* of x that the outputs see, padding included */
+    int64_t lines, length;           /* of kernel: so many runs of so many floats */
+    int64_t half, pieces;            /* floats of half a tile; halves of all lines */
+    int64_t pixels, images;          /* of an output; of a chunk */
+    int64_t rows, panels;            /* output channels of a tile; tiles of a group */
+    int64_t x_image, dy_image;       /* floats, of one group */
+    size_t offsets_bytes, x_bytes, dy_bytes, sums_bytes;
+    /* a run's */
+    int64_t group, image, count; /* the chunk's first image, its number of images */
+    const float *x, *dy;
+    float *dw, *turned, *panel, *sums;
+    int32_t *offsets; /* of an output pixel's window in the turned chunk */
+} sbit__conv_weight_job;
+
+static void sbit__conv_weight_job_init(sbit__conv_weight_job *job, const sbit_ctx *ctx,
+                                       const sbit__conv_shape *s)
+{
+    memset(job, 0, sizeof *job);
+    job->s = *s;
+    job->kernels = sbit__kernels(ctx);
+    job->ins = s->in_channels / s->groups;
+    job->outs = s->out_channels / s->groups;
+    job->pixels = s->out[0] * s->out[1] * s->out[2];
+    for (int32_t i = 0; i < 3; i++) {
+        job->field[i] = (s->out[i] - 1) * s->stride[i] + (s->kernel[i] - 1) * s->dilation[i] + 1;
+    }
+    job->lines = s->kernel[0] * s->kernel[1];
+    job->length = s->kernel[2] * job->ins;
+    if (s->dilation[2] != 1) {
+        job->lines *= s->kernel[2];
+        job->length = job->ins;
+    }
+    job->half = job->kernels->tile_n / 2;
+    job->pieces = job->lines * sbit__div_up(job->length, job->half);
+    job->panels = sbit__div_up(job->outs, job->kernels->tile_m);
+    job->rows = job->panels > 0 ? sbit__div_up(job->outs, job->panels) : 0;
+    job->x_image = job->field[0] * job->field[1] * job->field[2] * job->ins;
+    job->dy_image = job->panels * job->kernels->tile_m * job->pixels;
+    job->images = SBIT__CONV_WEIGHT_CHUNK / sbit__larger(job->x_image + job->dy_image, 1);
+    job->images = sbit__smaller(sbit__larger(job->images, 1), sbit__larger(s->batch, 1));
+    job->offsets_bytes = sbit__cache_lines(job->images * job->pixels);
+    job->x_bytes = sbit__cache_lines(job->images * job->x_image + job->half);
+    job->dy_bytes = sbit__cache_lines(job->images * job->dy_image);
+    job->sums_bytes = sbit__cache_lines(job->outs * job->pieces * job->half);
+}
+
+SBIT__FN size_t sbit__conv_weight_scratch_bytes(const sbit_ctx *ctx, const sbit__conv_shape *shape)
+{
+    sbit__conv_weight_job job;
+    sbit__conv_weight_job_init(&job, ctx, shape);
+    return job.offsets_bytes + job.x_bytes + job.dy_bytes + job.sums_bytes;
+}
+
+SBIT__FN bool sbit__conv_weight_fits(const sbit_ctx *ctx, const sbit__conv_shape *shape)
+{
+    sbit__conv_weight_job job;
+    sbit__conv_weight_job_init(&job, ctx, shape);
+    return job.images * job.x_image <= INT32_MAX;
+}
+
+/* >>a chunk: its images in both forms. Unit: an image. */
+
+/* The rows of an input image of a group, channels last, at their place in the padding. */
+static void sbit__conv_weight_turn(const sbit__conv_weight_job *job, const float *x, float *to)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t plane = s->in[0] * s->in[1] * s->in[2];
+    int64_t begin[3], end[3]; /* of the field, what lies in x */
+    bool padded = false;
+    for (int32_t i = 0; i < 3; i++) {
+        begin[i] = sbit__smaller(sbit__larger(s->pad_begin[i], 0), job->field[i]);
+        end[i] = sbit__larger(sbit__smaller(s->in[i] + s->pad_begin[i], job->field[i]), begin[i]);
+        padded = padded || end[i] - begin[i] < job->field[i];
+    }
+    if (padded) {
+        memset(to, 0, (size_t)job->x_image * sizeof *to);
+    }
+    for (int64_t z = begin[0]; z < end[0]; z++) {
+        for (int64_t y = begin[1]; y < end[1]; y++) {
+            const int64_t from = ((z - s->pad_begin[0]) * s->in[1] + y - s->pad_begin[1]) * s->in[2];
+            const int64_t row = (z * job->field[1] + y) * job->field[2] + begin[2];
+            sbit__pack_panel(job->ins, job->ins, end[2] - begin[2],
+                             x + from + begin[2] - s->pad_begin[2], plane, 1, 1.0f,
+                             to + row * job->ins);
+        }
+    }
+}
+
+static void sbit__conv_weight_images(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const sbit__conv_shape *s = &job->s;
+    const int64_t plane = s->in[0] * s->in[1] * s->in[2], tile = job->kernels->tile_m;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t image = job->image + i;
+        const float *dy =
+            job->dy + (image * s->out_channels + job->group * job->outs) * job->pixels;
+        sbit__conv_weight_turn(job, job->x + (image * s->in_channels + job->group * job->ins) * plane,
+                               job->turned + i * job->x_image);
+        for (int64_t p = 0; p < job->panels; p++) { /* a panel goes through all images */
+            const int64_t rows = sbit__smaller(job->outs - p * job->rows, job->rows);
+            float *panel = job->panel + (p * job->count + i) * job->pixels * tile;
+            for (int64_t at = 0; at < job->pixels; at += SBIT__CONV_WEIGHT_PIXELS) {
+                sbit__pack_panel(rows, tile,
+                                 sbit__smaller(job->pixels - at, SBIT__CONV_WEIGHT_PIXELS),
+                                 dy + p * job->rows * job->pixels + at, job->pixels, 1, 1.0f,
+                                 panel + at * tile);
+            }
+        }
+    }
+}
+
+/* Where the windows of output pixels begin in a turned chunk. */
+static void sbit__conv_weight_offsets(const sbit__conv_weight_job *job)
+{
+    const sbit__conv_shape *s = &job->s;
+    int32_t *to = job->offsets;
+    for (int64_t n = 0; n < job->images; n++) {
+        for (int64_t z = 0; z < s->out[0]; z++) {
+            for (int64_t y = 0; y < s->out[1]; y++) {
+                const int64_t row =
+                    (z * s->stride[0] * job->field[1] + y * s->stride[1]) * job->field[2];
+                for (int64_t x = 0; x < s->out[2]; x++) {
+                    *to++ = (int32_t)(n * job->x_image + (row + x * s->stride[2]) * job->ins);
+                }
+            }
+        }
+    }
+}
+
+/* >>sums [O][pieces * half]. Unit: a tile, of one panel and two pieces. */
+
+/* From a window's begin to where piece `index` begins; *count: its floats. */
+static int64_t sbit__conv_weight_piece(const sbit__conv_weight_job *job, int64_t index,
+                                       int64_t *count)
+{
+    const sbit__conv_shape *s = &job->s;
+    const int64_t cuts = sbit__div_up(job->length, job->half);
+    const int64_t at = index % cuts * job->half, line = index / cuts;
+    const int64_t across = s->dilation[2] != 1 ? s->kernel[2] : 1;
+    const int64_t kx = line % across, ky = line / across % s->kernel[1];
+    const int64_t kz = line / across / s->kernel[1];
+    *count = sbit__smaller(job->length - at, job->half);
+    return ((kz * s->dilation[0] * job->field[1] + ky * s->dilation[1]) * job->field[2] +
+            kx * s->dilation[2]) *
+               job->ins +
+           at;
+}
+
+static void sbit__conv_weight_tiles(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const int64_t pairs = sbit__div_up(job->pieces, 2), tile = job->kernels->tile_m;
+    const int64_t all = job->count * job->pixels, stride = job->pieces * job->half;
+    (void)worker;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t panel = unit / pairs, piece = unit % pairs * 2;
+        int64_t left = 0, right = 0;
+        const float *b_left = job->turned + sbit__conv_weight_piece(job, piece, &left);
+        const float *b_right =
+            piece + 1 < job->pieces ? job->turned + sbit__conv_weight_piece(job, piece + 1, &right)
+                                    : b_left;
+        float *sums = job->sums + panel * job->rows * stride + piece * job->half;
+        for (int64_t at = 0; at < all; at += SBIT__CONV_WEIGHT_PIXELS) {
+            job->kernels->f32_conv_tile(
+                sbit__smaller(job->outs - panel * job->rows, job->rows),
+                sbit__smaller(all - at, SBIT__CONV_WEIGHT_PIXELS),
+                job->panel + (panel * all + at) * tile, job->offsets + at, b_left, b_right, sums,
+                left, right > 0 ? sums + job->half : sums, right, stride,
+                job->image > 0 || at > 0, NULL, NULL);
+        }
+    }
+}
+
+/* dw [O][I][k] of the sums. Unit: an output channel. */
+static void sbit__conv_weight_store(void *user, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__conv_weight_job *job = (const sbit__conv_weight_job *)user;
+    const int64_t taps = job->lines * job->length / sbit__larger(job->ins, 1);
+    const int64_t cuts = sbit__div_up(job->length, job->half), stride = job->pieces * job->half;
+    (void)worker;
+    for (int64_t o = begin; o < end; o++) {
+        float *to = job->dw + (job->group * job->outs + o) * job->ins * taps;
+        for (int64_t t = 0; t < taps; t++) {
+            const int64_t at = t * job->ins; /* of the lines, one behind the other */
+            const float *from =
+                job->sums + o * stride + at / job->length * cuts * job->half + at % job->length;
+            for (int64_t i = 0; i < job->ins; i++) {
+                to[i * taps + t] = from[i];
+            }
+        }
+    }
+}
+
+SBIT__FN void sbit__conv_weight_run(sbit_ctx *ctx, const sbit__conv_shape *shape, const float *x,
+                                    const float *dy, float *dw, void *scratch)
+{
+    sbit__conv_weight_job job;
+    char *memory = (char *)scratch;
+    sbit__conv_weight_job_init(&job, ctx, shape);
+    job.x = x;
+    job.dy = dy;
+    job.dw = dw;
+    job.offsets = (int32_t *)(void *)memory;
+    job.turned = (float *)(void *)(memory += job.offsets_bytes);
+    job.panel = (float *)(void *)(memory += job.x_bytes);
+    job.sums = (float *)(void *)(memory + job.dy_bytes);
+    /* the kernel reads whole halves: what lies behind the last run must be numbers */
+    memset(job.turned + job.images * job.x_image, 0, (size_t)job.half * sizeof *job.turned);
+    sbit__conv_weight_offsets(&job);
+    for (job.group = 0; job.group < shape->groups; job.group++) {
+        for (job.image = 0; job.image < shape->batch; job.image += job.count) {
+            job.count = sbit__smaller(job.images, shape->batch - job.image);
+            sbit__parallel_range(ctx, job.count, 1, sbit__conv_weight_images, &job);
+            sbit__parallel_range(ctx, job.panels * sbit__div_up(job.pieces, 2), 1,
+                                 sbit__conv_weight_tiles, &job);
+        }
+        sbit__parallel_range(ctx, job.outs, 1, sbit__conv_weight_store, &job);
+    }
+}
