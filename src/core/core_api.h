@@ -243,6 +243,15 @@ typedef struct sbit_parts {
 
 /* >>extend */
 
+/* Sets of element types: bit n is the sbit_dtype with number n. */
+#define SBIT_T(dtype) (1u << (uint32_t)(dtype))
+#define SBIT_T_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
+#define SBIT_T_SIGNED (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
+#define SBIT_T_UNSIGNED (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
+#define SBIT_T_INTS (SBIT_T_SIGNED | SBIT_T_UNSIGNED)
+#define SBIT_T_NUMBERS (SBIT_T_FLOATS | SBIT_T_INTS)
+#define SBIT_T_ANY 0xffffffffu
+
 /* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
  * for each block of that many indices along it, at every place of the other dims. */
 SPARSEBIT_API sbit_parts sbit_parts_of(const sbit_tensor *shape, int32_t axis, int64_t block);

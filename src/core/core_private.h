@@ -63,6 +63,24 @@ SBIT__FN void sbit__pool_run(struct sbit__pool *pool, int64_t count, sbit_task_f
 SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
                                           int32_t qmax);
 
+/* convert.c */
+/* One element as double / int64; any numeric dtype. */
+SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
+SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
+SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
+/* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
+ * float8). May be in place only if the sizes are equal. */
+SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);
+/* Float8 by one element; `saturate` as in Cast. E8M0 rounds up here; see below for other modes. */
+SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate);
+SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits);
+typedef enum sbit__e8m0_round {
+    SBIT__E8M0_UP, /* Cast's attribute round_mode */
+    SBIT__E8M0_DOWN,
+    SBIT__E8M0_NEAREST
+} sbit__e8m0_round;
+SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
+
 /* tensor.c */
 /* As sbit_tensor_alloc for SBIT_STRING, with room for `text_bytes` of text behind the elements:
  * *text points there. One sbit_tensor_free frees both. */

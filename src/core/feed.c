@@ -58,43 +58,6 @@ SPARSEBIT_API void sbit_feed_close(sbit_feed *feed)
 }
 
 /* >>feed normalize */
-/* Element i as a double; false for types that hold no plain numbers. */
-static bool sbit__feed_number(const sbit_tensor *x, int64_t i, double *out)
-{
-    const void *data = x->data;
-    switch (x->dtype) {
-    case SBIT_U8:
-        *out = (double)((const uint8_t *)data)[i];
-        return true;
-    case SBIT_I8:
-        *out = (double)((const int8_t *)data)[i];
-        return true;
-    case SBIT_U16:
-        *out = (double)((const uint16_t *)data)[i];
-        return true;
-    case SBIT_I16:
-        *out = (double)((const int16_t *)data)[i];
-        return true;
-    case SBIT_I32:
-        *out = (double)((const int32_t *)data)[i];
-        return true;
-    case SBIT_I64:
-        *out = (double)((const int64_t *)data)[i];
-        return true;
-    case SBIT_F16:
-        *out = (double)sbit_f16_to_f32(((const uint16_t *)data)[i]);
-        return true;
-    case SBIT_F32:
-        *out = (double)((const float *)data)[i];
-        return true;
-    case SBIT_F64:
-        *out = ((const double *)data)[i];
-        return true;
-    default:
-        return false;
-    }
-}
-
 static double sbit__normal_of(const sbit_normalize *n, double x, int64_t c)
 {
     const double scale = n->scale < 0.0 || n->scale > 0.0 ? n->scale : 1.0;
@@ -140,13 +103,12 @@ SPARSEBIT_API sbit_status sbit_tensor_normalize(const sbit_normalize *n, const s
         sbit__normalize_bytes(n, (const uint8_t *)x->data, outer, channels, inner, y);
         return SBIT_OK;
     }
+    if (x->dtype == SBIT_STRING || x->dtype == SBIT_C64 || x->dtype == SBIT_C128) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "%s holds no numbers to normalize",
+                          sbit_dtype_name((int32_t)x->dtype));
+    }
     for (int64_t i = 0; i < outer * channels * inner; i++) {
-        double value = 0.0;
-        if (!sbit__feed_number(x, i, &value)) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "%s holds no numbers to normalize",
-                              sbit_dtype_name((int32_t)x->dtype));
-        }
-        y[i] = (float)sbit__normal_of(n, value, i / inner % channels);
+        y[i] = (float)sbit__normal_of(n, sbit__tensor_f64_at(x, i), i / inner % channels);
     }
     return SBIT_OK;
 }

@@ -243,6 +243,19 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
              name);
 }
 
+SBIT__FN void sbit__graph_mark_back(const sbit_graph *graph, bool *marks, sbit__mark_fn fn,
+                                    const void *user)
+{
+    for (uint32_t i = graph->last; i != 0; i = graph->nodes[i]->prev) {
+        const sbit_node *node = &graph->nodes[i]->info;
+        for (size_t k = 0; k < node->input_count; k++) {
+            if (node->inputs[k].idx != 0 && fn(node, k, marks, user)) {
+                marks[node->inputs[k].idx] = true;
+            }
+        }
+    }
+}
+
 SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_value_id id)
 {
     const sbit_value_info *value = sbit_graph_value(graph, id);

@@ -73,10 +73,6 @@ SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char 
 SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a);
 SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
                                  sbit_value_id b);
-SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value);
-SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count);
-SBIT__FN sbit_attr sbit__g_float(const char *name, float value);
-SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value);
 SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
                                         const sbit_value_id *inputs, size_t input_count, bool of,
                                         const char *without);

@@ -81,47 +81,6 @@ SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_val
     return sbit_gradient_add(g, "", op_type, inputs, 2, NULL, 0);
 }
 
-SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_INT;
-    attr.i = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_INTS;
-    attr.ints = values;
-    attr.count = count;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__g_float(const char *name, float value)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_FLOAT;
-    attr.f = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_STRING;
-    attr.s = sbit__str(value);
-    return attr;
-}
-
 /* A node with the attributes of the forward node, except `without` (NULL: all); `of`: and its
  * operator. */
 SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
@@ -138,7 +97,7 @@ SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, co
         return out;
     }
     if (of) {
-        attrs[count++] = sbit__g_text("of", g->node->op_type);
+        attrs[count++] = sbit__attr_string("of", g->node->op_type);
     }
     for (size_t i = 0; i < g->node->attr_count; i++) {
         if (without == NULL || !sbit__streq(g->node->attrs[i].name, without)) {
@@ -207,7 +166,7 @@ static bool sbit__g_same_shape(const sbit_type *a, const sbit_type *b)
 SBIT__FN sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
                                       int32_t align)
 {
-    const sbit_attr attr = sbit__g_int("align", align);
+    const sbit_attr attr = sbit__attr_int("align", align);
     const sbit_value_id inputs[2] = {grad, sbit__g_shape(g, like)};
     return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ReduceTo", inputs, 2, &attr, 1);
 }
@@ -337,7 +296,7 @@ SBIT__FN void sbit__grad_pow(sbit_gradient *g)
     const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
     if (g->wanted[0]) {
         const sbit_dtype dtype = sbit__g_type(g, a)->dtype;
-        const sbit_attr to = sbit__g_int("to", (int64_t)dtype);
+        const sbit_attr to = sbit__attr_int("to", (int64_t)dtype);
         const sbit_value_id power = sbit__g_type(g, b)->dtype == dtype
                                         ? b
                                         : sbit_gradient_add(g, "", "Cast", &b, 1, &to, 1);
@@ -401,7 +360,7 @@ SBIT__FN void sbit__grad_where(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 {
-    const sbit_attr to = sbit__g_int("to", (int64_t)sbit__g_type(g, g->inputs[0])->dtype);
+    const sbit_attr to = sbit__attr_int("to", (int64_t)sbit__g_type(g, g->inputs[0])->dtype);
     const bool same = sbit__g_type(g, g->inputs[0])->dtype == sbit__g_type(g, g->outputs[0])->dtype;
     g->input_grads[0] =
         same ? g->output_grads[0] : sbit_gradient_add(g, "", "Cast", g->output_grads, 1, &to, 1);
@@ -420,9 +379,9 @@ SBIT__FN sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, cons
     inputs[0] = from;
     inputs[1] = sbit__g_shape(g, g->inputs[0]);
     inputs[2] = from_input ? g->inputs[1] : inputs[1];
-    attrs[0] = sbit__g_int("mean", mean ? 1 : 0);
+    attrs[0] = sbit__attr_int("mean", mean ? 1 : 0);
     attrs[1] =
-        sbit__g_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
+        sbit__attr_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
     attrs[2] = list != NULL ? *list : attrs[1];
     return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, from_input ? 3 : 2, attrs,
                              list != NULL ? 3 : 2);
@@ -487,7 +446,7 @@ SBIT__FN void sbit__grad_transpose(sbit_gradient *g)
         const int64_t at = perm->ints[i];
         back[at >= 0 && at < SBIT_MAX_RANK ? at : 0] = (int64_t)i;
     }
-    const sbit_attr attr = sbit__g_ints("perm", back, perm != NULL ? perm->count : 0);
+    const sbit_attr attr = sbit__attr_ints("perm", back, perm != NULL ? perm->count : 0);
     g->input_grads[0] =
         sbit_gradient_add(g, "", "Transpose", g->output_grads, 1, &attr, perm != NULL ? 1 : 0);
 }
@@ -496,9 +455,9 @@ static sbit_value_id sbit__g_piece(sbit_gradient *g, sbit_value_id from, int64_t
                                    int64_t begin, int64_t length)
 {
     sbit_attr attrs[3];
-    attrs[0] = sbit__g_int("axis", axis);
-    attrs[1] = sbit__g_int("begin", begin);
-    attrs[2] = sbit__g_int("length", length);
+    attrs[0] = sbit__attr_int("axis", axis);
+    attrs[1] = sbit__attr_int("begin", begin);
+    attrs[2] = sbit__attr_int("length", length);
     return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &from, 1, attrs, 3);
 }
 
@@ -536,7 +495,7 @@ SBIT__FN void sbit__grad_concat(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_split(sbit_gradient *g)
 {
-    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", 0));
     sbit_value_id *parts = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
@@ -599,7 +558,7 @@ SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
                             bool padded)
 {
-    const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
+    const sbit_attr first = sbit__attr_int("first", padded ? 1 : 0);
     sbit_value_id *all = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
@@ -636,8 +595,8 @@ SBIT__FN void sbit__grad_resize(sbit_gradient *g)
     memset(inputs, 0, sizeof inputs);
     memcpy(inputs, g->inputs, (size_t)(g->input_count < 4 ? g->input_count : 4) * sizeof *inputs);
     inputs[4] = g->output_grads[0];
-    attrs[0] = sbit__g_text("of", g->node->op_type);
-    attrs[1] = sbit__g_int("version", g->opset);
+    attrs[0] = sbit__attr_string("of", g->node->op_type);
+    attrs[1] = sbit__attr_int("version", g->opset);
     for (size_t i = 0; i < g->node->attr_count && count < SBIT__COUNT_OF(attrs); i++) {
         attrs[count++] = g->node->attrs[i];
     }
@@ -659,7 +618,7 @@ static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
     for (int32_t i = 0; i < rank; i++) {
         perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
     }
-    const sbit_attr attr = sbit__g_ints("perm", perm, (size_t)rank);
+    const sbit_attr attr = sbit__attr_ints("perm", perm, (size_t)rank);
     return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
 }
 
@@ -692,9 +651,9 @@ static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_
 {
     const sbit_value_id inputs[2] = {a, b};
     sbit_attr attrs[3];
-    attrs[0] = sbit__g_int("transA", trans_a ? 1 : 0);
-    attrs[1] = sbit__g_int("transB", trans_b ? 1 : 0);
-    attrs[2] = sbit__g_float("alpha", alpha);
+    attrs[0] = sbit__attr_int("transA", trans_a ? 1 : 0);
+    attrs[1] = sbit__attr_int("transB", trans_b ? 1 : 0);
+    attrs[2] = sbit__attr_float("alpha", alpha);
     return sbit_gradient_add(g, "", "Gemm", inputs, 2, attrs, 3);
 }
 
@@ -798,7 +757,7 @@ SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
                    !sbit__g_has(terms[i] + c + 1, sizes[i] - c - 1, letter);
         }
         snprintf(text + size, sizeof text - (size_t)size, "->%.*s", (int)sizes[i], terms[i]);
-        const sbit_attr attr = sbit__g_text("equation", text);
+        const sbit_attr attr = sbit__attr_string("equation", text);
         if (fits) {
             g->input_grads[i] = sbit_gradient_add(g, "", "Einsum", inputs, (size_t)n, &attr, 1);
         }
@@ -870,7 +829,7 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
         for (int32_t i = 2; i < rank; i++) {
             axes[i - 2] = i;
         }
-        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        const sbit_attr list = sbit__attr_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
         g->input_grads[0] = sbit__g_spread(g, g->output_grads[0], &list, true);
         return;
     }
@@ -904,8 +863,9 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
     for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
         inputs[7 + i] = g->output_grads[i];
     }
-    attrs[0] = sbit__g_text("direction", sbit_node_string(g->node, "direction", "forward"));
-    attrs[1] = sbit__g_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
+    attrs[0] = sbit__attr_string("direction", sbit_node_string(g->node, "direction", "forward"));
+    attrs[1] =
+        sbit__attr_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, gru ? "GruGrad" : "LstmGrad", inputs, gru ? 9 : 10,
                      attrs, gru ? 2 : 1, wanted, outputs, gru ? 5 : 6);
     for (int32_t i = 0; i < 6; i++) {
@@ -929,8 +889,8 @@ static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id me
                                      training && g->input_count > 5 ? g->inputs[5] : none};
     sbit_attr attrs[2];
     sbit_value_id outputs[3];
-    attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
-    attrs[1] = sbit__g_int("training", training ? 1 : 0);
+    attrs[0] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[1] = sbit__attr_int("training", training ? 1 : 0);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, inputs[5].idx != 0 ? 6 : 5,
                      attrs, 2, g->wanted, outputs, 3);
     for (int32_t i = 0; i < 3; i++) {
@@ -971,9 +931,9 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     }
     inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);
     inputs[1] = x;
-    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
-    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
-    attrs[2] = sbit__g_int("rms", rms ? 1 : 0);
+    attrs[0] = sbit__attr_int("axis", sbit_node_int(g->node, "axis", -1));
+    attrs[1] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__attr_int("rms", rms ? 1 : 0);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = outputs[0];
     if (g->wanted[1]) {
@@ -1009,9 +969,9 @@ SBIT__FN void sbit__grad_group_norm(sbit_gradient *g)
     const sbit_value_id product = sbit__g_2(g, "Mul", dy3, factor);
     inputs[0] = sbit__g_2(g, "Reshape", product, rows);
     inputs[1] = sbit__g_2(g, "Reshape", x, rows);
-    attrs[0] = sbit__g_int("axis", 2);
-    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
-    attrs[2] = sbit__g_int("rms", 0);
+    attrs[0] = sbit__attr_int("axis", 2);
+    attrs[1] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__attr_int("rms", 0);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = sbit__g_2(g, "Reshape", outputs[0], own);
     if (g->wanted[1]) {
@@ -1027,9 +987,9 @@ SBIT__FN void sbit__grad_softmax(sbit_gradient *g)
 {
     const sbit_value_id inputs[2] = {g->output_grads[0], g->outputs[0]};
     sbit_attr attrs[3];
-    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", g->opset < 13 ? 1 : -1));
-    attrs[1] = sbit__g_int("log", sbit__streq(g->node->op_type, "LogSoftmax") ? 1 : 0);
-    attrs[2] = sbit__g_int("flat", g->opset < 13 ? 1 : 0);
+    attrs[0] = sbit__attr_int("axis", sbit_node_int(g->node, "axis", g->opset < 13 ? 1 : -1));
+    attrs[1] = sbit__attr_int("log", sbit__streq(g->node->op_type, "LogSoftmax") ? 1 : 0);
+    attrs[2] = sbit__attr_int("flat", g->opset < 13 ? 1 : 0);
     g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "SoftmaxGrad", inputs, 2, attrs, 3);
 }
 

@@ -58,7 +58,7 @@ static sbit_value_id sbit__g_sum(sbit_gradient *g, sbit_value_id x, const int64_
                                  size_t count)
 {
     sbit_value_id inputs[2];
-    const sbit_attr attr = sbit__g_ints("axes", axes, count);
+    const sbit_attr attr = sbit__attr_ints("axes", axes, count);
     const bool listed = sbit_graph_opset(g->graph, "") >= 13;
     inputs[0] = x;
     inputs[1] = listed ? sbit__g_shape_of(g, axes, (int64_t)count) : inputs[0];
@@ -142,8 +142,8 @@ SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
 {
     const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[1]};
     sbit_attr attrs[2];
-    attrs[0] = sbit__g_int("exclusive", sbit_node_int(g->node, "exclusive", 0));
-    attrs[1] = sbit__g_int("reverse", sbit_node_int(g->node, "reverse", 0) != 0 ? 0 : 1);
+    attrs[0] = sbit__attr_int("exclusive", sbit_node_int(g->node, "exclusive", 0));
+    attrs[1] = sbit__attr_int("reverse", sbit_node_int(g->node, "reverse", 0) != 0 ? 0 : 1);
     g->input_grads[0] = sbit_gradient_add(g, "", "CumSum", inputs, 2, attrs, 2);
 }
 
@@ -152,7 +152,7 @@ SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
 static sbit_value_id sbit__g_gather(sbit_gradient *g, bool nd, sbit_value_id from)
 {
     const sbit_value_id inputs[2] = {from, g->inputs[1]};
-    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", 0));
     return sbit_gradient_add(g, "", nd ? "GatherND" : "GatherElements", inputs, 2, &axis,
                              nd ? 0 : 1);
 }
@@ -232,8 +232,8 @@ SBIT__FN void sbit__grad_max_unpool(sbit_gradient *g)
 /* The indices of the elements of x, taken along the axis, say where each value came from. */
 SBIT__FN void sbit__grad_top_k(sbit_gradient *g)
 {
-    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
-    const sbit_attr first = sbit__g_int("first", 0);
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", -1));
+    const sbit_attr first = sbit__attr_int("first", 0);
     sbit_value_id two[2], three[3];
     if (!sbit__g_only_first(g)) {
         return;
@@ -275,8 +275,8 @@ SBIT__FN void sbit__grad_swiglu(sbit_gradient *g)
     if (g->wanted[0]) {
         const sbit_value_id inputs[2] = {sbit__g_2(g, "Mul", dy, b), a};
         sbit_attr attrs[2];
-        attrs[0] = sbit__g_text("of", "Swish");
-        attrs[1] = sbit__g_float("alpha", alpha);
+        attrs[0] = sbit__attr_string("of", "Swish");
+        attrs[1] = sbit__attr_float("alpha", alpha);
         g->input_grads[0] =
             sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, 2, attrs, 2);
     }
@@ -310,7 +310,7 @@ static void sbit__g_lp(sbit_gradient *g, bool global)
         for (int32_t i = 2; i < rank; i++) {
             axes[i - 2] = i;
         }
-        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        const sbit_attr list = sbit__attr_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
         back = sbit__g_spread(g, inputs[0], &list, false);
     } else {
         back = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, true, NULL);
@@ -387,7 +387,7 @@ SBIT__FN void sbit__grad_rnn(sbit_gradient *g)
     for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
         inputs[8 + i] = g->output_grads[i];
     }
-    attrs[0] = sbit__g_text("of", g->node->op_type);
+    attrs[0] = sbit__attr_string("of", g->node->op_type);
     for (size_t i = 0; i < g->node->attr_count && count < SBIT__RNN_ATTRIBUTES; i++) {
         attrs[count++] = g->node->attrs[i];
     }

@@ -22,17 +22,6 @@ typedef struct sbit_op_row sbit_op_row;
 typedef struct sbit_gradient sbit_gradient;
 struct sbit_kernels;
 
-/* Sets of element types: bit n is the sbit_dtype with number n. */
-#define SBIT_T(dtype) (1u << (uint32_t)(dtype))
-#define SBIT_T_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
-#define SBIT_T_SIGNED                                                                              \
-    (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
-#define SBIT_T_UNSIGNED                                                                            \
-    (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
-#define SBIT_T_INTS (SBIT_T_SIGNED | SBIT_T_UNSIGNED)
-#define SBIT_T_NUMBERS (SBIT_T_FLOATS | SBIT_T_INTS)
-#define SBIT_T_ANY 0xffffffffu
-
 /* What an operator does to activations in front of, and behind, a quantizer. */
 enum {
     SBIT_QUANT_INPUTS = 1,        /* generic profiles quantize the activation inputs ... */

@@ -51,7 +51,7 @@ extern "C" {
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
     X(grad_recurrent)                                                                              \
-    X(external)       /* functions of the caller, in private clones */
+    X(external) /* functions of the caller, in private clones */
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);
@@ -70,7 +70,7 @@ SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *r
     (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_U4) |   \
      SBIT_T(SBIT_I4))
 
-/* >>helpers, in ops/common.c and ops/convert.c */
+/* >>helpers, in ops/common.c */
 /* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */
 SBIT__FN sbit_status sbit__op_inputs(const sbit_op_call *call, int32_t min, int32_t max,
                                      sbit_error *error);
@@ -103,24 +103,8 @@ SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, i
 SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name, int32_t input,
                                      float *values, int64_t capacity, int64_t *count,
                                      sbit_error *error);
-/* One element as double / int64; any numeric dtype. */
-SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
-SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
-SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
 /* Row-major strides in elements. */
 SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK]);
-/* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
- * float8). May be in place only if the sizes are equal. */
-SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);
-/* Float8 by one element; `saturate` as in Cast. E8M0 rounds up here; see below for other modes. */
-SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate);
-SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits);
-typedef enum sbit__e8m0_round {
-    SBIT__E8M0_UP, /* Cast's attribute round_mode */
-    SBIT__E8M0_DOWN,
-    SBIT__E8M0_NEAREST
-} sbit__e8m0_round;
-SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
 /* For operators that compute in one float type: runs `run64` if some operand is float64, else
  * `run32`, with operands of other float types converted through scratch memory; prepare must have
  * asked for sbit__op_in_float_scratch bytes. */

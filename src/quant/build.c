@@ -125,9 +125,8 @@ static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const c
                                     sbit_error *error)
 {
     sbit__text name;
-    sbit_attr attr;
     sbit_node_desc desc;
-    memset(&attr, 0, sizeof attr);
+    const sbit_attr attr = sbit__attr_int("axis", axis);
     memset(&desc, 0, sizeof desc);
     sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
     sbit__text_printf(&name, "%s%s", base, suffix);
@@ -135,9 +134,6 @@ static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const c
         return sbit__fail_oom(error, 0);
     }
     sbit_status status = sbit_graph_add_value(b->graph, name.data, type, out, error);
-    attr.name = "axis";
-    attr.type = SBIT_ONNX_ATTR_INT;
-    attr.i = axis;
     desc.op_type = op_type;
     desc.name = name.data;
     desc.inputs = inputs;
@@ -384,45 +380,31 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
     return sbit__build_constant(b, value->name, "_quantized", &integers, out, error);
 }
 
-/* The integers of a bias and their scales, scale_x * scale_w[c]; *fits false where one would not
- * fit in 31 bits. One element for each scale of the weight, or one scale for all. */
-static void sbit__build_bias_values(const sbit_tensor *bias, float x_scale,
-                                    const sbit__site *weight, int64_t count, float *scale,
-                                    int32_t *q, bool *fits)
-{
-    const int64_t parts = sbit__site_parts(weight), given = sbit_tensor_count(bias);
-    const float *values = (const float *)bias->data;
-    *fits = true;
-    for (int64_t i = 0; i < count; i++) {
-        scale[i] = x_scale * weight->scale[i % parts];
-        const double exact = (double)values[i % given] / (double)scale[i];
-        *fits = *fits && fabs(exact) < 2147483647.5;
-        q[i] = sbit__build_round(exact, 0, -2147483647, 2147483647);
-    }
-}
-
-static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit_value_info *bias,
-                                          sbit_node_id layer, int64_t count, bool per_channel,
-                                          const float *scale, const int32_t *q, sbit_error *error)
+static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit__bias *bias,
+                                          sbit_node_id layer, const float *scale, const int32_t *q,
+                                          sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(b->graph, layer);
     const sbit_op_row *row = sbit_operator_find(b->quant->ctx, node->domain, node->op_type,
                                                 sbit_graph_opset(b->graph, node->domain));
-    sbit_type type = bias->type;
+    const sbit_value_info *value = bias->value;
+    const bool per_channel = bias->weight->axis >= 0 && bias->count > 1;
+    const int64_t *dims = per_channel ? &bias->count : value->constant.dims;
+    sbit_type type = value->type;
     sbit_value_id inputs[2], y;
     sbit_node_id added;
-    SBIT__TRY(sbit__build_integers(
-        b, bias->name, "_quantized", SBIT_I32, per_channel ? 1 : bias->constant.rank,
-        per_channel ? &count : bias->constant.dims, q, &inputs[0], error));
-    SBIT__TRY(sbit__build_floats(b, bias->name, "_scale", SBIT_F32, per_channel ? 1 : 0, &count,
-                                 scale, &inputs[1], error));
+    SBIT__TRY(sbit__build_integers(b, value->name, "_quantized", SBIT_I32,
+                                   per_channel ? 1 : value->constant.rank, dims, q, &inputs[0],
+                                   error));
+    SBIT__TRY(sbit__build_floats(b, value->name, "_scale", SBIT_F32, per_channel ? 1 : 0,
+                                 &bias->count, scale, &inputs[1], error));
     if (per_channel) {
         memset(&type, 0, sizeof type);
         type.dtype = SBIT_F32;
         type.rank = 1;
-        type.dims[0].value = count;
+        type.dims[0].value = bias->count;
     }
-    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 2,
                                per_channel ? 0 : -1, layer, &type, &added, &y, error));
     return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
 }
@@ -432,34 +414,31 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, b->graph, layer);
-    const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
-    const int64_t parts = sbit__site_parts(weight);
-    if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
-        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1) {
+    sbit__bias bias;
+    if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) ||
+        !sbit__bias_of(b->quant, b->graph, layer, weight, &bias) ||
+        bias.value->constant.dtype != SBIT_F32) {
         return SBIT_OK;
     }
-    const int64_t given = sbit_tensor_count(&bias->constant);
-    const int64_t count = given > parts ? given : parts;
-    const bool per_channel = weight->axis >= 0 && count > 1;
-    if (parts != 1 && given != 1 && given != parts) {
-        return SBIT_OK;
-    }
-    const size_t bytes = (size_t)count * (sizeof(float) + sizeof(int32_t));
+    const size_t bytes = (size_t)bias.count * (sizeof(float) + sizeof(int32_t));
     float *scale = (float *)sbit__alloc(a, bytes);
     if (scale == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    int32_t *q = (int32_t *)(void *)(scale + count);
+    int32_t *q = (int32_t *)(void *)(scale + bias.count);
+    const float *values = (const float *)bias.value->constant.data;
     bool fits = true;
     sbit_status status = SBIT_OK;
-    sbit__build_bias_values(&bias->constant, x->scale[0], weight, count, scale, q, &fits);
+    for (int64_t i = 0; i < bias.count; i++) {
+        scale[i] = sbit__bias_scale(&bias, i);
+        fits = sbit__bias_round(&bias, i, values[i % bias.given], &q[i]) && fits;
+    }
     if (fits) {
-        status = sbit__build_bias_nodes(b, bias, layer, count, per_channel, scale, q, error);
+        status = sbit__build_bias_nodes(b, &bias, layer, scale, q, error);
     } else {
         sbit__log(b->quant->ctx, SBIT_LOG_WARNING,
                   "bias '%s' stays float: it does not fit in 31 bits with the scales of its layer",
-                  bias->name);
+                  bias.value->name);
     }
     sbit__free(a, scale, bytes);
     return status;
@@ -536,11 +515,7 @@ static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool wit
     SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 3,
                                site->axis, before, &value->type, &node, &y, error));
     if (site->block > 0) {
-        sbit_attr block;
-        memset(&block, 0, sizeof block);
-        block.name = "block_size";
-        block.type = SBIT_ONNX_ATTR_INT;
-        block.i = site->block;
+        const sbit_attr block = sbit__attr_int("block_size", site->block);
         SBIT__TRY(sbit_graph_set_attr(b->graph, node, &block, error));
     }
     SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
@@ -618,10 +593,11 @@ static sbit_status sbit__build_finish(sbit__build *b, sbit_error *error)
         const sbit_quantizer_row *row = site->settings.quantizer;
         const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
         if (site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range &&
-            site->change.scale == NULL && row->finish != NULL) {
+            site->leader == 0 && site->change.scale == NULL && row->finish != NULL) {
             SBIT__TRY(row->finish(site->quantizer_state, &call, NULL, NULL, error));
         }
     }
+    sbit__quant_follow(b->quant);
     return SBIT_OK;
 }
 

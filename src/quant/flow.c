@@ -1,12 +1,14 @@
 /* flow.c: what values are made of: data, shapes, layers, masks. >>flow
  *
- * data      what depends on the model's inputs; the rest follows from shapes and constants, other
- * at every size: it is never calibrated. layered   a layer with weights, or a product of
- * activations, has had part in it. exact     attention scores with a mask in them, and the mask. In
- * front of a Softmax an Add (Sub, Sum) of something that is not layered - a mask is made of inputs,
- * shapes and constants - or of a constant that reaches below -20, or a Where that chooses such a
- * thing, can make sentinels: -1e4, -inf. No range serves them and the scores, so that their sum
- * stays float, whether calibration saw a mask or not.
+ * data      what depends on the model's inputs, or is random. The rest follows from shapes and
+ *           constants and is another at every size: it is never calibrated.
+ * layered   a layer with weights, a product of activations or a body has had part in it
+ * scored    a Softmax reads it, behind nothing but sums, factors and what passes values on
+ * exact     attention scores with a mask in them, and the mask. In front of a Softmax an Add (Sub,
+ *           Sum) of something that is not layered - a mask is made of inputs, shapes and constants
+ *           - or of a constant that reaches below -20, or a Where that chooses such a thing, can
+ *           make sentinels: -1e4, -inf. No range serves them and the scores, so that their sum
+ *           stays float, whether calibration saw a mask or not.
  */
 #include "quant_private.h"
 
@@ -127,55 +129,70 @@ static void sbit__flow_keep(const sbit__flow *f, sbit_value_id id)
     }
 }
 
-/* Which inputs of a node go on towards its output as they are, or as a sum: 0 none. */
-static size_t sbit__flow_scores(const sbit__flow *f, const sbit_node *node, size_t *first,
-                                bool *masked)
-{
-    const sbit_op_row *row = sbit__flow_row(f, node);
-    const bool where = sbit__streq(node->op_type, "Where");
-    const bool sub = sbit__streq(node->op_type, "Sub");
-    const bool add = sub || sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum");
-    *first = where ? 1 : 0;
-    *masked = false;
-    if (where || add) {
-        for (size_t i = *first; i < node->input_count; i++) {
-            if (sbit__flow_is_mask(f, node->inputs[i], sub && i == 1 ? -1.0 : 1.0)) {
-                *masked = true;
-                sbit__flow_keep(f, node->inputs[i]);
-            }
-        }
-        return node->input_count;
-    }
-    const bool scaled = sbit__streq(node->op_type, "Mul") || sbit__streq(node->op_type, "Div");
-    const bool passes =
-        row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_PASS_SCALE) != 0;
-    return scaled ? node->input_count : passes && node->input_count > 0 ? 1 : 0;
-}
-
-/* Looks from a Softmax's input backwards for masks; values from the mask to the Softmax are exact.
- * Returns true if one was found behind `id`. */
-static bool sbit__flow_back(const sbit__flow *f, sbit_value_id id, int32_t depth)
-{
-    const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(f->graph, id) : NULL;
-    if (value == NULL || value->producer.idx == 0 || depth == 0 || !f->facts->layered[id.idx]) {
-        return false;
-    }
-    const sbit_node *node = sbit_graph_node(f->graph, value->producer);
-    size_t first;
-    bool masked, found = false;
-    const size_t count = sbit__flow_scores(f, node, &first, &masked);
-    for (size_t i = first; i < count; i++) {
-        found = sbit__flow_back(f, node->inputs[i], depth - 1) || found;
-    }
-    found = found || masked;
-    f->facts->exact[id.idx] = f->facts->exact[id.idx] || found;
-    return found;
-}
-
 SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node)
 {
     return node->domain[0] == '\0' &&
            (sbit__streq(node->op_type, "Softmax") || sbit__streq(node->op_type, "LogSoftmax"));
+}
+
+static bool sbit__flow_sums(const sbit_node *node)
+{
+    return sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sub") ||
+           sbit__streq(node->op_type, "Sum");
+}
+
+/* Which inputs of a node go on towards its output as they are, or as a sum: from *first up to what
+ * is returned. */
+static size_t sbit__flow_scores(const sbit__flow *f, const sbit_node *node, size_t *first)
+{
+    const sbit_op_row *row = sbit__flow_row(f, node);
+    const bool where = sbit__streq(node->op_type, "Where");
+    const bool passes =
+        row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_PASS_SCALE) != 0;
+    *first = where ? 1 : 0;
+    return where || sbit__flow_sums(node) || sbit__streq(node->op_type, "Mul") ||
+                   sbit__streq(node->op_type, "Div")
+               ? node->input_count
+           : passes && node->input_count > 0 ? 1
+                                             : 0;
+}
+
+static bool sbit__flow_goes_on(const sbit_node *node, size_t input, const bool *scored,
+                               const void *user)
+{
+    const sbit__flow *f = (const sbit__flow *)user;
+    size_t first;
+    if (sbit__flow_is_softmax(node)) {
+        return input == 0;
+    }
+    return node->output_count > 0 && scored[node->outputs[0].idx] &&
+           f->facts->layered[node->outputs[0].idx] && input < sbit__flow_scores(f, node, &first) &&
+           input >= first;
+}
+
+/* A node that makes scores: they are exact if some of its inputs are, or if it masks them. */
+static void sbit__flow_mask(const sbit__flow *f, const sbit_node *node)
+{
+    const bool sub = sbit__streq(node->op_type, "Sub");
+    size_t first;
+    if (node->output_count == 0) {
+        return;
+    }
+    const sbit_value_id out = node->outputs[0];
+    if (!f->facts->scored[out.idx] || !f->facts->layered[out.idx]) {
+        return;
+    }
+    const size_t count = sbit__flow_scores(f, node, &first);
+    for (size_t i = first; i < count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        const bool mask = (first > 0 || sbit__flow_sums(node)) &&
+                          sbit__flow_is_mask(f, id, sub && i == 1 ? -1.0 : 1.0);
+        if (mask) {
+            sbit__flow_keep(f, id);
+        }
+        f->facts->exact[out.idx] = f->facts->exact[out.idx] || mask ||
+                                   (f->facts->exact[id.idx] && f->facts->layered[id.idx]);
+    }
 }
 
 SBIT__FN void sbit__flow_find(sbit_quant *quant)
@@ -188,11 +205,12 @@ SBIT__FN void sbit__flow_find(sbit_quant *quant)
         sbit__flow_start(&f);
         for (sbit_node_id id = sbit_graph_first(f.graph); id.idx != 0;
              id = sbit_graph_next(f.graph, id)) {
-            const sbit_node *node = sbit_graph_node(f.graph, id);
-            sbit__flow_node(&f, node);
-            if (sbit__flow_is_softmax(node)) {
-                sbit__flow_back(&f, node->inputs[0], 32);
-            }
+            sbit__flow_node(&f, sbit_graph_node(f.graph, id));
+        }
+        sbit__graph_mark_back(f.graph, f.facts->scored, sbit__flow_goes_on, &f);
+        for (sbit_node_id id = sbit_graph_first(f.graph); id.idx != 0;
+             id = sbit_graph_next(f.graph, id)) {
+            sbit__flow_mask(&f, sbit_graph_node(f.graph, id));
         }
     }
 }

@@ -61,10 +61,11 @@ static bool sbit__qop_is(const sbit_node *node, const char *op)
     return node != NULL && node->domain[0] == '\0' && sbit__streq(node->op_type, op);
 }
 
-/* Eight bits, and a scale and zero point for the whole tensor where `whole`. */
+/* Eight bits, and a scale and zero point for the whole tensor, or (not `whole`) a row of them. */
 static bool sbit__qop_plain(const sbit_graph *graph, const sbit_node *node, bool whole)
 {
-    if (node->input_count < 3 || node->inputs[2].idx == 0) {
+    if (node->input_count < 3 || node->inputs[2].idx == 0 ||
+        sbit_node_int(node, "block_size", 0) != 0) {
         return false;
     }
     const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
@@ -173,8 +174,10 @@ static bool sbit__qop_matches(sbit__qop_match *m)
 static bool sbit__qop_possible(const sbit_node *node)
 {
     const float beta = sbit_node_float(node, "beta", 1.0f);
-    if (sbit__qop_is(node, "Gemm")) {
-        return node->input_count < 3 || (beta >= 1.0f && beta <= 1.0f);
+    if (sbit__qop_is(node, "Gemm")) { /* the unit of QGemm's bias is alpha scale_x scale_w */
+        const float alpha = sbit_node_float(node, "alpha", 1.0f);
+        return node->input_count < 3 || node->inputs[2].idx == 0 ||
+               (beta >= 1.0f && beta <= 1.0f && alpha >= 1.0f && alpha <= 1.0f);
     }
     return !sbit__qop_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
 }

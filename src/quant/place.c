@@ -564,23 +564,17 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
 }
 
 /* >>place generic */
-static void sbit__place_mark_wanted(const sbit__placement *p)
+static bool sbit__place_wants(const sbit_node *node, size_t input, const bool *wanted,
+                              const void *user)
 {
-    for (size_t n = p->count; n-- > 0;) {
-        const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
-        const sbit_op_quant *q = sbit__place_active(p, node);
-        const bool pass = q != NULL && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0;
-        bool out_wanted = false;
-        for (size_t i = 0; pass && i < node->output_count; i++) {
-            out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
-        }
-        for (size_t i = 0; q != NULL && i < node->input_count; i++) {
-            if (sbit__place_reads(p, node, q, i) || (pass && i == 0 && out_wanted)) {
-                p->wanted[node->inputs[i].idx] = true;
-            }
-        }
+    const sbit__placement *p = (const sbit__placement *)user;
+    const sbit_op_quant *q = sbit__place_active(p, node);
+    bool passes = false;
+    for (size_t i = 0; q != NULL && input == 0 && i < node->output_count; i++) {
+        passes = passes || wanted[node->outputs[i].idx];
     }
-    p->wanted[0] = false; /* omitted inputs */
+    return q != NULL && (sbit__place_reads(p, node, q, input) ||
+                         (passes && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0));
 }
 
 /* True if one operator alone reads the value and continues the layer that made it: a clamp, or an
@@ -687,6 +681,12 @@ static const sbit_node *sbit__place_behind_clamps(const sbit__placement *p, cons
     return NULL;
 }
 
+static bool sbit__place_has_weight(const sbit__placement *p, const sbit_node *node,
+                                   const sbit_op_quant *q)
+{
+    return sbit__place_is_constant(p, node, q->weight) && (q->flags & SBIT_QUANT_RECURRENT) == 0;
+}
+
 static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
@@ -695,20 +695,18 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         p->facts->exact[value->id.idx]) {
         return false;
     }
-    const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
-                            (q->flags & SBIT_QUANT_RECURRENT) == 0;
     if (sbit__place_is_clamp(p, node)) {
         const sbit_node *before = sbit__place_behind_clamps(p, node);
         const sbit_op_quant *b = before != NULL ? sbit__place_active(p, before) : NULL;
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
         const bool more = sbit__place_clamped(p, value);
-        return joins && !more && (p->wanted[value->id.idx] || b->weight >= 0);
+        return joins && !more && (p->wanted[value->id.idx] || sbit__place_has_weight(p, before, b));
     }
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
         sbit__place_continued(p, value)) {
         return false;
     }
-    return p->wanted[value->id.idx] || has_weight;
+    return p->wanted[value->id.idx] || sbit__place_has_weight(p, node, q);
 }
 
 static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node *node,
@@ -736,9 +734,7 @@ static void sbit__place_join(const sbit__placement *p, const sbit__site *a, cons
 {
     const uint32_t from = b->plan_group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
-        a->settings.grid.qmin != b->settings.grid.qmin ||
-        a->settings.grid.qmax != b->settings.grid.qmax ||
-        a->settings.grid.symmetric != b->settings.grid.symmetric) {
+        !sbit__site_same_grid(a, b)) {
         return;
     }
     const uint32_t to = a->plan_group;
@@ -775,7 +771,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
 
 static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *error)
 {
-    sbit__place_mark_wanted(p);
+    sbit__graph_mark_back(p->graph, p->wanted, sbit__place_wants, p);
     for (size_t n = 0; n < p->count; n++) {
         const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
         const sbit_op_quant *q = sbit__place_active(p, node);

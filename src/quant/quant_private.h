@@ -2,19 +2,21 @@
  *
  * Called by: the files of quant/, train (QAT). Calls: qconfig, passes, exec.
  *
- *   qconfig.c    the configuration tree, settings of one layer
- *   site.c       tensors with a quantizer: look-ups, weights, biases
- *   flow.c       which values depend on data, which must stay exact
- *   curve.c      operators that are one function of one tensor
- *   place.c      which tensors get one: fills quant->sites
- *   calibrate.c  what they observe
- *   scales.c     scale and zero point of all of them
- *   build.c      the graph with QuantizeLinear and DequantizeLinear
- *   formats.c    other ways to write it
- *   quant.c      the public functions
- *   walk.c       a run of the model that stops between layers
- *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
- *   proof.c      what a quantized file proves by itself
+ *   qconfig.c     the configuration tree, settings of one layer
+ *   profiles.c    the placement profiles
+ *   site.c        tensors with a quantizer: look-ups, weights, biases
+ *   flow.c        which values depend on data, which must stay exact
+ *   curve.c       operators that are one function of one tensor
+ *   place.c       which tensors get one: fills quant->sites
+ *   calibrate.c   what they observe; statistics.c: to and from a file
+ *   scales.c      scale and zero point of all of them
+ *   build.c       the graph with QuantizeLinear and DequantizeLinear
+ *   formats.c     other ways to write it
+ *   quant.c       the public functions
+ *   reestimate.c  statistics of BatchNormalization anew
+ *   walk.c        a run of the model that stops between layers
+ *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
+ *   proof.c       what a quantized file proves by itself
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -118,6 +120,7 @@ typedef struct sbit__site {
     bool enabled;
     const char *reason;       /* why not */
     uint32_t group;           /* sites with one number share scale and zero point */
+    uint32_t leader;          /* number + 1 of the site that learned them for the group; 0: none */
     float *own_min, *own_max; /* [parts] what its observer says */
     float *min, *max, *scale; /* [parts] joined with those that share its scale */
     int32_t *zero_point;
@@ -132,6 +135,7 @@ typedef struct sbit__site_graph {
     const sbit_graph *graph;
     bool *data;      /* by value: it depends on data, not on shapes and constants alone */
     bool *layered;   /* by value: a layer with weights, or a product, has had part in it */
+    bool *scored;    /* by value: a Softmax reads it as its scores */
     bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask,
                         and what is inside of curves */
     uint32_t *first; /* by value: number + 1 of its first site; 0: none */
@@ -175,7 +179,7 @@ SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index);
 /* The tables of a graph; NULL: it is none of the model's. */
 SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
                                                      const sbit_graph *graph);
-/* Fills in data, layered and exact of all graphs. */
+/* Fills in data, layered, scored and exact of all graphs. */
 SBIT__FN void sbit__flow_find(sbit_quant *quant);
 SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node);
 /* Behind that: fills in curve, argument and normalizes; what is inside is exact. */
@@ -194,6 +198,9 @@ SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const s
 SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
 /* How many ranges, scales and zero points a site has. */
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
+SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b);
+/* True if the site can share its scale: an activation with one that nobody fixed. */
+SBIT__FN bool sbit__site_shares(const sbit__site *site);
 /* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
 SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
                                                  const float *data);
@@ -230,6 +237,8 @@ SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, c
 /* The weights of a site as they come out of their integers; float32, as many as there are. */
 SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site, float *out,
                                             sbit_error *error);
+/* Sites with a leader get the leader's scale and zero point. */
+SBIT__FN void sbit__quant_follow(sbit_quant *quant);
 /* Forgets what steps did to it. */
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
@@ -246,9 +255,19 @@ SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *fee
 /* Runs the steps of the float graph once, then finds the sites anew. */
 SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
                                              sbit_error *error);
-/* The constant that is the node's bias, one row of numbers; NULL: none. */
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
-                                                 sbit_node_id node);
+/* >>biases: a layer's bias as int32 at scale_x * scale_w: the one rule of scales, export, QAT. */
+typedef struct sbit__bias {
+    const sbit_value_info *value; /* of the graph that was asked: one row of `given` numbers */
+    const sbit__site *x, *weight;
+    int64_t given, parts, count; /* numbers, scales of the weight, integers: the larger of both */
+} sbit__bias;
+/* False if the layer has no such bias: none, no constant row, no one scale of its input, or scales
+ * of the weight that do not go with it (blocks). Of a clone `graph`: its node and constant. */
+SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_node_id node,
+                            const sbit__site *weight, sbit__bias *out);
+SBIT__FN float sbit__bias_scale(const sbit__bias *bias, int64_t i);
+/* Integer i of a bias that is `value` there; false: it does not fit in 31 bits. */
+SBIT__FN bool sbit__bias_round(const sbit__bias *bias, int64_t i, float value, int32_t *out);
 /* The opset that the Q/DQ nodes of the sites need. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 /* The site of a node's activation input, NULL if that stays float. */

@@ -46,22 +46,16 @@ static sbit_status sbit__reestimate_trains(sbit__reestimate *r, sbit__reestimate
     const sbit_value_info *mean =
         sbit_graph_value(r->copy, sbit_graph_node(r->copy, n->node)->inputs[3]);
     const sbit_type type = mean->type;
-    sbit_attr attr;
+    sbit_attr attr = sbit__attr_float("momentum", 0.0f);
     n->channels = mean->constant.dims[0];
     n->sums = (double *)sbit__arena_array(&r->arena, 2 * (size_t)n->channels, sizeof(double));
     if (n->sums == NULL) {
         return sbit__fail_oom(error, 16 * (size_t)n->channels);
     }
     memset(n->sums, 0, 2 * (size_t)n->channels * sizeof(double));
-    memset(&attr, 0, sizeof attr);
-    attr.name = "momentum";
-    attr.type = SBIT_ONNX_ATTR_FLOAT;
     SBIT__TRY(sbit_graph_set_attr(r->copy, n->node, &attr, error));
     if (sbit_graph_opset(r->copy, "") >= 14) {
-        memset(&attr, 0, sizeof attr);
-        attr.name = "training_mode";
-        attr.type = SBIT_ONNX_ATTR_INT;
-        attr.i = 1;
+        attr = sbit__attr_int("training_mode", 1);
         SBIT__TRY(sbit_graph_set_attr(r->copy, n->node, &attr, error));
     }
     SBIT__TRY(sbit_graph_add_value(r->copy, "batch_mean", &type, &n->mean, error));

@@ -34,6 +34,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         site->reason = site->enabled             ? ""
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
+        site->leader = 0;
         sbit__site_forget_rounding(quant, site);
     }
 }
@@ -79,12 +80,6 @@ static float sbit__calc_width(const sbit__site *site)
     return lo > hi ? lo : hi;
 }
 
-static bool sbit__calc_groupable(const sbit__site *site)
-{
-    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 &&
-           site->change.scale == NULL;
-}
-
 /* Joins the ranges of all per-tensor activation sites of one group: gathered at the site whose
  * number the group bears, then given to all. */
 static sbit_status sbit__calc_join_groups(sbit_quant *quant, sbit_error *error)
@@ -99,10 +94,10 @@ static sbit_status sbit__calc_join_groups(sbit_quant *quant, sbit_error *error)
         for (size_t i = 0; i < quant->site_count; i++) {
             sbit__site *site = &quant->sites[i];
             float *min = &range[2 * site->group], *max = min + 1;
-            if (sbit__calc_groupable(site) && pass == 0) { /* 0 is in every range in the end */
+            if (sbit__site_shares(site) && pass == 0) { /* 0 is in every range in the end */
                 *min = site->min[0] < *min ? site->min[0] : *min;
                 *max = site->max[0] > *max ? site->max[0] : *max;
-            } else if (sbit__calc_groupable(site)) {
+            } else if (sbit__site_shares(site)) {
                 site->min[0] = *min;
                 site->max[0] = *max;
             }
@@ -117,7 +112,7 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *g
                                           sbit_value_id value)
 {
     sbit__site *site = sbit__site_on(quant, graph, value, SBIT_TARGET_ACTIVATION);
-    while (site != NULL && !sbit__calc_groupable(site)) {
+    while (site != NULL && !sbit__site_shares(site)) {
         site = sbit__site_after(quant, site);
     }
     return site;
@@ -138,9 +133,7 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
         const sbit__site *site = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i));
-        if (site == NULL || site->settings.grid.qmin != first->settings.grid.qmin ||
-            site->settings.grid.qmax != first->settings.grid.qmax ||
-            site->settings.grid.symmetric != first->settings.grid.symmetric) {
+        if (site == NULL || !sbit__site_same_grid(site, first)) {
             return;
         }
         const float width = sbit__calc_width(site);
@@ -357,20 +350,14 @@ SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_e
  * beside the bias (field-reports A4.3). */
 static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, weight->graph, node);
-    const sbit__site *x = sbit__quant_input_site(quant, weight->graph, node, 0);
-    const int64_t parts = sbit__site_parts(weight);
-    if (bias == NULL || x == NULL || x->axis != -1 || weight->change.scale != NULL) {
+    sbit__bias bias;
+    if (weight->change.scale != NULL || !sbit__bias_of(quant, weight->graph, node, weight, &bias)) {
         return;
     }
-    const int64_t count = sbit_tensor_count(&bias->constant);
-    if (parts != 1 && count != 1 && count != parts) {
-        return; /* blocks: no integer bias goes with them */
-    }
-    for (int64_t i = 0; i < (count > parts ? count : parts); i++) {
-        const double b = fabs(sbit__tensor_f64_at(&bias->constant, i % count));
-        const double least = b / ((double)x->scale[0] * 2147483000.0);
-        float *scale = &weight->scale[i % parts];
+    for (int64_t i = 0; i < bias.count; i++) {
+        const double b = fabs(sbit__tensor_f64_at(&bias.value->constant, i % bias.given));
+        const double least = b / ((double)bias.x->scale[0] * 2147483000.0);
+        float *scale = &weight->scale[i % bias.parts];
         if ((double)*scale < least) {
             *scale = sbit__calc_store(weight, (float)(least * (1.0 + 1e-6)));
         }

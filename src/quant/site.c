@@ -63,16 +63,17 @@ SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
         const size_t values = sbit_graph_value_limit(graph);
         uint32_t *first =
             (uint32_t *)sbit__arena_array(&quant->arena, 3 * values + 1, sizeof *first);
-        bool *flags = (bool *)sbit__arena_array(&quant->arena, 4 * values, sizeof *flags);
+        bool *flags = (bool *)sbit__arena_array(&quant->arena, 5 * values, sizeof *flags);
         if (first == NULL || flags == NULL) {
             return sbit__fail_oom(error, 3 * values * sizeof *first);
         }
         memset(first, 0, (3 * values + 1) * sizeof *first);
-        memset(flags, 0, 4 * values * sizeof *flags);
+        memset(flags, 0, 5 * values * sizeof *flags);
         quant->graphs[i].data = flags;
         quant->graphs[i].layered = flags + values;
         quant->graphs[i].exact = flags + 2 * values;
         quant->graphs[i].normalizes = flags + 3 * values;
+        quant->graphs[i].scored = flags + 4 * values;
         quant->graphs[i].graph = graph;
         quant->graphs[i].first = first;
         quant->graphs[i].curve = first + values;
@@ -142,6 +143,19 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 SBIT__FN bool sbit__site_wanted(const sbit__site *site)
 {
     return site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled;
+}
+
+SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
+{
+    const sbit_grid *x = &a->settings.grid, *y = &b->settings.grid;
+    return x->qmin == y->qmin && x->qmax == y->qmax && x->symmetric == y->symmetric &&
+           x->power_of_two == y->power_of_two;
+}
+
+SBIT__FN bool sbit__site_shares(const sbit__site *site)
+{
+    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 &&
+           site->change.scale == NULL;
 }
 
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
@@ -237,9 +251,21 @@ SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, c
     return SBIT_OK;
 }
 
+SBIT__FN void sbit__quant_follow(sbit_quant *quant)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (site->enabled && site->leader != 0) {
+            site->scale[0] = quant->sites[site->leader - 1].scale[0];
+            site->zero_point[0] = quant->sites[site->leader - 1].zero_point[0];
+        }
+    }
+}
+
 /* >>site bias */
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
-                                                 sbit_node_id id)
+/* The constant that is the node's bias, one row of numbers; NULL: none. */
+static const sbit_value_info *sbit__bias_value(const sbit_quant *quant, const sbit_graph *graph,
+                                               sbit_node_id id)
 {
     const sbit_node *node = sbit_graph_node(graph, id);
     const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
@@ -253,6 +279,34 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
     const bool row_vector = bias->is_constant && sbit_tensor_count(b) > 0 &&
                             (b->rank == 0 || b->dims[b->rank - 1] == sbit_tensor_count(b));
     return row_vector ? bias : NULL;
+}
+
+SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_node_id node,
+                            const sbit__site *weight, sbit__bias *out)
+{
+    out->value = sbit__bias_value(quant, graph, node);
+    out->x = sbit__quant_input_site(quant, weight->graph, node, 0);
+    out->weight = weight;
+    if (out->value == NULL || out->x == NULL || out->x->axis != -1) {
+        return false;
+    }
+    out->given = sbit_tensor_count(&out->value->constant);
+    out->parts = sbit__site_parts(weight);
+    out->count = out->given > out->parts ? out->given : out->parts;
+    return out->parts == 1 || out->given == out->parts || (out->given == 1 && weight->block == 0);
+}
+
+SBIT__FN float sbit__bias_scale(const sbit__bias *bias, int64_t i)
+{
+    return bias->x->scale[0] * bias->weight->scale[i % bias->parts];
+}
+
+SBIT__FN bool sbit__bias_round(const sbit__bias *bias, int64_t i, float value, int32_t *out)
+{
+    const double q = nearbyint((double)value / (double)sbit__bias_scale(bias, i));
+    const bool fits = fabs(q) <= 2147483647.0;
+    *out = fits ? (int32_t)q : 0;
+    return fits;
 }
 
 /* >>site opset */

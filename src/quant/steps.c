@@ -159,13 +159,14 @@ SPARSEBIT_API size_t sbit_quant_units(const sbit_quant *quant, const sbit_step_r
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
         for (size_t k = 0; k < node->input_count; k++) {
-            sbit__site *site = sbit__site_on((sbit_quant *)(uintptr_t)quant, quant->graph,
-                                             node->inputs[k], SBIT_TARGET_WEIGHT);
-            if (site == NULL || !(all || site->settings.step == step)) {
-                continue;
-            }
-            const sbit_unit unit = sbit__unit_of(quant, (size_t)(site - quant->sites));
-            if (unit.node.idx == id.idx) {
+            sbit_quant *const own = (sbit_quant *)(uintptr_t)quant;
+            for (const sbit__site *site =
+                     sbit__site_on(own, quant->graph, node->inputs[k], SBIT_TARGET_WEIGHT);
+                 site != NULL; site = sbit__site_after(own, site)) {
+                const sbit_unit unit = sbit__unit_of(quant, (size_t)(site - quant->sites));
+                if (unit.node.idx != id.idx || !(all || site->settings.step == step)) {
+                    continue;
+                }
                 if (count < capacity) {
                     units[count] = unit;
                 }

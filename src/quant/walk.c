@@ -272,7 +272,7 @@ static sbit_status sbit__walk_room(sbit__walk_run *run, sbit_error *error)
         run->kept[i].batches =
             (sbit_tensor *)sbit__calloc(a, (size_t)run->walk->batches, sizeof(sbit_tensor));
         if (run->kept[i].batches == NULL) {
-            sbit__walk_drop(run->walk, run->kept, i);
+            sbit__walk_drop(run->walk, run->kept, count);
             run->kept = NULL;
         }
     }

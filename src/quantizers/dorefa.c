@@ -6,6 +6,7 @@
  * the nodes that compute z stand in front of the pair; M is then that of the batch.
  * backward: straight through the rounding, then (1 - tanh(x)^2) / M; M counts as a constant.
  */
+#include "../graph/graph_private.h"
 #include "quantizers_private.h"
 
 static size_t sbit__dorefa_state_bytes(const sbit_quantizer_call *call)
@@ -48,17 +49,13 @@ static sbit_status sbit__dorefa_node(sbit_graph *graph, const char *op_type, con
                                      sbit_error *error)
 {
     char name[160];
-    sbit_attr keep;
+    const sbit_attr keep = sbit__attr_int("keepdims", 0);
     sbit_node_desc desc;
     sbit_type type = sbit_graph_value(graph, inputs[0])->type;
     memset(&desc, 0, sizeof desc);
-    memset(&keep, 0, sizeof keep);
     type.rank = scalar ? 0 : type.rank;
     snprintf(name, sizeof name, "%.100s_%s", base, op_type);
     SBIT__TRY(sbit_graph_add_value(graph, name, &type, out, error));
-    keep.name = "keepdims";
-    keep.type = SBIT_ONNX_ATTR_INT;
-    keep.i = 0;
     desc.op_type = op_type;
     desc.name = name;
     desc.inputs = inputs;

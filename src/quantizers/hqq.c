@@ -135,25 +135,6 @@ static sbit_status sbit__hqq_init(void *state, const sbit_quantizer_call *call,
     return SBIT_OK;
 }
 
-static sbit_status sbit__hqq_forward(void *state, const sbit_quantizer_call *call,
-                                     const sbit_observation *x, float *y, sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__hqq_backward(void *state, const sbit_quantizer_call *call,
-                                      const sbit_observation *x, const float *dy, float *dx,
-                                      sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
-    return SBIT_OK;
-}
-
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_hqq(void)
 {
     static const sbit_quantizer_row row = {
@@ -164,8 +145,8 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_hqq(void)
         NULL,
         NULL,
         sbit__hqq_init,
-        sbit__hqq_forward,
-        sbit__hqq_backward,
+        sbit__straight_row_forward,
+        sbit__straight_row_backward,
         NULL,
         NULL,
         NULL,

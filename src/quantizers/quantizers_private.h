@@ -39,6 +39,13 @@ SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit
 SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbit_observation *x,
                                       const float *scale, const int32_t *zero_point,
                                       const float *dy, float *dx, double *dscale, double *dzero);
+/* forward and backward of rows that learn nothing: with the call's scale and zero point. */
+SBIT__FN sbit_status sbit__straight_row_forward(void *state, const sbit_quantizer_call *call,
+                                                const sbit_observation *x, float *y,
+                                                sbit_error *error);
+SBIT__FN sbit_status sbit__straight_row_backward(void *state, const sbit_quantizer_call *call,
+                                                 const sbit_observation *x, const float *dy,
+                                                 float *dx, sbit_error *error);
 
 #ifdef __cplusplus
 }

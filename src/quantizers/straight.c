@@ -50,3 +50,24 @@ SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbi
         }
     }
 }
+
+/* >>rows whose grid is the call's: nothing is learned. */
+SBIT__FN sbit_status sbit__straight_row_forward(void *state, const sbit_quantizer_call *call,
+                                                const sbit_observation *x, float *y,
+                                                sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__straight_row_backward(void *state, const sbit_quantizer_call *call,
+                                                 const sbit_observation *x, const float *dy,
+                                                 float *dx, sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
+    return SBIT_OK;
+}

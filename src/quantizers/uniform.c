@@ -20,25 +20,6 @@ static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_call *ca
     return SBIT_OK;
 }
 
-static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call *call,
-                                         const sbit_observation *x, float *y, sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call *call,
-                                          const sbit_observation *x, const float *dy, float *dx,
-                                          sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
-    return SBIT_OK;
-}
-
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
 {
     static const sbit_quantizer_row row = {
@@ -49,8 +30,8 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
         NULL,
         NULL,
         sbit__uniform_init,
-        sbit__uniform_forward,
-        sbit__uniform_backward,
+        sbit__straight_row_forward,
+        sbit__straight_row_backward,
         NULL,
         NULL,
         NULL,

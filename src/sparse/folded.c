@@ -173,6 +173,18 @@ static bool sbit__reader_has_columns(const sbit_sparse *sparse, const sbit_node 
     return false;
 }
 
+/* Gemm adds one row to all of its outputs; a matrix or a computed C takes up nothing. */
+static bool sbit__reader_has_row(const sbit_sparse *sparse, const sbit_node *node)
+{
+    const sbit_value_info *c =
+        sbit__streq(node->op_type, "Gemm") && node->input_count > 2 && node->inputs[2].idx != 0
+            ? sbit_graph_value(sparse->graph, node->inputs[2])
+            : NULL;
+    const sbit_tensor *t = c != NULL ? &c->constant : NULL;
+    return c == NULL ||
+           (c->is_constant && (t->rank < 2 || t->dims[t->rank - 1] == sbit_tensor_count(t)));
+}
+
 static sbit__reader sbit__reader_of(const sbit_sparse *sparse, const sbit_node *node)
 {
     const bool built_in = node->domain[0] == '\0';
@@ -185,7 +197,7 @@ static sbit__reader sbit__reader_of(const sbit_sparse *sparse, const sbit_node *
         return SBIT__READS_NOT;
     }
     if (built_in && (sbit__streq(node->op_type, "Gemm") || sbit__streq(node->op_type, "MatMul"))) {
-        return SBIT__READS_BIAS;
+        return sbit__reader_has_row(sparse, node) ? SBIT__READS_BIAS : SBIT__READS_ZERO;
     }
     return built_in && sbit__streq(node->op_type, "Conv") && !sbit__reader_pads(node)
                ? SBIT__READS_BIAS

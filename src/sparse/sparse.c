@@ -39,11 +39,12 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
     sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
+    sparse->marks = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
-        sparse->group_names == NULL) {
+    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->marks == NULL ||
+        sparse->removed == NULL || sparse->kept_why == NULL || sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
     }
     for (int32_t g = 0; g < sparse->groups.group_count; g++) {
@@ -149,44 +150,33 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
     return SBIT_OK;
 }
 
-/* An Add or Sum reads the value, through nodes that are no layers. */
-static bool sbit__sparse_reaches_add(const sbit_sparse *sparse, sbit_value_id id, int depth)
+/* An Add or Sum of computed values reads the input, maybe behind nodes that are no layers. */
+static bool sbit__sparse_reaches_add(const sbit_node *node, size_t input, const bool *reaches,
+                                     const void *user)
 {
-    const sbit_graph *graph = sparse->graph;
-    const size_t count = sbit_graph_uses(graph, id, NULL, 0);
-    sbit_use uses[32];
-    sbit_graph_uses(graph, id, uses, 32);
-    for (size_t i = 0; depth < 64 && i < count && i < 32; i++) {
-        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
-            continue;
-        }
-        const sbit_node *node = sbit_graph_node(graph, uses[i].node);
-        bool constant = false, layer = false;
-        for (size_t k = 0; k < node->input_count; k++) {
-            constant = constant || (node->inputs[k].idx != 0 &&
-                                    sbit_graph_value(graph, node->inputs[k])->is_constant);
-        }
-        for (size_t k = 0; k < sparse->layer_count; k++) {
-            layer =
-                layer || sparse->labeler.members[sparse->layers[k].member].node.idx == node->id.idx;
-        }
-        if (!constant && (sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum"))) {
-            return true;
-        }
-        if (!layer && node->output_count > 0 && node->outputs[0].idx != 0 &&
-            sbit__sparse_reaches_add(sparse, node->outputs[0], depth + 1)) {
-            return true;
-        }
+    const sbit_sparse *sparse = (const sbit_sparse *)user;
+    const bool sum = sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum");
+    bool constant = false, layer = false;
+    (void)input;
+    for (size_t k = 0; k < node->input_count; k++) {
+        constant = constant || (node->inputs[k].idx != 0 &&
+                                sbit_graph_value(sparse->graph, node->inputs[k])->is_constant);
     }
-    return false;
+    for (size_t k = 0; k < sparse->layer_count; k++) {
+        layer = layer || sparse->labeler.members[sparse->layers[k].member].node.idx == node->id.idx;
+    }
+    return (sum && !constant) ||
+           (!layer && node->output_count > 0 && reaches[node->outputs[0].idx]);
 }
 
 SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
 {
+    bool *reaches = sparse->marks;
+    memset(reaches, 0, sbit_graph_value_limit(sparse->graph) * sizeof *reaches);
+    sbit__graph_mark_back(sparse->graph, reaches, sbit__sparse_reaches_add, sparse);
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
-        const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
-        if (sbit__sparse_reaches_add(sparse, node->outputs[0], 0)) {
+        if (reaches[sbit_graph_node(sparse->graph, member->node)->outputs[0].idx]) {
             sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
         }
     }

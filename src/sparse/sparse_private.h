@@ -236,6 +236,7 @@ struct sbit_sparse {
     sbit__sparse_layer *layers;
     size_t layer_count;
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
+    bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
     bool masks_fit;        /* masks are those of select: all removed classes can go ... */
     sbit__folded folded;   /* ... as these constants */

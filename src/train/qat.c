@@ -11,18 +11,14 @@
 #include "../quant/quant_private.h"
 #include "train_private.h"
 
-enum {
-    SBIT__QAT_MOST = 4
-}; /* parameters of a row that are trained */
-
 typedef struct sbit__qat_site {
     sbit__external functions; /* user: this struct */
     sbit_quant *quant;
     sbit__site *site; /* whose state, scale and settings are used */
     const sbit_quantizer_row *row;
     void *state; /* of a row that learns; else NULL: scale and zero point stay as calibrated */
-    sbit_parameter parameters[SBIT__QAT_MOST];
-    sbit_value_id values[SBIT__QAT_MOST];
+    sbit_parameter *parameters; /* [count] of the row */
+    sbit_value_id *inputs;      /* [1 + count] of its node: x, which changes, and the parameters */
     size_t count;
 } sbit__qat_site;
 
@@ -61,14 +57,15 @@ static sbit_status sbit__qat_backward(void *user, const sbit_op_call *call, sbit
 
 /* >>sites */
 
-/* The site whose state all sites of a group use. */
+/* The site whose state all sites of a group with the same kind of quantizer use. A range that was
+ * fixed for its operator goes with those that it was joined with. */
 static sbit__site *sbit__qat_leader(sbit_quant *quant, sbit__site *site)
 {
-    for (size_t i = 0; i < quant->site_count; i++) {
+    for (size_t i = 0; sbit__site_shares(site) && i < quant->site_count; i++) {
         sbit__site *other = &quant->sites[i];
-        if (other->enabled && other->group == site->group && other->target == site->target &&
-            !other->fixed_range && other->change.scale == NULL) {
-            return site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 ? other : site;
+        if (sbit__site_shares(other) && other->group == site->group && !other->fixed_range &&
+            (site->fixed_range || other->settings.quantizer == site->settings.quantizer)) {
+            return other;
         }
     }
     return site;
@@ -85,7 +82,40 @@ static sbit__qat_site *sbit__qat_known(sbit__qat_site **sites, size_t count,
     return NULL;
 }
 
-/* What a site needs to be run; its parameters become constants of the clone. */
+/* The parameters of a row that learns become constants of the clone. */
+static sbit_status sbit__qat_parameters(sbit_trainer *t, sbit__qat_site *q, sbit_error *error)
+{
+    const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+    sbit_parameter parameter;
+    size_t count = 0;
+    while (q->state != NULL && q->row->parameter != NULL &&
+           q->row->parameter(q->state, &call, count, &parameter)) {
+        count++;
+    }
+    q->parameters =
+        (sbit_parameter *)sbit__arena_array(&t->arena, count + 1, sizeof *q->parameters);
+    q->inputs = (sbit_value_id *)sbit__arena_array(&t->arena, count + 1, sizeof *q->inputs);
+    if (q->parameters == NULL || q->inputs == NULL) {
+        return sbit__fail_oom(error, count * sizeof *q->parameters);
+    }
+    for (; q->count < count; q->count++) {
+        sbit_parameter *p = &q->parameters[q->count];
+        char name[200];
+        sbit_tensor tensor;
+        q->row->parameter(q->state, &call, q->count, p);
+        memset(&tensor, 0, sizeof tensor);
+        tensor.dtype = SBIT_F32;
+        tensor.rank = 1;
+        tensor.dims[0] = p->count;
+        tensor.data = p->data;
+        snprintf(name, sizeof name, "%.160s.%.32s", q->site->tensor, p->name);
+        SBIT__TRY(
+            sbit_graph_add_constant(t->graph, name, &tensor, &q->inputs[1 + q->count], error));
+    }
+    return SBIT_OK;
+}
+
+/* What a site needs to be run. */
 static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site *site,
                                   sbit__qat_site **out, sbit_error *error)
 {
@@ -106,23 +136,8 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
                           "quantizer '%s' of tensor '%s' cannot be trained", q->row->head.name,
                           site->tensor);
     }
-    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
-    while (!fixed && q->row->parameter != NULL && q->count < SBIT__QAT_MOST &&
-           q->row->parameter(q->state, &call, q->count, &q->parameters[q->count])) {
-        const sbit_parameter *p = &q->parameters[q->count];
-        char name[200];
-        sbit_tensor tensor;
-        memset(&tensor, 0, sizeof tensor);
-        tensor.dtype = SBIT_F32;
-        tensor.rank = 1;
-        tensor.dims[0] = p->count;
-        tensor.data = p->data;
-        snprintf(name, sizeof name, "%.160s.%.32s", site->tensor, p->name);
-        SBIT__TRY(sbit_graph_add_constant(t->graph, name, &tensor, &q->values[q->count], error));
-        q->count++;
-    }
     *out = q;
-    return SBIT_OK;
+    return sbit__qat_parameters(t, q, error);
 }
 
 /* y = quantizer(x), placed before `before`. */
@@ -133,18 +148,16 @@ static sbit_status sbit__qat_node(sbit_trainer *t, const sbit__qat_site *q, sbit
     const sbit_value_info *info = sbit_graph_value(t->graph, x);
     const sbit_type type = info->type;
     const sbit_attr attr = sbit__external_attr(&q->functions);
-    sbit_value_id inputs[1 + SBIT__QAT_MOST];
     sbit_node_desc desc;
     char name[200];
     snprintf(name, sizeof name, "%.180s_quantized", info->name);
     SBIT__TRY(sbit_graph_add_value(t->graph, name, &type, y, error));
-    inputs[0] = x;
-    memcpy(inputs + 1, q->values, q->count * sizeof inputs[0]);
+    q->inputs[0] = x;
     memset(&desc, 0, sizeof desc);
     desc.op_type = "External";
     desc.domain = "sbit";
     desc.name = name;
-    desc.inputs = inputs;
+    desc.inputs = q->inputs;
     desc.input_count = 1 + q->count;
     desc.outputs = y;
     desc.output_count = 1;
@@ -196,22 +209,20 @@ static sbit_status sbit__qat_place(sbit_trainer *t, const sbit__qat_site *q, con
 
 typedef struct sbit__qat_bias {
     sbit__external functions;
-    const sbit__site *x, *weight; /* whose scales are the current ones */
+    sbit__bias bias; /* with the sites whose scales are the current ones */
 } sbit__qat_bias;
 
 static sbit_status sbit__qat_bias_forward(void *user, const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__qat_bias *b = (const sbit__qat_bias *)user;
-    const int64_t count = sbit_tensor_count(call->in[0]), parts = sbit__site_parts(b->weight);
+    const sbit__bias *b = &((const sbit__qat_bias *)user)->bias;
     const float *from = (const float *)call->in[0]->data;
     float *to = (float *)call->out[0]->data;
     bool fits = true;
     (void)error;
-    for (int64_t i = 0; i < count; i++) {
-        const float scale = b->x->scale[0] * b->weight->scale[i % parts];
-        const double q = nearbyint((double)from[i] / (double)scale);
-        fits = fits && fabs(q) < 2147483647.5;
-        to[i] = (float)q * scale;
+    for (int64_t i = 0; i < b->count; i++) {
+        int32_t q;
+        fits = sbit__bias_round(b, i, from[i], &q) && fits;
+        to[i] = (float)q * sbit__bias_scale(b, i);
     }
     if (!fits) { /* it stays float then */
         memcpy(to, from, sbit_tensor_bytes(call->in[0]));
@@ -229,46 +240,67 @@ static sbit_status sbit__qat_bias_backward(void *user, const sbit_op_call *call,
     return SBIT_OK;
 }
 
+/* One node before a layer, with one output. */
+static sbit_status sbit__qat_before(sbit_trainer *t, sbit_node_id layer, const char *op_type,
+                                    const sbit_value_id *inputs, size_t input_count,
+                                    const sbit_attr *attr, const sbit_type *type, sbit_value_id *y,
+                                    sbit_error *error)
+{
+    sbit_node_desc desc;
+    sbit_node_id added;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(t->graph, "bias_quantized", type, y, error));
+    desc.op_type = op_type;
+    desc.domain = attr != NULL ? "sbit" : "";
+    desc.name = "bias_quantized";
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = y;
+    desc.output_count = 1;
+    desc.attrs = attr;
+    desc.attr_count = attr != NULL ? 1 : 0;
+    desc.before = layer;
+    return sbit_graph_add_node(t->graph, &desc, &added, error);
+}
+
 /* The bias of one layer of a weight site, under the conditions of sbit_quant_build. */
 static sbit_status sbit__qat_place_bias(sbit_trainer *t, sbit_quant *quant, sbit__site *weight,
                                         sbit_node_id layer, sbit_error *error)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, quant->graph, layer);
-    const sbit__site *x = sbit__quant_input_site(quant, quant->graph, layer, 0);
     const sbit_node *node = sbit_graph_node(t->graph, layer);
     const sbit_op_row *row = sbit_operator_find(t->ctx, node->domain, node->op_type,
                                                 sbit_graph_opset(t->graph, node->domain));
-    const int64_t parts = sbit__site_parts(weight);
-    if (!sbit__profile_is(quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
-        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1 ||
-        (parts != 1 && sbit_tensor_count(&bias->constant) != parts)) {
-        return SBIT_OK;
-    }
     sbit__qat_bias *b = (sbit__qat_bias *)sbit__arena_alloc(&t->arena, sizeof *b);
     if (b == NULL) {
         return sbit__fail_oom(error, sizeof *b);
     }
+    if (!sbit__profile_is(quant->profile, SBIT_PROFILE_INT32_BIAS) ||
+        !sbit__bias_of(quant, quant->graph, layer, weight, &b->bias) ||
+        b->bias.value->constant.dtype != SBIT_F32) {
+        return SBIT_OK;
+    }
     b->functions.forward = sbit__qat_bias_forward;
     b->functions.backward = sbit__qat_bias_backward;
     b->functions.user = b;
-    b->x = x;
-    b->weight = weight;
     const sbit_attr attr = sbit__external_attr(&b->functions);
-    const sbit_type type = bias->type;
-    sbit_value_id input = bias->id, y = {0};
-    sbit_node_desc desc;
-    sbit_node_id added;
-    memset(&desc, 0, sizeof desc);
-    SBIT__TRY(sbit_graph_add_value(t->graph, "bias_quantized", &type, &y, error));
-    desc.op_type = "External";
-    desc.domain = "sbit";
-    desc.name = "bias_quantized";
-    desc.inputs = &input;
-    desc.outputs = &y;
-    desc.input_count = desc.output_count = desc.attr_count = 1;
-    desc.attrs = &attr;
-    desc.before = layer;
-    SBIT__TRY(sbit_graph_add_node(t->graph, &desc, &added, error));
+    sbit_value_id inputs[2], y;
+    sbit_type type = b->bias.value->type;
+    inputs[0] = b->bias.value->id;
+    if (b->bias.given < b->bias.count) { /* one number for all: a row of them is stored */
+        sbit_tensor shape;
+        memset(&shape, 0, sizeof shape);
+        shape.dtype = SBIT_I64;
+        shape.rank = 1;
+        shape.dims[0] = 1;
+        shape.data = &b->bias.count;
+        type.rank = 1;
+        memset(type.dims, 0, sizeof type.dims);
+        type.dims[0].value = b->bias.count;
+        SBIT__TRY(sbit_graph_add_constant(t->graph, "bias_shape", &shape, &inputs[1], error));
+        SBIT__TRY(sbit__qat_before(t, layer, "Expand", inputs, 2, NULL, &type, &y, error));
+        inputs[0] = y;
+    }
+    SBIT__TRY(sbit__qat_before(t, layer, "External", inputs, 1, &attr, &type, &y, error));
     return sbit_graph_set_node_input(t->graph, layer, (size_t)row->quant->bias, y, error);
 }
 
@@ -296,15 +328,8 @@ SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error)
         }
         SBIT__TRY(q->row->finish(q->state, &call, effective != NULL ? &x : NULL, effective, error));
     }
-    /* members of a group that is led by another site */
-    for (size_t i = 0; t->quant != NULL && i < t->quant->site_count; i++) {
-        sbit__site *site = &t->quant->sites[i];
-        const bool own = site->fixed_range || site->change.scale != NULL;
-        const sbit__site *leader = site->enabled && !own ? sbit__qat_leader(t->quant, site) : site;
-        if (leader != site) {
-            site->scale[0] = leader->scale[0];
-            site->zero_point[0] = leader->zero_point[0];
-        }
+    if (t->quant != NULL) {
+        sbit__quant_follow(t->quant);
     }
     return SBIT_OK;
 }
@@ -328,8 +353,8 @@ SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_e
                               "float32: it cannot be trained quantized",
                               site->tensor);
         }
-        const bool own = site->fixed_range || site->change.scale != NULL;
-        sbit__site *leader = own ? site : sbit__qat_leader(quant, site);
+        sbit__site *leader = sbit__qat_leader(quant, site);
+        site->leader = leader != site ? (uint32_t)(leader - quant->sites) + 1 : 0;
         sbit__qat_site *q = sbit__qat_known(known, count, leader);
         if (q == NULL) {
             SBIT__TRY(sbit__qat_make(t, quant, leader, &q, error));
@@ -359,7 +384,7 @@ SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, boo
     for (size_t i = 0; i < t->quant_site_count; i++) {
         const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
         for (size_t k = 0; k < q->count; k++) {
-            if (q->values[k].idx == value.idx) {
+            if (q->inputs[1 + k].idx == value.idx) {
                 *decay = q->parameters[k].decay;
                 return q->parameters[k].data;
             }
@@ -388,20 +413,9 @@ SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_er
                           "the trainer was not made by sbit_trainer_create_qat");
     }
     SBIT__TRY(sbit_trainer_store(trainer, quant->graph, error));
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        if (!site->enabled || site->fixed_range || site->change.scale != NULL) {
-            continue;
-        }
-        const sbit__site *leader = sbit__qat_leader(quant, site);
-        if (leader != site && leader->quantizer_bytes == site->quantizer_bytes) {
-            memcpy(site->quantizer_state, leader->quantizer_state, site->quantizer_bytes);
-        }
-        const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
-        if (site->target == SBIT_TARGET_ACTIVATION && site->settings.quantizer->finish != NULL) {
-            SBIT__TRY(
-                site->settings.quantizer->finish(site->quantizer_state, &call, NULL, NULL, error));
-        }
+    SBIT__TRY(sbit__qat_publish(trainer, error));
+    for (size_t i = 0; i < quant->site_count; i++) { /* what steps made of the weights before */
+        sbit__site_forget_rounding(quant, &quant->sites[i]);
     }
     sbit__quant_drop_session(quant);
     return SBIT_OK;

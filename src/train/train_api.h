@@ -128,8 +128,9 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
  * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
 SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
                                                   sbit_trainer **out, sbit_error *error);
-/* Gives weights and scales to the quant, which then simulates and exports what was trained. May be
- * called between steps. */
+/* Gives weights and scales to the quant, which then simulates and exports what was trained; what
+ * AdaRound, GPTQ or bias correction made of the weights before is forgotten. May be called between
+ * steps. */
 SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
 
 /* >>extend */

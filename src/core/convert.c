@@ -14,7 +14,7 @@
  *   float8e8m0      eeeeeeee    2^(e - 127), NaN 11111111
  *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
  */
-#include "ops_private.h"
+#include "core_private.h"
 
 #include <math.h> /* rint, frexp, ldexp, NAN, INFINITY */
 
