@@ -41,19 +41,23 @@ static const cli_command cli_commands[] = {
      "sparsebit eval model.onnx --data images:photos,labels=labels.txt --size 224x224",
      cli_eval},
     {"quantize", "MODEL", "quantize after training, with calibration data",
-     "--config --target --set --data --calib --batch --shuffle --seed --stats --save-stats --out "
-     "--force --eval --limit "
+     "--config --target --format --set --data --calib --batch --shuffle --seed --stats "
+     "--save-stats --out --force --eval --limit "
      "--output "
      "--threads --json" CLI_PREP,
      "--out ?--data",
      "Simplifies the model, feeds the calibration data to the observers, computes scales and zero\n"
      "points, and writes an ONNX model with QuantizeLinear and DequantizeLinear nodes.\n"
-     "Weights alone (--set A.QUANTIZER.DISABLE=true) need no --data. --limit is for --eval.",
+     "Weights alone (--format weights, matmul_nbits, dynamic) need no --data. --limit is for "
+     "--eval.",
      "sparsebit quantize model.onnx --data cifar10:train.bin --calib 256 -o int8.onnx\n"
      "sparsebit quantize model.onnx -c qconfig.yaml --target tensorrt --data npy:x.npy -o "
      "int8.onnx\n"
      "sparsebit quantize model.onnx --set A.QUANTIZER.BIT=4 --data npy:x.npy -o int8.onnx\n"
-     "sparsebit quantize large.onnx --set A.QUANTIZER.DISABLE=true -o weights_int8.onnx",
+     "sparsebit quantize large.onnx --format weights -o weights_int8.onnx\n"
+     "sparsebit quantize large.onnx --format matmul_nbits --set W.QUANTIZER.BIT=4 --set "
+     "W.QUANTIZER.GROUP_SIZE=32 -o "
+     "int4.onnx",
      cli_quantize},
     {"prune", "MODEL", "remove channels, exactly",
      "--config --set --ratio --macs --bytes --data --limit --batch --mask-only --explain --out "

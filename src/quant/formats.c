@@ -2,7 +2,8 @@
  *
  * The builder makes Q/DQ. A format is a row that rewrites it:
  *   qdq        stays so
- *   weights    integer weights through DequantizeLinear, activations float
+ *   weights    integer weights through DequantizeLinear, activations float; format_weights.c has
+ *              others of this kind
  *   qoperator  DQ - operator - Q becomes one operator on integers: QLinearConv, QLinearMatMul of
  *              ai.onnx, QGemm, QLinearAdd ... of com.microsoft. A clamp in between goes where the
  *              integers' own range does the same. What has no such operator keeps its Q and DQ.
@@ -38,7 +39,7 @@ typedef struct sbit__qop_match {
     size_t count;
 } sbit__qop_match;
 
-static const sbit_node *sbit__qop_producer(const sbit_graph *graph, sbit_value_id id)
+SBIT__FN const sbit_node *sbit__format_producer(const sbit_graph *graph, sbit_value_id id)
 {
     const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
     return value != NULL && value->producer.idx != 0 ? sbit_graph_node(graph, value->producer)
@@ -56,7 +57,7 @@ static const sbit_node *sbit__qop_reader(const sbit_graph *graph, sbit_value_id 
                : NULL;
 }
 
-static bool sbit__qop_is(const sbit_node *node, const char *op)
+SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op)
 {
     return node != NULL && node->domain[0] == '\0' && sbit__streq(node->op_type, op);
 }
@@ -84,9 +85,10 @@ static bool sbit__qop_add(sbit__qop_match *m, sbit_value_id id)
 /* An input that comes out of DequantizeLinear: its integers, scale and zero point. */
 static bool sbit__qop_input(sbit__qop_match *m, size_t input, bool whole)
 {
-    const sbit_node *dq =
-        input < m->node->input_count ? sbit__qop_producer(m->graph, m->node->inputs[input]) : NULL;
-    return sbit__qop_is(dq, "DequantizeLinear") && sbit__qop_plain(m->graph, dq, whole) &&
+    const sbit_node *dq = input < m->node->input_count
+                              ? sbit__format_producer(m->graph, m->node->inputs[input])
+                              : NULL;
+    return sbit__format_is(dq, "DequantizeLinear") && sbit__qop_plain(m->graph, dq, whole) &&
            sbit__qop_add(m, dq->inputs[0]) && sbit__qop_add(m, dq->inputs[1]) &&
            sbit__qop_add(m, dq->inputs[2]);
 }
@@ -96,10 +98,10 @@ static bool sbit__qop_bias(sbit__qop_match *m)
 {
     const sbit_value_id none = {0};
     if (m->node->input_count < 3 || m->node->inputs[2].idx == 0) {
-        return sbit__qop_is(m->node, "Gemm") ? sbit__qop_add(m, none) : true;
+        return sbit__format_is(m->node, "Gemm") ? sbit__qop_add(m, none) : true;
     }
-    const sbit_node *dq = sbit__qop_producer(m->graph, m->node->inputs[2]);
-    return sbit__qop_is(dq, "DequantizeLinear") &&
+    const sbit_node *dq = sbit__format_producer(m->graph, m->node->inputs[2]);
+    return sbit__format_is(dq, "DequantizeLinear") &&
            sbit_graph_value(m->graph, dq->inputs[0])->constant.dtype == SBIT_I32 &&
            sbit__qop_add(m, dq->inputs[0]);
 }
@@ -112,7 +114,7 @@ static bool sbit__qop_clamp_goes(const sbit__qop_match *m, const sbit_node *clam
     const double s = sbit__tensor_f64_at(scale, 0), z = sbit__tensor_f64_at(zero, 0);
     const double least = zero->dtype == SBIT_U8 ? 0.0 : -128.0;
     double low = 0.0, high = HUGE_VAL;
-    for (size_t i = 1; i < 3 && sbit__qop_is(clamp, "Clip"); i++) {
+    for (size_t i = 1; i < 3 && sbit__format_is(clamp, "Clip"); i++) {
         const sbit_value_info *limit = i < clamp->input_count && clamp->inputs[i].idx != 0
                                            ? sbit_graph_value(m->graph, clamp->inputs[i])
                                            : NULL;
@@ -131,10 +133,11 @@ static bool sbit__qop_clamp_goes(const sbit__qop_match *m, const sbit_node *clam
 static bool sbit__qop_output(sbit__qop_match *m)
 {
     const sbit_node *next = sbit__qop_reader(m->graph, m->node->outputs[0]);
-    const sbit_node *clamp = sbit__qop_is(next, "Relu") || sbit__qop_is(next, "Clip") ? next : NULL;
+    const sbit_node *clamp =
+        sbit__format_is(next, "Relu") || sbit__format_is(next, "Clip") ? next : NULL;
     m->quantize = clamp != NULL ? sbit__qop_reader(m->graph, clamp->outputs[0]) : next;
     m->clamp = clamp;
-    return sbit__qop_is(m->quantize, "QuantizeLinear") &&
+    return sbit__format_is(m->quantize, "QuantizeLinear") &&
            sbit__qop_plain(m->graph, m->quantize, true) &&
            (clamp == NULL || sbit__qop_clamp_goes(m, clamp));
 }
@@ -174,12 +177,12 @@ static bool sbit__qop_matches(sbit__qop_match *m)
 static bool sbit__qop_possible(const sbit_node *node)
 {
     const float beta = sbit_node_float(node, "beta", 1.0f);
-    if (sbit__qop_is(node, "Gemm")) { /* the unit of QGemm's bias is alpha scale_x scale_w */
+    if (sbit__format_is(node, "Gemm")) { /* the unit of QGemm's bias is alpha scale_x scale_w */
         const float alpha = sbit_node_float(node, "alpha", 1.0f);
         return node->input_count < 3 || node->inputs[2].idx == 0 ||
                (beta >= 1.0f && beta <= 1.0f && alpha >= 1.0f && alpha <= 1.0f);
     }
-    return !sbit__qop_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
+    return !sbit__format_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
 }
 
 static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
@@ -224,8 +227,7 @@ static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
                                      : SBIT_OK;
 }
 
-/* DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
-static void sbit__qop_clean(sbit_graph *graph)
+SBIT__FN void sbit__format_clean(sbit_graph *graph)
 {
     for (uint32_t i = 1; i < sbit_graph_node_limit(graph); i++) {
         const sbit_node_id id = {i};
@@ -235,7 +237,8 @@ static void sbit__qop_clean(sbit_graph *graph)
         const sbit_node *node = sbit_graph_node(graph, id);
         const sbit_value_id out = node->output_count > 0 ? node->outputs[0] : node->inputs[0];
         const sbit_value_info *value = sbit_graph_value(graph, out);
-        if (sbit__qop_is(node, "DequantizeLinear") && value->use_count == 0 && !value->is_output) {
+        if (sbit__format_is(node, "DequantizeLinear") && value->use_count == 0 &&
+            !value->is_output) {
             sbit_graph_erase_node(graph, id);
             sbit_graph_erase_value(graph, out);
         }
@@ -265,13 +268,13 @@ static sbit_status sbit__format_qoperator(sbit_graph *graph, sbit_error *error)
             m.graph = graph;
             m.row = &sbit__qops[k];
             m.node = sbit_graph_node(graph, id);
-            if (sbit__qop_is(m.node, m.row->op) && sbit__qop_possible(m.node) &&
+            if (sbit__format_is(m.node, m.row->op) && sbit__qop_possible(m.node) &&
                 sbit__qop_matches(&m)) {
                 SBIT__TRY(sbit__qop_replace(&m, error));
             }
         }
     }
-    sbit__qop_clean(graph);
+    sbit__format_clean(graph);
     return sbit_graph_sort(graph, error);
 }
 
@@ -287,6 +290,12 @@ static const sbit_format_row sbit__formats[] = {
       0},
      false,
      sbit__format_qoperator},
+    {{"dynamic", "activations quantized while running: MatMulInteger, ConvInteger", 0, NULL, 0},
+     true,
+     sbit__format_dynamic},
+    {{"matmul_nbits", "weights in blocks (GROUP_SIZE) as com.microsoft MatMulNBits", 0, NULL, 0},
+     true,
+     sbit__format_nbits},
 };
 
 SPARSEBIT_API const sbit_format_row *sbit_format_at(size_t index)

@@ -11,7 +11,7 @@
  *   calibrate.c   what they observe; statistics.c: to and from a file
  *   scales.c      scale and zero point of all of them
  *   build.c       the graph with QuantizeLinear and DequantizeLinear
- *   formats.c     other ways to write it
+ *   formats.c     other ways to write it; format_*.c
  *   quant.c       the public functions
  *   reestimate.c  statistics of BatchNormalization anew
  *   walk.c        a run of the model that stops between layers
@@ -274,6 +274,13 @@ SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
 
+/* >>formats */
+SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op); /* of ai.onnx; NULL is none */
+SBIT__FN const sbit_node *sbit__format_producer(const sbit_graph *graph, sbit_value_id id);
+/* Erases DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
+SBIT__FN void sbit__format_clean(sbit_graph *graph);
+SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error);
+SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error);
 /* The row of a format; an error that names the known ones. */
 SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
                                       const sbit_format_row **out, sbit_error *error);

@@ -119,10 +119,14 @@ int cli_graph(const cli_args *args)
 {
     sbit_ctx *ctx = NULL;
     cli_model model;
+    const bool dot = args->format != NULL && strcmp(args->format, "dot") == 0;
+    if (args->format != NULL && !dot && strcmp(args->format, "mermaid") != 0) {
+        return cli_fail_usage(args->command, "--format is mermaid or dot, not '%s'", args->format);
+    }
     CLI_TRY(cli_context_create(args, 1, &ctx));
     const int code = cli_model_load(ctx, args->operands[0], &model);
     if (code == CLI_OK) {
-        cli_draw(&model, args->format != NULL && strcmp(args->format, "dot") == 0);
+        cli_draw(&model, dot);
         cli_model_free(&model);
     }
     sbit_ctx_destroy(ctx);

@@ -107,6 +107,10 @@ int cli_config_make(cli_job *job)
                sbit_qconfig_set(job->config, "PLACEMENT", args->target, &error) != SBIT_OK) {
         return cli_fail_library(&error, "--target %s", args->target);
     }
+    if (args->format != NULL &&
+        sbit_qconfig_set(job->config, "EXPORT.FORMAT", args->format, &error) != SBIT_OK) {
+        return cli_fail_library(&error, "--format %s", args->format);
+    }
     for (size_t i = 0; i < args->set.count; i++) {
         CLI_TRY(cli_config_set(job, args->set.items[i]));
     }

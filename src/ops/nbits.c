@@ -1,0 +1,277 @@
+/* nbits.c: com.microsoft's matrix products of floats with quantized weights. >>nbits
+ *
+ * MatMulNBits           y = a w^T + bias; w [N,K] in blocks of 2 to 8 bits along K
+ * DynamicQuantizeMatMul a is quantized as DynamicQuantizeLinear does, then the product of integers
+ * Both are written with other operators. The weight of the first comes out of sbit NBitsWeight: w^T
+ * as floats, (q - zero point) * scale, in the type of the scales; of constants it is made once.
+ */
+#include "elements_private.h"
+#include "window_private.h"
+
+/* >>weights */
+
+enum {
+    SBIT__NBITS_A,
+    SBIT__NBITS_B,
+    SBIT__NBITS_SCALES,
+    SBIT__NBITS_ZEROS,
+    SBIT__NBITS_INDEX,
+    SBIT__NBITS_BIAS,
+    SBIT__NBITS_INPUTS
+};
+
+typedef struct sbit__nbits {
+    int64_t k, n, bits, block, blocks; /* blocks of a row */
+} sbit__nbits;
+
+static sbit_status sbit__nbits_of(const sbit_op_call *call, sbit__nbits *out, sbit_error *error)
+{
+    const sbit_node *node = call->node;
+    out->k = sbit_node_int(node, "K", 0);
+    out->n = sbit_node_int(node, "N", 0);
+    out->bits = sbit_node_int(node, "bits", 4);
+    out->block = sbit_node_int(node, "block_size", 0);
+    if (out->k < 1 || out->n < 1 || out->k > INT32_MAX || out->n > INT32_MAX || out->block < 16 ||
+        out->block > INT32_MAX || (out->block & (out->block - 1)) != 0 ||
+        (out->bits != 2 && out->bits != 4 && out->bits != 8)) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
+                            "K and N of at least 1, bits 2, 4 or 8 and a block_size that is a "
+                            "power of two from 16 on are known");
+    }
+    out->blocks = (out->k + out->block - 1) / out->block;
+    return SBIT_OK;
+}
+
+/* Elements of input i of NBitsWeight, or -1: unknown or omitted. */
+static int64_t sbit__nbits_elements(const sbit_op_call *call, int32_t i)
+{
+    const sbit_type *type = sbit__in_type(call, i);
+    return type != NULL && sbit__type_static(type) ? sbit__type_size(type) : -1;
+}
+
+/* Inputs B, scales, zero points, index of the block of each k. */
+static sbit_status sbit__nbits_weight_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nbits w;
+    SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    SBIT__TRY(sbit__nbits_of(call, &w, error));
+    const sbit_dtype dtype = sbit__in_dtype(call, 1), zeros = sbit__in_dtype(call, 2);
+    const bool packed = zeros == SBIT_U8;
+    const int64_t row_bytes = (w.blocks * w.bits + 7) / 8;
+    const int64_t wanted[4] = {w.n * w.blocks * (w.block * w.bits / 8), w.n * w.blocks,
+                               packed ? w.n * row_bytes : w.n * w.blocks, w.k};
+    for (int32_t i = 0; i < 4; i++) {
+        const int64_t given = sbit__nbits_elements(call, i);
+        if (given >= 0 && given != wanted[i]) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "%s has %lld elements, %lld are wanted",
+                                i == 0   ? "B"
+                                : i == 1 ? "scales"
+                                : i == 2 ? "zero_points"
+                                         : "g_idx",
+                                (long long)given, (long long)wanted[i]);
+        }
+    }
+    if (sbit__in_type(call, 2) != NULL && !packed && zeros != dtype) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
+                            "zero_points are uint8, or of the type of the scales");
+    }
+    sbit_type *out = sbit__op_out(call, 0, dtype, 2);
+    if (out != NULL) {
+        out->dims[0] = sbit__dim(w.k);
+        out->dims[1] = sbit__dim(w.n);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__nbits_task {
+    sbit__nbits w;
+    const uint8_t *data;
+    const sbit_tensor *scales, *zeros, *index; /* zeros, index NULL: none */
+    sbit_tensor *out;
+} sbit__nbits_task;
+
+static void sbit__nbits_rows(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__nbits_task *t = (const sbit__nbits_task *)task;
+    const sbit__nbits *w = &t->w;
+    const int64_t row_bytes = (w->blocks * w->bits + 7) / 8;
+    const uint32_t mask = (1u << w->bits) - 1u;
+    (void)worker;
+    for (int64_t n = begin; n < end; n++) {
+        for (int64_t k = 0; k < w->k; k++) {
+            const int64_t bit = (n * w->blocks * w->block + k) * w->bits;
+            int64_t b = t->index != NULL ? sbit__tensor_i64_at(t->index, k) : k / w->block;
+            b = b < 0 ? 0 : b >= w->blocks ? w->blocks - 1 : b;
+            const int64_t at = n * w->blocks + b;
+            const float q = (float)(t->data[bit / 8] >> bit % 8 & mask);
+            float zero = (float)(1 << (w->bits - 1));
+            if (t->zeros != NULL && t->zeros->dtype == SBIT_U8) {
+                const uint8_t *row = (const uint8_t *)t->zeros->data + n * row_bytes;
+                zero = (float)(row[b * w->bits / 8] >> b * w->bits % 8 & mask);
+            } else if (t->zeros != NULL) {
+                zero = (float)sbit__tensor_f64_at(t->zeros, at);
+            }
+            const float scale = (float)sbit__tensor_f64_at(t->scales, at);
+            sbit__tensor_set_f64(t->out, k * w->n + n, (double)((q - zero) * scale));
+        }
+    }
+}
+
+static sbit_status sbit__nbits_weight_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nbits_task task;
+    SBIT__TRY(sbit__nbits_of(call, &task.w, error));
+    task.data = (const uint8_t *)call->in[0]->data;
+    task.scales = call->in[1];
+    task.zeros = sbit__in(call, 2);
+    task.index = sbit__in(call, 3);
+    task.out = call->out[0];
+    sbit__parallel_range(call->ctx, task.w.n, 1 + 16384 / task.w.k, sbit__nbits_rows, &task);
+    return SBIT_OK;
+}
+
+/* >>products, written with other operators */
+
+/* The type of a product of input 0 with a matrix of n columns. */
+static void sbit__nbits_product(const sbit_op_call *call, sbit_dim n)
+{
+    const sbit_type *a = call->in_type[0];
+    sbit_type *out = sbit__op_out(call, 0, a->dtype, a->rank);
+    for (int32_t i = 0; out != NULL && i < a->rank; i++) {
+        out->dims[i] = i + 1 < a->rank ? a->dims[i] : n;
+    }
+}
+
+static sbit_status sbit__nbits_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nbits w;
+    SBIT__TRY(sbit__op_inputs(call, 3, SBIT__NBITS_INPUTS, error));
+    SBIT__TRY(sbit__nbits_of(call, &w, error));
+    const sbit_type *a = call->in_type[0];
+    if (a->rank == 0 || (a->rank > 0 && sbit__dim_known(a->dims[a->rank - 1]) &&
+                         a->dims[a->rank - 1].value != w.k)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "A does not have %lld columns",
+                            (long long)w.k);
+    }
+    sbit__nbits_product(call, sbit__dim(w.n));
+    return SBIT_OK;
+}
+
+/* A node in place of `old`'s, before it; out none: a new value. */
+static sbit_status sbit__nbits_add(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                   const char *op_type, const sbit_value_id *inputs,
+                                   size_t input_count, const sbit_attr *attrs, size_t attr_count,
+                                   sbit_value_id *outputs, size_t output_count, sbit_error *error)
+{
+    const sbit_type unknown = sbit__type_unknown();
+    sbit_node_desc desc;
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < output_count; i++) {
+        if (outputs[i].idx == 0) {
+            SBIT__TRY(sbit_graph_add_value(graph, old->name, &unknown, &outputs[i], error));
+        }
+    }
+    desc.domain = domain;
+    desc.op_type = op_type;
+    desc.name = old->name;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = attrs;
+    desc.attr_count = attr_count;
+    desc.before = old->id;
+    return sbit_graph_add_node(graph, &desc, NULL, error);
+}
+
+static sbit_value_id sbit__nbits_input(const sbit_node *node, size_t i)
+{
+    const sbit_value_id none = {0};
+    return i < node->input_count ? node->inputs[i] : none;
+}
+
+static sbit_status sbit__nbits_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_value_id bias = sbit__nbits_input(node, SBIT__NBITS_BIAS);
+    sbit_value_id out = node->outputs[0], w = {0}, y = {0}, inputs[4];
+    const sbit_attr attrs[4] = {sbit__attr_int("K", sbit_node_int(node, "K", 0)),
+                                sbit__attr_int("N", sbit_node_int(node, "N", 0)),
+                                sbit__attr_int("bits", sbit_node_int(node, "bits", 4)),
+                                sbit__attr_int("block_size", sbit_node_int(node, "block_size", 0))};
+    for (size_t i = 0; i < 4; i++) {
+        inputs[i] = sbit__nbits_input(node, SBIT__NBITS_B + i);
+    }
+    SBIT__TRY(
+        sbit__nbits_add(graph, node, "sbit", "NBitsWeight", inputs, 4, attrs, 4, &w, 1, error));
+    inputs[0] = node->inputs[SBIT__NBITS_A];
+    inputs[1] = w;
+    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, y, error)); /* gives `out` away */
+    SBIT__TRY(sbit__nbits_add(graph, node, "", "MatMul", inputs, 2, NULL, 0,
+                              bias.idx == 0 ? &out : &y, 1, error));
+    if (bias.idx != 0) {
+        inputs[0] = y;
+        inputs[1] = bias;
+        SBIT__TRY(sbit__nbits_add(graph, node, "", "Add", inputs, 2, NULL, 0, &out, 1, error));
+    }
+    sbit_graph_erase_node(graph, id);
+    return SBIT_OK;
+}
+
+/* Inputs A, B, B's scale, B's zero point, bias. */
+static sbit_status sbit__dynamic_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 2u, SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8), error));
+    const sbit_type *a = call->in_type[0], *b = call->in_type[1];
+    if (a->rank == 0 || (b->rank >= 0 && b->rank != 2)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "B is a matrix, A has columns");
+    }
+    sbit__nbits_product(call, b->rank == 2 ? b->dims[1] : sbit__dim_any());
+    return SBIT_OK;
+}
+
+static sbit_status sbit__dynamic_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    sbit_value_id out = node->outputs[0], none = {0}, q[3] = {{0}, {0}, {0}}, inputs[7];
+    SBIT__TRY(sbit__nbits_add(graph, node, "", "DynamicQuantizeLinear", node->inputs, 1, NULL, 0, q,
+                              3, error));
+    inputs[0] = q[0];
+    inputs[1] = node->inputs[1];
+    inputs[2] = q[1];
+    inputs[3] = node->inputs[2];
+    inputs[4] = q[2];
+    inputs[5] = sbit__nbits_input(node, 3);
+    inputs[6] = sbit__nbits_input(node, 4);
+    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, none, error));
+    SBIT__TRY(sbit__nbits_add(graph, node, "com.microsoft", "MatMulIntegerToFloat", inputs, 7, NULL,
+                              0, &out, 1, error));
+    sbit_graph_erase_node(graph, id);
+    return SBIT_OK;
+}
+
+/* >>rows */
+static int64_t sbit__nbits_macs(const sbit_op_call *call)
+{
+    const sbit_type *a = call->in_type[0], *y = call->out_type[0];
+    return a->rank > 0 && sbit__dim_known(a->dims[a->rank - 1])
+               ? sbit__saturating_mul(sbit__type_size(y), a->dims[a->rank - 1].value)
+               : 0;
+}
+
+static const sbit_op_row sbit__nbits_table[] = {
+    {"com.microsoft", "MatMulNBits", 1, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0,
+     NULL, sbit__nbits_infer, NULL, NULL, NULL, sbit__nbits_expand, NULL, NULL, sbit__nbits_macs},
+    {"com.microsoft", "DynamicQuantizeMatMul", 1, SBIT_T(SBIT_F32), 0, NULL, sbit__dynamic_infer,
+     NULL, NULL, NULL, sbit__dynamic_expand, NULL, NULL, sbit__nbits_macs},
+    {"sbit", "NBitsWeight", 1, SBIT_T(SBIT_U8), 0, NULL, sbit__nbits_weight_infer, NULL,
+     sbit__nbits_weight_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_nbits(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__nbits_table);
+    return sbit__nbits_table;
+}

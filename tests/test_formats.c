@@ -1,0 +1,169 @@
+/* test_formats.c: how quantized models are written, and read again. tests/interop/check_formats.py
+ * compares the files with ONNX Runtime. */
+#include "../sparsebit.h"
+#include "test.h"
+#include "build_graph.h"
+
+/* x[N,4,5,6] -> Conv (pads) -> Relu -> GlobalAveragePool -> Flatten -> Gemm (transB, alpha) -> Relu
+ * -> MatMul 40 -> 7 */
+#define FORMAT_ROWS 6
+#define FORMAT_COUNT (FORMAT_ROWS * 4 * 5 * 6)
+
+typedef struct formats {
+    build b;
+    float x[FORMAT_COUNT];
+    sbit_tensor input;
+} formats;
+
+static void formats_begin(formats *f)
+{
+    const int64_t pads[4] = {1, 0, 1, 2};
+    sbit_value_id in[3], y;
+    sbit_attr attrs[2];
+    sbit_rng rng = sbit_rng_seed(3);
+    memset(f, 0, sizeof *f);
+    build_begin(&f->b, 17);
+    build *b = &f->b;
+    attrs[0] = build_ints("pads", pads, 4);
+    in[0] = build_input(b, "x", SBIT_F32, "N,4,5,6");
+    in[1] = build_weights(b, "conv.weight", "8,4,3,3", 1);
+    in[2] = build_weights(b, "conv.bias", "8", 2);
+    y = build_unary(b, "Relu", "relu", build_node(b, "Conv", "conv", in, 3, attrs, 1));
+    y = build_unary(b, "GlobalAveragePool", "pool", y);
+    in[0] = build_unary(b, "Flatten", "flat", y);
+    in[1] = build_weights(b, "fc.weight", "40,8", 3);
+    in[2] = build_weights(b, "fc.bias", "40", 4);
+    attrs[0] = build_int("transB", 1);
+    y = build_unary(b, "Relu", "relu2", build_node(b, "Gemm", "fc", in, 3, attrs, 1));
+    build_output(b,
+                 build_binary(b, "MatMul", "last", y, build_weights(b, "last.weight", "40,7", 5)));
+    for (int i = 0; i < FORMAT_COUNT; i++) {
+        f->x[i] = sbit_rng_normal(&rng);
+    }
+    f->input = build_tensor(SBIT_F32, "6,4,5,6", f->x);
+}
+
+/* Quantizes `graph` (NULL: the fixture's) with settings; NULL: failed. */
+static sbit_graph *formats_quantize(formats *f, const sbit_graph *graph, const char *profile,
+                                    const char *set[][2], bool data)
+{
+    build *b = &f->b;
+    sbit_qconfig *config = NULL;
+    sbit_graph *out = NULL;
+    sbit_feed_desc desc;
+    sbit_feed feed;
+    memset(&desc, 0, sizeof desc);
+    memset(&feed, 0, sizeof feed);
+    desc.inputs = &f->input;
+    desc.input_count = 1;
+    build_do(b, sbit_feed_of_tensors(b->ctx, &desc, &feed, &b->error), "feed");
+    build_do(b, sbit_qconfig_create(b->ctx, profile, &config, &b->error), "config");
+    for (size_t i = 0; !b->failed && set != NULL && set[i][0] != NULL; i++) {
+        build_do(b, sbit_qconfig_set(config, set[i][0], set[i][1], &b->error), set[i][0]);
+    }
+    if (!b->failed) {
+        build_do(b,
+                 sbit_quantize(graph != NULL ? graph : b->graph, config, data ? &feed : NULL, &out,
+                               &b->error),
+                 "quantize");
+    }
+    sbit_feed_close(&feed);
+    sbit_qconfig_destroy(config);
+    if (out != NULL) {
+        build_do(b, sbit_graph_validate(out, &b->error), "validate");
+    }
+    return out;
+}
+
+/* Output 0, nodes one by one in float; the caller frees it. */
+static float *formats_run(formats *f, sbit_graph *graph)
+{
+    sbit_session_desc plain;
+    sbit_session *session = NULL;
+    float *out = NULL;
+    build *b = &f->b;
+    memset(&plain, 0, sizeof plain);
+    plain.disable_fusion = true;
+    if (graph != NULL && !b->failed &&
+        build_do(b, sbit_session_create(graph, &plain, &session, &b->error), "session") &&
+        build_do(b, sbit_session_set_input_at(session, 0, &f->input, &b->error), "input") &&
+        build_do(b, sbit_session_run(session, &b->error), "run")) {
+        const sbit_tensor *y = &sbit_session_output(session, 0)->tensor;
+        out = (float *)malloc(sbit_tensor_bytes(y));
+        memcpy(out, y->data, sbit_tensor_bytes(y));
+    }
+    sbit_session_destroy(session);
+    return out;
+}
+
+static size_t formats_nodes(const sbit_graph *graph, const char *op)
+{
+    size_t count = 0;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        count += strcmp(sbit_graph_node(graph, id)->op_type, op) == 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* Both graphs give the same, up to `limit` of the largest; both are freed. */
+static void formats_same(formats *f, sbit_graph *a, sbit_graph *b, double limit)
+{
+    float *x = formats_run(f, a), *y = formats_run(f, b);
+    double top = 0, off = 0;
+    for (int i = 0; x != NULL && y != NULL && i < FORMAT_ROWS * 7; i++) {
+        top = fabs((double)x[i]) > top ? fabs((double)x[i]) : top;
+        off = fabs((double)x[i] - (double)y[i]) > off ? fabs((double)x[i] - (double)y[i]) : off;
+    }
+    CHECK_MSG(x != NULL && y != NULL && off <= limit * top, "%g of %g apart", off, top);
+    free(x);
+    free(y);
+    sbit_graph_destroy(a);
+    sbit_graph_destroy(b);
+}
+
+TEST(matrices_in_blocks_as_one_operator)
+{
+    static const char *const blocks[] = {"16", "32"}, *const bits[] = {"2", "3", "4", "8"};
+    static const char *const schemes[] = {"per-channel-symmetric", "per-channel-affine"};
+    for (int i = 0; i < 16; i++) {
+        const char *set[][2] = {{"W.QUANTIZER.GROUP_SIZE", blocks[i & 1]},
+                                {"W.QUANTIZER.BIT", bits[i / 4]},
+                                {"W.QSCHEME", schemes[i / 2 & 1]},
+                                {"EXPORT.FORMAT", "weights"},
+                                {NULL, NULL}};
+        formats f;
+        formats_begin(&f);
+        sbit_graph *pairs = formats_quantize(&f, NULL, "generic", set, false);
+        set[3][1] = "matmul_nbits";
+        sbit_graph *packed = formats_quantize(&f, NULL, "generic", set, false);
+        if (packed != NULL) {
+            CHECK_EQ_I64(formats_nodes(packed, "MatMulNBits"), 2);
+            CHECK_EQ_I64(formats_nodes(packed, "DequantizeLinear"), 1); /* Conv's */
+        }
+        formats_same(&f, pairs, packed, 0.0);
+        build_end(&f.b);
+    }
+}
+
+/* What DynamicQuantizeLinear makes of each tensor is the only error beside the weights'. */
+TEST(activations_quantized_while_running)
+{
+    static const char *const schemes[] = {"per-channel-symmetric", "per-channel-affine",
+                                          "per-tensor-symmetric", "per-tensor-affine"};
+    for (size_t i = 0; i < 4; i++) {
+        const char *set[][2] = {
+            {"W.QSCHEME", schemes[i]}, {"EXPORT.FORMAT", "weights"}, {NULL, NULL}};
+        formats f;
+        formats_begin(&f);
+        sbit_graph *weights = formats_quantize(&f, NULL, "generic", set, false);
+        set[1][1] = "dynamic";
+        sbit_graph *dynamic = formats_quantize(&f, NULL, "generic", set, false);
+        if (dynamic != NULL) {
+            CHECK_EQ_I64(formats_nodes(dynamic, "ConvInteger"), 1);
+            CHECK_EQ_I64(formats_nodes(dynamic, "MatMulInteger"), 2);
+            CHECK_EQ_I64(formats_nodes(dynamic, "DequantizeLinear"), 0);
+        }
+        formats_same(&f, weights, dynamic, 0.03);
+        build_end(&f.b);
+    }
+}
