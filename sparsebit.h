@@ -97,10 +97,12 @@ CONFIGURATION KEYS (sbit_qconfig_describe)
                                                 ...)
          SCHEDULE.ASYM = false                  ranges and rounding for what the model quantized so
                                                 far computes
+         SCHEDULE.KEEP_SCALES = true            a model that is quantized already keeps its scales
+                                                where the settings allow
          STEPS = []                             steps of the recipe: cross_layer, adaround ...; each
                                                 runs when its stage comes
          EXPORT.FORMAT = qdq                    how the quantized model is written: qdq, weights,
-                                                qoperator
+                                                qoperator, dynamic, matmul_nbits
          EXPORT.INT4 = false                    store 4-bit tensors as int4/uint4 (opset 21) instead
                                                 of clipped 8-bit ones
          EXPORT.SHARE_SCALE = concat            operators whose tensors share a scale: Concat
@@ -964,6 +966,20 @@ typedef struct sbit_quant sbit_quant;
 SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qconfig *config,
                                         const sbit_feed *feed, sbit_graph **out, sbit_error *error);
 
+/* >>dequantize: models that are quantized already, by whatever tool. sbit_quant_create takes them
+ * too: it makes them float and keeps their scales (SCHEDULE.KEEP_SCALES) where sites are the same.
+ */
+/* True if QuantizeLinear, DequantizeLinear or operators on integers are in it. */
+SPARSEBIT_API bool sbit_graph_is_quantized(const sbit_graph *graph);
+/* The float model: weights are what their integers stand for; inputs and outputs that were integers
+ * are floats. Free with sbit_graph_destroy. Errors: UNSUPPORTED naming what has no float form. */
+SPARSEBIT_API sbit_status sbit_dequantize(const sbit_graph *graph, sbit_graph **out,
+                                          sbit_error *error);
+/* The same model in another format: "qdq", "qoperator". Free with sbit_graph_destroy. Errors:
+ * CONFIG (unknown format), UNSUPPORTED (a format of float activations). */
+SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const char *format,
+                                              sbit_graph **out, sbit_error *error);
+
 /* Mean and variance of every BatchNormalization with constant statistics, anew from data, as
  * training would leave them: after pruning, or for what quantized layers compute. Errors: NOT_FOUND
  * if there is none. */
@@ -1402,8 +1418,9 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
  * STATE, UNSUPPORTED (a quantizer that cannot be trained, named). */
 SPARSEBIT_API sbit_status sbit_trainer_create_qat(sbit_quant *quant, const sbit_train_desc *desc,
                                                   sbit_trainer **out, sbit_error *error);
-/* Gives weights and scales to the quant, which then simulates and exports what was trained. May be
- * called between steps. */
+/* Gives weights and scales to the quant, which then simulates and exports what was trained; what
+ * AdaRound, GPTQ or bias correction made of the weights before is forgotten. May be called between
+ * steps. */
 SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_error *error);
 
 /* Called around a step; anything but SBIT_OK ends training with that status. `report` says step,
@@ -1485,6 +1502,15 @@ SPARSEBIT_API sbit_status sbit_builder_output(sbit_builder *b, const char *name,
 /* ---- begin src/core/core_api.h ---- */
 /* Runs fn for each index 0..count-1 on the context's threads; returns when all are done. */
 SPARSEBIT_API void sbit_ctx_parallel(sbit_ctx *ctx, int64_t count, sbit_task_fn fn, void *task);
+
+/* Sets of element types: bit n is the sbit_dtype with number n. */
+#define SBIT_T(dtype) (1u << (uint32_t)(dtype))
+#define SBIT_T_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
+#define SBIT_T_SIGNED (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
+#define SBIT_T_UNSIGNED (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
+#define SBIT_T_INTS (SBIT_T_SIGNED | SBIT_T_UNSIGNED)
+#define SBIT_T_NUMBERS (SBIT_T_FLOATS | SBIT_T_INTS)
+#define SBIT_T_ANY 0xffffffffu
 
 /* axis -1: the whole tensor is one part. block 0: a part for each index of the axis. block > 0: one
  * for each block of that many indices along it, at every place of the other dims. */
@@ -1666,17 +1692,6 @@ typedef struct sbit_op_call sbit_op_call;
 typedef struct sbit_op_row sbit_op_row;
 typedef struct sbit_gradient sbit_gradient;
 struct sbit_kernels;
-
-/* Sets of element types: bit n is the sbit_dtype with number n. */
-#define SBIT_T(dtype) (1u << (uint32_t)(dtype))
-#define SBIT_T_FLOATS (SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16) | SBIT_T(SBIT_F64))
-#define SBIT_T_SIGNED                                                                              \
-    (SBIT_T(SBIT_I8) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_I32) | SBIT_T(SBIT_I64))
-#define SBIT_T_UNSIGNED                                                                            \
-    (SBIT_T(SBIT_U8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_U32) | SBIT_T(SBIT_U64))
-#define SBIT_T_INTS (SBIT_T_SIGNED | SBIT_T_UNSIGNED)
-#define SBIT_T_NUMBERS (SBIT_T_FLOATS | SBIT_T_INTS)
-#define SBIT_T_ANY 0xffffffffu
 
 /* What an operator does to activations in front of, and behind, a quantizer. */
 enum {
@@ -2564,6 +2579,24 @@ SBIT__FN void sbit__pool_run(struct sbit__pool *pool, int64_t count, sbit_task_f
 /* The zero point that goes with a range and a scale already chosen. */
 SBIT__FN int32_t sbit__qparams_zero_point(float min, float scale, bool symmetric, int32_t qmin,
                                           int32_t qmax);
+
+/* convert.c */
+/* One element as double / int64; any numeric dtype. */
+SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
+SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
+SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
+/* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
+ * float8). May be in place only if the sizes are equal. */
+SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);
+/* Float8 by one element; `saturate` as in Cast. E8M0 rounds up here; see below for other modes. */
+SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate);
+SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits);
+typedef enum sbit__e8m0_round {
+    SBIT__E8M0_UP, /* Cast's attribute round_mode */
+    SBIT__E8M0_DOWN,
+    SBIT__E8M0_NEAREST
+} sbit__e8m0_round;
+SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
 
 /* tensor.c */
 /* As sbit_tensor_alloc for SBIT_STRING, with room for `text_bytes` of text behind the elements:
@@ -3985,6 +4018,443 @@ SPARSEBIT_API uint16_t sbit_f32_to_bf16(float value)
 }
 /* ---- end src/core/tensor.c ---- */
 
+/* ---- begin src/core/convert.c ---- */
+/* convert.c: one element type to another, for Cast and for operators without a kernel of their own
+ * for a type. >>convert
+ *
+ * Called by: operator families, infer. Calls: core's float16 and bfloat16.
+ * Does: all numeric types with the rules of Cast-19 and later. Does not: strings, complex numbers.
+ * An element travels as a double (floats), or as 64 bits (integers and bool; uint64 as the same
+ * bits). Both carriers hold every value of every type exactly, so each conversion rounds once.
+ *
+ * Small floats, value = (-1)^s * 2^(e - bias) * 1.m, subnormal 2^(1 - bias) * 0.m when e is 0:
+ *   float8e4m3fn    s eeee mmm  bias 7   no infinity, NaN s1111111, largest 448
+ *   float8e4m3fnuz  s eeee mmm  bias 8   no infinity, NaN 10000000, no -0, largest 240
+ *   float8e5m2      s eeeee mm  bias 15  infinity s1111100, NaN s11111xx, largest 57344
+ *   float8e5m2fnuz  s eeeee mm  bias 16  no infinity, NaN 10000000, no -0, largest 57344
+ *   float8e8m0      eeeeeeee    2^(e - 127), NaN 11111111
+ *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
+ */
+
+/* Elements at a time; a multiple of 4, so that bytes stay whole. */
+#define SBIT__CONVERT_BLOCK 64
+
+typedef struct sbit__small_float {
+    int32_t mantissa_bits, bias;
+    uint32_t sign_bit, max_code; /* max_code: the largest finite value */
+    uint32_t inf_code, nan_code; /* what infinity becomes without saturation; NaN */
+    bool unsigned_zero;          /* -0 becomes 0, and NaN has no sign */
+} sbit__small_float;
+
+static const sbit__small_float sbit__small_e4m3fn = {3, 7, 0x80, 0x7e, 0x7f, 0x7f, false};
+static const sbit__small_float sbit__small_e4m3fnuz = {3, 8, 0x80, 0x7f, 0x80, 0x80, true};
+static const sbit__small_float sbit__small_e5m2 = {2, 15, 0x80, 0x7b, 0x7c, 0x7e, false};
+static const sbit__small_float sbit__small_e5m2fnuz = {2, 16, 0x80, 0x7f, 0x80, 0x80, true};
+static const sbit__small_float sbit__small_e2m1 = {1, 1, 0x08, 0x07, 0x07, 0x08, false};
+
+static const sbit__small_float *sbit__small_float_of(sbit_dtype dtype)
+{
+    switch ((int)dtype) {
+    case SBIT_F8E4M3FN:
+        return &sbit__small_e4m3fn;
+    case SBIT_F8E4M3FNUZ:
+        return &sbit__small_e4m3fnuz;
+    case SBIT_F8E5M2:
+        return &sbit__small_e5m2;
+    case SBIT_F8E5M2FNUZ:
+        return &sbit__small_e5m2fnuz;
+    default:
+        return &sbit__small_e2m1;
+    }
+}
+
+static uint8_t sbit__small_encode(const sbit__small_float *f, double value, bool saturate)
+{
+    const uint32_t sign = signbit(value) ? f->sign_bit : 0;
+    double magnitude = fabs(value);
+    int exponent = 0;
+    uint32_t code = f->max_code + 1;
+    if (isnan(value)) {
+        return (uint8_t)(f->unsigned_zero ? f->nan_code : f->nan_code | sign);
+    }
+    if (!isinf(value)) {
+        frexp(magnitude, &exponent);
+        exponent = magnitude == 0.0 || exponent < 2 - f->bias ? 1 - f->bias : exponent - 1;
+        /* Rounding up to the next power of two carries into the exponent field by itself. */
+        magnitude = rint(ldexp(magnitude, f->mantissa_bits - exponent));
+        if (exponent + f->bias < 64) {
+            code = ((uint32_t)(exponent + f->bias - 1) << f->mantissa_bits) + (uint32_t)magnitude;
+        }
+    }
+    if (code > f->max_code) {
+        code = saturate ? f->max_code : f->inf_code;
+        return (uint8_t)(f->unsigned_zero && !saturate ? code : code | sign);
+    }
+    return (uint8_t)(f->unsigned_zero && code == 0 ? 0 : code | sign);
+}
+
+static double sbit__small_decode(const sbit__small_float *f, uint32_t bits)
+{
+    const uint32_t code = bits & (f->sign_bit - 1);
+    const uint32_t hidden = 1u << f->mantissa_bits;
+    uint32_t mantissa = code & (hidden - 1);
+    int exponent = (int)(code >> f->mantissa_bits);
+    double value = 0.0;
+    if (f->unsigned_zero && bits == f->nan_code) {
+        return (double)NAN;
+    }
+    if (code > f->max_code) {
+        value = code == f->inf_code && f->inf_code != f->nan_code ? (double)INFINITY : (double)NAN;
+    } else {
+        mantissa += exponent > 0 ? hidden : 0;
+        exponent = exponent > 0 ? exponent : 1;
+        value = ldexp((double)mantissa, exponent - f->bias - f->mantissa_bits);
+    }
+    return (bits & f->sign_bit) != 0 ? -value : value;
+}
+
+SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate)
+{
+    int exponent = 0;
+    const double fraction = frexp((double)value, &exponent); /* 0.5 <= fraction < 1 */
+    int code = 0;
+    if (isnan(value) || (!saturate && (isinf(value) || value == 0.0f))) {
+        return 0xff;
+    }
+    if (isinf(value) || value <= 0.0f) {
+        return value > 0.0f ? 0xfe : 0;
+    }
+    if (fraction > 0.5 &&
+        (round == SBIT__E8M0_UP || (round == SBIT__E8M0_NEAREST && fraction >= 0.75))) {
+        exponent++;
+    }
+    code = exponent - 1 + 127;
+    if (code < 0 || code > 0xfe) {
+        return (uint8_t)(!saturate ? 0xff : code < 0 ? 0 : 0xfe);
+    }
+    return (uint8_t)code;
+}
+
+SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate)
+{
+    if (dtype == SBIT_F8E8M0) {
+        return sbit__f32_to_e8m0(value, SBIT__E8M0_UP, saturate);
+    }
+    return sbit__small_encode(sbit__small_float_of(dtype), (double)value, saturate);
+}
+
+SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits)
+{
+    if (dtype == SBIT_F8E8M0) {
+        return bits == 0xff ? NAN : (float)ldexp(1.0, (int)bits - 127);
+    }
+    return (float)sbit__small_decode(sbit__small_float_of(dtype), bits);
+}
+
+/* A double as a float that a second rounding to 16 bits or less cannot go wrong with: cut, and
+ * the last bit set where something was cut off ("round to odd"). */
+static float sbit__convert_odd(double value)
+{
+    float single = (float)value;
+    uint32_t bits = 0;
+    if ((double)single == value || !isfinite(value) || !isfinite(single)) {
+        return single;
+    }
+    memcpy(&bits, &single, sizeof bits);
+    if (fabs((double)single) > fabs(value)) {
+        bits--;
+    }
+    bits |= 1u;
+    memcpy(&single, &bits, sizeof bits);
+    return single;
+}
+
+/* Truncates to an integer; values outside of int64 go to its ends, NaN to 0. */
+static int64_t sbit__convert_trunc(double value)
+{
+    if (isnan(value)) {
+        return 0;
+    }
+    if (value >= 9223372036854775808.0) {
+        return INT64_MAX;
+    }
+    return value <= -9223372036854775808.0 ? INT64_MIN : (int64_t)value;
+}
+
+static int64_t sbit__convert_to_int(double value, sbit_dtype to)
+{
+    const int64_t whole = sbit__convert_trunc(value);
+    if (to == SBIT_U64 && value >= 9223372036854775808.0) {
+        const uint64_t large = value >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)value;
+        int64_t bits = 0;
+        memcpy(&bits, &large, sizeof bits);
+        return bits;
+    }
+    if (to == SBIT_I32) {
+        return whole > INT32_MAX ? INT32_MAX : whole < INT32_MIN ? INT32_MIN : whole;
+    }
+    if (to == SBIT_U32) {
+        return whole > (int64_t)UINT32_MAX ? (int64_t)UINT32_MAX : whole;
+    }
+    return whole; /* narrower types drop the high bits, as every runtime does */
+}
+
+typedef enum sbit__carrier {
+    SBIT__CARRY_FLOAT,
+    SBIT__CARRY_INT,
+    SBIT__CARRY_U64
+} sbit__carrier;
+
+static sbit__carrier sbit__carrier_of(sbit_dtype dtype)
+{
+    if (dtype == SBIT_U64) {
+        return SBIT__CARRY_U64;
+    }
+    if ((SBIT_T(dtype) & SBIT_T_FLOATS) != 0 || dtype == SBIT_F4E2M1 ||
+        (dtype >= SBIT_F8E4M3FN && dtype <= SBIT_F8E5M2FNUZ) || dtype == SBIT_F8E8M0) {
+        return SBIT__CARRY_FLOAT;
+    }
+    return SBIT__CARRY_INT;
+}
+
+/* Element `index` of packed data of 2 or 4 bits, and the place it is stored at. */
+static uint32_t sbit__packed_at(const uint8_t *bytes, int64_t index, int bits)
+{
+    const int per_byte = 8 / bits;
+    return ((uint32_t)bytes[index / per_byte] >> ((index % per_byte) * bits)) & ((1u << bits) - 1u);
+}
+
+static void sbit__packed_set(uint8_t *bytes, int64_t index, int bits, uint32_t value)
+{
+    const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
+    const uint32_t mask = ((1u << bits) - 1u) << shift;
+    uint8_t *octet = bytes + index / per_byte;
+    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
+}
+
+#define SBIT__CONVERT_LOAD(enum_name, type, member, expr)                                          \
+    case enum_name: {                                                                              \
+        const type *p = (const type *)src + begin;                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            member[i] = expr;                                                                      \
+        }                                                                                          \
+        break;                                                                                     \
+    }
+
+/* Elements begin..begin+n-1 of floating-point data; f8 and the packed type share the last cases. */
+static void sbit__convert_load_float(sbit_dtype dtype, const void *src, int64_t begin, int64_t n,
+                                     double *f)
+{
+    switch ((int)dtype) {
+        SBIT__CONVERT_LOAD(SBIT_F32, float, f, (double)p[i])
+        SBIT__CONVERT_LOAD(SBIT_F64, double, f, p[i])
+        SBIT__CONVERT_LOAD(SBIT_F16, uint16_t, f, (double)sbit_f16_to_f32(p[i]))
+        SBIT__CONVERT_LOAD(SBIT_BF16, uint16_t, f, (double)sbit_bf16_to_f32(p[i]))
+    case SBIT_F4E2M1:
+        for (int64_t i = 0; i < n; i++) {
+            f[i] = sbit__small_decode(&sbit__small_e2m1,
+                                      sbit__packed_at((const uint8_t *)src, begin + i, 4));
+        }
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            f[i] = (double)sbit__f8_to_f32(dtype, ((const uint8_t *)src)[begin + i]);
+        }
+        break;
+    }
+}
+
+static void sbit__convert_load_int(sbit_dtype dtype, const void *src, int64_t begin, int64_t n,
+                                   int64_t *v)
+{
+    const int bits = sbit_dtype_bits((int32_t)dtype);
+    switch ((int)dtype) {
+        SBIT__CONVERT_LOAD(SBIT_U8, uint8_t, v, (int64_t)p[i])
+        SBIT__CONVERT_LOAD(SBIT_I8, int8_t, v, (int64_t)p[i])
+        SBIT__CONVERT_LOAD(SBIT_U16, uint16_t, v, (int64_t)p[i])
+        SBIT__CONVERT_LOAD(SBIT_I16, int16_t, v, (int64_t)p[i])
+        SBIT__CONVERT_LOAD(SBIT_U32, uint32_t, v, (int64_t)p[i])
+        SBIT__CONVERT_LOAD(SBIT_I32, int32_t, v, (int64_t)p[i])
+        SBIT__CONVERT_LOAD(SBIT_BOOL, uint8_t, v, (int64_t)(p[i] != 0))
+    case SBIT_U64:
+    case SBIT_I64:
+        memcpy(v, (const int64_t *)src + begin, (size_t)n * sizeof *v);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            if (bits != 2 && bits != 4) { /* text, complex: no number */
+                v[i] = 0;
+                continue;
+            }
+            const int64_t raw = (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
+            const bool negative = (dtype == SBIT_I4 || dtype == SBIT_I2) && raw >> (bits - 1) != 0;
+            v[i] = negative ? raw - ((int64_t)1 << bits) : raw;
+        }
+        break;
+    }
+}
+#undef SBIT__CONVERT_LOAD
+
+#define SBIT__CONVERT_STORE(enum_name, type, expr)                                                 \
+    case enum_name: {                                                                              \
+        type *p = (type *)dst + begin;                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            p[i] = expr;                                                                           \
+        }                                                                                          \
+        break;                                                                                     \
+    }
+
+static void sbit__convert_store_float(sbit_dtype dtype, void *dst, int64_t begin, int64_t n,
+                                      const double *f)
+{
+    switch ((int)dtype) {
+        SBIT__CONVERT_STORE(SBIT_F32, float, (float)f[i])
+        SBIT__CONVERT_STORE(SBIT_F64, double, f[i])
+        SBIT__CONVERT_STORE(SBIT_F16, uint16_t, sbit_f32_to_f16(sbit__convert_odd(f[i])))
+        SBIT__CONVERT_STORE(SBIT_BF16, uint16_t, sbit_f32_to_bf16(sbit__convert_odd(f[i])))
+    case SBIT_F4E2M1:
+        for (int64_t i = 0; i < n; i++) {
+            sbit__packed_set((uint8_t *)dst, begin + i, 4,
+                             sbit__small_encode(&sbit__small_e2m1, f[i], true));
+        }
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            ((uint8_t *)dst)[begin + i] =
+                dtype == SBIT_F8E8M0 ? sbit__f32_to_e8m0((float)f[i], SBIT__E8M0_UP, true)
+                                     : sbit__small_encode(sbit__small_float_of(dtype), f[i], true);
+        }
+        break;
+    }
+}
+
+static void sbit__convert_store_int(sbit_dtype dtype, void *dst, int64_t begin, int64_t n,
+                                    const int64_t *v)
+{
+    switch ((int)dtype) {
+        SBIT__CONVERT_STORE(SBIT_U8, uint8_t, (uint8_t)v[i])
+        SBIT__CONVERT_STORE(SBIT_I8, int8_t, (int8_t)(uint8_t)v[i])
+        SBIT__CONVERT_STORE(SBIT_U16, uint16_t, (uint16_t)v[i])
+        SBIT__CONVERT_STORE(SBIT_I16, int16_t, (int16_t)(uint16_t)v[i])
+        SBIT__CONVERT_STORE(SBIT_U32, uint32_t, (uint32_t)v[i])
+        SBIT__CONVERT_STORE(SBIT_I32, int32_t, (int32_t)(uint32_t)v[i])
+        SBIT__CONVERT_STORE(SBIT_BOOL, uint8_t, (uint8_t)(v[i] != 0))
+    case SBIT_U64:
+    case SBIT_I64:
+        memcpy((int64_t *)dst + begin, v, (size_t)n * sizeof *v);
+        break;
+    default:
+        for (int64_t i = 0; i < n && sbit_dtype_bits((int32_t)dtype) < 8; i++) {
+            sbit__packed_set((uint8_t *)dst, begin + i, sbit_dtype_bits((int32_t)dtype),
+                             (uint32_t)v[i]);
+        }
+        break;
+    }
+}
+#undef SBIT__CONVERT_STORE
+
+/* Integers to floats go straight to the target where a double could not hold them. */
+static void sbit__convert_int_to_float(bool is_unsigned, int64_t n, const int64_t *v, sbit_dtype to,
+                                       void *dst, int64_t begin)
+{
+    double f[SBIT__CONVERT_BLOCK];
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, &v[i], sizeof bits);
+        if (to == SBIT_F32) {
+            ((float *)dst)[begin + i] = is_unsigned ? (float)bits : (float)v[i];
+        }
+        f[i] = is_unsigned ? (double)bits : (double)v[i];
+    }
+    if (to != SBIT_F32) {
+        sbit__convert_store_float(to, dst, begin, n, f);
+    }
+}
+
+static void sbit__convert_block(sbit_dtype from, const void *src, sbit_dtype to, void *dst,
+                                int64_t begin, int64_t n)
+{
+    double f[SBIT__CONVERT_BLOCK];
+    int64_t v[SBIT__CONVERT_BLOCK];
+    const bool to_float = sbit__carrier_of(to) == SBIT__CARRY_FLOAT;
+    if (sbit__carrier_of(from) != SBIT__CARRY_FLOAT) {
+        sbit__convert_load_int(from, src, begin, n, v);
+        if (to_float) {
+            sbit__convert_int_to_float(from == SBIT_U64, n, v, to, dst, begin);
+        } else {
+            sbit__convert_store_int(to, dst, begin, n, v);
+        }
+        return;
+    }
+    sbit__convert_load_float(from, src, begin, n, f);
+    if (to_float) {
+        sbit__convert_store_float(to, dst, begin, n, f);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = to == SBIT_BOOL ? (f[i] != 0.0 ? 1 : 0) : sbit__convert_to_int(f[i], to);
+    }
+    sbit__convert_store_int(to, dst, begin, n, v);
+}
+
+SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n)
+{
+    size_t bytes = 0;
+    if (n <= 0 || !sbit_dtype_bytes((int32_t)to, n, &bytes)) {
+        return;
+    }
+    if (from == to) {
+        memmove(dst, src, bytes);
+        return;
+    }
+    if (src != dst && sbit_dtype_bits((int32_t)to) < 8) {
+        ((uint8_t *)dst)[bytes - 1] = 0; /* the unused high bits of the last byte */
+    }
+    for (int64_t begin = 0; begin < n; begin += SBIT__CONVERT_BLOCK) {
+        const int64_t left = n - begin;
+        sbit__convert_block(from, src, to, dst, begin,
+                            left < SBIT__CONVERT_BLOCK ? left : SBIT__CONVERT_BLOCK);
+    }
+}
+
+SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index)
+{
+    double f = 0.0;
+    int64_t v = 0;
+    uint64_t bits = 0;
+    if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
+        sbit__convert_load_float(tensor->dtype, tensor->data, index, 1, &f);
+        return f;
+    }
+    sbit__convert_load_int(tensor->dtype, tensor->data, index, 1, &v);
+    memcpy(&bits, &v, sizeof bits);
+    return tensor->dtype == SBIT_U64 ? (double)bits : (double)v;
+}
+
+SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index)
+{
+    double f = 0.0;
+    int64_t v = 0;
+    if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
+        sbit__convert_load_float(tensor->dtype, tensor->data, index, 1, &f);
+        return sbit__convert_trunc(f);
+    }
+    sbit__convert_load_int(tensor->dtype, tensor->data, index, 1, &v);
+    return v;
+}
+
+SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value)
+{
+    if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
+        sbit__convert_store_float(tensor->dtype, tensor->data, index, 1, &value);
+    } else {
+        const int64_t v = tensor->dtype == SBIT_BOOL ? (value != 0.0 ? 1 : 0)
+                                                     : sbit__convert_to_int(value, tensor->dtype);
+        sbit__convert_store_int(tensor->dtype, tensor->data, index, 1, &v);
+    }
+}
+/* ---- end src/core/convert.c ---- */
+
 /* ---- begin src/core/feed.c ---- */
 /* feed.c: data that can be read again in any order; arrays in memory as such data. >>feed
  *
@@ -4043,43 +4513,6 @@ SPARSEBIT_API void sbit_feed_close(sbit_feed *feed)
 }
 
 /* >>feed normalize */
-/* Element i as a double; false for types that hold no plain numbers. */
-static bool sbit__feed_number(const sbit_tensor *x, int64_t i, double *out)
-{
-    const void *data = x->data;
-    switch (x->dtype) {
-    case SBIT_U8:
-        *out = (double)((const uint8_t *)data)[i];
-        return true;
-    case SBIT_I8:
-        *out = (double)((const int8_t *)data)[i];
-        return true;
-    case SBIT_U16:
-        *out = (double)((const uint16_t *)data)[i];
-        return true;
-    case SBIT_I16:
-        *out = (double)((const int16_t *)data)[i];
-        return true;
-    case SBIT_I32:
-        *out = (double)((const int32_t *)data)[i];
-        return true;
-    case SBIT_I64:
-        *out = (double)((const int64_t *)data)[i];
-        return true;
-    case SBIT_F16:
-        *out = (double)sbit_f16_to_f32(((const uint16_t *)data)[i]);
-        return true;
-    case SBIT_F32:
-        *out = (double)((const float *)data)[i];
-        return true;
-    case SBIT_F64:
-        *out = ((const double *)data)[i];
-        return true;
-    default:
-        return false;
-    }
-}
-
 static double sbit__normal_of(const sbit_normalize *n, double x, int64_t c)
 {
     const double scale = n->scale < 0.0 || n->scale > 0.0 ? n->scale : 1.0;
@@ -4125,13 +4558,12 @@ SPARSEBIT_API sbit_status sbit_tensor_normalize(const sbit_normalize *n, const s
         sbit__normalize_bytes(n, (const uint8_t *)x->data, outer, channels, inner, y);
         return SBIT_OK;
     }
+    if (x->dtype == SBIT_STRING || x->dtype == SBIT_C64 || x->dtype == SBIT_C128) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "%s holds no numbers to normalize",
+                          sbit_dtype_name((int32_t)x->dtype));
+    }
     for (int64_t i = 0; i < outer * channels * inner; i++) {
-        double value = 0.0;
-        if (!sbit__feed_number(x, i, &value)) {
-            return sbit__fail(error, SBIT_ERR_SHAPE, NULL, "%s holds no numbers to normalize",
-                              sbit_dtype_name((int32_t)x->dtype));
-        }
-        y[i] = (float)sbit__normal_of(n, value, i / inner % channels);
+        y[i] = (float)sbit__normal_of(n, sbit__tensor_f64_at(x, i), i / inner % channels);
     }
     return SBIT_OK;
 }
@@ -4890,6 +5322,15 @@ SBIT__FN sbit_status sbit__graph_inline_body(sbit_graph *body, sbit_node_id befo
                                              sbit_error *error);
 /* The data of a value that is constant here or, captured, in an outer graph; NULL: not constant. */
 SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_value_id id);
+/* The value of a node's metadata key; NULL: it has none. */
+SBIT__FN const char *sbit__graph_node_metadata(const sbit_graph *graph, sbit_node_id id,
+                                               const char *key);
+/* Marks values, from the last node of the graph to the first: input `input` of a node if fn says
+ * so, which may look at the marks of what the node makes. Marks that are set stay. */
+typedef bool (*sbit__mark_fn)(const sbit_node *node, size_t input, const bool *marks,
+                              const void *user);
+SBIT__FN void sbit__graph_mark_back(const sbit_graph *graph, bool *marks, sbit__mark_fn fn,
+                                    const void *user);
 /* Removes output `index` of the graph from its list; the value stays. */
 SBIT__FN void sbit__graph_remove_output(sbit_graph *graph, size_t index);
 
@@ -5840,6 +6281,31 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
     const bool plain = node->domain[0] == '\0' || strcmp(node->domain, "sbit") == 0;
     snprintf(text, size, "%s%s%s '%s'", plain ? "" : node->domain, plain ? "" : "::", node->op_type,
              name);
+}
+
+SBIT__FN const char *sbit__graph_node_metadata(const sbit_graph *graph, sbit_node_id id,
+                                               const char *key)
+{
+    const sbit__graph_node *node = graph->nodes[id.idx];
+    for (size_t i = 0; i < node->metadata_count; i++) {
+        if (sbit__streq(node->metadata[i].key.data, key)) {
+            return node->metadata[i].value.data;
+        }
+    }
+    return NULL;
+}
+
+SBIT__FN void sbit__graph_mark_back(const sbit_graph *graph, bool *marks, sbit__mark_fn fn,
+                                    const void *user)
+{
+    for (uint32_t i = graph->last; i != 0; i = graph->nodes[i]->prev) {
+        const sbit_node *node = &graph->nodes[i]->info;
+        for (size_t k = 0; k < node->input_count; k++) {
+            if (node->inputs[k].idx != 0 && fn(node, k, marks, user)) {
+                marks[node->inputs[k].idx] = true;
+            }
+        }
+    }
 }
 
 SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_value_id id)
@@ -20846,6 +21312,7 @@ extern "C" {
     X(qlinear)  /* QLinearConv, QLinearMatMul, ConvInteger, MatMulInteger, QGemm */                \
     X(qlinear_elements) /* QLinearAdd, QLinearMul, QLinearConcat, pools, tables, Softmax */        \
     X(qlinear_layout)   /* sbit: ToLast, ToFirst, QMaxPool, QShuffle, QTable */                    \
+    X(nbits)            /* MatMulNBits, DynamicQuantizeMatMul */                                   \
     X(text)             /* StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer */         \
     X(ml)               /* ai.onnx.ml: LabelEncoder, TreeEnsemble ... */                           \
     X(einsum)           /* Einsum, Det, misc. */                                                   \
@@ -20854,7 +21321,7 @@ extern "C" {
     X(grad_pool)                                                                                   \
     X(grad_norm)                                                                                   \
     X(grad_recurrent)                                                                              \
-    X(external)       /* functions of the caller, in private clones */
+    X(external) /* functions of the caller, in private clones */
 
 #define SBIT__OP_FAMILY_DECLARE(name)                                                              \
     SBIT__FN const sbit_op_row *sbit__op_rows_##name(size_t *count);
@@ -20873,7 +21340,7 @@ SBIT__FN bool sbit__op_row_is_built_in(const sbit_ctx *ctx, const sbit_op_row *r
     (SBIT_T(SBIT_U8) | SBIT_T(SBIT_I8) | SBIT_T(SBIT_U16) | SBIT_T(SBIT_I16) | SBIT_T(SBIT_U4) |   \
      SBIT_T(SBIT_I4))
 
-/* >>helpers, in ops/common.c and ops/convert.c */
+/* >>helpers, in ops/common.c */
 /* Fails unless min <= input_count <= max and inputs 0..min-1 are present. */
 SBIT__FN sbit_status sbit__op_inputs(const sbit_op_call *call, int32_t min, int32_t max,
                                      sbit_error *error);
@@ -20906,24 +21373,8 @@ SBIT__FN sbit_status sbit__op_ints(const sbit_op_call *call, const char *name, i
 SBIT__FN sbit_status sbit__op_floats(const sbit_op_call *call, const char *name, int32_t input,
                                      float *values, int64_t capacity, int64_t *count,
                                      sbit_error *error);
-/* One element as double / int64; any numeric dtype. */
-SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index);
-SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index);
-SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value);
 /* Row-major strides in elements. */
 SBIT__FN void sbit__tensor_strides(const sbit_tensor *tensor, int64_t strides[SBIT_MAX_RANK]);
-/* Converts n elements between any two numeric types with the rules of Cast-19 (saturate for
- * float8). May be in place only if the sizes are equal. */
-SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n);
-/* Float8 by one element; `saturate` as in Cast. E8M0 rounds up here; see below for other modes. */
-SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate);
-SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits);
-typedef enum sbit__e8m0_round {
-    SBIT__E8M0_UP, /* Cast's attribute round_mode */
-    SBIT__E8M0_DOWN,
-    SBIT__E8M0_NEAREST
-} sbit__e8m0_round;
-SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate);
 /* For operators that compute in one float type: runs `run64` if some operand is float64, else
  * `run32`, with operands of other float types converted through scratch memory; prepare must have
  * asked for sbit__op_in_float_scratch bytes. */
@@ -20958,443 +21409,6 @@ SBIT__INLINE void sbit__real_set(bool wide, void *data, int64_t index, double va
 
 #endif /* SBIT_OPS_PRIVATE_H */
 /* ---- end src/ops/ops_private.h ---- */
-
-/* ---- begin src/ops/convert.c ---- */
-/* convert.c: one element type to another, for Cast and for operators without a kernel of their own
- * for a type. >>convert
- *
- * Called by: operator families, infer. Calls: core's float16 and bfloat16.
- * Does: all numeric types with the rules of Cast-19 and later. Does not: strings, complex numbers.
- * An element travels as a double (floats), or as 64 bits (integers and bool; uint64 as the same
- * bits). Both carriers hold every value of every type exactly, so each conversion rounds once.
- *
- * Small floats, value = (-1)^s * 2^(e - bias) * 1.m, subnormal 2^(1 - bias) * 0.m when e is 0:
- *   float8e4m3fn    s eeee mmm  bias 7   no infinity, NaN s1111111, largest 448
- *   float8e4m3fnuz  s eeee mmm  bias 8   no infinity, NaN 10000000, no -0, largest 240
- *   float8e5m2      s eeeee mm  bias 15  infinity s1111100, NaN s11111xx, largest 57344
- *   float8e5m2fnuz  s eeeee mm  bias 16  no infinity, NaN 10000000, no -0, largest 57344
- *   float8e8m0      eeeeeeee    2^(e - 127), NaN 11111111
- *   float4e2m1      s ee m      bias 1   no infinity, no NaN (which becomes -0), largest 6
- */
-
-/* Elements at a time; a multiple of 4, so that bytes stay whole. */
-#define SBIT__CONVERT_BLOCK 64
-
-typedef struct sbit__small_float {
-    int32_t mantissa_bits, bias;
-    uint32_t sign_bit, max_code; /* max_code: the largest finite value */
-    uint32_t inf_code, nan_code; /* what infinity becomes without saturation; NaN */
-    bool unsigned_zero;          /* -0 becomes 0, and NaN has no sign */
-} sbit__small_float;
-
-static const sbit__small_float sbit__small_e4m3fn = {3, 7, 0x80, 0x7e, 0x7f, 0x7f, false};
-static const sbit__small_float sbit__small_e4m3fnuz = {3, 8, 0x80, 0x7f, 0x80, 0x80, true};
-static const sbit__small_float sbit__small_e5m2 = {2, 15, 0x80, 0x7b, 0x7c, 0x7e, false};
-static const sbit__small_float sbit__small_e5m2fnuz = {2, 16, 0x80, 0x7f, 0x80, 0x80, true};
-static const sbit__small_float sbit__small_e2m1 = {1, 1, 0x08, 0x07, 0x07, 0x08, false};
-
-static const sbit__small_float *sbit__small_float_of(sbit_dtype dtype)
-{
-    switch ((int)dtype) {
-    case SBIT_F8E4M3FN:
-        return &sbit__small_e4m3fn;
-    case SBIT_F8E4M3FNUZ:
-        return &sbit__small_e4m3fnuz;
-    case SBIT_F8E5M2:
-        return &sbit__small_e5m2;
-    case SBIT_F8E5M2FNUZ:
-        return &sbit__small_e5m2fnuz;
-    default:
-        return &sbit__small_e2m1;
-    }
-}
-
-static uint8_t sbit__small_encode(const sbit__small_float *f, double value, bool saturate)
-{
-    const uint32_t sign = signbit(value) ? f->sign_bit : 0;
-    double magnitude = fabs(value);
-    int exponent = 0;
-    uint32_t code = f->max_code + 1;
-    if (isnan(value)) {
-        return (uint8_t)(f->unsigned_zero ? f->nan_code : f->nan_code | sign);
-    }
-    if (!isinf(value)) {
-        frexp(magnitude, &exponent);
-        exponent = magnitude == 0.0 || exponent < 2 - f->bias ? 1 - f->bias : exponent - 1;
-        /* Rounding up to the next power of two carries into the exponent field by itself. */
-        magnitude = rint(ldexp(magnitude, f->mantissa_bits - exponent));
-        if (exponent + f->bias < 64) {
-            code = ((uint32_t)(exponent + f->bias - 1) << f->mantissa_bits) + (uint32_t)magnitude;
-        }
-    }
-    if (code > f->max_code) {
-        code = saturate ? f->max_code : f->inf_code;
-        return (uint8_t)(f->unsigned_zero && !saturate ? code : code | sign);
-    }
-    return (uint8_t)(f->unsigned_zero && code == 0 ? 0 : code | sign);
-}
-
-static double sbit__small_decode(const sbit__small_float *f, uint32_t bits)
-{
-    const uint32_t code = bits & (f->sign_bit - 1);
-    const uint32_t hidden = 1u << f->mantissa_bits;
-    uint32_t mantissa = code & (hidden - 1);
-    int exponent = (int)(code >> f->mantissa_bits);
-    double value = 0.0;
-    if (f->unsigned_zero && bits == f->nan_code) {
-        return (double)NAN;
-    }
-    if (code > f->max_code) {
-        value = code == f->inf_code && f->inf_code != f->nan_code ? (double)INFINITY : (double)NAN;
-    } else {
-        mantissa += exponent > 0 ? hidden : 0;
-        exponent = exponent > 0 ? exponent : 1;
-        value = ldexp((double)mantissa, exponent - f->bias - f->mantissa_bits);
-    }
-    return (bits & f->sign_bit) != 0 ? -value : value;
-}
-
-SBIT__FN uint8_t sbit__f32_to_e8m0(float value, sbit__e8m0_round round, bool saturate)
-{
-    int exponent = 0;
-    const double fraction = frexp((double)value, &exponent); /* 0.5 <= fraction < 1 */
-    int code = 0;
-    if (isnan(value) || (!saturate && (isinf(value) || value == 0.0f))) {
-        return 0xff;
-    }
-    if (isinf(value) || value <= 0.0f) {
-        return value > 0.0f ? 0xfe : 0;
-    }
-    if (fraction > 0.5 &&
-        (round == SBIT__E8M0_UP || (round == SBIT__E8M0_NEAREST && fraction >= 0.75))) {
-        exponent++;
-    }
-    code = exponent - 1 + 127;
-    if (code < 0 || code > 0xfe) {
-        return (uint8_t)(!saturate ? 0xff : code < 0 ? 0 : 0xfe);
-    }
-    return (uint8_t)code;
-}
-
-SBIT__FN uint8_t sbit__f32_to_f8(sbit_dtype dtype, float value, bool saturate)
-{
-    if (dtype == SBIT_F8E8M0) {
-        return sbit__f32_to_e8m0(value, SBIT__E8M0_UP, saturate);
-    }
-    return sbit__small_encode(sbit__small_float_of(dtype), (double)value, saturate);
-}
-
-SBIT__FN float sbit__f8_to_f32(sbit_dtype dtype, uint8_t bits)
-{
-    if (dtype == SBIT_F8E8M0) {
-        return bits == 0xff ? NAN : (float)ldexp(1.0, (int)bits - 127);
-    }
-    return (float)sbit__small_decode(sbit__small_float_of(dtype), bits);
-}
-
-/* A double as a float that a second rounding to 16 bits or less cannot go wrong with: cut, and
- * the last bit set where something was cut off ("round to odd"). */
-static float sbit__convert_odd(double value)
-{
-    float single = (float)value;
-    uint32_t bits = 0;
-    if ((double)single == value || !isfinite(value) || !isfinite(single)) {
-        return single;
-    }
-    memcpy(&bits, &single, sizeof bits);
-    if (fabs((double)single) > fabs(value)) {
-        bits--;
-    }
-    bits |= 1u;
-    memcpy(&single, &bits, sizeof bits);
-    return single;
-}
-
-/* Truncates to an integer; values outside of int64 go to its ends, NaN to 0. */
-static int64_t sbit__convert_trunc(double value)
-{
-    if (isnan(value)) {
-        return 0;
-    }
-    if (value >= 9223372036854775808.0) {
-        return INT64_MAX;
-    }
-    return value <= -9223372036854775808.0 ? INT64_MIN : (int64_t)value;
-}
-
-static int64_t sbit__convert_to_int(double value, sbit_dtype to)
-{
-    const int64_t whole = sbit__convert_trunc(value);
-    if (to == SBIT_U64 && value >= 9223372036854775808.0) {
-        const uint64_t large = value >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)value;
-        int64_t bits = 0;
-        memcpy(&bits, &large, sizeof bits);
-        return bits;
-    }
-    if (to == SBIT_I32) {
-        return whole > INT32_MAX ? INT32_MAX : whole < INT32_MIN ? INT32_MIN : whole;
-    }
-    if (to == SBIT_U32) {
-        return whole > (int64_t)UINT32_MAX ? (int64_t)UINT32_MAX : whole;
-    }
-    return whole; /* narrower types drop the high bits, as every runtime does */
-}
-
-typedef enum sbit__carrier {
-    SBIT__CARRY_FLOAT,
-    SBIT__CARRY_INT,
-    SBIT__CARRY_U64
-} sbit__carrier;
-
-static sbit__carrier sbit__carrier_of(sbit_dtype dtype)
-{
-    if (dtype == SBIT_U64) {
-        return SBIT__CARRY_U64;
-    }
-    if ((SBIT_T(dtype) & SBIT_T_FLOATS) != 0 || dtype == SBIT_F4E2M1 ||
-        (dtype >= SBIT_F8E4M3FN && dtype <= SBIT_F8E5M2FNUZ) || dtype == SBIT_F8E8M0) {
-        return SBIT__CARRY_FLOAT;
-    }
-    return SBIT__CARRY_INT;
-}
-
-/* Element `index` of packed data of 2 or 4 bits, and the place it is stored at. */
-static uint32_t sbit__packed_at(const uint8_t *bytes, int64_t index, int bits)
-{
-    const int per_byte = 8 / bits;
-    return ((uint32_t)bytes[index / per_byte] >> ((index % per_byte) * bits)) & ((1u << bits) - 1u);
-}
-
-static void sbit__packed_set(uint8_t *bytes, int64_t index, int bits, uint32_t value)
-{
-    const int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
-    const uint32_t mask = ((1u << bits) - 1u) << shift;
-    uint8_t *octet = bytes + index / per_byte;
-    *octet = (uint8_t)((*octet & ~mask) | ((value << shift) & mask));
-}
-
-#define SBIT__CONVERT_LOAD(enum_name, type, member, expr)                                          \
-    case enum_name: {                                                                              \
-        const type *p = (const type *)src + begin;                                                 \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            member[i] = expr;                                                                      \
-        }                                                                                          \
-        break;                                                                                     \
-    }
-
-/* Elements begin..begin+n-1 of floating-point data; f8 and the packed type share the last cases. */
-static void sbit__convert_load_float(sbit_dtype dtype, const void *src, int64_t begin, int64_t n,
-                                     double *f)
-{
-    switch ((int)dtype) {
-        SBIT__CONVERT_LOAD(SBIT_F32, float, f, (double)p[i])
-        SBIT__CONVERT_LOAD(SBIT_F64, double, f, p[i])
-        SBIT__CONVERT_LOAD(SBIT_F16, uint16_t, f, (double)sbit_f16_to_f32(p[i]))
-        SBIT__CONVERT_LOAD(SBIT_BF16, uint16_t, f, (double)sbit_bf16_to_f32(p[i]))
-    case SBIT_F4E2M1:
-        for (int64_t i = 0; i < n; i++) {
-            f[i] = sbit__small_decode(&sbit__small_e2m1,
-                                      sbit__packed_at((const uint8_t *)src, begin + i, 4));
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            f[i] = (double)sbit__f8_to_f32(dtype, ((const uint8_t *)src)[begin + i]);
-        }
-        break;
-    }
-}
-
-static void sbit__convert_load_int(sbit_dtype dtype, const void *src, int64_t begin, int64_t n,
-                                   int64_t *v)
-{
-    const int bits = sbit_dtype_bits((int32_t)dtype);
-    switch ((int)dtype) {
-        SBIT__CONVERT_LOAD(SBIT_U8, uint8_t, v, (int64_t)p[i])
-        SBIT__CONVERT_LOAD(SBIT_I8, int8_t, v, (int64_t)p[i])
-        SBIT__CONVERT_LOAD(SBIT_U16, uint16_t, v, (int64_t)p[i])
-        SBIT__CONVERT_LOAD(SBIT_I16, int16_t, v, (int64_t)p[i])
-        SBIT__CONVERT_LOAD(SBIT_U32, uint32_t, v, (int64_t)p[i])
-        SBIT__CONVERT_LOAD(SBIT_I32, int32_t, v, (int64_t)p[i])
-        SBIT__CONVERT_LOAD(SBIT_BOOL, uint8_t, v, (int64_t)(p[i] != 0))
-    case SBIT_U64:
-    case SBIT_I64:
-        memcpy(v, (const int64_t *)src + begin, (size_t)n * sizeof *v);
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            if (bits != 2 && bits != 4) { /* text, complex: no number */
-                v[i] = 0;
-                continue;
-            }
-            const int64_t raw = (int64_t)sbit__packed_at((const uint8_t *)src, begin + i, bits);
-            const bool negative = (dtype == SBIT_I4 || dtype == SBIT_I2) && raw >> (bits - 1) != 0;
-            v[i] = negative ? raw - ((int64_t)1 << bits) : raw;
-        }
-        break;
-    }
-}
-#undef SBIT__CONVERT_LOAD
-
-#define SBIT__CONVERT_STORE(enum_name, type, expr)                                                 \
-    case enum_name: {                                                                              \
-        type *p = (type *)dst + begin;                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            p[i] = expr;                                                                           \
-        }                                                                                          \
-        break;                                                                                     \
-    }
-
-static void sbit__convert_store_float(sbit_dtype dtype, void *dst, int64_t begin, int64_t n,
-                                      const double *f)
-{
-    switch ((int)dtype) {
-        SBIT__CONVERT_STORE(SBIT_F32, float, (float)f[i])
-        SBIT__CONVERT_STORE(SBIT_F64, double, f[i])
-        SBIT__CONVERT_STORE(SBIT_F16, uint16_t, sbit_f32_to_f16(sbit__convert_odd(f[i])))
-        SBIT__CONVERT_STORE(SBIT_BF16, uint16_t, sbit_f32_to_bf16(sbit__convert_odd(f[i])))
-    case SBIT_F4E2M1:
-        for (int64_t i = 0; i < n; i++) {
-            sbit__packed_set((uint8_t *)dst, begin + i, 4,
-                             sbit__small_encode(&sbit__small_e2m1, f[i], true));
-        }
-        break;
-    default:
-        for (int64_t i = 0; i < n; i++) {
-            ((uint8_t *)dst)[begin + i] =
-                dtype == SBIT_F8E8M0 ? sbit__f32_to_e8m0((float)f[i], SBIT__E8M0_UP, true)
-                                     : sbit__small_encode(sbit__small_float_of(dtype), f[i], true);
-        }
-        break;
-    }
-}
-
-static void sbit__convert_store_int(sbit_dtype dtype, void *dst, int64_t begin, int64_t n,
-                                    const int64_t *v)
-{
-    switch ((int)dtype) {
-        SBIT__CONVERT_STORE(SBIT_U8, uint8_t, (uint8_t)v[i])
-        SBIT__CONVERT_STORE(SBIT_I8, int8_t, (int8_t)(uint8_t)v[i])
-        SBIT__CONVERT_STORE(SBIT_U16, uint16_t, (uint16_t)v[i])
-        SBIT__CONVERT_STORE(SBIT_I16, int16_t, (int16_t)(uint16_t)v[i])
-        SBIT__CONVERT_STORE(SBIT_U32, uint32_t, (uint32_t)v[i])
-        SBIT__CONVERT_STORE(SBIT_I32, int32_t, (int32_t)(uint32_t)v[i])
-        SBIT__CONVERT_STORE(SBIT_BOOL, uint8_t, (uint8_t)(v[i] != 0))
-    case SBIT_U64:
-    case SBIT_I64:
-        memcpy((int64_t *)dst + begin, v, (size_t)n * sizeof *v);
-        break;
-    default:
-        for (int64_t i = 0; i < n && sbit_dtype_bits((int32_t)dtype) < 8; i++) {
-            sbit__packed_set((uint8_t *)dst, begin + i, sbit_dtype_bits((int32_t)dtype),
-                             (uint32_t)v[i]);
-        }
-        break;
-    }
-}
-#undef SBIT__CONVERT_STORE
-
-/* Integers to floats go straight to the target where a double could not hold them. */
-static void sbit__convert_int_to_float(bool is_unsigned, int64_t n, const int64_t *v, sbit_dtype to,
-                                       void *dst, int64_t begin)
-{
-    double f[SBIT__CONVERT_BLOCK];
-    for (int64_t i = 0; i < n; i++) {
-        uint64_t bits = 0;
-        memcpy(&bits, &v[i], sizeof bits);
-        if (to == SBIT_F32) {
-            ((float *)dst)[begin + i] = is_unsigned ? (float)bits : (float)v[i];
-        }
-        f[i] = is_unsigned ? (double)bits : (double)v[i];
-    }
-    if (to != SBIT_F32) {
-        sbit__convert_store_float(to, dst, begin, n, f);
-    }
-}
-
-static void sbit__convert_block(sbit_dtype from, const void *src, sbit_dtype to, void *dst,
-                                int64_t begin, int64_t n)
-{
-    double f[SBIT__CONVERT_BLOCK];
-    int64_t v[SBIT__CONVERT_BLOCK];
-    const bool to_float = sbit__carrier_of(to) == SBIT__CARRY_FLOAT;
-    if (sbit__carrier_of(from) != SBIT__CARRY_FLOAT) {
-        sbit__convert_load_int(from, src, begin, n, v);
-        if (to_float) {
-            sbit__convert_int_to_float(from == SBIT_U64, n, v, to, dst, begin);
-        } else {
-            sbit__convert_store_int(to, dst, begin, n, v);
-        }
-        return;
-    }
-    sbit__convert_load_float(from, src, begin, n, f);
-    if (to_float) {
-        sbit__convert_store_float(to, dst, begin, n, f);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        v[i] = to == SBIT_BOOL ? (f[i] != 0.0 ? 1 : 0) : sbit__convert_to_int(f[i], to);
-    }
-    sbit__convert_store_int(to, dst, begin, n, v);
-}
-
-SBIT__FN void sbit__convert(sbit_dtype from, const void *src, sbit_dtype to, void *dst, int64_t n)
-{
-    size_t bytes = 0;
-    if (n <= 0 || !sbit_dtype_bytes((int32_t)to, n, &bytes)) {
-        return;
-    }
-    if (from == to) {
-        memmove(dst, src, bytes);
-        return;
-    }
-    if (src != dst && sbit_dtype_bits((int32_t)to) < 8) {
-        ((uint8_t *)dst)[bytes - 1] = 0; /* the unused high bits of the last byte */
-    }
-    for (int64_t begin = 0; begin < n; begin += SBIT__CONVERT_BLOCK) {
-        const int64_t left = n - begin;
-        sbit__convert_block(from, src, to, dst, begin,
-                            left < SBIT__CONVERT_BLOCK ? left : SBIT__CONVERT_BLOCK);
-    }
-}
-
-SBIT__FN double sbit__tensor_f64_at(const sbit_tensor *tensor, int64_t index)
-{
-    double f = 0.0;
-    int64_t v = 0;
-    uint64_t bits = 0;
-    if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
-        sbit__convert_load_float(tensor->dtype, tensor->data, index, 1, &f);
-        return f;
-    }
-    sbit__convert_load_int(tensor->dtype, tensor->data, index, 1, &v);
-    memcpy(&bits, &v, sizeof bits);
-    return tensor->dtype == SBIT_U64 ? (double)bits : (double)v;
-}
-
-SBIT__FN int64_t sbit__tensor_i64_at(const sbit_tensor *tensor, int64_t index)
-{
-    double f = 0.0;
-    int64_t v = 0;
-    if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
-        sbit__convert_load_float(tensor->dtype, tensor->data, index, 1, &f);
-        return sbit__convert_trunc(f);
-    }
-    sbit__convert_load_int(tensor->dtype, tensor->data, index, 1, &v);
-    return v;
-}
-
-SBIT__FN void sbit__tensor_set_f64(sbit_tensor *tensor, int64_t index, double value)
-{
-    if (sbit__carrier_of(tensor->dtype) == SBIT__CARRY_FLOAT) {
-        sbit__convert_store_float(tensor->dtype, tensor->data, index, 1, &value);
-    } else {
-        const int64_t v = tensor->dtype == SBIT_BOOL ? (value != 0.0 ? 1 : 0)
-                                                     : sbit__convert_to_int(value, tensor->dtype);
-        sbit__convert_store_int(tensor->dtype, tensor->data, index, 1, &v);
-    }
-}
-/* ---- end src/ops/convert.c ---- */
 
 /* ---- begin src/ops/common.c ---- */
 /* common.c: what the operator families share: failing, attributes and inputs as numbers, types,
@@ -21978,10 +21992,6 @@ SBIT__FN void sbit__g_add_node(sbit_gradient *g, const char *domain, const char 
 SBIT__FN sbit_value_id sbit__g_1(sbit_gradient *g, const char *op_type, sbit_value_id a);
 SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_value_id a,
                                  sbit_value_id b);
-SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value);
-SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count);
-SBIT__FN sbit_attr sbit__g_float(const char *name, float value);
-SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value);
 SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
                                         const sbit_value_id *inputs, size_t input_count, bool of,
                                         const char *without);
@@ -23151,47 +23161,6 @@ SBIT__FN sbit_value_id sbit__g_2(sbit_gradient *g, const char *op_type, sbit_val
     return sbit_gradient_add(g, "", op_type, inputs, 2, NULL, 0);
 }
 
-SBIT__FN sbit_attr sbit__g_int(const char *name, int64_t value)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_INT;
-    attr.i = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__g_ints(const char *name, const int64_t *values, size_t count)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_INTS;
-    attr.ints = values;
-    attr.count = count;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__g_float(const char *name, float value)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_FLOAT;
-    attr.f = value;
-    return attr;
-}
-
-SBIT__FN sbit_attr sbit__g_text(const char *name, const char *value)
-{
-    sbit_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.name = name;
-    attr.type = SBIT_ONNX_ATTR_STRING;
-    attr.s = sbit__str(value);
-    return attr;
-}
-
 /* A node with the attributes of the forward node, except `without` (NULL: all); `of`: and its
  * operator. */
 SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, const char *op_type,
@@ -23208,7 +23177,7 @@ SBIT__FN sbit_value_id sbit__g_add_like(sbit_gradient *g, const char *domain, co
         return out;
     }
     if (of) {
-        attrs[count++] = sbit__g_text("of", g->node->op_type);
+        attrs[count++] = sbit__attr_string("of", g->node->op_type);
     }
     for (size_t i = 0; i < g->node->attr_count; i++) {
         if (without == NULL || !sbit__streq(g->node->attrs[i].name, without)) {
@@ -23277,7 +23246,7 @@ static bool sbit__g_same_shape(const sbit_type *a, const sbit_type *b)
 SBIT__FN sbit_value_id sbit__g_reduce(sbit_gradient *g, sbit_value_id grad, sbit_value_id like,
                                       int32_t align)
 {
-    const sbit_attr attr = sbit__g_int("align", align);
+    const sbit_attr attr = sbit__attr_int("align", align);
     const sbit_value_id inputs[2] = {grad, sbit__g_shape(g, like)};
     return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ReduceTo", inputs, 2, &attr, 1);
 }
@@ -23407,7 +23376,7 @@ SBIT__FN void sbit__grad_pow(sbit_gradient *g)
     const sbit_value_id dy = g->output_grads[0], a = g->inputs[0], b = g->inputs[1];
     if (g->wanted[0]) {
         const sbit_dtype dtype = sbit__g_type(g, a)->dtype;
-        const sbit_attr to = sbit__g_int("to", (int64_t)dtype);
+        const sbit_attr to = sbit__attr_int("to", (int64_t)dtype);
         const sbit_value_id power = sbit__g_type(g, b)->dtype == dtype
                                         ? b
                                         : sbit_gradient_add(g, "", "Cast", &b, 1, &to, 1);
@@ -23471,7 +23440,7 @@ SBIT__FN void sbit__grad_where(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_cast(sbit_gradient *g)
 {
-    const sbit_attr to = sbit__g_int("to", (int64_t)sbit__g_type(g, g->inputs[0])->dtype);
+    const sbit_attr to = sbit__attr_int("to", (int64_t)sbit__g_type(g, g->inputs[0])->dtype);
     const bool same = sbit__g_type(g, g->inputs[0])->dtype == sbit__g_type(g, g->outputs[0])->dtype;
     g->input_grads[0] =
         same ? g->output_grads[0] : sbit_gradient_add(g, "", "Cast", g->output_grads, 1, &to, 1);
@@ -23490,9 +23459,9 @@ SBIT__FN sbit_value_id sbit__g_spread(sbit_gradient *g, sbit_value_id from, cons
     inputs[0] = from;
     inputs[1] = sbit__g_shape(g, g->inputs[0]);
     inputs[2] = from_input ? g->inputs[1] : inputs[1];
-    attrs[0] = sbit__g_int("mean", mean ? 1 : 0);
+    attrs[0] = sbit__attr_int("mean", mean ? 1 : 0);
     attrs[1] =
-        sbit__g_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
+        sbit__attr_int("noop_with_empty_axes", sbit_node_int(g->node, "noop_with_empty_axes", 0));
     attrs[2] = list != NULL ? *list : attrs[1];
     return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Spread", inputs, from_input ? 3 : 2, attrs,
                              list != NULL ? 3 : 2);
@@ -23557,7 +23526,7 @@ SBIT__FN void sbit__grad_transpose(sbit_gradient *g)
         const int64_t at = perm->ints[i];
         back[at >= 0 && at < SBIT_MAX_RANK ? at : 0] = (int64_t)i;
     }
-    const sbit_attr attr = sbit__g_ints("perm", back, perm != NULL ? perm->count : 0);
+    const sbit_attr attr = sbit__attr_ints("perm", back, perm != NULL ? perm->count : 0);
     g->input_grads[0] =
         sbit_gradient_add(g, "", "Transpose", g->output_grads, 1, &attr, perm != NULL ? 1 : 0);
 }
@@ -23566,9 +23535,9 @@ static sbit_value_id sbit__g_piece(sbit_gradient *g, sbit_value_id from, int64_t
                                    int64_t begin, int64_t length)
 {
     sbit_attr attrs[3];
-    attrs[0] = sbit__g_int("axis", axis);
-    attrs[1] = sbit__g_int("begin", begin);
-    attrs[2] = sbit__g_int("length", length);
+    attrs[0] = sbit__attr_int("axis", axis);
+    attrs[1] = sbit__attr_int("begin", begin);
+    attrs[2] = sbit__attr_int("length", length);
     return sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "Piece", &from, 1, attrs, 3);
 }
 
@@ -23606,7 +23575,7 @@ SBIT__FN void sbit__grad_concat(sbit_gradient *g)
 
 SBIT__FN void sbit__grad_split(sbit_gradient *g)
 {
-    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", 0));
     sbit_value_id *parts = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
@@ -23669,7 +23638,7 @@ SBIT__FN void sbit__grad_pad(sbit_gradient *g)
 SBIT__FN void sbit__g_moves(sbit_gradient *g, const sbit_value_id *inputs, int32_t count,
                             bool padded)
 {
-    const sbit_attr first = sbit__g_int("first", padded ? 1 : 0);
+    const sbit_attr first = sbit__attr_int("first", padded ? 1 : 0);
     sbit_value_id *all = NULL;
     void *block = NULL;
     if (g->status == SBIT_OK) {
@@ -23706,8 +23675,8 @@ SBIT__FN void sbit__grad_resize(sbit_gradient *g)
     memset(inputs, 0, sizeof inputs);
     memcpy(inputs, g->inputs, (size_t)(g->input_count < 4 ? g->input_count : 4) * sizeof *inputs);
     inputs[4] = g->output_grads[0];
-    attrs[0] = sbit__g_text("of", g->node->op_type);
-    attrs[1] = sbit__g_int("version", g->opset);
+    attrs[0] = sbit__attr_string("of", g->node->op_type);
+    attrs[1] = sbit__attr_int("version", g->opset);
     for (size_t i = 0; i < g->node->attr_count && count < SBIT__COUNT_OF(attrs); i++) {
         attrs[count++] = g->node->attrs[i];
     }
@@ -23729,7 +23698,7 @@ static sbit_value_id sbit__g_flip(sbit_gradient *g, sbit_value_id id)
     for (int32_t i = 0; i < rank; i++) {
         perm[i] = i < rank - 2 ? i : 2 * rank - 3 - i;
     }
-    const sbit_attr attr = sbit__g_ints("perm", perm, (size_t)rank);
+    const sbit_attr attr = sbit__attr_ints("perm", perm, (size_t)rank);
     return sbit_gradient_add(g, "", "Transpose", &id, 1, &attr, 1);
 }
 
@@ -23762,9 +23731,9 @@ static sbit_value_id sbit__g_gemm(sbit_gradient *g, sbit_value_id a, bool trans_
 {
     const sbit_value_id inputs[2] = {a, b};
     sbit_attr attrs[3];
-    attrs[0] = sbit__g_int("transA", trans_a ? 1 : 0);
-    attrs[1] = sbit__g_int("transB", trans_b ? 1 : 0);
-    attrs[2] = sbit__g_float("alpha", alpha);
+    attrs[0] = sbit__attr_int("transA", trans_a ? 1 : 0);
+    attrs[1] = sbit__attr_int("transB", trans_b ? 1 : 0);
+    attrs[2] = sbit__attr_float("alpha", alpha);
     return sbit_gradient_add(g, "", "Gemm", inputs, 2, attrs, 3);
 }
 
@@ -23868,7 +23837,7 @@ SBIT__FN void sbit__grad_einsum(sbit_gradient *g)
                    !sbit__g_has(terms[i] + c + 1, sizes[i] - c - 1, letter);
         }
         snprintf(text + size, sizeof text - (size_t)size, "->%.*s", (int)sizes[i], terms[i]);
-        const sbit_attr attr = sbit__g_text("equation", text);
+        const sbit_attr attr = sbit__attr_string("equation", text);
         if (fits) {
             g->input_grads[i] = sbit_gradient_add(g, "", "Einsum", inputs, (size_t)n, &attr, 1);
         }
@@ -23940,7 +23909,7 @@ SBIT__FN void sbit__grad_pool(sbit_gradient *g)
         for (int32_t i = 2; i < rank; i++) {
             axes[i - 2] = i;
         }
-        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        const sbit_attr list = sbit__attr_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
         g->input_grads[0] = sbit__g_spread(g, g->output_grads[0], &list, true);
         return;
     }
@@ -23974,8 +23943,9 @@ SBIT__FN void sbit__grad_lstm(sbit_gradient *g)
     for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
         inputs[7 + i] = g->output_grads[i];
     }
-    attrs[0] = sbit__g_text("direction", sbit_node_string(g->node, "direction", "forward"));
-    attrs[1] = sbit__g_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
+    attrs[0] = sbit__attr_string("direction", sbit_node_string(g->node, "direction", "forward"));
+    attrs[1] =
+        sbit__attr_int("linear_before_reset", sbit_node_int(g->node, "linear_before_reset", 0));
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, gru ? "GruGrad" : "LstmGrad", inputs, gru ? 9 : 10,
                      attrs, gru ? 2 : 1, wanted, outputs, gru ? 5 : 6);
     for (int32_t i = 0; i < 6; i++) {
@@ -23999,8 +23969,8 @@ static void sbit__g_batch_norm(sbit_gradient *g, bool training, sbit_value_id me
                                      training && g->input_count > 5 ? g->inputs[5] : none};
     sbit_attr attrs[2];
     sbit_value_id outputs[3];
-    attrs[0] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
-    attrs[1] = sbit__g_int("training", training ? 1 : 0);
+    attrs[0] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[1] = sbit__attr_int("training", training ? 1 : 0);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "BatchNormGrad", inputs, inputs[5].idx != 0 ? 6 : 5,
                      attrs, 2, g->wanted, outputs, 3);
     for (int32_t i = 0; i < 3; i++) {
@@ -24041,9 +24011,9 @@ SBIT__FN void sbit__grad_layer_norm(sbit_gradient *g)
     }
     inputs[0] = sbit__g_2(g, "Mul", dy, g->inputs[1]);
     inputs[1] = x;
-    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
-    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
-    attrs[2] = sbit__g_int("rms", rms ? 1 : 0);
+    attrs[0] = sbit__attr_int("axis", sbit_node_int(g->node, "axis", -1));
+    attrs[1] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__attr_int("rms", rms ? 1 : 0);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = outputs[0];
     if (g->wanted[1]) {
@@ -24079,9 +24049,9 @@ SBIT__FN void sbit__grad_group_norm(sbit_gradient *g)
     const sbit_value_id product = sbit__g_2(g, "Mul", dy3, factor);
     inputs[0] = sbit__g_2(g, "Reshape", product, rows);
     inputs[1] = sbit__g_2(g, "Reshape", x, rows);
-    attrs[0] = sbit__g_int("axis", 2);
-    attrs[1] = sbit__g_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
-    attrs[2] = sbit__g_int("rms", 0);
+    attrs[0] = sbit__attr_int("axis", 2);
+    attrs[1] = sbit__attr_float("epsilon", sbit_node_float(g->node, "epsilon", 1e-5f));
+    attrs[2] = sbit__attr_int("rms", 0);
     sbit__g_add_node(g, SBIT__GRAD_DOMAIN, "NormGrad", inputs, 2, attrs, 3, NULL, outputs, 2);
     g->input_grads[0] = sbit__g_2(g, "Reshape", outputs[0], own);
     if (g->wanted[1]) {
@@ -24097,9 +24067,9 @@ SBIT__FN void sbit__grad_softmax(sbit_gradient *g)
 {
     const sbit_value_id inputs[2] = {g->output_grads[0], g->outputs[0]};
     sbit_attr attrs[3];
-    attrs[0] = sbit__g_int("axis", sbit_node_int(g->node, "axis", g->opset < 13 ? 1 : -1));
-    attrs[1] = sbit__g_int("log", sbit__streq(g->node->op_type, "LogSoftmax") ? 1 : 0);
-    attrs[2] = sbit__g_int("flat", g->opset < 13 ? 1 : 0);
+    attrs[0] = sbit__attr_int("axis", sbit_node_int(g->node, "axis", g->opset < 13 ? 1 : -1));
+    attrs[1] = sbit__attr_int("log", sbit__streq(g->node->op_type, "LogSoftmax") ? 1 : 0);
+    attrs[2] = sbit__attr_int("flat", g->opset < 13 ? 1 : 0);
     g->input_grads[0] = sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "SoftmaxGrad", inputs, 2, attrs, 3);
 }
 
@@ -24190,7 +24160,7 @@ static sbit_value_id sbit__g_sum(sbit_gradient *g, sbit_value_id x, const int64_
                                  size_t count)
 {
     sbit_value_id inputs[2];
-    const sbit_attr attr = sbit__g_ints("axes", axes, count);
+    const sbit_attr attr = sbit__attr_ints("axes", axes, count);
     const bool listed = sbit_graph_opset(g->graph, "") >= 13;
     inputs[0] = x;
     inputs[1] = listed ? sbit__g_shape_of(g, axes, (int64_t)count) : inputs[0];
@@ -24274,8 +24244,8 @@ SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
 {
     const sbit_value_id inputs[2] = {g->output_grads[0], g->inputs[1]};
     sbit_attr attrs[2];
-    attrs[0] = sbit__g_int("exclusive", sbit_node_int(g->node, "exclusive", 0));
-    attrs[1] = sbit__g_int("reverse", sbit_node_int(g->node, "reverse", 0) != 0 ? 0 : 1);
+    attrs[0] = sbit__attr_int("exclusive", sbit_node_int(g->node, "exclusive", 0));
+    attrs[1] = sbit__attr_int("reverse", sbit_node_int(g->node, "reverse", 0) != 0 ? 0 : 1);
     g->input_grads[0] = sbit_gradient_add(g, "", "CumSum", inputs, 2, attrs, 2);
 }
 
@@ -24284,7 +24254,7 @@ SBIT__FN void sbit__grad_cum_sum(sbit_gradient *g)
 static sbit_value_id sbit__g_gather(sbit_gradient *g, bool nd, sbit_value_id from)
 {
     const sbit_value_id inputs[2] = {from, g->inputs[1]};
-    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", 0));
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", 0));
     return sbit_gradient_add(g, "", nd ? "GatherND" : "GatherElements", inputs, 2, &axis,
                              nd ? 0 : 1);
 }
@@ -24364,8 +24334,8 @@ SBIT__FN void sbit__grad_max_unpool(sbit_gradient *g)
 /* The indices of the elements of x, taken along the axis, say where each value came from. */
 SBIT__FN void sbit__grad_top_k(sbit_gradient *g)
 {
-    const sbit_attr axis = sbit__g_int("axis", sbit_node_int(g->node, "axis", -1));
-    const sbit_attr first = sbit__g_int("first", 0);
+    const sbit_attr axis = sbit__attr_int("axis", sbit_node_int(g->node, "axis", -1));
+    const sbit_attr first = sbit__attr_int("first", 0);
     sbit_value_id two[2], three[3];
     if (!sbit__g_only_first(g)) {
         return;
@@ -24407,8 +24377,8 @@ SBIT__FN void sbit__grad_swiglu(sbit_gradient *g)
     if (g->wanted[0]) {
         const sbit_value_id inputs[2] = {sbit__g_2(g, "Mul", dy, b), a};
         sbit_attr attrs[2];
-        attrs[0] = sbit__g_text("of", "Swish");
-        attrs[1] = sbit__g_float("alpha", alpha);
+        attrs[0] = sbit__attr_string("of", "Swish");
+        attrs[1] = sbit__attr_float("alpha", alpha);
         g->input_grads[0] =
             sbit_gradient_add(g, SBIT__GRAD_DOMAIN, "ActivationGrad", inputs, 2, attrs, 2);
     }
@@ -24442,7 +24412,7 @@ static void sbit__g_lp(sbit_gradient *g, bool global)
         for (int32_t i = 2; i < rank; i++) {
             axes[i - 2] = i;
         }
-        const sbit_attr list = sbit__g_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
+        const sbit_attr list = sbit__attr_ints("axes", axes, rank > 2 ? (size_t)rank - 2 : 0);
         back = sbit__g_spread(g, inputs[0], &list, false);
     } else {
         back = sbit__g_add_like(g, SBIT__GRAD_DOMAIN, "PoolGrad", inputs, 2, true, NULL);
@@ -24519,7 +24489,7 @@ SBIT__FN void sbit__grad_rnn(sbit_gradient *g)
     for (int32_t i = 0; i < 3 && i < g->output_count; i++) {
         inputs[8 + i] = g->output_grads[i];
     }
-    attrs[0] = sbit__g_text("of", g->node->op_type);
+    attrs[0] = sbit__attr_string("of", g->node->op_type);
     for (size_t i = 0; i < g->node->attr_count && count < SBIT__RNN_ATTRIBUTES; i++) {
         attrs[count++] = g->node->attrs[i];
     }
@@ -45467,6 +45437,284 @@ SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_layout(size_t *count)
     return sbit__q_layout_rows;
 }
 /* ---- end src/ops/qlinear_layout.c ---- */
+
+/* ---- begin src/ops/nbits.c ---- */
+/* nbits.c: com.microsoft's matrix products of floats with quantized weights. >>nbits
+ *
+ * MatMulNBits           y = a w^T + bias; w [N,K] in blocks of 2 to 8 bits along K
+ * DynamicQuantizeMatMul a is quantized as DynamicQuantizeLinear does, then the product of integers
+ * Both are written with other operators. The weight of the first comes out of sbit NBitsWeight: w^T
+ * as floats, (q - zero point) * scale, in the type of the scales; of constants it is made once.
+ */
+
+/* >>weights */
+
+enum {
+    SBIT__NBITS_A,
+    SBIT__NBITS_B,
+    SBIT__NBITS_SCALES,
+    SBIT__NBITS_ZEROS,
+    SBIT__NBITS_INDEX,
+    SBIT__NBITS_BIAS,
+    SBIT__NBITS_INPUTS
+};
+
+typedef struct sbit__nbits {
+    int64_t k, n, bits, block, blocks; /* blocks of a row */
+} sbit__nbits;
+
+static sbit_status sbit__nbits_of(const sbit_op_call *call, sbit__nbits *out, sbit_error *error)
+{
+    const sbit_node *node = call->node;
+    out->k = sbit_node_int(node, "K", 0);
+    out->n = sbit_node_int(node, "N", 0);
+    out->bits = sbit_node_int(node, "bits", 4);
+    out->block = sbit_node_int(node, "block_size", 0);
+    if (out->k < 1 || out->n < 1 || out->k > INT32_MAX || out->n > INT32_MAX || out->block < 16 ||
+        out->block > INT32_MAX || (out->block & (out->block - 1)) != 0 ||
+        (out->bits != 2 && out->bits != 4 && out->bits != 8)) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
+                            "K and N of at least 1, bits 2, 4 or 8 and a block_size that is a "
+                            "power of two from 16 on are known");
+    }
+    out->blocks = (out->k + out->block - 1) / out->block;
+    return SBIT_OK;
+}
+
+/* Elements of input i of NBitsWeight, or -1: unknown or omitted. */
+static int64_t sbit__nbits_elements(const sbit_op_call *call, int32_t i)
+{
+    const sbit_type *type = sbit__in_type(call, i);
+    return type != NULL && sbit__type_static(type) ? sbit__type_size(type) : -1;
+}
+
+/* Inputs B, scales, zero points, index of the block of each k. */
+static sbit_status sbit__nbits_weight_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nbits w;
+    SBIT__TRY(sbit__op_inputs(call, 2, 4, error));
+    SBIT__TRY(sbit__nbits_of(call, &w, error));
+    const sbit_dtype dtype = sbit__in_dtype(call, 1), zeros = sbit__in_dtype(call, 2);
+    const bool packed = zeros == SBIT_U8;
+    const int64_t row_bytes = (w.blocks * w.bits + 7) / 8;
+    const int64_t wanted[4] = {w.n * w.blocks * (w.block * w.bits / 8), w.n * w.blocks,
+                               packed ? w.n * row_bytes : w.n * w.blocks, w.k};
+    for (int32_t i = 0; i < 4; i++) {
+        const int64_t given = sbit__nbits_elements(call, i);
+        if (given >= 0 && given != wanted[i]) {
+            return sbit_op_fail(call, SBIT_ERR_SHAPE, error,
+                                "%s has %lld elements, %lld are wanted",
+                                i == 0   ? "B"
+                                : i == 1 ? "scales"
+                                : i == 2 ? "zero_points"
+                                         : "g_idx",
+                                (long long)given, (long long)wanted[i]);
+        }
+    }
+    if (sbit__in_type(call, 2) != NULL && !packed && zeros != dtype) {
+        return sbit_op_fail(call, SBIT_ERR_UNSUPPORTED, error,
+                            "zero_points are uint8, or of the type of the scales");
+    }
+    sbit_type *out = sbit__op_out(call, 0, dtype, 2);
+    if (out != NULL) {
+        out->dims[0] = sbit__dim(w.k);
+        out->dims[1] = sbit__dim(w.n);
+    }
+    return SBIT_OK;
+}
+
+typedef struct sbit__nbits_task {
+    sbit__nbits w;
+    const uint8_t *data;
+    const sbit_tensor *scales, *zeros, *index; /* zeros, index NULL: none */
+    sbit_tensor *out;
+} sbit__nbits_task;
+
+static void sbit__nbits_rows(void *task, int64_t begin, int64_t end, int32_t worker)
+{
+    const sbit__nbits_task *t = (const sbit__nbits_task *)task;
+    const sbit__nbits *w = &t->w;
+    const int64_t row_bytes = (w->blocks * w->bits + 7) / 8;
+    const uint32_t mask = (1u << w->bits) - 1u;
+    (void)worker;
+    for (int64_t n = begin; n < end; n++) {
+        for (int64_t k = 0; k < w->k; k++) {
+            const int64_t bit = (n * w->blocks * w->block + k) * w->bits;
+            int64_t b = t->index != NULL ? sbit__tensor_i64_at(t->index, k) : k / w->block;
+            b = b < 0 ? 0 : b >= w->blocks ? w->blocks - 1 : b;
+            const int64_t at = n * w->blocks + b;
+            const float q = (float)(t->data[bit / 8] >> bit % 8 & mask);
+            float zero = (float)(1 << (w->bits - 1));
+            if (t->zeros != NULL && t->zeros->dtype == SBIT_U8) {
+                const uint8_t *row = (const uint8_t *)t->zeros->data + n * row_bytes;
+                zero = (float)(row[b * w->bits / 8] >> b * w->bits % 8 & mask);
+            } else if (t->zeros != NULL) {
+                zero = (float)sbit__tensor_f64_at(t->zeros, at);
+            }
+            const float scale = (float)sbit__tensor_f64_at(t->scales, at);
+            sbit__tensor_set_f64(t->out, k * w->n + n, (double)((q - zero) * scale));
+        }
+    }
+}
+
+static sbit_status sbit__nbits_weight_run(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nbits_task task;
+    SBIT__TRY(sbit__nbits_of(call, &task.w, error));
+    task.data = (const uint8_t *)call->in[0]->data;
+    task.scales = call->in[1];
+    task.zeros = sbit__in(call, 2);
+    task.index = sbit__in(call, 3);
+    task.out = call->out[0];
+    sbit__parallel_range(call->ctx, task.w.n, 1 + 16384 / task.w.k, sbit__nbits_rows, &task);
+    return SBIT_OK;
+}
+
+/* >>products, written with other operators */
+
+/* The type of a product of input 0 with a matrix of n columns. */
+static void sbit__nbits_product(const sbit_op_call *call, sbit_dim n)
+{
+    const sbit_type *a = call->in_type[0];
+    sbit_type *out = sbit__op_out(call, 0, a->dtype, a->rank);
+    for (int32_t i = 0; out != NULL && i < a->rank; i++) {
+        out->dims[i] = i + 1 < a->rank ? a->dims[i] : n;
+    }
+}
+
+static sbit_status sbit__nbits_infer(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__nbits w;
+    SBIT__TRY(sbit__op_inputs(call, 3, SBIT__NBITS_INPUTS, error));
+    SBIT__TRY(sbit__nbits_of(call, &w, error));
+    const sbit_type *a = call->in_type[0];
+    if (a->rank == 0 || (a->rank > 0 && sbit__dim_known(a->dims[a->rank - 1]) &&
+                         a->dims[a->rank - 1].value != w.k)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "A does not have %lld columns",
+                            (long long)w.k);
+    }
+    sbit__nbits_product(call, sbit__dim(w.n));
+    return SBIT_OK;
+}
+
+/* A node in place of `old`'s, before it; out none: a new value. */
+static sbit_status sbit__nbits_add(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                   const char *op_type, const sbit_value_id *inputs,
+                                   size_t input_count, const sbit_attr *attrs, size_t attr_count,
+                                   sbit_value_id *outputs, size_t output_count, sbit_error *error)
+{
+    const sbit_type unknown = sbit__type_unknown();
+    sbit_node_desc desc;
+    memset(&desc, 0, sizeof desc);
+    for (size_t i = 0; i < output_count; i++) {
+        if (outputs[i].idx == 0) {
+            SBIT__TRY(sbit_graph_add_value(graph, old->name, &unknown, &outputs[i], error));
+        }
+    }
+    desc.domain = domain;
+    desc.op_type = op_type;
+    desc.name = old->name;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = attrs;
+    desc.attr_count = attr_count;
+    desc.before = old->id;
+    return sbit_graph_add_node(graph, &desc, NULL, error);
+}
+
+static sbit_value_id sbit__nbits_input(const sbit_node *node, size_t i)
+{
+    const sbit_value_id none = {0};
+    return i < node->input_count ? node->inputs[i] : none;
+}
+
+static sbit_status sbit__nbits_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_value_id bias = sbit__nbits_input(node, SBIT__NBITS_BIAS);
+    sbit_value_id out = node->outputs[0], w = {0}, y = {0}, inputs[4];
+    const sbit_attr attrs[4] = {sbit__attr_int("K", sbit_node_int(node, "K", 0)),
+                                sbit__attr_int("N", sbit_node_int(node, "N", 0)),
+                                sbit__attr_int("bits", sbit_node_int(node, "bits", 4)),
+                                sbit__attr_int("block_size", sbit_node_int(node, "block_size", 0))};
+    for (size_t i = 0; i < 4; i++) {
+        inputs[i] = sbit__nbits_input(node, SBIT__NBITS_B + i);
+    }
+    SBIT__TRY(
+        sbit__nbits_add(graph, node, "sbit", "NBitsWeight", inputs, 4, attrs, 4, &w, 1, error));
+    inputs[0] = node->inputs[SBIT__NBITS_A];
+    inputs[1] = w;
+    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, y, error)); /* gives `out` away */
+    SBIT__TRY(sbit__nbits_add(graph, node, "", "MatMul", inputs, 2, NULL, 0,
+                              bias.idx == 0 ? &out : &y, 1, error));
+    if (bias.idx != 0) {
+        inputs[0] = y;
+        inputs[1] = bias;
+        SBIT__TRY(sbit__nbits_add(graph, node, "", "Add", inputs, 2, NULL, 0, &out, 1, error));
+    }
+    sbit_graph_erase_node(graph, id);
+    return SBIT_OK;
+}
+
+/* Inputs A, B, B's scale, B's zero point, bias. */
+static sbit_status sbit__dynamic_infer(const sbit_op_call *call, sbit_error *error)
+{
+    SBIT__TRY(sbit__op_inputs(call, 3, 5, error));
+    SBIT__TRY(sbit__op_dtypes(call, 2u, SBIT_T(SBIT_I8) | SBIT_T(SBIT_U8), error));
+    const sbit_type *a = call->in_type[0], *b = call->in_type[1];
+    if (a->rank == 0 || (b->rank >= 0 && b->rank != 2)) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "B is a matrix, A has columns");
+    }
+    sbit__nbits_product(call, b->rank == 2 ? b->dims[1] : sbit__dim_any());
+    return SBIT_OK;
+}
+
+static sbit_status sbit__dynamic_expand(sbit_graph *graph, sbit_node_id id, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    sbit_value_id out = node->outputs[0], none = {0}, q[3] = {{0}, {0}, {0}}, inputs[7];
+    SBIT__TRY(sbit__nbits_add(graph, node, "", "DynamicQuantizeLinear", node->inputs, 1, NULL, 0, q,
+                              3, error));
+    inputs[0] = q[0];
+    inputs[1] = node->inputs[1];
+    inputs[2] = q[1];
+    inputs[3] = node->inputs[2];
+    inputs[4] = q[2];
+    inputs[5] = sbit__nbits_input(node, 3);
+    inputs[6] = sbit__nbits_input(node, 4);
+    SBIT__TRY(sbit_graph_set_node_output(graph, id, 0, none, error));
+    SBIT__TRY(sbit__nbits_add(graph, node, "com.microsoft", "MatMulIntegerToFloat", inputs, 7, NULL,
+                              0, &out, 1, error));
+    sbit_graph_erase_node(graph, id);
+    return SBIT_OK;
+}
+
+/* >>rows */
+static int64_t sbit__nbits_macs(const sbit_op_call *call)
+{
+    const sbit_type *a = call->in_type[0], *y = call->out_type[0];
+    return a->rank > 0 && sbit__dim_known(a->dims[a->rank - 1])
+               ? sbit__saturating_mul(sbit__type_size(y), a->dims[a->rank - 1].value)
+               : 0;
+}
+
+static const sbit_op_row sbit__nbits_table[] = {
+    {"com.microsoft", "MatMulNBits", 1, SBIT_T(SBIT_F32) | SBIT_T(SBIT_F16) | SBIT_T(SBIT_BF16), 0,
+     NULL, sbit__nbits_infer, NULL, NULL, NULL, sbit__nbits_expand, NULL, NULL, sbit__nbits_macs},
+    {"com.microsoft", "DynamicQuantizeMatMul", 1, SBIT_T(SBIT_F32), 0, NULL, sbit__dynamic_infer,
+     NULL, NULL, NULL, sbit__dynamic_expand, NULL, NULL, sbit__nbits_macs},
+    {"sbit", "NBitsWeight", 1, SBIT_T(SBIT_U8), 0, NULL, sbit__nbits_weight_infer, NULL,
+     sbit__nbits_weight_run, NULL, NULL, NULL, NULL, NULL},
+};
+
+SBIT__FN const sbit_op_row *sbit__op_rows_nbits(size_t *count)
+{
+    *count = SBIT__COUNT_OF(sbit__nbits_table);
+    return sbit__nbits_table;
+}
+/* ---- end src/ops/nbits.c ---- */
 
 /* ---- begin src/ops/text.c ---- */
 /* text.c: StringConcat, StringSplit, StringNormalizer, TfIdfVectorizer. >>text
@@ -67493,6 +67741,13 @@ SBIT__FN void sbit__straight_forward(const sbit_quantizer_call *call, const sbit
 SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbit_observation *x,
                                       const float *scale, const int32_t *zero_point,
                                       const float *dy, float *dx, double *dscale, double *dzero);
+/* forward and backward of rows that learn nothing: with the call's scale and zero point. */
+SBIT__FN sbit_status sbit__straight_row_forward(void *state, const sbit_quantizer_call *call,
+                                                const sbit_observation *x, float *y,
+                                                sbit_error *error);
+SBIT__FN sbit_status sbit__straight_row_backward(void *state, const sbit_quantizer_call *call,
+                                                 const sbit_observation *x, const float *dy,
+                                                 float *dx, sbit_error *error);
 
 #ifdef __cplusplus
 }
@@ -67553,6 +67808,27 @@ SBIT__FN void sbit__straight_backward(const sbit_quantizer_call *call, const sbi
         }
     }
 }
+
+/* >>rows whose grid is the call's: nothing is learned. */
+SBIT__FN sbit_status sbit__straight_row_forward(void *state, const sbit_quantizer_call *call,
+                                                const sbit_observation *x, float *y,
+                                                sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__straight_row_backward(void *state, const sbit_quantizer_call *call,
+                                                 const sbit_observation *x, const float *dy,
+                                                 float *dx, sbit_error *error)
+{
+    (void)state;
+    (void)error;
+    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
+    return SBIT_OK;
+}
 /* ---- end src/quantizers/straight.c ---- */
 
 /* ---- begin src/quantizers/uniform.c ---- */
@@ -67577,25 +67853,6 @@ static sbit_status sbit__uniform_init(void *state, const sbit_quantizer_call *ca
     return SBIT_OK;
 }
 
-static sbit_status sbit__uniform_forward(void *state, const sbit_quantizer_call *call,
-                                         const sbit_observation *x, float *y, sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__uniform_backward(void *state, const sbit_quantizer_call *call,
-                                          const sbit_observation *x, const float *dy, float *dx,
-                                          sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
-    return SBIT_OK;
-}
-
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
 {
     static const sbit_quantizer_row row = {
@@ -67606,8 +67863,8 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_uniform(void)
         NULL,
         NULL,
         sbit__uniform_init,
-        sbit__uniform_forward,
-        sbit__uniform_backward,
+        sbit__straight_row_forward,
+        sbit__straight_row_backward,
         NULL,
         NULL,
         NULL,
@@ -68064,17 +68321,13 @@ static sbit_status sbit__dorefa_node(sbit_graph *graph, const char *op_type, con
                                      sbit_error *error)
 {
     char name[160];
-    sbit_attr keep;
+    const sbit_attr keep = sbit__attr_int("keepdims", 0);
     sbit_node_desc desc;
     sbit_type type = sbit_graph_value(graph, inputs[0])->type;
     memset(&desc, 0, sizeof desc);
-    memset(&keep, 0, sizeof keep);
     type.rank = scalar ? 0 : type.rank;
     snprintf(name, sizeof name, "%.100s_%s", base, op_type);
     SBIT__TRY(sbit_graph_add_value(graph, name, &type, out, error));
-    keep.name = "keepdims";
-    keep.type = SBIT_ONNX_ATTR_INT;
-    keep.i = 0;
     desc.op_type = op_type;
     desc.name = name;
     desc.inputs = inputs;
@@ -68319,25 +68572,6 @@ static sbit_status sbit__hqq_init(void *state, const sbit_quantizer_call *call,
     return SBIT_OK;
 }
 
-static sbit_status sbit__hqq_forward(void *state, const sbit_quantizer_call *call,
-                                     const sbit_observation *x, float *y, sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_forward(call, x, call->scale, call->zero_point, y);
-    return SBIT_OK;
-}
-
-static sbit_status sbit__hqq_backward(void *state, const sbit_quantizer_call *call,
-                                      const sbit_observation *x, const float *dy, float *dx,
-                                      sbit_error *error)
-{
-    (void)state;
-    (void)error;
-    sbit__straight_backward(call, x, call->scale, call->zero_point, dy, dx, NULL, NULL);
-    return SBIT_OK;
-}
-
 SBIT__FN const sbit_quantizer_row *sbit__quantizer_hqq(void)
 {
     static const sbit_quantizer_row row = {
@@ -68348,8 +68582,8 @@ SBIT__FN const sbit_quantizer_row *sbit__quantizer_hqq(void)
         NULL,
         NULL,
         sbit__hqq_init,
-        sbit__hqq_forward,
-        sbit__hqq_backward,
+        sbit__straight_row_forward,
+        sbit__straight_row_backward,
         NULL,
         NULL,
         NULL,
@@ -68406,19 +68640,22 @@ SPARSEBIT_API sbit_status sbit_quantizer_register(sbit_ctx *ctx, const sbit_quan
  *
  * Called by: the files of quant/, train (QAT). Calls: qconfig, passes, exec.
  *
- *   qconfig.c    the configuration tree, settings of one layer
- *   site.c       tensors with a quantizer: look-ups, weights, biases
- *   flow.c       which values depend on data, which must stay exact
- *   curve.c      operators that are one function of one tensor
- *   place.c      which tensors get one: fills quant->sites
- *   calibrate.c  what they observe
- *   scales.c     scale and zero point of all of them
- *   build.c      the graph with QuantizeLinear and DequantizeLinear
- *   formats.c    other ways to write it
- *   quant.c      the public functions
- *   walk.c       a run of the model that stops between layers
- *   steps.c      the steps of a recipe; step_*.c: one each; layer.c: what they share
- *   proof.c      what a quantized file proves by itself
+ *   qconfig.c     the configuration tree, settings of one layer
+ *   profiles.c    the placement profiles
+ *   site.c        tensors with a quantizer: look-ups, weights, biases
+ *   flow.c        which values depend on data, which must stay exact
+ *   curve.c       operators that are one function of one tensor
+ *   place.c       which tensors get one: fills quant->sites
+ *   calibrate.c   what they observe; statistics.c: to and from a file
+ *   scales.c      scale and zero point of all of them
+ *   build.c       the graph with QuantizeLinear and DequantizeLinear
+ *   formats.c     other ways to write it; format_*.c
+ *   dequantize.c  floats and scales of models that are quantized already
+ *   quant.c       the public functions
+ *   reestimate.c  statistics of BatchNormalization anew
+ *   walk.c        a run of the model that stops between layers
+ *   steps.c       the steps of a recipe; step_*.c: one each; layer.c: what they share
+ *   proof.c       what a quantized file proves by itself
  */
 #ifndef SBIT_QUANT_PRIVATE_H
 #define SBIT_QUANT_PRIVATE_H
@@ -68499,6 +68736,7 @@ typedef struct sbit__site {
     int32_t softmax_axis;
     uint32_t plan_group;     /* sites with one number pass one scale on */
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
+    bool learned;            /* it holds a scale of the quantized model that was given */
     /* statistics */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
@@ -68515,6 +68753,7 @@ typedef struct sbit__site {
     bool enabled;
     const char *reason;       /* why not */
     uint32_t group;           /* sites with one number share scale and zero point */
+    uint32_t leader;          /* number + 1 of the site that learned them for the group; 0: none */
     float *own_min, *own_max; /* [parts] what its observer says */
     float *min, *max, *scale; /* [parts] joined with those that share its scale */
     int32_t *zero_point;
@@ -68529,6 +68768,7 @@ typedef struct sbit__site_graph {
     const sbit_graph *graph;
     bool *data;      /* by value: it depends on data, not on shapes and constants alone */
     bool *layered;   /* by value: a layer with weights, or a product, has had part in it */
+    bool *scored;    /* by value: a Softmax reads it as its scores */
     bool *exact;     /* by value: stays float whatever the profile: masks, and what they mask,
                         and what is inside of curves */
     uint32_t *first; /* by value: number + 1 of its first site; 0: none */
@@ -68536,6 +68776,24 @@ typedef struct sbit__site_graph {
                                    argument of the curve whose result it is; 0: none */
     bool *normalizes;           /* by value: the curve whose result it is has reductions inside */
 } sbit__site_graph;
+
+/* >>dequantize: scales that a quantized model brings along */
+typedef struct sbit__learned {
+    const char *name; /* of the float tensor */
+    uint32_t target;
+    sbit_dtype dtype;
+    int32_t bits, axis; /* axis -1: one scale */
+    int64_t block, count;
+    const float *scale;
+    const int32_t *zero_point;
+    struct sbit__learned *next;
+} sbit__learned;
+
+typedef struct sbit__learned_list {
+    sbit__arena *arena;
+    sbit__learned *first;
+    size_t count;
+} sbit__learned_list;
 
 struct sbit_quant {
     sbit_ctx *ctx;
@@ -68557,6 +68815,7 @@ struct sbit_quant {
     bool asym, asym_weights, asym_activations; /* of the calculation that runs */
     bool bn_done, tuning;                      /* SCHEDULE.BN_TUNING has run; runs */
     bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
+    sbit__learned_list learned;                /* scales of the model, if it was quantized */
     sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
@@ -68572,7 +68831,7 @@ SBIT__FN void sbit__site_link(sbit_quant *quant, uint32_t index);
 /* The tables of a graph; NULL: it is none of the model's. */
 SBIT__FN const sbit__site_graph *sbit__site_graph_of(const sbit_quant *quant,
                                                      const sbit_graph *graph);
-/* Fills in data, layered and exact of all graphs. */
+/* Fills in data, layered, scored and exact of all graphs. */
 SBIT__FN void sbit__flow_find(sbit_quant *quant);
 SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node);
 /* Behind that: fills in curve, argument and normalizes; what is inside is exact. */
@@ -68591,6 +68850,9 @@ SBIT__FN sbit_observer_call sbit__site_observer(const sbit_quant *quant, const s
 SBIT__FN sbit_quantizer_call sbit__site_quantizer(const sbit_quant *quant, const sbit__site *site);
 /* How many ranges, scales and zero points a site has. */
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site);
+SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b);
+/* True if the site can share its scale: an activation with one that nobody fixed. */
+SBIT__FN bool sbit__site_shares(const sbit__site *site);
 /* A tensor as the site's quantizer and observer take it; measured by sbit__site_observe. */
 SBIT__FN sbit_observation sbit__site_observation(const sbit__site *site, const sbit_tensor *shape,
                                                  const float *data);
@@ -68627,6 +68889,8 @@ SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, c
 /* The weights of a site as they come out of their integers; float32, as many as there are. */
 SBIT__FN sbit_status sbit__site_dequantized(sbit_quant *quant, sbit__site *site, float *out,
                                             sbit_error *error);
+/* Sites with a leader get the leader's scale and zero point. */
+SBIT__FN void sbit__quant_follow(sbit_quant *quant);
 /* Forgets what steps did to it. */
 SBIT__FN void sbit__site_forget_rounding(sbit_quant *quant, sbit__site *site);
 /* Ends a pass over the data of all sites; *wanted if some observer asks for another. */
@@ -68643,18 +68907,53 @@ SBIT__FN sbit_status sbit__quant_tune_bn(sbit_quant *quant, const sbit_feed *fee
 /* Runs the steps of the float graph once, then finds the sites anew. */
 SBIT__FN sbit_status sbit__quant_float_steps(sbit_quant *quant, const sbit_feed *feed,
                                              sbit_error *error);
-/* The constant that is the node's bias, one row of numbers; NULL: none. */
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
-                                                 sbit_node_id node);
+/* >>biases: a layer's bias as int32 at scale_x * scale_w: the one rule of scales, export, QAT. */
+typedef struct sbit__bias {
+    const sbit_value_info *value; /* of the graph that was asked: one row of `given` numbers */
+    const sbit__site *x, *weight;
+    int64_t given, parts, count; /* numbers, scales of the weight, integers: the larger of both */
+} sbit__bias;
+/* False if the layer has no such bias: none, no constant row, no one scale of its input, or scales
+ * of the weight that do not go with it (blocks). Of a clone `graph`: its node and constant. */
+SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_node_id node,
+                            const sbit__site *weight, sbit__bias *out);
+SBIT__FN float sbit__bias_scale(const sbit__bias *bias, int64_t i);
+/* Integer i of a bias that is `value` there; false: it does not fit in 31 bits. */
+SBIT__FN bool sbit__bias_round(const sbit__bias *bias, int64_t i, float value, int32_t *out);
 /* The opset that the Q/DQ nodes of the sites need. */
 SBIT__FN int64_t sbit__quant_opset(const sbit_quant *quant);
 /* The site of a node's activation input, NULL if that stays float. */
 SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph *graph,
                                             sbit_node_id node, uint32_t input);
 
+/* >>formats */
+SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op); /* of ai.onnx; NULL is none */
+SBIT__FN const sbit_node *sbit__format_producer(const sbit_graph *graph, sbit_value_id id);
+/* Erases DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
+SBIT__FN void sbit__format_clean(sbit_graph *graph);
+/* The tensor that an input is; NULL: none, or no constant. */
+SBIT__FN const sbit_tensor *sbit__format_constant(const sbit_graph *graph, const sbit_node *node,
+                                                  size_t input);
+/* A node in front of `old`, with new outputs named after it. */
+SBIT__FN sbit_status sbit__format_add(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                      const char *op, const sbit_value_id *inputs,
+                                      size_t input_count, const sbit_attr *attrs, size_t attr_count,
+                                      sbit_value_id *outputs, size_t output_count,
+                                      sbit_error *error);
+/* Operators on integers become Q/DQ pairs around float operators. */
+SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error);
+SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error);
+SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error);
 /* The row of a format; an error that names the known ones. */
 SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
                                       const sbit_format_row **out, sbit_error *error);
+
+/* Makes a quantized graph float; list NULL: scales are not wanted. */
+SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
+                                      sbit_error *error);
+/* Fixes the scales of the sites that the list names and whose grid can say the same. */
+SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
+                                         sbit_error *error);
 
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \
@@ -68915,10 +69214,12 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "no quantizer inside what runtimes fuse (Conv + Relu ...)"},
     {"SCHEDULE.ASYM", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "ranges and rounding for what the model quantized so far computes"},
+    {"SCHEDULE.KEEP_SCALES", SBIT_KEY_BOOL, "true", 0, 0, NULL,
+     "a model that is quantized already keeps its scales where the settings allow"},
     {"STEPS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
      "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
     {"EXPORT.FORMAT", SBIT_KEY_STRING, "qdq", 0, 0, NULL,
-     "how the quantized model is written: qdq, weights, qoperator"},
+     "how the quantized model is written: qdq, weights, qoperator, dynamic, matmul_nbits"},
     {"EXPORT.INT4", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "store 4-bit tensors as int4/uint4 (opset 21) instead of clipped 8-bit ones"},
     {"EXPORT.SHARE_SCALE", SBIT_KEY_CHOICE, "concat", 0, 0, "none|concat|concat_add",
@@ -69498,16 +69799,17 @@ SBIT__FN sbit_status sbit__sites_begin(sbit_quant *quant, sbit_error *error)
         const size_t values = sbit_graph_value_limit(graph);
         uint32_t *first =
             (uint32_t *)sbit__arena_array(&quant->arena, 3 * values + 1, sizeof *first);
-        bool *flags = (bool *)sbit__arena_array(&quant->arena, 4 * values, sizeof *flags);
+        bool *flags = (bool *)sbit__arena_array(&quant->arena, 5 * values, sizeof *flags);
         if (first == NULL || flags == NULL) {
             return sbit__fail_oom(error, 3 * values * sizeof *first);
         }
         memset(first, 0, (3 * values + 1) * sizeof *first);
-        memset(flags, 0, 4 * values * sizeof *flags);
+        memset(flags, 0, 5 * values * sizeof *flags);
         quant->graphs[i].data = flags;
         quant->graphs[i].layered = flags + values;
         quant->graphs[i].exact = flags + 2 * values;
         quant->graphs[i].normalizes = flags + 3 * values;
+        quant->graphs[i].scored = flags + 4 * values;
         quant->graphs[i].graph = graph;
         quant->graphs[i].first = first;
         quant->graphs[i].curve = first + values;
@@ -69577,6 +69879,19 @@ SBIT__FN sbit__site *sbit__quant_input_site(sbit_quant *quant, const sbit_graph 
 SBIT__FN bool sbit__site_wanted(const sbit__site *site)
 {
     return site->change.enable != 0 ? site->change.enable > 0 : !site->settings.disabled;
+}
+
+SBIT__FN bool sbit__site_same_grid(const sbit__site *a, const sbit__site *b)
+{
+    const sbit_grid *x = &a->settings.grid, *y = &b->settings.grid;
+    return x->qmin == y->qmin && x->qmax == y->qmax && x->symmetric == y->symmetric &&
+           x->power_of_two == y->power_of_two;
+}
+
+SBIT__FN bool sbit__site_shares(const sbit__site *site)
+{
+    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 &&
+           site->change.scale == NULL;
 }
 
 SBIT__FN int64_t sbit__site_parts(const sbit__site *site)
@@ -69672,9 +69987,21 @@ SBIT__FN sbit_status sbit__site_set_shift(sbit_quant *quant, sbit__site *site, c
     return SBIT_OK;
 }
 
+SBIT__FN void sbit__quant_follow(sbit_quant *quant)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        if (site->enabled && site->leader != 0) {
+            site->scale[0] = quant->sites[site->leader - 1].scale[0];
+            site->zero_point[0] = quant->sites[site->leader - 1].zero_point[0];
+        }
+    }
+}
+
 /* >>site bias */
-SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const sbit_graph *graph,
-                                                 sbit_node_id id)
+/* The constant that is the node's bias, one row of numbers; NULL: none. */
+static const sbit_value_info *sbit__bias_value(const sbit_quant *quant, const sbit_graph *graph,
+                                               sbit_node_id id)
 {
     const sbit_node *node = sbit_graph_node(graph, id);
     const sbit_op_row *row = sbit_operator_find(quant->ctx, node->domain, node->op_type,
@@ -69688,6 +70015,34 @@ SBIT__FN const sbit_value_info *sbit__quant_bias(const sbit_quant *quant, const 
     const bool row_vector = bias->is_constant && sbit_tensor_count(b) > 0 &&
                             (b->rank == 0 || b->dims[b->rank - 1] == sbit_tensor_count(b));
     return row_vector ? bias : NULL;
+}
+
+SBIT__FN bool sbit__bias_of(sbit_quant *quant, const sbit_graph *graph, sbit_node_id node,
+                            const sbit__site *weight, sbit__bias *out)
+{
+    out->value = sbit__bias_value(quant, graph, node);
+    out->x = sbit__quant_input_site(quant, weight->graph, node, 0);
+    out->weight = weight;
+    if (out->value == NULL || out->x == NULL || out->x->axis != -1) {
+        return false;
+    }
+    out->given = sbit_tensor_count(&out->value->constant);
+    out->parts = sbit__site_parts(weight);
+    out->count = out->given > out->parts ? out->given : out->parts;
+    return out->parts == 1 || out->given == out->parts || (out->given == 1 && weight->block == 0);
+}
+
+SBIT__FN float sbit__bias_scale(const sbit__bias *bias, int64_t i)
+{
+    return bias->x->scale[0] * bias->weight->scale[i % bias->parts];
+}
+
+SBIT__FN bool sbit__bias_round(const sbit__bias *bias, int64_t i, float value, int32_t *out)
+{
+    const double q = nearbyint((double)value / (double)sbit__bias_scale(bias, i));
+    const bool fits = fabs(q) <= 2147483647.0;
+    *out = fits ? (int32_t)q : 0;
+    return fits;
 }
 
 /* >>site opset */
@@ -69720,13 +70075,15 @@ SBIT__FN int32_t sbit__quant_bits(const sbit_quant *quant, uint32_t target)
 /* ---- begin src/quant/flow.c ---- */
 /* flow.c: what values are made of: data, shapes, layers, masks. >>flow
  *
- * data      what depends on the model's inputs; the rest follows from shapes and constants, other
- * at every size: it is never calibrated. layered   a layer with weights, or a product of
- * activations, has had part in it. exact     attention scores with a mask in them, and the mask. In
- * front of a Softmax an Add (Sub, Sum) of something that is not layered - a mask is made of inputs,
- * shapes and constants - or of a constant that reaches below -20, or a Where that chooses such a
- * thing, can make sentinels: -1e4, -inf. No range serves them and the scores, so that their sum
- * stays float, whether calibration saw a mask or not.
+ * data      what depends on the model's inputs, or is random. The rest follows from shapes and
+ *           constants and is another at every size: it is never calibrated.
+ * layered   a layer with weights, a product of activations or a body has had part in it
+ * scored    a Softmax reads it, behind nothing but sums, factors and what passes values on
+ * exact     attention scores with a mask in them, and the mask. In front of a Softmax an Add (Sub,
+ *           Sum) of something that is not layered - a mask is made of inputs, shapes and constants
+ *           - or of a constant that reaches below -20, or a Where that chooses such a thing, can
+ *           make sentinels: -1e4, -inf. No range serves them and the scores, so that their sum
+ *           stays float, whether calibration saw a mask or not.
  */
 
 /* exp(-20) is 2e-9: nothing of such a score is left behind Softmax. */
@@ -69846,55 +70203,70 @@ static void sbit__flow_keep(const sbit__flow *f, sbit_value_id id)
     }
 }
 
-/* Which inputs of a node go on towards its output as they are, or as a sum: 0 none. */
-static size_t sbit__flow_scores(const sbit__flow *f, const sbit_node *node, size_t *first,
-                                bool *masked)
-{
-    const sbit_op_row *row = sbit__flow_row(f, node);
-    const bool where = sbit__streq(node->op_type, "Where");
-    const bool sub = sbit__streq(node->op_type, "Sub");
-    const bool add = sub || sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum");
-    *first = where ? 1 : 0;
-    *masked = false;
-    if (where || add) {
-        for (size_t i = *first; i < node->input_count; i++) {
-            if (sbit__flow_is_mask(f, node->inputs[i], sub && i == 1 ? -1.0 : 1.0)) {
-                *masked = true;
-                sbit__flow_keep(f, node->inputs[i]);
-            }
-        }
-        return node->input_count;
-    }
-    const bool scaled = sbit__streq(node->op_type, "Mul") || sbit__streq(node->op_type, "Div");
-    const bool passes =
-        row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_PASS_SCALE) != 0;
-    return scaled ? node->input_count : passes && node->input_count > 0 ? 1 : 0;
-}
-
-/* Looks from a Softmax's input backwards for masks; values from the mask to the Softmax are exact.
- * Returns true if one was found behind `id`. */
-static bool sbit__flow_back(const sbit__flow *f, sbit_value_id id, int32_t depth)
-{
-    const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(f->graph, id) : NULL;
-    if (value == NULL || value->producer.idx == 0 || depth == 0 || !f->facts->layered[id.idx]) {
-        return false;
-    }
-    const sbit_node *node = sbit_graph_node(f->graph, value->producer);
-    size_t first;
-    bool masked, found = false;
-    const size_t count = sbit__flow_scores(f, node, &first, &masked);
-    for (size_t i = first; i < count; i++) {
-        found = sbit__flow_back(f, node->inputs[i], depth - 1) || found;
-    }
-    found = found || masked;
-    f->facts->exact[id.idx] = f->facts->exact[id.idx] || found;
-    return found;
-}
-
 SBIT__FN bool sbit__flow_is_softmax(const sbit_node *node)
 {
     return node->domain[0] == '\0' &&
            (sbit__streq(node->op_type, "Softmax") || sbit__streq(node->op_type, "LogSoftmax"));
+}
+
+static bool sbit__flow_sums(const sbit_node *node)
+{
+    return sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sub") ||
+           sbit__streq(node->op_type, "Sum");
+}
+
+/* Which inputs of a node go on towards its output as they are, or as a sum: from *first up to what
+ * is returned. */
+static size_t sbit__flow_scores(const sbit__flow *f, const sbit_node *node, size_t *first)
+{
+    const sbit_op_row *row = sbit__flow_row(f, node);
+    const bool where = sbit__streq(node->op_type, "Where");
+    const bool passes =
+        row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_PASS_SCALE) != 0;
+    *first = where ? 1 : 0;
+    return where || sbit__flow_sums(node) || sbit__streq(node->op_type, "Mul") ||
+                   sbit__streq(node->op_type, "Div")
+               ? node->input_count
+           : passes && node->input_count > 0 ? 1
+                                             : 0;
+}
+
+static bool sbit__flow_goes_on(const sbit_node *node, size_t input, const bool *scored,
+                               const void *user)
+{
+    const sbit__flow *f = (const sbit__flow *)user;
+    size_t first;
+    if (sbit__flow_is_softmax(node)) {
+        return input == 0;
+    }
+    return node->output_count > 0 && scored[node->outputs[0].idx] &&
+           f->facts->layered[node->outputs[0].idx] && input < sbit__flow_scores(f, node, &first) &&
+           input >= first;
+}
+
+/* A node that makes scores: they are exact if some of its inputs are, or if it masks them. */
+static void sbit__flow_mask(const sbit__flow *f, const sbit_node *node)
+{
+    const bool sub = sbit__streq(node->op_type, "Sub");
+    size_t first;
+    if (node->output_count == 0) {
+        return;
+    }
+    const sbit_value_id out = node->outputs[0];
+    if (!f->facts->scored[out.idx] || !f->facts->layered[out.idx]) {
+        return;
+    }
+    const size_t count = sbit__flow_scores(f, node, &first);
+    for (size_t i = first; i < count; i++) {
+        const sbit_value_id id = node->inputs[i];
+        const bool mask = (first > 0 || sbit__flow_sums(node)) &&
+                          sbit__flow_is_mask(f, id, sub && i == 1 ? -1.0 : 1.0);
+        if (mask) {
+            sbit__flow_keep(f, id);
+        }
+        f->facts->exact[out.idx] = f->facts->exact[out.idx] || mask ||
+                                   (f->facts->exact[id.idx] && f->facts->layered[id.idx]);
+    }
 }
 
 SBIT__FN void sbit__flow_find(sbit_quant *quant)
@@ -69907,11 +70279,12 @@ SBIT__FN void sbit__flow_find(sbit_quant *quant)
         sbit__flow_start(&f);
         for (sbit_node_id id = sbit_graph_first(f.graph); id.idx != 0;
              id = sbit_graph_next(f.graph, id)) {
-            const sbit_node *node = sbit_graph_node(f.graph, id);
-            sbit__flow_node(&f, node);
-            if (sbit__flow_is_softmax(node)) {
-                sbit__flow_back(&f, node->inputs[0], 32);
-            }
+            sbit__flow_node(&f, sbit_graph_node(f.graph, id));
+        }
+        sbit__graph_mark_back(f.graph, f.facts->scored, sbit__flow_goes_on, &f);
+        for (sbit_node_id id = sbit_graph_first(f.graph); id.idx != 0;
+             id = sbit_graph_next(f.graph, id)) {
+            sbit__flow_mask(&f, sbit_graph_node(f.graph, id));
         }
     }
 }
@@ -70694,23 +71067,17 @@ static sbit_status sbit__place_classic_node(const sbit__placement *p, const sbit
 }
 
 /* >>place generic */
-static void sbit__place_mark_wanted(const sbit__placement *p)
+static bool sbit__place_wants(const sbit_node *node, size_t input, const bool *wanted,
+                              const void *user)
 {
-    for (size_t n = p->count; n-- > 0;) {
-        const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
-        const sbit_op_quant *q = sbit__place_active(p, node);
-        const bool pass = q != NULL && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0;
-        bool out_wanted = false;
-        for (size_t i = 0; pass && i < node->output_count; i++) {
-            out_wanted = out_wanted || p->wanted[node->outputs[i].idx];
-        }
-        for (size_t i = 0; q != NULL && i < node->input_count; i++) {
-            if (sbit__place_reads(p, node, q, i) || (pass && i == 0 && out_wanted)) {
-                p->wanted[node->inputs[i].idx] = true;
-            }
-        }
+    const sbit__placement *p = (const sbit__placement *)user;
+    const sbit_op_quant *q = sbit__place_active(p, node);
+    bool passes = false;
+    for (size_t i = 0; q != NULL && input == 0 && i < node->output_count; i++) {
+        passes = passes || wanted[node->outputs[i].idx];
     }
-    p->wanted[0] = false; /* omitted inputs */
+    return q != NULL && (sbit__place_reads(p, node, q, input) ||
+                         (passes && (sbit__place_flags(node, q) & SBIT_QUANT_PASS_SCALE) != 0));
 }
 
 /* True if one operator alone reads the value and continues the layer that made it: a clamp, or an
@@ -70817,6 +71184,12 @@ static const sbit_node *sbit__place_behind_clamps(const sbit__placement *p, cons
     return NULL;
 }
 
+static bool sbit__place_has_weight(const sbit__placement *p, const sbit_node *node,
+                                   const sbit_op_quant *q)
+{
+    return sbit__place_is_constant(p, node, q->weight) && (q->flags & SBIT_QUANT_RECURRENT) == 0;
+}
+
 static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *node,
                                      const sbit_op_quant *q, const sbit_value_info *value)
 {
@@ -70825,20 +71198,18 @@ static bool sbit__place_wants_output(const sbit__placement *p, const sbit_node *
         p->facts->exact[value->id.idx]) {
         return false;
     }
-    const bool has_weight = q != NULL && sbit__place_is_constant(p, node, q->weight) &&
-                            (q->flags & SBIT_QUANT_RECURRENT) == 0;
     if (sbit__place_is_clamp(p, node)) {
         const sbit_node *before = sbit__place_behind_clamps(p, node);
         const sbit_op_quant *b = before != NULL ? sbit__place_active(p, before) : NULL;
         const bool joins = b != NULL && (b->flags & SBIT_QUANT_OUTPUT) != 0;
         const bool more = sbit__place_clamped(p, value);
-        return joins && !more && (p->wanted[value->id.idx] || b->weight >= 0);
+        return joins && !more && (p->wanted[value->id.idx] || sbit__place_has_weight(p, before, b));
     }
     if (q == NULL || (sbit__place_flags(node, q) & SBIT_QUANT_OUTPUT) == 0 ||
         sbit__place_continued(p, value)) {
         return false;
     }
-    return p->wanted[value->id.idx] || has_weight;
+    return p->wanted[value->id.idx] || sbit__place_has_weight(p, node, q);
 }
 
 static sbit_status sbit__place_output(const sbit__placement *p, const sbit_node *node,
@@ -70866,9 +71237,7 @@ static void sbit__place_join(const sbit__placement *p, const sbit__site *a, cons
 {
     const uint32_t from = b->plan_group;
     if (!a->enabled || !b->enabled || a->axis != -1 || b->axis != -1 ||
-        a->settings.grid.qmin != b->settings.grid.qmin ||
-        a->settings.grid.qmax != b->settings.grid.qmax ||
-        a->settings.grid.symmetric != b->settings.grid.symmetric) {
+        !sbit__site_same_grid(a, b)) {
         return;
     }
     const uint32_t to = a->plan_group;
@@ -70905,7 +71274,7 @@ static sbit_status sbit__place_pass(const sbit__placement *p, const sbit_node *n
 
 static sbit_status sbit__place_generic(const sbit__placement *p, sbit_error *error)
 {
-    sbit__place_mark_wanted(p);
+    sbit__graph_mark_back(p->graph, p->wanted, sbit__place_wants, p);
     for (size_t n = 0; n < p->count; n++) {
         const sbit_node *node = sbit_graph_node(p->graph, p->order[n]);
         const sbit_op_quant *q = sbit__place_active(p, node);
@@ -71670,6 +72039,7 @@ static void sbit__calc_reset(sbit_quant *quant)
         site->reason = site->enabled             ? ""
                        : site->change.enable < 0 ? "left float by sbit_quant_set_site"
                                                  : "disabled by the configuration";
+        site->leader = 0;
         sbit__site_forget_rounding(quant, site);
     }
 }
@@ -71715,12 +72085,6 @@ static float sbit__calc_width(const sbit__site *site)
     return lo > hi ? lo : hi;
 }
 
-static bool sbit__calc_groupable(const sbit__site *site)
-{
-    return site->enabled && site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 &&
-           site->change.scale == NULL;
-}
-
 /* Joins the ranges of all per-tensor activation sites of one group: gathered at the site whose
  * number the group bears, then given to all. */
 static sbit_status sbit__calc_join_groups(sbit_quant *quant, sbit_error *error)
@@ -71735,10 +72099,10 @@ static sbit_status sbit__calc_join_groups(sbit_quant *quant, sbit_error *error)
         for (size_t i = 0; i < quant->site_count; i++) {
             sbit__site *site = &quant->sites[i];
             float *min = &range[2 * site->group], *max = min + 1;
-            if (sbit__calc_groupable(site) && pass == 0) { /* 0 is in every range in the end */
+            if (sbit__site_shares(site) && pass == 0) { /* 0 is in every range in the end */
                 *min = site->min[0] < *min ? site->min[0] : *min;
                 *max = site->max[0] > *max ? site->max[0] : *max;
-            } else if (sbit__calc_groupable(site)) {
+            } else if (sbit__site_shares(site)) {
                 site->min[0] = *min;
                 site->max[0] = *max;
             }
@@ -71753,7 +72117,7 @@ static sbit__site *sbit__calc_shared_site(sbit_quant *quant, const sbit_graph *g
                                           sbit_value_id value)
 {
     sbit__site *site = sbit__site_on(quant, graph, value, SBIT_TARGET_ACTIVATION);
-    while (site != NULL && !sbit__calc_groupable(site)) {
+    while (site != NULL && !sbit__site_shares(site)) {
         site = sbit__site_after(quant, site);
     }
     return site;
@@ -71774,9 +72138,7 @@ static void sbit__calc_share_node(sbit_quant *quant, const sbit_graph *graph, co
     float narrow = 0.0f, wide = 0.0f;
     for (size_t i = 0; i < count; i++) {
         const sbit__site *site = sbit__calc_shared_site(quant, graph, sbit__calc_joined(node, i));
-        if (site == NULL || site->settings.grid.qmin != first->settings.grid.qmin ||
-            site->settings.grid.qmax != first->settings.grid.qmax ||
-            site->settings.grid.symmetric != first->settings.grid.symmetric) {
+        if (site == NULL || !sbit__site_same_grid(site, first)) {
             return;
         }
         const float width = sbit__calc_width(site);
@@ -71993,20 +72355,14 @@ SBIT__FN sbit_status sbit__calc_site(sbit_quant *quant, sbit__site *site, sbit_e
  * beside the bias (field-reports A4.3). */
 static void sbit__calc_fit_bias(sbit_quant *quant, sbit__site *weight, sbit_node_id node)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, weight->graph, node);
-    const sbit__site *x = sbit__quant_input_site(quant, weight->graph, node, 0);
-    const int64_t parts = sbit__site_parts(weight);
-    if (bias == NULL || x == NULL || x->axis != -1 || weight->change.scale != NULL) {
+    sbit__bias bias;
+    if (weight->change.scale != NULL || !sbit__bias_of(quant, weight->graph, node, weight, &bias)) {
         return;
     }
-    const int64_t count = sbit_tensor_count(&bias->constant);
-    if (parts != 1 && count != 1 && count != parts) {
-        return; /* blocks: no integer bias goes with them */
-    }
-    for (int64_t i = 0; i < (count > parts ? count : parts); i++) {
-        const double b = fabs(sbit__tensor_f64_at(&bias->constant, i % count));
-        const double least = b / ((double)x->scale[0] * 2147483000.0);
-        float *scale = &weight->scale[i % parts];
+    for (int64_t i = 0; i < bias.count; i++) {
+        const double b = fabs(sbit__tensor_f64_at(&bias.value->constant, i % bias.given));
+        const double least = b / ((double)bias.x->scale[0] * 2147483000.0);
+        float *scale = &weight->scale[i % bias.parts];
         if ((double)*scale < least) {
             *scale = sbit__calc_store(weight, (float)(least * (1.0 + 1e-6)));
         }
@@ -72449,9 +72805,8 @@ static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const c
                                     sbit_error *error)
 {
     sbit__text name;
-    sbit_attr attr;
     sbit_node_desc desc;
-    memset(&attr, 0, sizeof attr);
+    const sbit_attr attr = sbit__attr_int("axis", axis);
     memset(&desc, 0, sizeof desc);
     sbit__text_init(&name, sbit_ctx_allocator(b->quant->ctx));
     sbit__text_printf(&name, "%s%s", base, suffix);
@@ -72459,9 +72814,6 @@ static sbit_status sbit__build_node(sbit__build *b, const char *op_type, const c
         return sbit__fail_oom(error, 0);
     }
     sbit_status status = sbit_graph_add_value(b->graph, name.data, type, out, error);
-    attr.name = "axis";
-    attr.type = SBIT_ONNX_ATTR_INT;
-    attr.i = axis;
     desc.op_type = op_type;
     desc.name = name.data;
     desc.inputs = inputs;
@@ -72708,45 +73060,31 @@ static sbit_status sbit__build_weight_constant(sbit__build *b, sbit__site *site,
     return sbit__build_constant(b, value->name, "_quantized", &integers, out, error);
 }
 
-/* The integers of a bias and their scales, scale_x * scale_w[c]; *fits false where one would not
- * fit in 31 bits. One element for each scale of the weight, or one scale for all. */
-static void sbit__build_bias_values(const sbit_tensor *bias, float x_scale,
-                                    const sbit__site *weight, int64_t count, float *scale,
-                                    int32_t *q, bool *fits)
-{
-    const int64_t parts = sbit__site_parts(weight), given = sbit_tensor_count(bias);
-    const float *values = (const float *)bias->data;
-    *fits = true;
-    for (int64_t i = 0; i < count; i++) {
-        scale[i] = x_scale * weight->scale[i % parts];
-        const double exact = (double)values[i % given] / (double)scale[i];
-        *fits = *fits && fabs(exact) < 2147483647.5;
-        q[i] = sbit__build_round(exact, 0, -2147483647, 2147483647);
-    }
-}
-
-static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit_value_info *bias,
-                                          sbit_node_id layer, int64_t count, bool per_channel,
-                                          const float *scale, const int32_t *q, sbit_error *error)
+static sbit_status sbit__build_bias_nodes(sbit__build *b, const sbit__bias *bias,
+                                          sbit_node_id layer, const float *scale, const int32_t *q,
+                                          sbit_error *error)
 {
     const sbit_node *node = sbit_graph_node(b->graph, layer);
     const sbit_op_row *row = sbit_operator_find(b->quant->ctx, node->domain, node->op_type,
                                                 sbit_graph_opset(b->graph, node->domain));
-    sbit_type type = bias->type;
+    const sbit_value_info *value = bias->value;
+    const bool per_channel = bias->weight->axis >= 0 && bias->count > 1;
+    const int64_t *dims = per_channel ? &bias->count : value->constant.dims;
+    sbit_type type = value->type;
     sbit_value_id inputs[2], y;
     sbit_node_id added;
-    SBIT__TRY(sbit__build_integers(
-        b, bias->name, "_quantized", SBIT_I32, per_channel ? 1 : bias->constant.rank,
-        per_channel ? &count : bias->constant.dims, q, &inputs[0], error));
-    SBIT__TRY(sbit__build_floats(b, bias->name, "_scale", SBIT_F32, per_channel ? 1 : 0, &count,
-                                 scale, &inputs[1], error));
+    SBIT__TRY(sbit__build_integers(b, value->name, "_quantized", SBIT_I32,
+                                   per_channel ? 1 : value->constant.rank, dims, q, &inputs[0],
+                                   error));
+    SBIT__TRY(sbit__build_floats(b, value->name, "_scale", SBIT_F32, per_channel ? 1 : 0,
+                                 &bias->count, scale, &inputs[1], error));
     if (per_channel) {
         memset(&type, 0, sizeof type);
         type.dtype = SBIT_F32;
         type.rank = 1;
-        type.dims[0].value = count;
+        type.dims[0].value = bias->count;
     }
-    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", bias->name, "_dequantized", inputs, 2,
+    SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 2,
                                per_channel ? 0 : -1, layer, &type, &added, &y, error));
     return sbit_graph_set_node_input(b->graph, layer, (size_t)row->quant->bias, y, error);
 }
@@ -72756,34 +73094,31 @@ static sbit_status sbit__build_bias(sbit__build *b, const sbit__site *weight, sb
                                     sbit_error *error)
 {
     const sbit_allocator *a = sbit_ctx_allocator(b->quant->ctx);
-    const sbit_value_info *bias = sbit__quant_bias(b->quant, b->graph, layer);
-    const sbit__site *x = sbit__quant_input_site(b->quant, weight->graph, layer, 0);
-    const int64_t parts = sbit__site_parts(weight);
-    if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
-        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1) {
+    sbit__bias bias;
+    if (!sbit__profile_is(b->quant->profile, SBIT_PROFILE_INT32_BIAS) ||
+        !sbit__bias_of(b->quant, b->graph, layer, weight, &bias) ||
+        bias.value->constant.dtype != SBIT_F32) {
         return SBIT_OK;
     }
-    const int64_t given = sbit_tensor_count(&bias->constant);
-    const int64_t count = given > parts ? given : parts;
-    const bool per_channel = weight->axis >= 0 && count > 1;
-    if (parts != 1 && given != 1 && given != parts) {
-        return SBIT_OK;
-    }
-    const size_t bytes = (size_t)count * (sizeof(float) + sizeof(int32_t));
+    const size_t bytes = (size_t)bias.count * (sizeof(float) + sizeof(int32_t));
     float *scale = (float *)sbit__alloc(a, bytes);
     if (scale == NULL) {
         return sbit__fail_oom(error, bytes);
     }
-    int32_t *q = (int32_t *)(void *)(scale + count);
+    int32_t *q = (int32_t *)(void *)(scale + bias.count);
+    const float *values = (const float *)bias.value->constant.data;
     bool fits = true;
     sbit_status status = SBIT_OK;
-    sbit__build_bias_values(&bias->constant, x->scale[0], weight, count, scale, q, &fits);
+    for (int64_t i = 0; i < bias.count; i++) {
+        scale[i] = sbit__bias_scale(&bias, i);
+        fits = sbit__bias_round(&bias, i, values[i % bias.given], &q[i]) && fits;
+    }
     if (fits) {
-        status = sbit__build_bias_nodes(b, bias, layer, count, per_channel, scale, q, error);
+        status = sbit__build_bias_nodes(b, &bias, layer, scale, q, error);
     } else {
         sbit__log(b->quant->ctx, SBIT_LOG_WARNING,
                   "bias '%s' stays float: it does not fit in 31 bits with the scales of its layer",
-                  bias->name);
+                  bias.value->name);
     }
     sbit__free(a, scale, bytes);
     return status;
@@ -72860,11 +73195,7 @@ static sbit_status sbit__build_weight(sbit__build *b, sbit__site *site, bool wit
     SBIT__TRY(sbit__build_node(b, "DequantizeLinear", value->name, "_dequantized", inputs, 3,
                                site->axis, before, &value->type, &node, &y, error));
     if (site->block > 0) {
-        sbit_attr block;
-        memset(&block, 0, sizeof block);
-        block.name = "block_size";
-        block.type = SBIT_ONNX_ATTR_INT;
-        block.i = site->block;
+        const sbit_attr block = sbit__attr_int("block_size", site->block);
         SBIT__TRY(sbit_graph_set_attr(b->graph, node, &block, error));
     }
     SBIT__TRY(sbit__build_mark_bits(b, site, node, error));
@@ -72942,10 +73273,11 @@ static sbit_status sbit__build_finish(sbit__build *b, sbit_error *error)
         const sbit_quantizer_row *row = site->settings.quantizer;
         const sbit_quantizer_call call = sbit__site_quantizer(b->quant, site);
         if (site->enabled && site->target == SBIT_TARGET_ACTIVATION && !site->fixed_range &&
-            site->change.scale == NULL && row->finish != NULL) {
+            site->leader == 0 && site->change.scale == NULL && row->finish != NULL) {
             SBIT__TRY(row->finish(site->quantizer_state, &call, NULL, NULL, error));
         }
     }
+    sbit__quant_follow(b->quant);
     return SBIT_OK;
 }
 
@@ -73030,7 +73362,8 @@ SPARSEBIT_API sbit_status sbit_quant_build(sbit_quant *quant, const sbit_quant_b
  *
  * The builder makes Q/DQ. A format is a row that rewrites it:
  *   qdq        stays so
- *   weights    integer weights through DequantizeLinear, activations float
+ *   weights    integer weights through DequantizeLinear, activations float; format_weights.c has
+ *              others of this kind
  *   qoperator  DQ - operator - Q becomes one operator on integers: QLinearConv, QLinearMatMul of
  *              ai.onnx, QGemm, QLinearAdd ... of com.microsoft. A clamp in between goes where the
  *              integers' own range does the same. What has no such operator keeps its Q and DQ.
@@ -73065,11 +73398,47 @@ typedef struct sbit__qop_match {
     size_t count;
 } sbit__qop_match;
 
-static const sbit_node *sbit__qop_producer(const sbit_graph *graph, sbit_value_id id)
+SBIT__FN const sbit_node *sbit__format_producer(const sbit_graph *graph, sbit_value_id id)
 {
     const sbit_value_info *value = id.idx != 0 ? sbit_graph_value(graph, id) : NULL;
     return value != NULL && value->producer.idx != 0 ? sbit_graph_node(graph, value->producer)
                                                      : NULL;
+}
+
+SBIT__FN const sbit_tensor *sbit__format_constant(const sbit_graph *graph, const sbit_node *node,
+                                                  size_t input)
+{
+    const sbit_value_info *value = input < node->input_count && node->inputs[input].idx != 0
+                                       ? sbit_graph_value(graph, node->inputs[input])
+                                       : NULL;
+    return value != NULL && value->is_constant ? &value->constant : NULL;
+}
+
+SBIT__FN sbit_status sbit__format_add(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                      const char *op, const sbit_value_id *inputs,
+                                      size_t input_count, const sbit_attr *attrs, size_t attr_count,
+                                      sbit_value_id *outputs, size_t output_count,
+                                      sbit_error *error)
+{
+    const sbit_type unknown = sbit__type_unknown();
+    sbit_node_desc desc;
+    char name[256];
+    memset(&desc, 0, sizeof desc);
+    snprintf(name, sizeof name, "%.200s_%s", old->name, op);
+    for (size_t i = 0; i < output_count; i++) {
+        SBIT__TRY(sbit_graph_add_value(graph, name, &unknown, &outputs[i], error));
+    }
+    desc.domain = domain;
+    desc.op_type = op;
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = attrs;
+    desc.attr_count = attr_count;
+    desc.before = old->id;
+    return sbit_graph_add_node(graph, &desc, NULL, error);
 }
 
 /* The one node that alone reads a value, NULL: none. */
@@ -73083,15 +73452,16 @@ static const sbit_node *sbit__qop_reader(const sbit_graph *graph, sbit_value_id 
                : NULL;
 }
 
-static bool sbit__qop_is(const sbit_node *node, const char *op)
+SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op)
 {
     return node != NULL && node->domain[0] == '\0' && sbit__streq(node->op_type, op);
 }
 
-/* Eight bits, and a scale and zero point for the whole tensor where `whole`. */
+/* Eight bits, and a scale and zero point for the whole tensor, or (not `whole`) a row of them. */
 static bool sbit__qop_plain(const sbit_graph *graph, const sbit_node *node, bool whole)
 {
-    if (node->input_count < 3 || node->inputs[2].idx == 0) {
+    if (node->input_count < 3 || node->inputs[2].idx == 0 ||
+        sbit_node_int(node, "block_size", 0) != 0) {
         return false;
     }
     const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
@@ -73110,9 +73480,10 @@ static bool sbit__qop_add(sbit__qop_match *m, sbit_value_id id)
 /* An input that comes out of DequantizeLinear: its integers, scale and zero point. */
 static bool sbit__qop_input(sbit__qop_match *m, size_t input, bool whole)
 {
-    const sbit_node *dq =
-        input < m->node->input_count ? sbit__qop_producer(m->graph, m->node->inputs[input]) : NULL;
-    return sbit__qop_is(dq, "DequantizeLinear") && sbit__qop_plain(m->graph, dq, whole) &&
+    const sbit_node *dq = input < m->node->input_count
+                              ? sbit__format_producer(m->graph, m->node->inputs[input])
+                              : NULL;
+    return sbit__format_is(dq, "DequantizeLinear") && sbit__qop_plain(m->graph, dq, whole) &&
            sbit__qop_add(m, dq->inputs[0]) && sbit__qop_add(m, dq->inputs[1]) &&
            sbit__qop_add(m, dq->inputs[2]);
 }
@@ -73122,10 +73493,10 @@ static bool sbit__qop_bias(sbit__qop_match *m)
 {
     const sbit_value_id none = {0};
     if (m->node->input_count < 3 || m->node->inputs[2].idx == 0) {
-        return sbit__qop_is(m->node, "Gemm") ? sbit__qop_add(m, none) : true;
+        return sbit__format_is(m->node, "Gemm") ? sbit__qop_add(m, none) : true;
     }
-    const sbit_node *dq = sbit__qop_producer(m->graph, m->node->inputs[2]);
-    return sbit__qop_is(dq, "DequantizeLinear") &&
+    const sbit_node *dq = sbit__format_producer(m->graph, m->node->inputs[2]);
+    return sbit__format_is(dq, "DequantizeLinear") &&
            sbit_graph_value(m->graph, dq->inputs[0])->constant.dtype == SBIT_I32 &&
            sbit__qop_add(m, dq->inputs[0]);
 }
@@ -73138,7 +73509,7 @@ static bool sbit__qop_clamp_goes(const sbit__qop_match *m, const sbit_node *clam
     const double s = sbit__tensor_f64_at(scale, 0), z = sbit__tensor_f64_at(zero, 0);
     const double least = zero->dtype == SBIT_U8 ? 0.0 : -128.0;
     double low = 0.0, high = HUGE_VAL;
-    for (size_t i = 1; i < 3 && sbit__qop_is(clamp, "Clip"); i++) {
+    for (size_t i = 1; i < 3 && sbit__format_is(clamp, "Clip"); i++) {
         const sbit_value_info *limit = i < clamp->input_count && clamp->inputs[i].idx != 0
                                            ? sbit_graph_value(m->graph, clamp->inputs[i])
                                            : NULL;
@@ -73157,10 +73528,11 @@ static bool sbit__qop_clamp_goes(const sbit__qop_match *m, const sbit_node *clam
 static bool sbit__qop_output(sbit__qop_match *m)
 {
     const sbit_node *next = sbit__qop_reader(m->graph, m->node->outputs[0]);
-    const sbit_node *clamp = sbit__qop_is(next, "Relu") || sbit__qop_is(next, "Clip") ? next : NULL;
+    const sbit_node *clamp =
+        sbit__format_is(next, "Relu") || sbit__format_is(next, "Clip") ? next : NULL;
     m->quantize = clamp != NULL ? sbit__qop_reader(m->graph, clamp->outputs[0]) : next;
     m->clamp = clamp;
-    return sbit__qop_is(m->quantize, "QuantizeLinear") &&
+    return sbit__format_is(m->quantize, "QuantizeLinear") &&
            sbit__qop_plain(m->graph, m->quantize, true) &&
            (clamp == NULL || sbit__qop_clamp_goes(m, clamp));
 }
@@ -73200,10 +73572,12 @@ static bool sbit__qop_matches(sbit__qop_match *m)
 static bool sbit__qop_possible(const sbit_node *node)
 {
     const float beta = sbit_node_float(node, "beta", 1.0f);
-    if (sbit__qop_is(node, "Gemm")) {
-        return node->input_count < 3 || (beta >= 1.0f && beta <= 1.0f);
+    if (sbit__format_is(node, "Gemm")) { /* the unit of QGemm's bias is alpha scale_x scale_w */
+        const float alpha = sbit_node_float(node, "alpha", 1.0f);
+        return node->input_count < 3 || node->inputs[2].idx == 0 ||
+               (beta >= 1.0f && beta <= 1.0f && alpha >= 1.0f && alpha <= 1.0f);
     }
-    return !sbit__qop_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
+    return !sbit__format_is(node, "AveragePool") || sbit_node_attr(node, "dilations") == NULL;
 }
 
 static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
@@ -73248,8 +73622,7 @@ static sbit_status sbit__qop_replace(sbit__qop_match *m, sbit_error *error)
                                      : SBIT_OK;
 }
 
-/* DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
-static void sbit__qop_clean(sbit_graph *graph)
+SBIT__FN void sbit__format_clean(sbit_graph *graph)
 {
     for (uint32_t i = 1; i < sbit_graph_node_limit(graph); i++) {
         const sbit_node_id id = {i};
@@ -73259,7 +73632,8 @@ static void sbit__qop_clean(sbit_graph *graph)
         const sbit_node *node = sbit_graph_node(graph, id);
         const sbit_value_id out = node->output_count > 0 ? node->outputs[0] : node->inputs[0];
         const sbit_value_info *value = sbit_graph_value(graph, out);
-        if (sbit__qop_is(node, "DequantizeLinear") && value->use_count == 0 && !value->is_output) {
+        if (sbit__format_is(node, "DequantizeLinear") && value->use_count == 0 &&
+            !value->is_output) {
             sbit_graph_erase_node(graph, id);
             sbit_graph_erase_value(graph, out);
         }
@@ -73289,14 +73663,144 @@ static sbit_status sbit__format_qoperator(sbit_graph *graph, sbit_error *error)
             m.graph = graph;
             m.row = &sbit__qops[k];
             m.node = sbit_graph_node(graph, id);
-            if (sbit__qop_is(m.node, m.row->op) && sbit__qop_possible(m.node) &&
+            if (sbit__format_is(m.node, m.row->op) && sbit__qop_possible(m.node) &&
                 sbit__qop_matches(&m)) {
                 SBIT__TRY(sbit__qop_replace(&m, error));
             }
         }
     }
-    sbit__qop_clean(graph);
+    sbit__format_clean(graph);
     return sbit_graph_sort(graph, error);
+}
+
+/* >>formats qdq: operators on integers become pairs around float operators again */
+
+/* The axis along which a weight has a scale each; -1: one for all. */
+static int32_t sbit__qop_axis(const sbit_graph *graph, const sbit_node *node, size_t scale)
+{
+    const sbit_tensor *s = sbit__format_constant(graph, node, scale);
+    const sbit_value_info *w = sbit_graph_value(graph, node->inputs[scale - 1]);
+    if (s == NULL || sbit_tensor_count(s) == 1) {
+        return -1;
+    }
+    return sbit__streq(node->op_type, "QLinearConv") || sbit_node_int(node, "transB", 0) != 0
+               ? 0
+               : w->type.rank - 1;
+}
+
+/* DequantizeLinear of inputs at, at + 1, at + 2 of an operator on integers. */
+static sbit_status sbit__qop_undo_input(sbit_graph *graph, const sbit_node *node, size_t at,
+                                        sbit_value_id *out, sbit_error *error)
+{
+    const bool zero = at + 2 < node->input_count && node->inputs[at + 2].idx != 0;
+    const int32_t axis = sbit__qop_axis(graph, node, at + 1);
+    const sbit_attr attr = sbit__attr_int("axis", axis);
+    return sbit__format_add(graph, node, "", "DequantizeLinear", node->inputs + at, zero ? 3 : 2,
+                            &attr, axis >= 0 ? 1 : 0, out, 1, error);
+}
+
+/* The int32 bias, in units of alpha scale_x scale_w. */
+static sbit_status sbit__qop_undo_bias(sbit_graph *graph, const sbit_node *node, size_t at,
+                                       sbit_value_id *out, sbit_error *error)
+{
+    const sbit_tensor *x = sbit__format_constant(graph, node, 1);
+    const sbit_tensor *w = sbit__format_constant(graph, node, 4);
+    const sbit_value_info *bias = sbit_graph_value(graph, node->inputs[at]);
+    const double alpha = (double)sbit_node_float(node, "alpha", 1.0f);
+    const int64_t count = sbit_tensor_count(w);
+    const sbit_attr attr = sbit__attr_int("axis", bias->type.rank > 0 ? bias->type.rank - 1 : 0);
+    sbit_tensor scale;
+    sbit_value_id inputs[2];
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(graph), SBIT_F32, count > 1 ? 1 : 0, &count, &scale,
+                                error));
+    for (int64_t i = 0; i < count; i++) {
+        const float product = (float)sbit__tensor_f64_at(x, 0) * (float)sbit__tensor_f64_at(w, i);
+        sbit__tensor_set_f64(&scale, i, alpha * (double)product);
+    }
+    const sbit_status status =
+        sbit__graph_take_constant(graph, "bias_scale", &scale, &inputs[1], error);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(sbit_graph_ctx(graph), &scale);
+        return status;
+    }
+    inputs[0] = node->inputs[at];
+    return sbit__format_add(graph, node, "", "DequantizeLinear", inputs, 2, &attr,
+                            count > 1 ? 1 : 0, out, 1, error);
+}
+
+/* True if scales are constants and nothing else is in the way. */
+static bool sbit__qop_undoable(const sbit_graph *graph, const sbit_node *node, const sbit__qop *row)
+{
+    const bool known = sbit__streq(node->op_type, row->to) &&
+                       (node->domain[0] == '\0' || sbit__streq(node->domain, "com.microsoft"));
+    const size_t least = row->layout[0] == 's' ? 5 : row->layout[1] == 's' ? 4 : 7;
+    return known && node->input_count >= least && node->output_count == 1 &&
+           sbit_node_int(node, "channels_last", 0) == 0 &&
+           (strchr(row->layout, 'w') == NULL || (sbit__format_constant(graph, node, 1) != NULL &&
+                                                 sbit__format_constant(graph, node, 4) != NULL));
+}
+
+static sbit_status sbit__qop_undo(sbit_graph *graph, const sbit_node *node, const sbit__qop *row,
+                                  sbit_error *error)
+{
+    sbit_value_id inputs[64], y, pair[3], q;
+    size_t at = 0, count = 0, scale = 0;
+    for (const char *letter = row->layout; *letter != '\0'; letter++) {
+        const size_t size = *letter == 's' ? 2 : *letter == 'b' ? 1 : 3;
+        if (*letter == 's') {
+            scale = at;
+        } else if (*letter == 'b' && at < node->input_count && node->inputs[at].idx != 0) {
+            SBIT__TRY(sbit__qop_undo_bias(graph, node, at, &inputs[count++], error));
+        }
+        for (size_t i = at; size == 3 && i + 1 < node->input_count &&
+                            count < SBIT__COUNT_OF(inputs) && (i == at || *letter == '*');
+             i += 3) {
+            SBIT__TRY(sbit__qop_undo_input(graph, node, i, &inputs[count++], error));
+        }
+        at += size;
+    }
+    SBIT__TRY(sbit__format_add(graph, node, "", row->op, inputs, count, NULL, 0, &y, 1, error));
+    for (size_t i = 0; i < node->attr_count; i++) {
+        if (!sbit__streq(node->attrs[i].name, "channels_last")) { /* 0: what all others mean */
+            SBIT__TRY(sbit_graph_set_attr(graph, sbit_graph_value(graph, y)->producer,
+                                          &node->attrs[i], error));
+        }
+    }
+    pair[0] = y;
+    pair[1] = node->inputs[scale];
+    pair[2] = scale + 1 < node->input_count ? node->inputs[scale + 1] : y;
+    const bool zero = scale + 1 < node->input_count && pair[2].idx != 0;
+    SBIT__TRY(sbit__format_add(graph, node, "", "QuantizeLinear", pair, zero ? 3 : 2, NULL, 0, &q,
+                               1, error));
+    const sbit_node_id id = node->id;
+    const sbit_value_id old = node->outputs[0];
+    sbit_graph_set_type(graph, q, &sbit_graph_value(graph, old)->type);
+    SBIT__TRY(sbit_graph_replace_uses(graph, old, q, error));
+    sbit_graph_erase_node(graph, id);
+    sbit_graph_erase_value(graph, old);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(graph);
+    bool any = false;
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_node_id id = {i};
+        for (size_t k = 0; sbit_graph_node_alive(graph, id) && k < SBIT__COUNT_OF(sbit__qops);
+             k++) {
+            const sbit_node *node = sbit_graph_node(graph, id);
+            if (sbit__qop_undoable(graph, node, &sbit__qops[k])) {
+                SBIT__TRY(sbit__qop_undo(graph, node, &sbit__qops[k], error));
+                any = true;
+                break;
+            }
+        }
+    }
+    if (any && sbit_graph_parent(graph) == NULL && sbit_graph_opset(graph, "") < 13) {
+        SBIT__TRY(sbit_graph_lift_opset(graph, 13, error));
+    }
+    return SBIT_OK;
 }
 
 /* >>formats table */
@@ -73311,6 +73815,12 @@ static const sbit_format_row sbit__formats[] = {
       0},
      false,
      sbit__format_qoperator},
+    {{"dynamic", "activations quantized while running: MatMulInteger, ConvInteger", 0, NULL, 0},
+     true,
+     sbit__format_dynamic},
+    {{"matmul_nbits", "weights in blocks (GROUP_SIZE) as com.microsoft MatMulNBits", 0, NULL, 0},
+     true,
+     sbit__format_nbits},
 };
 
 SPARSEBIT_API const sbit_format_row *sbit_format_at(size_t index)
@@ -73354,6 +73864,842 @@ SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
 }
 /* ---- end src/quant/formats.c ---- */
 
+/* ---- begin src/quant/format_weights.c ---- */
+/* format_weights.c: formats in which weights alone are quantized beforehand. >>formats-weights
+ *
+ *   dynamic       DynamicQuantizeLinear of what a layer reads, MatMulInteger or ConvInteger with
+ * its 8-bit weight, (float)acc * (s_x * s_w) + bias. Layers that read one tensor share its
+ * quantization. ConvInteger's weights are uint8: ONNX Runtime knows no others. matmul_nbits
+ * com.microsoft MatMulNBits for matrices in blocks (GROUP_SIZE 16, 32 ... 256) of up to 8 bits:
+ * codes of 4 bits if all are that small, else of 8 Layers that these operators do not know keep
+ * their DequantizeLinear.
+ */
+
+/* >>formats layers */
+
+/* A layer whose weight comes out of DequantizeLinear of a constant. */
+typedef struct sbit__wlayer {
+    sbit_graph *graph;
+    const sbit_node *node, *dq;
+    const sbit_tensor *q, *scale, *zero; /* zero NULL: none */
+    bool conv, rows_first;               /* rows_first: the weight is [outputs, inputs ...] */
+    int64_t block, axis;                 /* of dq; block 0: none, axis -1: one scale */
+    sbit_value_id bias;                  /* none: none */
+    double alpha;                        /* factor of the product */
+} sbit__wlayer;
+
+static bool sbit__wlayer_of(sbit_graph *graph, const sbit_node *node, sbit__wlayer *out)
+{
+    memset(out, 0, sizeof *out);
+    const bool gemm = sbit__format_is(node, "Gemm"), matmul = sbit__format_is(node, "MatMul");
+    out->conv = sbit__format_is(node, "Conv");
+    if (!(gemm || matmul || out->conv) || node->input_count < 2) {
+        return false;
+    }
+    const sbit_node *dq = sbit__format_producer(graph, node->inputs[1]);
+    if (!sbit__format_is(dq, "DequantizeLinear") ||
+        sbit_graph_value(graph, node->inputs[0])->type.dtype != SBIT_F32) {
+        return false;
+    }
+    out->graph = graph;
+    out->node = node;
+    out->dq = dq;
+    out->q = sbit__format_constant(graph, dq, 0);
+    out->scale = sbit__format_constant(graph, dq, 1);
+    out->zero = sbit__format_constant(graph, dq, 2);
+    out->rows_first = out->conv || (gemm && sbit_node_int(node, "transB", 0) != 0);
+    out->alpha = gemm ? (double)sbit_node_float(node, "alpha", 1.0f) : 1.0;
+    if (node->input_count > 2) {
+        out->bias = node->inputs[2];
+    }
+    if (out->q == NULL || out->scale == NULL || out->scale->dtype != SBIT_F32) {
+        return false;
+    }
+    out->block = sbit_node_int(dq, "block_size", 0);
+    out->axis = sbit_tensor_count(out->scale) == 1 ? -1 : sbit_node_int(dq, "axis", 1);
+    out->axis = out->axis < -1 ? out->axis + out->q->rank : out->axis;
+    const float beta = sbit_node_float(node, "beta", 1.0f);
+    return !gemm || (sbit_node_int(node, "transA", 0) == 0 && out->q->rank == 2 &&
+                     (out->bias.idx == 0 || (beta >= 1.0f && beta <= 1.0f)));
+}
+
+static sbit_status sbit__wlayer_binary(const sbit__wlayer *w, const char *op, sbit_value_id a,
+                                       sbit_value_id b, sbit_value_id *out, sbit_error *error)
+{
+    const sbit_value_id inputs[2] = {a, b};
+    return sbit__format_add(w->graph, w->node, "", op, inputs, 2, NULL, 0, out, 1, error);
+}
+
+/* The layer is `y` from now on. */
+static sbit_status sbit__wlayer_finish(const sbit__wlayer *w, sbit_value_id y, sbit_error *error)
+{
+    const sbit_node_id id = w->node->id;
+    const sbit_value_id old = w->node->outputs[0];
+    sbit_graph_set_type(w->graph, y, &sbit_graph_value(w->graph, old)->type);
+    SBIT__TRY(sbit_graph_replace_uses(w->graph, old, y, error));
+    sbit_graph_erase_node(w->graph, id);
+    sbit_graph_erase_value(w->graph, old);
+    return SBIT_OK;
+}
+
+/* Adds a tensor as a constant that takes its data over; then zeroed. */
+static sbit_status sbit__wlayer_take(const sbit__wlayer *w, const char *what, sbit_tensor *tensor,
+                                     sbit_value_id *out, sbit_error *error)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%.200s_%s", w->node->name, what);
+    const sbit_status status = sbit__graph_take_constant(w->graph, name, tensor, out, error);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(sbit_graph_ctx(w->graph), tensor);
+    }
+    memset(tensor, 0, sizeof *tensor);
+    return status;
+}
+
+/* Runs `rewrite` for every node of the root graph. */
+static sbit_status sbit__wlayer_each(sbit_graph *graph, bool (*possible)(const sbit__wlayer *layer),
+                                     sbit_status (*rewrite)(const sbit__wlayer *layer,
+                                                            sbit_error *error),
+                                     sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(graph);
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_node_id id = {i};
+        sbit__wlayer layer;
+        if (sbit_graph_node_alive(graph, id) &&
+            sbit__wlayer_of(graph, sbit_graph_node(graph, id), &layer) && possible(&layer)) {
+            SBIT__TRY(rewrite(&layer, error));
+        }
+    }
+    sbit__format_clean(graph);
+    SBIT__TRY(sbit_graph_sort(graph, error));
+    return sbit_infer(graph, error);
+}
+
+/* >>formats dynamic */
+
+/* A row of numbers along the channels of an output: as it is, or [n, 1, 1] behind a Conv. */
+static sbit_status sbit__dynamic_row(const sbit__wlayer *w, const char *what, const sbit_tensor *x,
+                                     double factor, sbit_value_id *out, sbit_error *error)
+{
+    sbit_tensor row;
+    int64_t dims[SBIT_MAX_RANK] = {0};
+    const int64_t count = sbit_tensor_count(x);
+    int32_t rank = x->rank;
+    memcpy(dims, x->dims, sizeof dims);
+    if (w->conv && count > 1) {
+        rank = w->q->rank - 1;
+        for (int32_t i = 0; i < rank; i++) {
+            dims[i] = i == 0 ? count : 1;
+        }
+    }
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(w->graph), SBIT_F32, rank, dims, &row, error));
+    for (int64_t i = 0; i < count; i++) {
+        sbit__tensor_set_f64(&row, i, sbit__tensor_f64_at(x, i) * factor);
+    }
+    return sbit__wlayer_take(w, what, &row, out, error);
+}
+
+/* Weights as MatMulInteger ([inputs, outputs]) and ConvInteger (uint8) take them; *shift: what was
+ * added to make them so. */
+static sbit_status sbit__dynamic_weight(const sbit__wlayer *w, int64_t *shift, sbit_value_id *out,
+                                        sbit_error *error)
+{
+    sbit_tensor t;
+    const bool turn = w->rows_first && !w->conv;
+    const sbit_dtype dtype = w->conv ? SBIT_U8 : w->q->dtype;
+    int64_t dims[SBIT_MAX_RANK];
+    memcpy(dims, w->q->dims, sizeof dims);
+    if (turn) {
+        dims[0] = w->q->dims[1];
+        dims[1] = w->q->dims[0];
+    }
+    *shift = w->q->dtype == SBIT_I8 && dtype == SBIT_U8 ? 128 : 0;
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(w->graph), dtype, w->q->rank, dims, &t, error));
+    for (int64_t i = 0; i < sbit_tensor_count(&t); i++) {
+        const int64_t from = turn ? i % dims[1] * dims[0] + i / dims[1] : i;
+        sbit__tensor_set_f64(&t, i, sbit__tensor_f64_at(w->q, from) + (double)*shift);
+    }
+    return sbit__wlayer_take(w, "weight_quantized", &t, out, error);
+}
+
+/* Zero points of the weight; none: all are 0. One number if they are equal. */
+static sbit_status sbit__dynamic_zero(const sbit__wlayer *w, int64_t shift, sbit_value_id *out,
+                                      sbit_error *error)
+{
+    sbit_tensor t;
+    const int64_t given = w->zero != NULL ? sbit_tensor_count(w->zero) : 0;
+    const int64_t first = (given > 0 ? sbit__tensor_i64_at(w->zero, 0) : 0) + shift;
+    int64_t count = 1;
+    for (int64_t i = 1; i < given; i++) {
+        count = sbit__tensor_i64_at(w->zero, i) + shift != first ? given : count;
+    }
+    out->idx = 0;
+    if (first == 0 && count == 1) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(w->graph), w->conv ? SBIT_U8 : w->q->dtype,
+                                count > 1 ? 1 : 0, &count, &t, error));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t zero = count > 1 ? sbit__tensor_i64_at(w->zero, i) + shift : first;
+        sbit__tensor_set_f64(&t, i, (double)zero);
+    }
+    return sbit__wlayer_take(w, "weight_zero_point", &t, out, error);
+}
+
+/* Integers, scale and zero point of a value, made once. */
+static sbit_status sbit__dynamic_input(const sbit__wlayer *w, sbit_value_id out[3],
+                                       sbit_error *error)
+{
+    const sbit_value_id x = w->node->inputs[0];
+    sbit_use uses[64];
+    const size_t count = sbit_graph_uses(w->graph, x, uses, SBIT__COUNT_OF(uses));
+    for (size_t i = 0; i < count && i < SBIT__COUNT_OF(uses); i++) {
+        const sbit_node *node = uses[i].node.idx != 0 && uses[i].body == NULL
+                                    ? sbit_graph_node(w->graph, uses[i].node)
+                                    : NULL;
+        if (sbit__format_is(node, "DynamicQuantizeLinear")) {
+            memcpy(out, node->outputs, 3 * sizeof *out);
+            return SBIT_OK;
+        }
+    }
+    return sbit__format_add(w->graph, w->node, "", "DynamicQuantizeLinear", &x, 1, NULL, 0, out, 3,
+                            error);
+}
+
+static bool sbit__dynamic_possible(const sbit__wlayer *w)
+{
+    const int64_t outputs = w->rows_first ? 0 : w->q->rank - 1;
+    const sbit_tensor *bias =
+        w->bias.idx != 0 ? &sbit_graph_value(w->graph, w->bias)->constant : NULL;
+    const bool eight = w->q->dtype == SBIT_I8 || w->q->dtype == SBIT_U8;
+    return eight && w->block == 0 && (w->axis == -1 || w->axis == outputs) &&
+           (!w->conv || bias == NULL || sbit_graph_value(w->graph, w->bias)->is_constant) &&
+           (w->q->rank == 2 || w->conv || w->axis == -1);
+}
+
+static sbit_status sbit__dynamic_rewrite(const sbit__wlayer *w, sbit_error *error)
+{
+    sbit_value_id x[3], inputs[4], acc, y, scale, bias = w->bias;
+    const sbit_attr to = sbit__attr_int("to", SBIT_F32);
+    int64_t shift = 0;
+    SBIT__TRY(sbit__dynamic_input(w, x, error));
+    inputs[0] = x[0];
+    inputs[2] = x[2];
+    SBIT__TRY(sbit__dynamic_weight(w, &shift, &inputs[1], error));
+    SBIT__TRY(sbit__dynamic_zero(w, shift, &inputs[3], error));
+    SBIT__TRY(sbit__format_add(w->graph, w->node, "", w->conv ? "ConvInteger" : "MatMulInteger",
+                               inputs, inputs[3].idx != 0 ? 4 : 3, w->conv ? w->node->attrs : NULL,
+                               w->conv ? w->node->attr_count : 0, &acc, 1, error));
+    SBIT__TRY(sbit__format_add(w->graph, w->node, "", "Cast", &acc, 1, &to, 1, &y, 1, error));
+    SBIT__TRY(sbit__dynamic_row(w, "weight_scale", w->scale, w->alpha, &scale, error));
+    SBIT__TRY(sbit__wlayer_binary(w, "Mul", x[1], scale, &scale, error));
+    SBIT__TRY(sbit__wlayer_binary(w, "Mul", y, scale, &y, error));
+    if (bias.idx != 0) {
+        if (w->conv) {
+            SBIT__TRY(sbit__dynamic_row(w, "bias", &sbit_graph_value(w->graph, bias)->constant, 1.0,
+                                        &bias, error));
+        }
+        SBIT__TRY(sbit__wlayer_binary(w, "Add", y, bias, &y, error));
+    }
+    return sbit__wlayer_finish(w, y, error);
+}
+
+SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error)
+{
+    return sbit__wlayer_each(graph, sbit__dynamic_possible, sbit__dynamic_rewrite, error);
+}
+
+/* >>formats matmul_nbits */
+
+/* All codes and zero points, from 0 on, fit in 4 bits; *middle: the code of 0. */
+static bool sbit__nbits_four(const sbit__wlayer *w, int64_t *low)
+{
+    const bool is_signed = w->q->dtype == SBIT_I8 || w->q->dtype == SBIT_I4;
+    const sbit_tensor *const tensors[2] = {w->q, w->zero};
+    bool four = true;
+    for (size_t t = 0; t < 2; t++) {
+        for (int64_t i = 0; tensors[t] != NULL && i < sbit_tensor_count(tensors[t]); i++) {
+            const int64_t q = sbit__tensor_i64_at(tensors[t], i) + (is_signed ? 8 : 0);
+            four = four && q >= 0 && q < 16;
+        }
+    }
+    *low = is_signed ? (four ? 8 : 128) : 0;
+    return four;
+}
+
+static bool sbit__nbits_possible(const sbit__wlayer *w)
+{
+    return !w->conv && w->q->rank == 2 && w->block >= 16 && (w->block & (w->block - 1)) == 0 &&
+           w->axis == (w->rows_first ? 1 : 0) && w->alpha >= 1.0 && w->alpha <= 1.0;
+}
+
+/* Codes, scales and zero points in the operator's order; B and zeros are zeroed. */
+static void sbit__nbits_fill(const sbit__wlayer *w, int64_t bits, int64_t low, int64_t blocks,
+                             sbit_tensor *b, sbit_tensor *scales, sbit_tensor *zeros)
+{
+    const int64_t n = w->q->dims[w->rows_first ? 0 : 1], k = w->q->dims[w->rows_first ? 1 : 0];
+    const int64_t row_bytes = (blocks * bits + 7) / 8;
+    uint8_t *codes = (uint8_t *)b->data, *zero = (uint8_t *)zeros->data;
+    for (int64_t r = 0; r < n; r++) {
+        for (int64_t i = 0; i < k; i++) {
+            const int64_t q = sbit__tensor_i64_at(w->q, w->rows_first ? r * k + i : i * n + r);
+            const int64_t at = (r * blocks * w->block + i) * bits;
+            codes[at / 8] = (uint8_t)(codes[at / 8] | (uint32_t)(q + low) << at % 8);
+        }
+        for (int64_t i = 0; i < blocks; i++) {
+            const int64_t from = w->rows_first ? r * blocks + i : i * n + r;
+            const int64_t z = (w->zero != NULL ? sbit__tensor_i64_at(w->zero, from) : 0) + low;
+            uint8_t *to = &zero[r * row_bytes + i * bits / 8];
+            ((float *)scales->data)[r * blocks + i] = ((const float *)w->scale->data)[from];
+            *to = (uint8_t)(*to | (uint32_t)z << i * bits % 8);
+        }
+    }
+}
+
+/* True if all zero points are the operator's own. */
+static bool sbit__nbits_plain(const sbit__wlayer *w, int64_t bits, int64_t low)
+{
+    bool plain = w->zero != NULL || low == (int64_t)1 << (bits - 1);
+    for (int64_t i = 0; w->zero != NULL && i < sbit_tensor_count(w->zero); i++) {
+        plain = plain && sbit__tensor_i64_at(w->zero, i) + low == (int64_t)1 << (bits - 1);
+    }
+    return plain;
+}
+
+static sbit_status sbit__nbits_tensors(const sbit__wlayer *w, int64_t bits, int64_t low,
+                                       sbit_value_id inputs[4], sbit_error *error)
+{
+    sbit_ctx *ctx = sbit_graph_ctx(w->graph);
+    const int64_t n = w->q->dims[w->rows_first ? 0 : 1], k = w->q->dims[w->rows_first ? 1 : 0];
+    const int64_t blocks = (k + w->block - 1) / w->block;
+    const int64_t dims[3] = {n, blocks, w->block * bits / 8}, count = n * blocks;
+    const int64_t zero_count = n * ((blocks * bits + 7) / 8);
+    sbit_tensor b, scales, zeros;
+    memset(&b, 0, sizeof b);
+    memset(&scales, 0, sizeof scales);
+    memset(&zeros, 0, sizeof zeros);
+    sbit_status status = sbit_tensor_alloc(ctx, SBIT_U8, 3, dims, &b, error);
+    status =
+        status == SBIT_OK ? sbit_tensor_alloc(ctx, SBIT_F32, 1, &count, &scales, error) : status;
+    status =
+        status == SBIT_OK ? sbit_tensor_alloc(ctx, SBIT_U8, 1, &zero_count, &zeros, error) : status;
+    if (status == SBIT_OK) {
+        sbit__nbits_fill(w, bits, low, blocks, &b, &scales, &zeros);
+        status = sbit__wlayer_take(w, "codes", &b, &inputs[1], error);
+    }
+    status =
+        status == SBIT_OK ? sbit__wlayer_take(w, "scales", &scales, &inputs[2], error) : status;
+    inputs[3].idx = 0;
+    if (status == SBIT_OK && !sbit__nbits_plain(w, bits, low)) {
+        status = sbit__wlayer_take(w, "zero_points", &zeros, &inputs[3], error);
+    }
+    sbit_tensor_free(ctx, &b);
+    sbit_tensor_free(ctx, &scales);
+    sbit_tensor_free(ctx, &zeros);
+    return status;
+}
+
+static sbit_status sbit__nbits_rewrite(const sbit__wlayer *w, sbit_error *error)
+{
+    sbit_value_id inputs[4], y;
+    int64_t low = 0;
+    const int64_t bits = sbit__nbits_four(w, &low) ? 4 : 8;
+    const sbit_attr attrs[4] = {sbit__attr_int("K", w->q->dims[w->rows_first ? 1 : 0]),
+                                sbit__attr_int("N", w->q->dims[w->rows_first ? 0 : 1]),
+                                sbit__attr_int("bits", bits),
+                                sbit__attr_int("block_size", w->block)};
+    inputs[0] = w->node->inputs[0];
+    SBIT__TRY(sbit__nbits_tensors(w, bits, low, inputs, error));
+    SBIT__TRY(sbit_graph_set_opset(w->graph, "com.microsoft", 1, error));
+    SBIT__TRY(sbit__format_add(w->graph, w->node, "com.microsoft", "MatMulNBits", inputs,
+                               inputs[3].idx != 0 ? 4 : 3, attrs, 4, &y, 1, error));
+    if (w->bias.idx != 0) {
+        SBIT__TRY(sbit__wlayer_binary(w, "Add", y, w->bias, &y, error));
+    }
+    return sbit__wlayer_finish(w, y, error);
+}
+
+SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error)
+{
+    return sbit__wlayer_each(graph, sbit__nbits_possible, sbit__nbits_rewrite, error);
+}
+/* ---- end src/quant/format_weights.c ---- */
+
+/* ---- begin src/quant/dequantize.c ---- */
+/* dequantize.c: models that are quantized already: their floats, their scales, other formats.
+ * >>dequantize
+ *
+ * Called by: users, quant.c, formats.c. Calls: the graph, formats' table.
+ *   1. operators on integers become DequantizeLinear - operator - QuantizeLinear again
+ *   2. DequantizeLinear of constants becomes a float constant: weights, biases
+ *   3. QuantizeLinear and the other DequantizeLinear vanish: what lay between is float. Inputs and
+ *      outputs of the model that were integers are floats then. A Clip that says the width of few
+ *      bits (metadata "bits") goes with its QuantizeLinear; a Relu that the integers' range stood
+ *      for is there again.
+ * On the way scales are noted, by the names of the float tensors.
+ */
+
+/* >>dequantize scales */
+
+/* Notes the scales of `node`, a QuantizeLinear or DequantizeLinear, as those of a tensor. */
+static sbit_status sbit__learned_add(sbit__learned_list *list, const sbit_graph *graph,
+                                     const sbit_node *node, const char *name, uint32_t target,
+                                     sbit_error *error)
+{
+    const sbit_tensor *scale = sbit__format_constant(graph, node, 1);
+    const sbit_tensor *zero = sbit__format_constant(graph, node, 2);
+    if (list == NULL || scale == NULL || (node->input_count > 2 && zero == NULL)) {
+        return SBIT_OK;
+    }
+    const size_t count = (size_t)sbit_tensor_count(scale);
+    sbit__learned *l = (sbit__learned *)sbit__arena_alloc(list->arena, sizeof *l);
+    float *scales = (float *)sbit__arena_array(list->arena, count + 1, sizeof *scales);
+    int32_t *zeros = (int32_t *)sbit__arena_array(list->arena, count + 1, sizeof *zeros);
+    const char *copy = sbit__arena_strdup(list->arena, name, strlen(name));
+    if (l == NULL || scales == NULL || zeros == NULL || copy == NULL) {
+        return sbit__fail_oom(error, count * 8);
+    }
+    for (size_t i = 0; i < count; i++) {
+        scales[i] = (float)sbit__tensor_f64_at(scale, (int64_t)i);
+        zeros[i] = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, (int64_t)i) : 0;
+    }
+    const sbit_dtype stored = sbit__streq(node->op_type, "DequantizeLinear")
+                                  ? sbit_graph_value(graph, node->inputs[0])->type.dtype
+                                  : sbit_graph_value(graph, node->outputs[0])->type.dtype;
+    const char *bits = sbit__graph_node_metadata(graph, node->id, "bits");
+    l->name = copy;
+    l->target = target;
+    l->dtype = zero != NULL ? zero->dtype : stored != SBIT_F32 ? stored : SBIT_U8;
+    l->bits = bits != NULL ? atoi(bits) : (int32_t)sbit_dtype_bits((int32_t)l->dtype);
+    l->block = sbit_node_int(node, "block_size", 0);
+    l->axis = count == 1 && l->block == 0 ? -1 : (int32_t)sbit_node_int(node, "axis", 1);
+    l->count = (int64_t)count;
+    l->scale = scales;
+    l->zero_point = zeros;
+    l->next = list->first;
+    list->first = l;
+    list->count++;
+    return SBIT_OK;
+}
+
+/* The numbers of a grid begin elsewhere: uint8 or int8. */
+static int64_t sbit__learned_low(const sbit__learned *l)
+{
+    const bool is_signed = l->dtype == SBIT_I8 || l->dtype == SBIT_I16 || l->dtype == SBIT_I4;
+    return is_signed ? -((int64_t)1 << (l->bits - 1)) : 0;
+}
+
+/* True if the site's grid can say the same; *shift is added to zero points. */
+static bool sbit__learned_fits(const sbit__learned *l, const sbit__site *site, int32_t *shift)
+{
+    const sbit_grid *grid = &site->settings.grid;
+    const int32_t rank = sbit__site_value(site)->type.rank;
+    const int32_t axis = l->axis < 0 && l->axis != -1 ? l->axis + rank : l->axis;
+    bool fits = l->target == site->target && sbit__streq(l->name, site->tensor) &&
+                l->bits == grid->bits && l->block == site->block &&
+                (l->count == 1 || (l->count == sbit__site_parts(site) && axis == site->axis));
+    *shift = (int32_t)(grid->qmin < 0 && grid->qmin == -grid->qmax
+                           ? grid->qmin - 1 - sbit__learned_low(l) /* narrow */
+                           : grid->qmin - sbit__learned_low(l));
+    for (int64_t i = 0; fits && i < l->count; i++) {
+        const int64_t zero = (int64_t)l->zero_point[i] + *shift;
+        const int32_t middle = sbit__qparams_zero_point(0.0f, 1.0f, true, grid->qmin, grid->qmax);
+        fits = l->scale[i] > 0.0f && l->scale[i] - l->scale[i] == 0.0f && zero >= grid->qmin &&
+               zero <= grid->qmax && (!grid->symmetric || zero == middle);
+    }
+    return fits;
+}
+
+SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
+                                         sbit_error *error)
+{
+    for (size_t i = 0; i < quant->site_count; i++) {
+        sbit__site *site = &quant->sites[i];
+        for (const sbit__learned *l = list->first; l != NULL; l = l->next) {
+            int32_t shift = 0;
+            if (site->change.scale != NULL || !sbit__site_wanted(site) ||
+                !sbit__learned_fits(l, site, &shift)) {
+                continue;
+            }
+            const int64_t parts = sbit__site_parts(site); /* one scale serves all of them */
+            float *scales =
+                (float *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *scales);
+            int32_t *zeros =
+                (int32_t *)sbit__arena_array(&quant->arena, (size_t)parts + 1, sizeof *zeros);
+            if (scales == NULL || zeros == NULL) {
+                return sbit__fail_oom(error, (size_t)parts * sizeof *zeros);
+            }
+            for (int64_t k = 0; k < parts; k++) {
+                scales[k] = l->scale[l->count > 1 ? k : 0];
+                zeros[k] = l->zero_point[l->count > 1 ? k : 0] + shift;
+            }
+            site->learned = true;
+            site->change.scale = scales;
+            site->change.zero_point = zeros;
+        }
+    }
+    return SBIT_OK;
+}
+
+/* >>dequantize constants */
+
+static bool sbit__dequantize_is(const sbit_node *node, const char *op)
+{
+    return sbit__streq(node->op_type, op) &&
+           (node->domain[0] == '\0' || sbit__streq(node->domain, "com.microsoft"));
+}
+
+/* "w_quantized" (ours), "w_quantized_1" are w again. */
+static void sbit__dequantize_name(const char *name, char *text, size_t size)
+{
+    static const char suffix[] = "_quantized";
+    snprintf(text, size, "%s", name);
+    char *at = strstr(text, suffix);
+    while (at != NULL && at[sizeof suffix - 1] != '\0') {
+        at = strstr(at + 1, suffix);
+    }
+    if (at != NULL && at != text) {
+        *at = '\0';
+    }
+}
+
+/* The floats of DequantizeLinear of a constant: (q - zero) * scale in float32. */
+static sbit_status sbit__dequantize_constant(sbit_graph *graph, const sbit_node *node,
+                                             sbit__learned_list *list, sbit_error *error)
+{
+    const sbit_tensor *q = sbit__format_constant(graph, node, 0);
+    const sbit_tensor *scale = sbit__format_constant(graph, node, 1);
+    const sbit_tensor *zero = sbit__format_constant(graph, node, 2);
+    const int64_t block = sbit_node_int(node, "block_size", 0);
+    int64_t axis =
+        sbit_tensor_count(scale) == 1 && block == 0 ? -1 : sbit_node_int(node, "axis", 1);
+    axis = axis < -1 || (axis == -1 && sbit_tensor_count(scale) != 1) ? axis + q->rank : axis;
+    const sbit_parts parts = sbit_parts_of(q, (int32_t)axis, block);
+    char name[512];
+    sbit_tensor floats;
+    sbit_value_id y;
+    if (parts.count != sbit_tensor_count(scale) || axis >= q->rank) {
+        return sbit__fail(error, SBIT_ERR_SHAPE, node->name,
+                          "DequantizeLinear '%s': %lld scales do not fit its axis", node->name,
+                          (long long)sbit_tensor_count(scale));
+    }
+    SBIT__TRY(
+        sbit_tensor_alloc(sbit_graph_ctx(graph), scale->dtype, q->rank, q->dims, &floats, error));
+    sbit_runs runs = sbit_runs_of(&parts);
+    while (sbit_runs_next(&runs)) {
+        const float s = (float)sbit__tensor_f64_at(scale, runs.part);
+        const float z = zero != NULL ? (float)sbit__tensor_f64_at(zero, runs.part) : 0.0f;
+        for (int64_t i = runs.at; i < runs.at + runs.count; i++) {
+            const float value = ((float)sbit__tensor_f64_at(q, i) - z) * s;
+            sbit__tensor_set_f64(&floats, i, (double)value);
+        }
+    }
+    const sbit_value_id old = node->outputs[0];
+    const bool weight = q->dtype != SBIT_I32;
+    sbit__dequantize_name(sbit_graph_value(graph, node->inputs[0])->name, name, sizeof name);
+    sbit_status status = sbit__graph_take_constant(graph, name, &floats, &y, error);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(sbit_graph_ctx(graph), &floats);
+        return status;
+    }
+    if (weight) {
+        SBIT__TRY(sbit__learned_add(list, graph, node, sbit_graph_value(graph, y)->name,
+                                    SBIT_TARGET_WEIGHT, error));
+    }
+    return sbit_graph_replace_uses(graph, old, y, error);
+}
+
+/* >>dequantize activations */
+
+/* What a DequantizeLinear of no constant reads comes from a QuantizeLinear or an input, maybe
+ * through operators that move elements; integers of other origin have no floats. */
+static bool sbit__dequantize_known(const sbit_graph *graph, sbit_value_id id)
+{
+    for (int32_t most = 0; most < 1000; most++) {
+        const sbit_value_info *value = sbit_graph_value(graph, id);
+        if (value->producer.idx == 0) {
+            return value->is_input && !value->is_constant;
+        }
+        const sbit_node *node = sbit_graph_node(graph, value->producer);
+        if (sbit__dequantize_is(node, "QuantizeLinear")) {
+            return true;
+        }
+        const sbit_op_row *row =
+            sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
+                               sbit_graph_opset(graph, node->domain));
+        if (row == NULL || row->quant == NULL || node->input_count == 0 ||
+            (row->quant->flags & SBIT_QUANT_PASS_SCALE) == 0) {
+            return false;
+        }
+        id = node->inputs[0];
+    }
+    return false;
+}
+
+/* What the clamp in front of a QuantizeLinear of few bits reads: Clip, or Max and Min. */
+static sbit_value_id sbit__dequantize_unclipped(const sbit_graph *graph, const sbit_node *quantize)
+{
+    sbit_value_id x = quantize->inputs[0];
+    const sbit_node *clip = sbit__format_producer(graph, x);
+    if (sbit__graph_node_metadata(graph, quantize->id, "bits") == NULL || clip == NULL ||
+        sbit_graph_value(graph, x)->use_count != 1) {
+        return x;
+    }
+    const sbit_node *max =
+        sbit__format_is(clip, "Min") ? sbit__format_producer(graph, clip->inputs[0]) : NULL;
+    clip = sbit__format_is(max, "Max") ? max : clip;
+    return sbit__format_is(clip, "Clip") || clip == max ? clip->inputs[0] : x;
+}
+
+/* The value of what a node makes is x, which it reads, maybe behind a clamp that goes too. */
+static sbit_status sbit__dequantize_skip(sbit_graph *graph, sbit_node_id id, sbit_value_id x,
+                                         sbit_error *error)
+{
+    const sbit_value_id y = sbit_graph_node(graph, id)->outputs[0];
+    SBIT__TRY(sbit_graph_replace_uses(graph, y, x, error));
+    for (sbit_value_id at = y; at.idx != x.idx;) {
+        const sbit_value_id before = sbit_graph_node(graph, id)->inputs[0];
+        sbit_graph_erase_node(graph, id);
+        sbit_graph_erase_value(graph, at);
+        at = before;
+        id = sbit_graph_value(graph, at)->producer;
+    }
+    return SBIT_OK;
+}
+
+/* True if a value is known not to be negative. */
+static bool sbit__dequantize_positive(const sbit_graph *graph, sbit_value_id id, int32_t depth)
+{
+    static const char *const clamps[] = {"Relu",     "Sigmoid", "HardSigmoid", "Softmax",
+                                         "Softplus", "Abs",     "Exp",         NULL};
+    static const char *const sums[] = {"Add", "Mul", "Concat", "Max", "Sum", NULL};
+    static const char *const means[] = {"AveragePool", "GlobalAveragePool", "ReduceMean",
+                                        "ReduceSum",   "ReduceMax",         NULL};
+    const sbit_node *node = sbit__format_producer(graph, id);
+    if (node == NULL || depth == 0) {
+        return node == NULL; /* what the caller feeds: nothing is added */
+    }
+    const sbit_op_row *row = sbit_operator_find(sbit_graph_ctx(graph), node->domain, node->op_type,
+                                                sbit_graph_opset(graph, node->domain));
+    if (sbit__format_is(node, "Clip")) {
+        const sbit_tensor *low = sbit__format_constant(graph, node, 1);
+        return low != NULL && sbit__tensor_f64_at(low, 0) >= 0.0;
+    }
+    const bool all = sbit__word_listed(sums, node->op_type);
+    const bool first =
+        sbit__word_listed(means, node->op_type) || sbit__dequantize_is(node, "DequantizeLinear") ||
+        sbit__dequantize_is(node, "QuantizeLinear") ||
+        (row != NULL && row->quant != NULL && (row->quant->flags & SBIT_QUANT_PASS_SCALE) != 0);
+    bool positive = all || first;
+    for (size_t i = 0; positive && i < (all ? node->input_count : 1); i++) {
+        positive = sbit__dequantize_positive(graph, node->inputs[i], depth - 1);
+    }
+    return positive || sbit__word_listed(clamps, node->op_type);
+}
+
+/* Quantizers leave a Relu out where the integers begin with 0 (ONNX Runtime, format qoperator); the
+ * float model needs it: Relu, or Clip to 0 .. 6 if they end there. */
+static sbit_status sbit__dequantize_clamp(sbit_graph *graph, const sbit_node *node,
+                                          sbit_value_id *x, sbit_error *error)
+{
+    const sbit_tensor *scale = sbit__format_constant(graph, node, 1);
+    const sbit_tensor *zero = sbit__format_constant(graph, node, 2);
+    const bool eight = zero == NULL || zero->dtype == SBIT_I8 || zero->dtype == SBIT_U8;
+    const int64_t least = zero != NULL && zero->dtype == SBIT_I8 ? -128 : 0;
+    sbit_value_id inputs[3];
+    if (scale == NULL || sbit_tensor_count(scale) != 1 || !eight || x->idx != node->inputs[0].idx ||
+        (zero != NULL && sbit__tensor_i64_at(zero, 0) != least) ||
+        sbit__dequantize_positive(graph, *x, 16)) {
+        return SBIT_OK;
+    }
+    const double step = sbit__tensor_f64_at(scale, 0), limits[2] = {0.0, 6.0};
+    inputs[0] = *x;
+    if (fabs(255.0 * step - 6.0) > 0.5 * step || sbit_graph_opset(graph, "") < 11) {
+        SBIT__TRY(sbit__format_add(graph, node, "", "Relu", inputs, 1, NULL, 0, x, 1, error));
+    } else {
+        for (size_t i = 0; i < 2; i++) {
+            sbit_tensor limit;
+            SBIT__TRY(
+                sbit_tensor_alloc(sbit_graph_ctx(graph), scale->dtype, 0, NULL, &limit, error));
+            sbit__tensor_set_f64(&limit, 0, limits[i]);
+            const sbit_status status =
+                sbit__graph_take_constant(graph, "limit", &limit, &inputs[1 + i], error);
+            if (status != SBIT_OK) {
+                sbit_tensor_free(sbit_graph_ctx(graph), &limit);
+                return status;
+            }
+        }
+        SBIT__TRY(sbit__format_add(graph, node, "", "Clip", inputs, 3, NULL, 0, x, 1, error));
+    }
+    return sbit_graph_set_node_input(graph, node->id, 0, *x, error);
+}
+
+static sbit_status sbit__dequantize_node(sbit_graph *graph, sbit_node_id id,
+                                         sbit__learned_list *list, sbit_error *error)
+{
+    const sbit_node *node = sbit_graph_node(graph, id);
+    const sbit_type unknown = sbit__type_unknown();
+    if (sbit__dequantize_is(node, "QuantizeLinear")) {
+        sbit_value_id x = sbit__dequantize_unclipped(graph, node);
+        SBIT__TRY(sbit__dequantize_clamp(graph, node, &x, error));
+        SBIT__TRY(sbit__learned_add(list, graph, node, sbit_graph_value(graph, x)->name,
+                                    SBIT_TARGET_ACTIVATION, error));
+        return sbit__dequantize_skip(graph, id, x, error);
+    }
+    if (!sbit__dequantize_is(node, "DequantizeLinear")) {
+        for (size_t i = 0; i < node->output_count; i++) { /* floats now, maybe */
+            const sbit_value_id y = node->outputs[i];
+            const sbit_value_info *value = y.idx != 0 ? sbit_graph_value(graph, y) : NULL;
+            if (value != NULL && !value->is_output && value->type.kind == SBIT_KIND_TENSOR &&
+                value->type.dtype != SBIT_F32) {
+                sbit_graph_set_type(graph, y, &unknown);
+            }
+        }
+        return SBIT_OK;
+    }
+    const sbit_value_info *x = sbit_graph_value(graph, node->inputs[0]);
+    if (x->is_input && (SBIT_T(x->type.dtype) & SBIT_T_FLOATS) == 0) { /* floats from now on */
+        const sbit_value_info *scale = sbit_graph_value(graph, node->inputs[1]);
+        sbit_type type = x->type;
+        type.dtype = scale->type.dtype;
+        sbit_graph_set_type(graph, x->id, &type);
+        SBIT__TRY(sbit__learned_add(list, graph, node, x->name, SBIT_TARGET_ACTIVATION, error));
+    }
+    return sbit__dequantize_skip(graph, id, node->inputs[0], error);
+}
+
+/* All integers that become floats have a float form. */
+static sbit_status sbit__dequantize_check(const sbit_graph *graph, sbit_error *error)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (sbit__dequantize_is(node, "DequantizeLinear") &&
+            !sbit__dequantize_known(graph, node->inputs[0])) {
+            return sbit__fail(error, SBIT_ERR_UNSUPPORTED, node->name,
+                              "DequantizeLinear '%s' reads integers that neither QuantizeLinear "
+                              "nor an input gives: it has no float form",
+                              node->name);
+        }
+    }
+    return SBIT_OK;
+}
+
+/* Nodes whose integers nobody can follow, by operator. */
+static const char *sbit__dequantize_left(const sbit_graph *graph)
+{
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        if (strncmp(node->op_type, "QLinear", 7) == 0 || sbit__streq(node->op_type, "QGemm") ||
+            sbit__streq(node->op_type, "DynamicQuantizeLinear") ||
+            sbit__streq(node->op_type, "DynamicQuantizeMatMul") ||
+            sbit__streq(node->op_type, "MatMulIntegerToFloat")) {
+            return node->op_type;
+        }
+    }
+    return NULL;
+}
+
+static sbit_status sbit__dequantize_graph(sbit_graph *graph, sbit__learned_list *list,
+                                          sbit_error *error)
+{
+    sbit_node_id next;
+    SBIT__TRY(sbit__format_qdq(graph, error));
+    const char *left = sbit__dequantize_left(graph);
+    if (left != NULL) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, left,
+                          "operator %s of this quantized model has no float form here", left);
+    }
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = next) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        next = sbit_graph_next(graph, id);
+        if (sbit__dequantize_is(node, "DequantizeLinear") &&
+            sbit__format_constant(graph, node, 0) != NULL &&
+            sbit__format_constant(graph, node, 1) != NULL) {
+            SBIT__TRY(sbit__dequantize_constant(graph, node, list, error));
+        }
+    }
+    sbit__format_clean(graph);
+    SBIT__TRY(sbit__dequantize_check(graph, error));
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = next) {
+        next = sbit_graph_next(graph, id);
+        SBIT__TRY(sbit__dequantize_node(graph, id, list, error));
+    }
+    sbit__format_clean(graph);
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        sbit_graph *body = NULL;
+        for (size_t b = 0; (body = sbit_node_body(sbit_graph_node(graph, id), b)) != NULL; b++) {
+            SBIT__TRY(sbit__dequantize_graph(body, list, error));
+        }
+    }
+    return sbit_graph_sort(graph, error);
+}
+
+SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
+                                      sbit_error *error)
+{
+    SBIT__TRY(sbit__dequantize_graph(graph, list, error));
+    return sbit_infer(graph, error);
+}
+
+static sbit_status sbit__quantized_seen(const sbit_graph *graph, void *user)
+{
+    bool *seen = (bool *)user;
+    for (sbit_node_id id = sbit_graph_first(graph); id.idx != 0; id = sbit_graph_next(graph, id)) {
+        const sbit_node *node = sbit_graph_node(graph, id);
+        *seen = *seen || sbit__dequantize_is(node, "QuantizeLinear") ||
+                sbit__dequantize_is(node, "DequantizeLinear") ||
+                strncmp(node->op_type, "QLinear", 7) == 0 || sbit__streq(node->op_type, "QGemm");
+    }
+    return SBIT_OK;
+}
+
+SPARSEBIT_API bool sbit_graph_is_quantized(const sbit_graph *graph)
+{
+    bool seen = false;
+    (void)sbit_graph_each(graph, sbit__quantized_seen, &seen);
+    return seen;
+}
+
+SPARSEBIT_API sbit_status sbit_dequantize(const sbit_graph *graph, sbit_graph **out,
+                                          sbit_error *error)
+{
+    sbit_graph *copy = NULL;
+    SBIT__TRY(sbit_graph_clone(graph, &copy, error));
+    const sbit_status status = sbit__dequantize(copy, NULL, error);
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(copy);
+        return status;
+    }
+    *out = copy;
+    return SBIT_OK;
+}
+
+SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const char *format,
+                                              sbit_graph **out, sbit_error *error)
+{
+    const sbit_format_row *row = NULL;
+    sbit_graph *copy = NULL;
+    SBIT__TRY(sbit__format_get(sbit_graph_ctx(graph), format, &row, error));
+    if (row->float_activations) {
+        return sbit__fail(error, SBIT_ERR_UNSUPPORTED, format,
+                          "format '%s' is for float activations: dequantize the model and quantize "
+                          "it with this format",
+                          format);
+    }
+    SBIT__TRY(sbit_graph_clone(graph, &copy, error));
+    sbit_status status = sbit__format_qdq(copy, error);
+    status = status == SBIT_OK && row->write != NULL ? row->write(copy, error) : status;
+    status = status == SBIT_OK ? sbit_infer(copy, error) : status;
+    if (status != SBIT_OK) {
+        sbit_graph_destroy(copy);
+        return status;
+    }
+    *out = copy;
+    return SBIT_OK;
+}
+/* ---- end src/quant/dequantize.c ---- */
+
 /* ---- begin src/quant/quant.c ---- */
 /* quant.c: the public steps of post-training quantization. >>quant
  *
@@ -73391,6 +74737,7 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
         sbit__quant_release_sites(quant);
         SBIT__TRY(sbit__quant_place(quant, error));
     }
+    SBIT__TRY(sbit__learned_apply(quant, &quant->learned, error));
     if (quant->site_count == 0) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "nothing in this model can be quantized: no float32 layer with a "
@@ -73422,6 +74769,22 @@ static void sbit__quant_tell_fixed(const sbit_quant *quant, const sbit_graph *gr
     }
 }
 
+/* What became of the scales of a model that was quantized already. */
+static void sbit__quant_tell_scales(const sbit_quant *quant)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        kept += quant->sites[i].change.scale != NULL ? 1 : 0;
+    }
+    if (quant->learned.count > 0) {
+        sbit__log(
+            quant->ctx, SBIT_LOG_INFO,
+            "the model is quantized already: %u of %u tensors keep its scales, the others get "
+            "new ones (SCHEDULE.KEEP_SCALES: false gives all new ones)",
+            (unsigned)kept, (unsigned)quant->site_count);
+    }
+}
+
 SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
                                          const sbit_session_desc *desc, sbit_session **out,
                                          sbit_error *error)
@@ -73448,6 +74811,11 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     quant->profile = sbit_qconfig_profile(quant->config);
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
+    if (sbit_graph_is_quantized(graph)) {
+        const bool keep = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.KEEP_SCALES");
+        quant->learned.arena = &quant->arena;
+        SBIT__TRY(sbit__dequantize(quant->graph, keep ? &quant->learned : NULL, error));
+    }
     simplify.fix_defaults = true; /* weights have to stay what they are */
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
     sbit__quant_tell_fixed(quant, graph);
@@ -73456,6 +74824,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         quant->float_done = true;
     }
     SBIT__TRY(sbit__quant_sites(quant, error));
+    sbit__quant_tell_scales(quant);
     return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }
 
@@ -73690,6 +75059,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
         kept.zero_point = zero_point;
     }
     site->change = kept;
+    site->learned = false;
     sbit__settings_bits(quant->config, site->target,
                         change->bits != 0
                             ? change->bits
@@ -73716,8 +75086,11 @@ static void sbit__quant_adopt(sbit_quant *quant, sbit__site *site, sbit__site *o
         site->observed = old->observed;
         old->observer_state = old->quantizer_state = NULL;
     }
-    if (sbit__site_parts(site) == sbit__site_parts(old) || old->change.scale == NULL) {
+    const bool wish = !old->learned && (old->change.enable != 0 || old->change.bits != 0 ||
+                                        old->change.scale != NULL);
+    if (wish && (sbit__site_parts(site) == sbit__site_parts(old) || old->change.scale == NULL)) {
         site->change = old->change;
+        site->learned = false;
         if (old->change.bits != 0) {
             sbit__settings_bits(quant->config, site->target, old->change.bits, &site->settings);
         }
@@ -73931,22 +75304,16 @@ static sbit_status sbit__reestimate_trains(sbit__reestimate *r, sbit__reestimate
     const sbit_value_info *mean =
         sbit_graph_value(r->copy, sbit_graph_node(r->copy, n->node)->inputs[3]);
     const sbit_type type = mean->type;
-    sbit_attr attr;
+    sbit_attr attr = sbit__attr_float("momentum", 0.0f);
     n->channels = mean->constant.dims[0];
     n->sums = (double *)sbit__arena_array(&r->arena, 2 * (size_t)n->channels, sizeof(double));
     if (n->sums == NULL) {
         return sbit__fail_oom(error, 16 * (size_t)n->channels);
     }
     memset(n->sums, 0, 2 * (size_t)n->channels * sizeof(double));
-    memset(&attr, 0, sizeof attr);
-    attr.name = "momentum";
-    attr.type = SBIT_ONNX_ATTR_FLOAT;
     SBIT__TRY(sbit_graph_set_attr(r->copy, n->node, &attr, error));
     if (sbit_graph_opset(r->copy, "") >= 14) {
-        memset(&attr, 0, sizeof attr);
-        attr.name = "training_mode";
-        attr.type = SBIT_ONNX_ATTR_INT;
-        attr.i = 1;
+        attr = sbit__attr_int("training_mode", 1);
         SBIT__TRY(sbit_graph_set_attr(r->copy, n->node, &attr, error));
     }
     SBIT__TRY(sbit_graph_add_value(r->copy, "batch_mean", &type, &n->mean, error));
@@ -74388,7 +75755,7 @@ static sbit_status sbit__walk_room(sbit__walk_run *run, sbit_error *error)
         run->kept[i].batches =
             (sbit_tensor *)sbit__calloc(a, (size_t)run->walk->batches, sizeof(sbit_tensor));
         if (run->kept[i].batches == NULL) {
-            sbit__walk_drop(run->walk, run->kept, i);
+            sbit__walk_drop(run->walk, run->kept, count);
             run->kept = NULL;
         }
     }
@@ -76632,13 +77999,14 @@ SPARSEBIT_API size_t sbit_quant_units(const sbit_quant *quant, const sbit_step_r
          id = sbit_graph_next(quant->graph, id)) {
         const sbit_node *node = sbit_graph_node(quant->graph, id);
         for (size_t k = 0; k < node->input_count; k++) {
-            sbit__site *site = sbit__site_on((sbit_quant *)(uintptr_t)quant, quant->graph,
-                                             node->inputs[k], SBIT_TARGET_WEIGHT);
-            if (site == NULL || !(all || site->settings.step == step)) {
-                continue;
-            }
-            const sbit_unit unit = sbit__unit_of(quant, (size_t)(site - quant->sites));
-            if (unit.node.idx == id.idx) {
+            sbit_quant *const own = (sbit_quant *)(uintptr_t)quant;
+            for (const sbit__site *site =
+                     sbit__site_on(own, quant->graph, node->inputs[k], SBIT_TARGET_WEIGHT);
+                 site != NULL; site = sbit__site_after(own, site)) {
+                const sbit_unit unit = sbit__unit_of(quant, (size_t)(site - quant->sites));
+                if (unit.node.idx != id.idx || !(all || site->settings.step == step)) {
+                    continue;
+                }
                 if (count < capacity) {
                     units[count] = unit;
                 }
@@ -78343,6 +79711,7 @@ struct sbit_sparse {
     sbit__sparse_layer *layers;
     size_t layer_count;
     uint8_t **keep;        /* by value; NULL: all kept; in the arena */
+    bool *marks;           /* by value: memory for sbit__graph_mark_back */
     bool *removed;         /* by class */
     bool masks_fit;        /* masks are those of select: all removed classes can go ... */
     sbit__folded folded;   /* ... as these constants */
@@ -82738,6 +84107,18 @@ static bool sbit__reader_has_columns(const sbit_sparse *sparse, const sbit_node 
     return false;
 }
 
+/* Gemm adds one row to all of its outputs; a matrix or a computed C takes up nothing. */
+static bool sbit__reader_has_row(const sbit_sparse *sparse, const sbit_node *node)
+{
+    const sbit_value_info *c =
+        sbit__streq(node->op_type, "Gemm") && node->input_count > 2 && node->inputs[2].idx != 0
+            ? sbit_graph_value(sparse->graph, node->inputs[2])
+            : NULL;
+    const sbit_tensor *t = c != NULL ? &c->constant : NULL;
+    return c == NULL ||
+           (c->is_constant && (t->rank < 2 || t->dims[t->rank - 1] == sbit_tensor_count(t)));
+}
+
 static sbit__reader sbit__reader_of(const sbit_sparse *sparse, const sbit_node *node)
 {
     const bool built_in = node->domain[0] == '\0';
@@ -82750,7 +84131,7 @@ static sbit__reader sbit__reader_of(const sbit_sparse *sparse, const sbit_node *
         return SBIT__READS_NOT;
     }
     if (built_in && (sbit__streq(node->op_type, "Gemm") || sbit__streq(node->op_type, "MatMul"))) {
-        return SBIT__READS_BIAS;
+        return sbit__reader_has_row(sparse, node) ? SBIT__READS_BIAS : SBIT__READS_ZERO;
     }
     return built_in && sbit__streq(node->op_type, "Conv") && !sbit__reader_pads(node)
                ? SBIT__READS_BIAS
@@ -83667,11 +85048,12 @@ static sbit_status sbit__sparse_arrays(sbit_sparse *sparse, sbit_error *error)
     sbit__arena *arena = &sparse->arena;
     sparse->keep = (uint8_t **)sbit__arena_array(arena, values, sizeof(uint8_t *));
     sparse->in_original = (bool *)sbit__arena_array(arena, values, sizeof(bool));
+    sparse->marks = (bool *)sbit__arena_array(arena, values, sizeof(bool));
     sparse->removed = (bool *)sbit__arena_array(arena, classes, sizeof(bool));
     sparse->kept_why = (const char **)sbit__arena_array(arena, classes, sizeof(char *));
     sparse->group_names = (const char **)sbit__arena_array(arena, groups, sizeof(char *));
-    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->removed == NULL || sparse->kept_why == NULL ||
-        sparse->group_names == NULL) {
+    if (sparse->keep == NULL || sparse->in_original == NULL || sparse->marks == NULL ||
+        sparse->removed == NULL || sparse->kept_why == NULL || sparse->group_names == NULL) {
         return sbit__fail_oom(error, values * sizeof(uint8_t *));
     }
     for (int32_t g = 0; g < sparse->groups.group_count; g++) {
@@ -83777,44 +85159,33 @@ SPARSEBIT_API sbit_status sbit_sparse_set_ratio(sbit_sparse *sparse, const char 
     return SBIT_OK;
 }
 
-/* An Add or Sum reads the value, through nodes that are no layers. */
-static bool sbit__sparse_reaches_add(const sbit_sparse *sparse, sbit_value_id id, int depth)
+/* An Add or Sum of computed values reads the input, maybe behind nodes that are no layers. */
+static bool sbit__sparse_reaches_add(const sbit_node *node, size_t input, const bool *reaches,
+                                     const void *user)
 {
-    const sbit_graph *graph = sparse->graph;
-    const size_t count = sbit_graph_uses(graph, id, NULL, 0);
-    sbit_use uses[32];
-    sbit_graph_uses(graph, id, uses, 32);
-    for (size_t i = 0; depth < 64 && i < count && i < 32; i++) {
-        if (uses[i].node.idx == 0 || uses[i].body != NULL) {
-            continue;
-        }
-        const sbit_node *node = sbit_graph_node(graph, uses[i].node);
-        bool constant = false, layer = false;
-        for (size_t k = 0; k < node->input_count; k++) {
-            constant = constant || (node->inputs[k].idx != 0 &&
-                                    sbit_graph_value(graph, node->inputs[k])->is_constant);
-        }
-        for (size_t k = 0; k < sparse->layer_count; k++) {
-            layer =
-                layer || sparse->labeler.members[sparse->layers[k].member].node.idx == node->id.idx;
-        }
-        if (!constant && (sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum"))) {
-            return true;
-        }
-        if (!layer && node->output_count > 0 && node->outputs[0].idx != 0 &&
-            sbit__sparse_reaches_add(sparse, node->outputs[0], depth + 1)) {
-            return true;
-        }
+    const sbit_sparse *sparse = (const sbit_sparse *)user;
+    const bool sum = sbit__streq(node->op_type, "Add") || sbit__streq(node->op_type, "Sum");
+    bool constant = false, layer = false;
+    (void)input;
+    for (size_t k = 0; k < node->input_count; k++) {
+        constant = constant || (node->inputs[k].idx != 0 &&
+                                sbit_graph_value(sparse->graph, node->inputs[k])->is_constant);
     }
-    return false;
+    for (size_t k = 0; k < sparse->layer_count; k++) {
+        layer = layer || sparse->labeler.members[sparse->layers[k].member].node.idx == node->id.idx;
+    }
+    return (sum && !constant) ||
+           (!layer && node->output_count > 0 && reaches[node->outputs[0].idx]);
 }
 
 SPARSEBIT_API void sbit_sparse_disable_sparse_before_add(sbit_sparse *sparse)
 {
+    bool *reaches = sparse->marks;
+    memset(reaches, 0, sbit_graph_value_limit(sparse->graph) * sizeof *reaches);
+    sbit__graph_mark_back(sparse->graph, reaches, sbit__sparse_reaches_add, sparse);
     for (size_t i = 0; i < sparse->layer_count; i++) {
         const sbit__member *member = &sparse->labeler.members[sparse->layers[i].member];
-        const sbit_node *node = sbit_graph_node(sparse->graph, member->node);
-        if (sbit__sparse_reaches_add(sparse, node->outputs[0], 0)) {
+        if (reaches[sbit_graph_node(sparse->graph, member->node)->outputs[0].idx]) {
             sparse->layers[i].settings.ratio = sparse->layers[i].target = 0.0;
         }
     }
@@ -85077,18 +86448,14 @@ SPARSEBIT_API sbit_status sbit_trainer_store(const sbit_trainer *trainer, sbit_g
  * is what is exported: the Q/DQ pair computes what forward did, bit for bit.
  */
 
-enum {
-    SBIT__QAT_MOST = 4
-}; /* parameters of a row that are trained */
-
 typedef struct sbit__qat_site {
     sbit__external functions; /* user: this struct */
     sbit_quant *quant;
     sbit__site *site; /* whose state, scale and settings are used */
     const sbit_quantizer_row *row;
     void *state; /* of a row that learns; else NULL: scale and zero point stay as calibrated */
-    sbit_parameter parameters[SBIT__QAT_MOST];
-    sbit_value_id values[SBIT__QAT_MOST];
+    sbit_parameter *parameters; /* [count] of the row */
+    sbit_value_id *inputs;      /* [1 + count] of its node: x, which changes, and the parameters */
     size_t count;
 } sbit__qat_site;
 
@@ -85127,14 +86494,15 @@ static sbit_status sbit__qat_backward(void *user, const sbit_op_call *call, sbit
 
 /* >>sites */
 
-/* The site whose state all sites of a group use. */
+/* The site whose state all sites of a group with the same kind of quantizer use. A range that was
+ * fixed for its operator goes with those that it was joined with. */
 static sbit__site *sbit__qat_leader(sbit_quant *quant, sbit__site *site)
 {
-    for (size_t i = 0; i < quant->site_count; i++) {
+    for (size_t i = 0; sbit__site_shares(site) && i < quant->site_count; i++) {
         sbit__site *other = &quant->sites[i];
-        if (other->enabled && other->group == site->group && other->target == site->target &&
-            !other->fixed_range && other->change.scale == NULL) {
-            return site->target == SBIT_TARGET_ACTIVATION && site->axis == -1 ? other : site;
+        if (sbit__site_shares(other) && other->group == site->group && !other->fixed_range &&
+            (site->fixed_range || other->settings.quantizer == site->settings.quantizer)) {
+            return other;
         }
     }
     return site;
@@ -85151,7 +86519,40 @@ static sbit__qat_site *sbit__qat_known(sbit__qat_site **sites, size_t count,
     return NULL;
 }
 
-/* What a site needs to be run; its parameters become constants of the clone. */
+/* The parameters of a row that learns become constants of the clone. */
+static sbit_status sbit__qat_parameters(sbit_trainer *t, sbit__qat_site *q, sbit_error *error)
+{
+    const sbit_quantizer_call call = sbit__site_quantizer(q->quant, q->site);
+    sbit_parameter parameter;
+    size_t count = 0;
+    while (q->state != NULL && q->row->parameter != NULL &&
+           q->row->parameter(q->state, &call, count, &parameter)) {
+        count++;
+    }
+    q->parameters =
+        (sbit_parameter *)sbit__arena_array(&t->arena, count + 1, sizeof *q->parameters);
+    q->inputs = (sbit_value_id *)sbit__arena_array(&t->arena, count + 1, sizeof *q->inputs);
+    if (q->parameters == NULL || q->inputs == NULL) {
+        return sbit__fail_oom(error, count * sizeof *q->parameters);
+    }
+    for (; q->count < count; q->count++) {
+        sbit_parameter *p = &q->parameters[q->count];
+        char name[200];
+        sbit_tensor tensor;
+        q->row->parameter(q->state, &call, q->count, p);
+        memset(&tensor, 0, sizeof tensor);
+        tensor.dtype = SBIT_F32;
+        tensor.rank = 1;
+        tensor.dims[0] = p->count;
+        tensor.data = p->data;
+        snprintf(name, sizeof name, "%.160s.%.32s", q->site->tensor, p->name);
+        SBIT__TRY(
+            sbit_graph_add_constant(t->graph, name, &tensor, &q->inputs[1 + q->count], error));
+    }
+    return SBIT_OK;
+}
+
+/* What a site needs to be run. */
 static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site *site,
                                   sbit__qat_site **out, sbit_error *error)
 {
@@ -85172,23 +86573,8 @@ static sbit_status sbit__qat_make(sbit_trainer *t, sbit_quant *quant, sbit__site
                           "quantizer '%s' of tensor '%s' cannot be trained", q->row->head.name,
                           site->tensor);
     }
-    const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
-    while (!fixed && q->row->parameter != NULL && q->count < SBIT__QAT_MOST &&
-           q->row->parameter(q->state, &call, q->count, &q->parameters[q->count])) {
-        const sbit_parameter *p = &q->parameters[q->count];
-        char name[200];
-        sbit_tensor tensor;
-        memset(&tensor, 0, sizeof tensor);
-        tensor.dtype = SBIT_F32;
-        tensor.rank = 1;
-        tensor.dims[0] = p->count;
-        tensor.data = p->data;
-        snprintf(name, sizeof name, "%.160s.%.32s", site->tensor, p->name);
-        SBIT__TRY(sbit_graph_add_constant(t->graph, name, &tensor, &q->values[q->count], error));
-        q->count++;
-    }
     *out = q;
-    return SBIT_OK;
+    return sbit__qat_parameters(t, q, error);
 }
 
 /* y = quantizer(x), placed before `before`. */
@@ -85199,18 +86585,16 @@ static sbit_status sbit__qat_node(sbit_trainer *t, const sbit__qat_site *q, sbit
     const sbit_value_info *info = sbit_graph_value(t->graph, x);
     const sbit_type type = info->type;
     const sbit_attr attr = sbit__external_attr(&q->functions);
-    sbit_value_id inputs[1 + SBIT__QAT_MOST];
     sbit_node_desc desc;
     char name[200];
     snprintf(name, sizeof name, "%.180s_quantized", info->name);
     SBIT__TRY(sbit_graph_add_value(t->graph, name, &type, y, error));
-    inputs[0] = x;
-    memcpy(inputs + 1, q->values, q->count * sizeof inputs[0]);
+    q->inputs[0] = x;
     memset(&desc, 0, sizeof desc);
     desc.op_type = "External";
     desc.domain = "sbit";
     desc.name = name;
-    desc.inputs = inputs;
+    desc.inputs = q->inputs;
     desc.input_count = 1 + q->count;
     desc.outputs = y;
     desc.output_count = 1;
@@ -85262,22 +86646,20 @@ static sbit_status sbit__qat_place(sbit_trainer *t, const sbit__qat_site *q, con
 
 typedef struct sbit__qat_bias {
     sbit__external functions;
-    const sbit__site *x, *weight; /* whose scales are the current ones */
+    sbit__bias bias; /* with the sites whose scales are the current ones */
 } sbit__qat_bias;
 
 static sbit_status sbit__qat_bias_forward(void *user, const sbit_op_call *call, sbit_error *error)
 {
-    const sbit__qat_bias *b = (const sbit__qat_bias *)user;
-    const int64_t count = sbit_tensor_count(call->in[0]), parts = sbit__site_parts(b->weight);
+    const sbit__bias *b = &((const sbit__qat_bias *)user)->bias;
     const float *from = (const float *)call->in[0]->data;
     float *to = (float *)call->out[0]->data;
     bool fits = true;
     (void)error;
-    for (int64_t i = 0; i < count; i++) {
-        const float scale = b->x->scale[0] * b->weight->scale[i % parts];
-        const double q = nearbyint((double)from[i] / (double)scale);
-        fits = fits && fabs(q) < 2147483647.5;
-        to[i] = (float)q * scale;
+    for (int64_t i = 0; i < b->count; i++) {
+        int32_t q;
+        fits = sbit__bias_round(b, i, from[i], &q) && fits;
+        to[i] = (float)q * sbit__bias_scale(b, i);
     }
     if (!fits) { /* it stays float then */
         memcpy(to, from, sbit_tensor_bytes(call->in[0]));
@@ -85295,46 +86677,67 @@ static sbit_status sbit__qat_bias_backward(void *user, const sbit_op_call *call,
     return SBIT_OK;
 }
 
+/* One node before a layer, with one output. */
+static sbit_status sbit__qat_before(sbit_trainer *t, sbit_node_id layer, const char *op_type,
+                                    const sbit_value_id *inputs, size_t input_count,
+                                    const sbit_attr *attr, const sbit_type *type, sbit_value_id *y,
+                                    sbit_error *error)
+{
+    sbit_node_desc desc;
+    sbit_node_id added;
+    memset(&desc, 0, sizeof desc);
+    SBIT__TRY(sbit_graph_add_value(t->graph, "bias_quantized", type, y, error));
+    desc.op_type = op_type;
+    desc.domain = attr != NULL ? "sbit" : "";
+    desc.name = "bias_quantized";
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = y;
+    desc.output_count = 1;
+    desc.attrs = attr;
+    desc.attr_count = attr != NULL ? 1 : 0;
+    desc.before = layer;
+    return sbit_graph_add_node(t->graph, &desc, &added, error);
+}
+
 /* The bias of one layer of a weight site, under the conditions of sbit_quant_build. */
 static sbit_status sbit__qat_place_bias(sbit_trainer *t, sbit_quant *quant, sbit__site *weight,
                                         sbit_node_id layer, sbit_error *error)
 {
-    const sbit_value_info *bias = sbit__quant_bias(quant, quant->graph, layer);
-    const sbit__site *x = sbit__quant_input_site(quant, quant->graph, layer, 0);
     const sbit_node *node = sbit_graph_node(t->graph, layer);
     const sbit_op_row *row = sbit_operator_find(t->ctx, node->domain, node->op_type,
                                                 sbit_graph_opset(t->graph, node->domain));
-    const int64_t parts = sbit__site_parts(weight);
-    if (!sbit__profile_is(quant->profile, SBIT_PROFILE_INT32_BIAS) || bias == NULL ||
-        bias->constant.dtype != SBIT_F32 || x == NULL || x->axis != -1 ||
-        (parts != 1 && sbit_tensor_count(&bias->constant) != parts)) {
-        return SBIT_OK;
-    }
     sbit__qat_bias *b = (sbit__qat_bias *)sbit__arena_alloc(&t->arena, sizeof *b);
     if (b == NULL) {
         return sbit__fail_oom(error, sizeof *b);
     }
+    if (!sbit__profile_is(quant->profile, SBIT_PROFILE_INT32_BIAS) ||
+        !sbit__bias_of(quant, quant->graph, layer, weight, &b->bias) ||
+        b->bias.value->constant.dtype != SBIT_F32) {
+        return SBIT_OK;
+    }
     b->functions.forward = sbit__qat_bias_forward;
     b->functions.backward = sbit__qat_bias_backward;
     b->functions.user = b;
-    b->x = x;
-    b->weight = weight;
     const sbit_attr attr = sbit__external_attr(&b->functions);
-    const sbit_type type = bias->type;
-    sbit_value_id input = bias->id, y = {0};
-    sbit_node_desc desc;
-    sbit_node_id added;
-    memset(&desc, 0, sizeof desc);
-    SBIT__TRY(sbit_graph_add_value(t->graph, "bias_quantized", &type, &y, error));
-    desc.op_type = "External";
-    desc.domain = "sbit";
-    desc.name = "bias_quantized";
-    desc.inputs = &input;
-    desc.outputs = &y;
-    desc.input_count = desc.output_count = desc.attr_count = 1;
-    desc.attrs = &attr;
-    desc.before = layer;
-    SBIT__TRY(sbit_graph_add_node(t->graph, &desc, &added, error));
+    sbit_value_id inputs[2], y;
+    sbit_type type = b->bias.value->type;
+    inputs[0] = b->bias.value->id;
+    if (b->bias.given < b->bias.count) { /* one number for all: a row of them is stored */
+        sbit_tensor shape;
+        memset(&shape, 0, sizeof shape);
+        shape.dtype = SBIT_I64;
+        shape.rank = 1;
+        shape.dims[0] = 1;
+        shape.data = &b->bias.count;
+        type.rank = 1;
+        memset(type.dims, 0, sizeof type.dims);
+        type.dims[0].value = b->bias.count;
+        SBIT__TRY(sbit_graph_add_constant(t->graph, "bias_shape", &shape, &inputs[1], error));
+        SBIT__TRY(sbit__qat_before(t, layer, "Expand", inputs, 2, NULL, &type, &y, error));
+        inputs[0] = y;
+    }
+    SBIT__TRY(sbit__qat_before(t, layer, "External", inputs, 1, &attr, &type, &y, error));
     return sbit_graph_set_node_input(t->graph, layer, (size_t)row->quant->bias, y, error);
 }
 
@@ -85362,15 +86765,8 @@ SBIT__FN sbit_status sbit__qat_publish(sbit_trainer *t, sbit_error *error)
         }
         SBIT__TRY(q->row->finish(q->state, &call, effective != NULL ? &x : NULL, effective, error));
     }
-    /* members of a group that is led by another site */
-    for (size_t i = 0; t->quant != NULL && i < t->quant->site_count; i++) {
-        sbit__site *site = &t->quant->sites[i];
-        const bool own = site->fixed_range || site->change.scale != NULL;
-        const sbit__site *leader = site->enabled && !own ? sbit__qat_leader(t->quant, site) : site;
-        if (leader != site) {
-            site->scale[0] = leader->scale[0];
-            site->zero_point[0] = leader->zero_point[0];
-        }
+    if (t->quant != NULL) {
+        sbit__quant_follow(t->quant);
     }
     return SBIT_OK;
 }
@@ -85394,8 +86790,8 @@ SBIT__FN sbit_status sbit__qat_insert(sbit_trainer *t, sbit_quant *quant, sbit_e
                               "float32: it cannot be trained quantized",
                               site->tensor);
         }
-        const bool own = site->fixed_range || site->change.scale != NULL;
-        sbit__site *leader = own ? site : sbit__qat_leader(quant, site);
+        sbit__site *leader = sbit__qat_leader(quant, site);
+        site->leader = leader != site ? (uint32_t)(leader - quant->sites) + 1 : 0;
         sbit__qat_site *q = sbit__qat_known(known, count, leader);
         if (q == NULL) {
             SBIT__TRY(sbit__qat_make(t, quant, leader, &q, error));
@@ -85425,7 +86821,7 @@ SBIT__FN float *sbit__qat_memory(const sbit_trainer *t, sbit_value_id value, boo
     for (size_t i = 0; i < t->quant_site_count; i++) {
         const sbit__qat_site *q = (const sbit__qat_site *)t->quant_sites[i];
         for (size_t k = 0; k < q->count; k++) {
-            if (q->values[k].idx == value.idx) {
+            if (q->inputs[1 + k].idx == value.idx) {
                 *decay = q->parameters[k].decay;
                 return q->parameters[k].data;
             }
@@ -85454,20 +86850,9 @@ SPARSEBIT_API sbit_status sbit_trainer_finish_qat(sbit_trainer *trainer, sbit_er
                           "the trainer was not made by sbit_trainer_create_qat");
     }
     SBIT__TRY(sbit_trainer_store(trainer, quant->graph, error));
-    for (size_t i = 0; i < quant->site_count; i++) {
-        sbit__site *site = &quant->sites[i];
-        if (!site->enabled || site->fixed_range || site->change.scale != NULL) {
-            continue;
-        }
-        const sbit__site *leader = sbit__qat_leader(quant, site);
-        if (leader != site && leader->quantizer_bytes == site->quantizer_bytes) {
-            memcpy(site->quantizer_state, leader->quantizer_state, site->quantizer_bytes);
-        }
-        const sbit_quantizer_call call = sbit__site_quantizer(quant, site);
-        if (site->target == SBIT_TARGET_ACTIVATION && site->settings.quantizer->finish != NULL) {
-            SBIT__TRY(
-                site->settings.quantizer->finish(site->quantizer_state, &call, NULL, NULL, error));
-        }
+    SBIT__TRY(sbit__qat_publish(trainer, error));
+    for (size_t i = 0; i < quant->site_count; i++) { /* what steps made of the weights before */
+        sbit__site_forget_rounding(quant, &quant->sites[i]);
     }
     sbit__quant_drop_session(quant);
     return SBIT_OK;

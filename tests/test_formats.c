@@ -167,3 +167,116 @@ TEST(activations_quantized_while_running)
         build_end(&f.b);
     }
 }
+
+/* ---- models that are quantized already */
+
+static int64_t formats_kept(formats *f, const sbit_graph *graph, const char *profile,
+                            const char *set[][2], size_t *sites)
+{
+    sbit_qconfig *config = NULL;
+    sbit_quant *quant = NULL;
+    build *b = &f->b;
+    int64_t kept = 0;
+    *sites = 0;
+    build_do(b, sbit_qconfig_create(b->ctx, profile, &config, &b->error), "config");
+    for (size_t i = 0; !b->failed && set != NULL && set[i][0] != NULL; i++) {
+        build_do(b, sbit_qconfig_set(config, set[i][0], set[i][1], &b->error), set[i][0]);
+    }
+    if (!b->failed && build_do(b, sbit_quant_create(graph, config, &quant, &b->error), "quant")) {
+        *sites = sbit_quant_site_count(quant);
+        kept = sbit_quant_needs_data(quant) ? 0 : 1;
+    }
+    sbit_quant_destroy(quant);
+    sbit_qconfig_destroy(config);
+    return kept;
+}
+
+/* The weights of a dequantized model are the float ones, rounded; activations are not rounded. */
+TEST(quantized_models_become_float_again)
+{
+    static const char *const formats_of[] = {"qdq", "qoperator"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *set[][2] = {{"EXPORT.FORMAT", formats_of[i]}, {NULL, NULL}};
+        const char *weights[][2] = {{"EXPORT.FORMAT", "weights"}, {NULL, NULL}};
+        formats f;
+        sbit_graph *plain = NULL;
+        formats_begin(&f);
+        sbit_graph *quantized = formats_quantize(&f, NULL, "generic", set, true);
+        CHECK(sbit_graph_is_quantized(quantized) && !sbit_graph_is_quantized(f.b.graph));
+        if (build_do(&f.b, sbit_dequantize(quantized, &plain, &f.b.error), "dequantize")) {
+            CHECK(!sbit_graph_is_quantized(plain));
+            build_do(&f.b, sbit_graph_validate(plain, &f.b.error), "validate");
+        }
+        sbit_graph_destroy(quantized);
+        /* int32 biases are off by less than 1e-5 */
+        formats_same(&f, formats_quantize(&f, NULL, "generic", weights, false), plain, 1e-4);
+        build_end(&f.b);
+    }
+}
+
+/* Few bits have a Clip in front, per channel Max and Min; it goes too. */
+TEST(clips_of_few_bits_go_with_their_quantizers)
+{
+    static const char *const schemes[] = {"per-tensor-affine", "per-channel-affine"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *set[][2] = {{"A.QSCHEME", schemes[i]}, {"A.QUANTIZER.BIT", "3"}, {NULL, NULL}};
+        const char *weights[][2] = {{"EXPORT.FORMAT", "weights"}, {NULL, NULL}};
+        formats f;
+        sbit_graph *plain = NULL;
+        formats_begin(&f);
+        sbit_graph *quantized = formats_quantize(&f, NULL, "generic", set, true);
+        if (build_do(&f.b, sbit_dequantize(quantized, &plain, &f.b.error), "dequantize")) {
+            CHECK_EQ_I64(formats_nodes(plain, "Clip") + formats_nodes(plain, "Max") +
+                             formats_nodes(plain, "Min"),
+                         0);
+        }
+        sbit_graph_destroy(quantized);
+        formats_same(&f, formats_quantize(&f, NULL, "generic", weights, false), plain, 1e-3);
+        build_end(&f.b);
+    }
+}
+
+/* Pairs, operators on integers, pairs: the same numbers. */
+TEST(formats_round_trip)
+{
+    formats f;
+    sbit_graph *integers = NULL, *again = NULL, *none = NULL;
+    formats_begin(&f);
+    sbit_graph *pairs = formats_quantize(&f, NULL, "generic", NULL, true);
+    if (build_do(&f.b, sbit_format_convert(pairs, "qoperator", &integers, &f.b.error), "convert") &&
+        build_do(&f.b, sbit_format_convert(integers, "qdq", &again, &f.b.error), "back")) {
+        CHECK_EQ_I64(formats_nodes(integers, "QLinearConv"), 1);
+        CHECK_EQ_I64(formats_nodes(again, "QLinearConv"), 0);
+        CHECK_EQ_I64(formats_nodes(again, "QuantizeLinear"),
+                     formats_nodes(pairs, "QuantizeLinear"));
+    }
+    sbit_graph_destroy(integers);
+    CHECK(sbit_format_convert(pairs, "dynamic", &none, &f.b.error) == SBIT_ERR_UNSUPPORTED);
+    CHECK(sbit_format_convert(pairs, "qdc", &none, &f.b.error) == SBIT_ERR_CONFIG);
+    formats_same(&f, pairs, again, 0.0);
+    build_end(&f.b);
+}
+
+/* Quantizing once more needs no data and gives the same model, bit for bit; other widths do. */
+TEST(a_quantized_model_keeps_its_scales)
+{
+    static const char *const from[] = {"generic", "mcu", "tensorrt"};
+    for (size_t i = 0; i < 3; i++) {
+        const char *four[][2] = {{"A.QUANTIZER.BIT", "4"}, {NULL, NULL}};
+        const char *anew[][2] = {{"SCHEDULE.KEEP_SCALES", "false"}, {NULL, NULL}};
+        size_t sites = 0;
+        formats f;
+        formats_begin(&f);
+        sbit_graph *first = formats_quantize(&f, NULL, from[i], NULL, true);
+        CHECK_EQ_I64(formats_kept(&f, first, from[i], NULL, &sites), 1);
+        CHECK(sites > 4);
+        if (i < 2) { /* int8 and uint8 are the same grid */
+            CHECK_EQ_I64(formats_kept(&f, first, "onnxruntime", NULL, &sites), 1);
+            CHECK_EQ_I64(formats_kept(&f, first, from[i], four, &sites), 0);
+        }
+        CHECK_EQ_I64(formats_kept(&f, first, from[i], anew, &sites), 0);
+        sbit_graph *second = formats_quantize(&f, first, from[i], NULL, false);
+        formats_same(&f, first, second, 0.0);
+        build_end(&f.b);
+    }
+}

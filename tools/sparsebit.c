@@ -59,6 +59,19 @@ static const cli_command cli_commands[] = {
      "W.QUANTIZER.GROUP_SIZE=32 -o "
      "int4.onnx",
      cli_quantize},
+    {"dequantize", "MODEL", "a quantized model as a float model", "--out --force --json", "--out",
+     "Removes QuantizeLinear and DequantizeLinear, operators on integers too: weights become what\n"
+     "their integers stand for, inputs and outputs that were integers become floats. 'quantize' of "
+     "a\n"
+     "quantized model does this by itself and keeps its scales (SCHEDULE.KEEP_SCALES).",
+     "sparsebit dequantize int8.onnx -o float.onnx", cli_convert},
+    {"convert", "MODEL", "a quantized model in another format", "--format --out --force --json",
+     "--format --out",
+     "Writes Q/DQ pairs as operators on integers (qoperator: QLinearConv, QGemm ...) or the other\n"
+     "way round (qdq). Scales and integers stay as they are.",
+     "sparsebit convert int8.onnx --format qoperator -o integers.onnx\n"
+     "sparsebit convert integers.onnx --format qdq -o int8.onnx",
+     cli_convert},
     {"prune", "MODEL", "remove channels, exactly",
      "--config --set --ratio --macs --bytes --data --limit --batch --mask-only --explain --out "
      "--force "

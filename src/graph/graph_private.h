@@ -272,6 +272,9 @@ SBIT__FN sbit_status sbit__graph_inline_body(sbit_graph *body, sbit_node_id befo
                                              sbit_error *error);
 /* The data of a value that is constant here or, captured, in an outer graph; NULL: not constant. */
 SBIT__FN const sbit_tensor *sbit__graph_constant(const sbit_graph *graph, sbit_value_id id);
+/* The value of a node's metadata key; NULL: it has none. */
+SBIT__FN const char *sbit__graph_node_metadata(const sbit_graph *graph, sbit_node_id id,
+                                               const char *key);
 /* Marks values, from the last node of the graph to the first: input `input` of a node if fn says
  * so, which may look at the marks of what the node makes. Marks that are set stay. */
 typedef bool (*sbit__mark_fn)(const sbit_node *node, size_t input, const bool *marks,

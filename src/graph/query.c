@@ -243,6 +243,18 @@ SPARSEBIT_API void sbit_graph_describe(const sbit_graph *graph, sbit_node_id id,
              name);
 }
 
+SBIT__FN const char *sbit__graph_node_metadata(const sbit_graph *graph, sbit_node_id id,
+                                               const char *key)
+{
+    const sbit__graph_node *node = graph->nodes[id.idx];
+    for (size_t i = 0; i < node->metadata_count; i++) {
+        if (sbit__streq(node->metadata[i].key.data, key)) {
+            return node->metadata[i].value.data;
+        }
+    }
+    return NULL;
+}
+
 SBIT__FN void sbit__graph_mark_back(const sbit_graph *graph, bool *marks, sbit__mark_fn fn,
                                     const void *user)
 {

@@ -22,15 +22,6 @@ typedef struct sbit__wlayer {
     double alpha;                        /* factor of the product */
 } sbit__wlayer;
 
-static const sbit_tensor *sbit__wlayer_constant(const sbit_graph *graph, const sbit_node *node,
-                                                size_t input)
-{
-    const sbit_value_info *value = input < node->input_count && node->inputs[input].idx != 0
-                                       ? sbit_graph_value(graph, node->inputs[input])
-                                       : NULL;
-    return value != NULL && value->is_constant ? &value->constant : NULL;
-}
-
 static bool sbit__wlayer_of(sbit_graph *graph, const sbit_node *node, sbit__wlayer *out)
 {
     memset(out, 0, sizeof *out);
@@ -47,9 +38,9 @@ static bool sbit__wlayer_of(sbit_graph *graph, const sbit_node *node, sbit__wlay
     out->graph = graph;
     out->node = node;
     out->dq = dq;
-    out->q = sbit__wlayer_constant(graph, dq, 0);
-    out->scale = sbit__wlayer_constant(graph, dq, 1);
-    out->zero = sbit__wlayer_constant(graph, dq, 2);
+    out->q = sbit__format_constant(graph, dq, 0);
+    out->scale = sbit__format_constant(graph, dq, 1);
+    out->zero = sbit__format_constant(graph, dq, 2);
     out->rows_first = out->conv || (gemm && sbit_node_int(node, "transB", 0) != 0);
     out->alpha = gemm ? (double)sbit_node_float(node, "alpha", 1.0f) : 1.0;
     if (node->input_count > 2) {
@@ -66,38 +57,11 @@ static bool sbit__wlayer_of(sbit_graph *graph, const sbit_node *node, sbit__wlay
                      (out->bias.idx == 0 || (beta >= 1.0f && beta <= 1.0f)));
 }
 
-/* A node before the layer, with fresh outputs named like the layer's. */
-static sbit_status sbit__wlayer_add(const sbit__wlayer *w, const char *domain, const char *op,
-                                    const sbit_value_id *inputs, size_t input_count,
-                                    const sbit_attr *attrs, size_t attr_count,
-                                    sbit_value_id *outputs, size_t output_count, sbit_error *error)
-{
-    const sbit_type unknown = sbit__type_unknown();
-    sbit_node_desc desc;
-    char name[256];
-    memset(&desc, 0, sizeof desc);
-    snprintf(name, sizeof name, "%.200s_%s", w->node->name, op);
-    for (size_t i = 0; i < output_count; i++) {
-        SBIT__TRY(sbit_graph_add_value(w->graph, name, &unknown, &outputs[i], error));
-    }
-    desc.domain = domain;
-    desc.op_type = op;
-    desc.name = name;
-    desc.inputs = inputs;
-    desc.input_count = input_count;
-    desc.outputs = outputs;
-    desc.output_count = output_count;
-    desc.attrs = attrs;
-    desc.attr_count = attr_count;
-    desc.before = w->node->id;
-    return sbit_graph_add_node(w->graph, &desc, NULL, error);
-}
-
 static sbit_status sbit__wlayer_binary(const sbit__wlayer *w, const char *op, sbit_value_id a,
                                        sbit_value_id b, sbit_value_id *out, sbit_error *error)
 {
     const sbit_value_id inputs[2] = {a, b};
-    return sbit__wlayer_add(w, "", op, inputs, 2, NULL, 0, out, 1, error);
+    return sbit__format_add(w->graph, w->node, "", op, inputs, 2, NULL, 0, out, 1, error);
 }
 
 /* The layer is `y` from now on. */
@@ -233,7 +197,8 @@ static sbit_status sbit__dynamic_input(const sbit__wlayer *w, sbit_value_id out[
             return SBIT_OK;
         }
     }
-    return sbit__wlayer_add(w, "", "DynamicQuantizeLinear", &x, 1, NULL, 0, out, 3, error);
+    return sbit__format_add(w->graph, w->node, "", "DynamicQuantizeLinear", &x, 1, NULL, 0, out, 3,
+                            error);
 }
 
 static bool sbit__dynamic_possible(const sbit__wlayer *w)
@@ -257,10 +222,10 @@ static sbit_status sbit__dynamic_rewrite(const sbit__wlayer *w, sbit_error *erro
     inputs[2] = x[2];
     SBIT__TRY(sbit__dynamic_weight(w, &shift, &inputs[1], error));
     SBIT__TRY(sbit__dynamic_zero(w, shift, &inputs[3], error));
-    SBIT__TRY(sbit__wlayer_add(w, "", w->conv ? "ConvInteger" : "MatMulInteger", inputs,
-                               inputs[3].idx != 0 ? 4 : 3, w->conv ? w->node->attrs : NULL,
+    SBIT__TRY(sbit__format_add(w->graph, w->node, "", w->conv ? "ConvInteger" : "MatMulInteger",
+                               inputs, inputs[3].idx != 0 ? 4 : 3, w->conv ? w->node->attrs : NULL,
                                w->conv ? w->node->attr_count : 0, &acc, 1, error));
-    SBIT__TRY(sbit__wlayer_add(w, "", "Cast", &acc, 1, &to, 1, &y, 1, error));
+    SBIT__TRY(sbit__format_add(w->graph, w->node, "", "Cast", &acc, 1, &to, 1, &y, 1, error));
     SBIT__TRY(sbit__dynamic_row(w, "weight_scale", w->scale, w->alpha, &scale, error));
     SBIT__TRY(sbit__wlayer_binary(w, "Mul", x[1], scale, &scale, error));
     SBIT__TRY(sbit__wlayer_binary(w, "Mul", y, scale, &y, error));
@@ -381,7 +346,7 @@ static sbit_status sbit__nbits_rewrite(const sbit__wlayer *w, sbit_error *error)
     inputs[0] = w->node->inputs[0];
     SBIT__TRY(sbit__nbits_tensors(w, bits, low, inputs, error));
     SBIT__TRY(sbit_graph_set_opset(w->graph, "com.microsoft", 1, error));
-    SBIT__TRY(sbit__wlayer_add(w, "com.microsoft", "MatMulNBits", inputs,
+    SBIT__TRY(sbit__format_add(w->graph, w->node, "com.microsoft", "MatMulNBits", inputs,
                                inputs[3].idx != 0 ? 4 : 3, attrs, 4, &y, 1, error));
     if (w->bias.idx != 0) {
         SBIT__TRY(sbit__wlayer_binary(w, "Add", y, w->bias, &y, error));

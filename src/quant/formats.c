@@ -46,6 +46,42 @@ SBIT__FN const sbit_node *sbit__format_producer(const sbit_graph *graph, sbit_va
                                                      : NULL;
 }
 
+SBIT__FN const sbit_tensor *sbit__format_constant(const sbit_graph *graph, const sbit_node *node,
+                                                  size_t input)
+{
+    const sbit_value_info *value = input < node->input_count && node->inputs[input].idx != 0
+                                       ? sbit_graph_value(graph, node->inputs[input])
+                                       : NULL;
+    return value != NULL && value->is_constant ? &value->constant : NULL;
+}
+
+SBIT__FN sbit_status sbit__format_add(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                      const char *op, const sbit_value_id *inputs,
+                                      size_t input_count, const sbit_attr *attrs, size_t attr_count,
+                                      sbit_value_id *outputs, size_t output_count,
+                                      sbit_error *error)
+{
+    const sbit_type unknown = sbit__type_unknown();
+    sbit_node_desc desc;
+    char name[256];
+    memset(&desc, 0, sizeof desc);
+    snprintf(name, sizeof name, "%.200s_%s", old->name, op);
+    for (size_t i = 0; i < output_count; i++) {
+        SBIT__TRY(sbit_graph_add_value(graph, name, &unknown, &outputs[i], error));
+    }
+    desc.domain = domain;
+    desc.op_type = op;
+    desc.name = name;
+    desc.inputs = inputs;
+    desc.input_count = input_count;
+    desc.outputs = outputs;
+    desc.output_count = output_count;
+    desc.attrs = attrs;
+    desc.attr_count = attr_count;
+    desc.before = old->id;
+    return sbit_graph_add_node(graph, &desc, NULL, error);
+}
+
 /* The one node that alone reads a value, NULL: none. */
 static const sbit_node *sbit__qop_reader(const sbit_graph *graph, sbit_value_id id)
 {
@@ -276,6 +312,136 @@ static sbit_status sbit__format_qoperator(sbit_graph *graph, sbit_error *error)
     }
     sbit__format_clean(graph);
     return sbit_graph_sort(graph, error);
+}
+
+/* >>formats qdq: operators on integers become pairs around float operators again */
+
+/* The axis along which a weight has a scale each; -1: one for all. */
+static int32_t sbit__qop_axis(const sbit_graph *graph, const sbit_node *node, size_t scale)
+{
+    const sbit_tensor *s = sbit__format_constant(graph, node, scale);
+    const sbit_value_info *w = sbit_graph_value(graph, node->inputs[scale - 1]);
+    if (s == NULL || sbit_tensor_count(s) == 1) {
+        return -1;
+    }
+    return sbit__streq(node->op_type, "QLinearConv") || sbit_node_int(node, "transB", 0) != 0
+               ? 0
+               : w->type.rank - 1;
+}
+
+/* DequantizeLinear of inputs at, at + 1, at + 2 of an operator on integers. */
+static sbit_status sbit__qop_undo_input(sbit_graph *graph, const sbit_node *node, size_t at,
+                                        sbit_value_id *out, sbit_error *error)
+{
+    const bool zero = at + 2 < node->input_count && node->inputs[at + 2].idx != 0;
+    const int32_t axis = sbit__qop_axis(graph, node, at + 1);
+    const sbit_attr attr = sbit__attr_int("axis", axis);
+    return sbit__format_add(graph, node, "", "DequantizeLinear", node->inputs + at, zero ? 3 : 2,
+                            &attr, axis >= 0 ? 1 : 0, out, 1, error);
+}
+
+/* The int32 bias, in units of alpha scale_x scale_w. */
+static sbit_status sbit__qop_undo_bias(sbit_graph *graph, const sbit_node *node, size_t at,
+                                       sbit_value_id *out, sbit_error *error)
+{
+    const sbit_tensor *x = sbit__format_constant(graph, node, 1);
+    const sbit_tensor *w = sbit__format_constant(graph, node, 4);
+    const sbit_value_info *bias = sbit_graph_value(graph, node->inputs[at]);
+    const double alpha = (double)sbit_node_float(node, "alpha", 1.0f);
+    const int64_t count = sbit_tensor_count(w);
+    const sbit_attr attr = sbit__attr_int("axis", bias->type.rank > 0 ? bias->type.rank - 1 : 0);
+    sbit_tensor scale;
+    sbit_value_id inputs[2];
+    SBIT__TRY(sbit_tensor_alloc(sbit_graph_ctx(graph), SBIT_F32, count > 1 ? 1 : 0, &count, &scale,
+                                error));
+    for (int64_t i = 0; i < count; i++) {
+        const float product = (float)sbit__tensor_f64_at(x, 0) * (float)sbit__tensor_f64_at(w, i);
+        sbit__tensor_set_f64(&scale, i, alpha * (double)product);
+    }
+    const sbit_status status =
+        sbit__graph_take_constant(graph, "bias_scale", &scale, &inputs[1], error);
+    if (status != SBIT_OK) {
+        sbit_tensor_free(sbit_graph_ctx(graph), &scale);
+        return status;
+    }
+    inputs[0] = node->inputs[at];
+    return sbit__format_add(graph, node, "", "DequantizeLinear", inputs, 2, &attr,
+                            count > 1 ? 1 : 0, out, 1, error);
+}
+
+/* True if scales are constants and nothing else is in the way. */
+static bool sbit__qop_undoable(const sbit_graph *graph, const sbit_node *node, const sbit__qop *row)
+{
+    const bool known = sbit__streq(node->op_type, row->to) &&
+                       (node->domain[0] == '\0' || sbit__streq(node->domain, "com.microsoft"));
+    const size_t least = row->layout[0] == 's' ? 5 : row->layout[1] == 's' ? 4 : 7;
+    return known && node->input_count >= least && node->output_count == 1 &&
+           sbit_node_int(node, "channels_last", 0) == 0 &&
+           (strchr(row->layout, 'w') == NULL || (sbit__format_constant(graph, node, 1) != NULL &&
+                                                 sbit__format_constant(graph, node, 4) != NULL));
+}
+
+static sbit_status sbit__qop_undo(sbit_graph *graph, const sbit_node *node, const sbit__qop *row,
+                                  sbit_error *error)
+{
+    sbit_value_id inputs[64], y, pair[3], q;
+    size_t at = 0, count = 0, scale = 0;
+    for (const char *letter = row->layout; *letter != '\0'; letter++) {
+        const size_t size = *letter == 's' ? 2 : *letter == 'b' ? 1 : 3;
+        if (*letter == 's') {
+            scale = at;
+        } else if (*letter == 'b' && at < node->input_count && node->inputs[at].idx != 0) {
+            SBIT__TRY(sbit__qop_undo_bias(graph, node, at, &inputs[count++], error));
+        }
+        for (size_t i = at; size == 3 && i + 1 < node->input_count &&
+                            count < SBIT__COUNT_OF(inputs) && (i == at || *letter == '*');
+             i += 3) {
+            SBIT__TRY(sbit__qop_undo_input(graph, node, i, &inputs[count++], error));
+        }
+        at += size;
+    }
+    SBIT__TRY(sbit__format_add(graph, node, "", row->op, inputs, count, NULL, 0, &y, 1, error));
+    for (size_t i = 0; i < node->attr_count; i++) {
+        if (!sbit__streq(node->attrs[i].name, "channels_last")) { /* 0: what all others mean */
+            SBIT__TRY(sbit_graph_set_attr(graph, sbit_graph_value(graph, y)->producer,
+                                          &node->attrs[i], error));
+        }
+    }
+    pair[0] = y;
+    pair[1] = node->inputs[scale];
+    pair[2] = scale + 1 < node->input_count ? node->inputs[scale + 1] : y;
+    const bool zero = scale + 1 < node->input_count && pair[2].idx != 0;
+    SBIT__TRY(sbit__format_add(graph, node, "", "QuantizeLinear", pair, zero ? 3 : 2, NULL, 0, &q,
+                               1, error));
+    const sbit_node_id id = node->id;
+    const sbit_value_id old = node->outputs[0];
+    sbit_graph_set_type(graph, q, &sbit_graph_value(graph, old)->type);
+    SBIT__TRY(sbit_graph_replace_uses(graph, old, q, error));
+    sbit_graph_erase_node(graph, id);
+    sbit_graph_erase_value(graph, old);
+    return SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_node_limit(graph);
+    bool any = false;
+    for (uint32_t i = 1; i < limit; i++) {
+        const sbit_node_id id = {i};
+        for (size_t k = 0; sbit_graph_node_alive(graph, id) && k < SBIT__COUNT_OF(sbit__qops);
+             k++) {
+            const sbit_node *node = sbit_graph_node(graph, id);
+            if (sbit__qop_undoable(graph, node, &sbit__qops[k])) {
+                SBIT__TRY(sbit__qop_undo(graph, node, &sbit__qops[k], error));
+                any = true;
+                break;
+            }
+        }
+    }
+    if (any && sbit_graph_parent(graph) == NULL && sbit_graph_opset(graph, "") < 13) {
+        SBIT__TRY(sbit_graph_lift_opset(graph, 13, error));
+    }
+    return SBIT_OK;
 }
 
 /* >>formats table */

@@ -20,6 +20,8 @@ static const sbit_key sbit__qconfig_top_keys[] = {
      "no quantizer inside what runtimes fuse (Conv + Relu ...)"},
     {"SCHEDULE.ASYM", SBIT_KEY_BOOL, "false", 0, 0, NULL,
      "ranges and rounding for what the model quantized so far computes"},
+    {"SCHEDULE.KEEP_SCALES", SBIT_KEY_BOOL, "true", 0, 0, NULL,
+     "a model that is quantized already keeps its scales where the settings allow"},
     {"STEPS", SBIT_KEY_STRINGS, "", 0, 0, NULL,
      "steps of the recipe: cross_layer, adaround ...; each runs when its stage comes"},
     {"EXPORT.FORMAT", SBIT_KEY_STRING, "qdq", 0, 0, NULL,

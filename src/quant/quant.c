@@ -35,6 +35,7 @@ static sbit_status sbit__quant_sites(sbit_quant *quant, sbit_error *error)
         sbit__quant_release_sites(quant);
         SBIT__TRY(sbit__quant_place(quant, error));
     }
+    SBIT__TRY(sbit__learned_apply(quant, &quant->learned, error));
     if (quant->site_count == 0) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED, NULL,
                           "nothing in this model can be quantized: no float32 layer with a "
@@ -66,6 +67,22 @@ static void sbit__quant_tell_fixed(const sbit_quant *quant, const sbit_graph *gr
     }
 }
 
+/* What became of the scales of a model that was quantized already. */
+static void sbit__quant_tell_scales(const sbit_quant *quant)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < quant->site_count; i++) {
+        kept += quant->sites[i].change.scale != NULL ? 1 : 0;
+    }
+    if (quant->learned.count > 0) {
+        sbit__log(
+            quant->ctx, SBIT_LOG_INFO,
+            "the model is quantized already: %u of %u tensors keep its scales, the others get "
+            "new ones (SCHEDULE.KEEP_SCALES: false gives all new ones)",
+            (unsigned)kept, (unsigned)quant->site_count);
+    }
+}
+
 SBIT__FN sbit_status sbit__quant_session(sbit_quant *quant, sbit_graph *graph,
                                          const sbit_session_desc *desc, sbit_session **out,
                                          sbit_error *error)
@@ -92,6 +109,11 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
     quant->profile = sbit_qconfig_profile(quant->config);
     simplify.keep_batch_norm = sbit__quant_keeps_bn(quant);
     SBIT__TRY(sbit_graph_clone(graph, &quant->graph, error));
+    if (sbit_graph_is_quantized(graph)) {
+        const bool keep = sbit_options_bool(&quant->config->tree.top, "SCHEDULE.KEEP_SCALES");
+        quant->learned.arena = &quant->arena;
+        SBIT__TRY(sbit__dequantize(quant->graph, keep ? &quant->learned : NULL, error));
+    }
     simplify.fix_defaults = true; /* weights have to stay what they are */
     SBIT__TRY(sbit_simplify(quant->graph, &simplify, NULL, error));
     sbit__quant_tell_fixed(quant, graph);
@@ -100,6 +122,7 @@ static sbit_status sbit__quant_fill(sbit_quant *quant, const sbit_graph *graph,
         quant->float_done = true;
     }
     SBIT__TRY(sbit__quant_sites(quant, error));
+    sbit__quant_tell_scales(quant);
     return sbit__quant_session(quant, quant->graph, NULL, &quant->session, error);
 }
 
@@ -334,6 +357,7 @@ SPARSEBIT_API sbit_status sbit_quant_set_site(sbit_quant *quant, size_t index,
         kept.zero_point = zero_point;
     }
     site->change = kept;
+    site->learned = false;
     sbit__settings_bits(quant->config, site->target,
                         change->bits != 0
                             ? change->bits
@@ -360,8 +384,11 @@ static void sbit__quant_adopt(sbit_quant *quant, sbit__site *site, sbit__site *o
         site->observed = old->observed;
         old->observer_state = old->quantizer_state = NULL;
     }
-    if (sbit__site_parts(site) == sbit__site_parts(old) || old->change.scale == NULL) {
+    const bool wish = !old->learned && (old->change.enable != 0 || old->change.bits != 0 ||
+                                        old->change.scale != NULL);
+    if (wish && (sbit__site_parts(site) == sbit__site_parts(old) || old->change.scale == NULL)) {
         site->change = old->change;
+        site->learned = false;
         if (old->change.bits != 0) {
             sbit__settings_bits(quant->config, site->target, old->change.bits, &site->settings);
         }

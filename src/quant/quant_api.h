@@ -29,6 +29,20 @@ typedef struct sbit_quant sbit_quant;
 SPARSEBIT_API sbit_status sbit_quantize(const sbit_graph *graph, const sbit_qconfig *config,
                                         const sbit_feed *feed, sbit_graph **out, sbit_error *error);
 
+/* >>dequantize: models that are quantized already, by whatever tool. sbit_quant_create takes them
+ * too: it makes them float and keeps their scales (SCHEDULE.KEEP_SCALES) where sites are the same.
+ */
+/* True if QuantizeLinear, DequantizeLinear or operators on integers are in it. */
+SPARSEBIT_API bool sbit_graph_is_quantized(const sbit_graph *graph);
+/* The float model: weights are what their integers stand for; inputs and outputs that were integers
+ * are floats. Free with sbit_graph_destroy. Errors: UNSUPPORTED naming what has no float form. */
+SPARSEBIT_API sbit_status sbit_dequantize(const sbit_graph *graph, sbit_graph **out,
+                                          sbit_error *error);
+/* The same model in another format: "qdq", "qoperator". Free with sbit_graph_destroy. Errors:
+ * CONFIG (unknown format), UNSUPPORTED (a format of float activations). */
+SPARSEBIT_API sbit_status sbit_format_convert(const sbit_graph *graph, const char *format,
+                                              sbit_graph **out, sbit_error *error);
+
 /* Mean and variance of every BatchNormalization with constant statistics, anew from data, as
  * training would leave them: after pruning, or for what quantized layers compute. Errors: NOT_FOUND
  * if there is none. */

@@ -12,6 +12,7 @@
  *   scales.c      scale and zero point of all of them
  *   build.c       the graph with QuantizeLinear and DequantizeLinear
  *   formats.c     other ways to write it; format_*.c
+ *   dequantize.c  floats and scales of models that are quantized already
  *   quant.c       the public functions
  *   reestimate.c  statistics of BatchNormalization anew
  *   walk.c        a run of the model that stops between layers
@@ -104,6 +105,7 @@ typedef struct sbit__site {
     int32_t softmax_axis;
     uint32_t plan_group;     /* sites with one number pass one scale on */
     sbit_site_change change; /* what sbit_quant_set_site asked for; its arrays are the quant's */
+    bool learned;            /* it holds a scale of the quantized model that was given */
     /* statistics */
     void *observer_state, *quantizer_state;
     size_t observer_bytes, quantizer_bytes;
@@ -144,6 +146,24 @@ typedef struct sbit__site_graph {
     bool *normalizes;           /* by value: the curve whose result it is has reductions inside */
 } sbit__site_graph;
 
+/* >>dequantize: scales that a quantized model brings along */
+typedef struct sbit__learned {
+    const char *name; /* of the float tensor */
+    uint32_t target;
+    sbit_dtype dtype;
+    int32_t bits, axis; /* axis -1: one scale */
+    int64_t block, count;
+    const float *scale;
+    const int32_t *zero_point;
+    struct sbit__learned *next;
+} sbit__learned;
+
+typedef struct sbit__learned_list {
+    sbit__arena *arena;
+    sbit__learned *first;
+    size_t count;
+} sbit__learned_list;
+
 struct sbit_quant {
     sbit_ctx *ctx;
     sbit_graph *graph; /* simplified, float */
@@ -164,6 +184,7 @@ struct sbit_quant {
     bool asym, asym_weights, asym_activations; /* of the calculation that runs */
     bool bn_done, tuning;                      /* SCHEDULE.BN_TUNING has run; runs */
     bool float_done;                           /* steps of stage FLOAT_GRAPH have run */
+    sbit__learned_list learned;                /* scales of the model, if it was quantized */
     sbit_feed feed;                            /* that calibrated; read NULL: none */
     int64_t rows, samples; /* of the batch that runs: rows beyond `samples` are padding */
     const int64_t *index;  /* numbers of its samples; NULL: unknown */
@@ -279,11 +300,29 @@ SBIT__FN bool sbit__format_is(const sbit_node *node, const char *op); /* of ai.o
 SBIT__FN const sbit_node *sbit__format_producer(const sbit_graph *graph, sbit_value_id id);
 /* Erases DequantizeLinear nodes, Clip limits and constants that nothing reads any more. */
 SBIT__FN void sbit__format_clean(sbit_graph *graph);
+/* The tensor that an input is; NULL: none, or no constant. */
+SBIT__FN const sbit_tensor *sbit__format_constant(const sbit_graph *graph, const sbit_node *node,
+                                                  size_t input);
+/* A node in front of `old`, with new outputs named after it. */
+SBIT__FN sbit_status sbit__format_add(sbit_graph *graph, const sbit_node *old, const char *domain,
+                                      const char *op, const sbit_value_id *inputs,
+                                      size_t input_count, const sbit_attr *attrs, size_t attr_count,
+                                      sbit_value_id *outputs, size_t output_count,
+                                      sbit_error *error);
+/* Operators on integers become Q/DQ pairs around float operators. */
+SBIT__FN sbit_status sbit__format_qdq(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_dynamic(sbit_graph *graph, sbit_error *error);
 SBIT__FN sbit_status sbit__format_nbits(sbit_graph *graph, sbit_error *error);
 /* The row of a format; an error that names the known ones. */
 SBIT__FN sbit_status sbit__format_get(const sbit_ctx *ctx, const char *name,
                                       const sbit_format_row **out, sbit_error *error);
+
+/* Makes a quantized graph float; list NULL: scales are not wanted. */
+SBIT__FN sbit_status sbit__dequantize(sbit_graph *graph, sbit__learned_list *list,
+                                      sbit_error *error);
+/* Fixes the scales of the sites that the list names and whose grid can say the same. */
+SBIT__FN sbit_status sbit__learned_apply(sbit_quant *quant, const sbit__learned_list *list,
+                                         sbit_error *error);
 
 /* >>steps: a new one is its file with one const row, one line here, one in src/MANIFEST. */
 #define SBIT__STEPS(X)                                                                             \

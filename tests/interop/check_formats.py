@@ -4,6 +4,7 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime as ort
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from _common import check, finish, tool
 
@@ -121,7 +122,57 @@ def dynamic(folder, dtype, per_column, zero, bias):
     single(folder, "DynamicQuantizeMatMul %s" % np.dtype(dtype), node, rng.randn(5, k).astype(np.float32), constants, 1e-5)
 
 
+class Reader(CalibrationDataReader):
+    def __init__(self, data):
+        self.left = [{"x": data[i:i + 16]} for i in range(0, len(data), 16)]
+
+    def get_next(self):
+        return self.left.pop(0) if self.left else None
+
+
+def sqnr(signal, other):
+    return 10 * np.log10((signal ** 2).sum() / ((signal - other) ** 2).sum())
+
+
+def foreign(folder, form, activations, per_channel):
+    """Files of ONNX Runtime's quantizer: made float, written in the other format, quantized once more."""
+    what = "%s %s%s" % (form, activations, " per channel" if per_channel else "")
+    float_path, path, out = folder + "/float.onnx", folder + "/theirs.onnx", folder + "/out.onnx"
+    model(float_path)
+    data = rng.randn(64, 3, 9, 10).astype(np.float32)
+    np.save(folder + "/calib.npy", data)
+    quantize_static(float_path, path, Reader(data), quant_format=form, activation_type=activations,
+                    weight_type=QuantType.QInt8, per_channel=per_channel)
+    x = rng.randn(16, 3, 9, 10).astype(np.float32)
+    ours, theirs = outputs(path, x, folder)
+    _, plain = outputs(float_path, x, folder)
+    code, _, errors = tool("dequantize", path, "-o", out)
+    if check(code == 0, "%s: dequantize %s" % (what, errors if code else "")):
+        left = [n.op_type for n in onnx.load(out).graph.node if "Quantize" in n.op_type or "QLinear" in n.op_type]
+        check(not left, "%s: no integers are left %s" % (what, left))
+        _, floats = outputs(out, x, folder)
+        near, far = sqnr(plain, floats), sqnr(plain, theirs)
+        check(near > far, "%s: the float model is nearer to the original: %.1f dB, %.1f dB" % (what, near, far))
+    for target in ("qoperator", "qdq"):
+        code, _, errors = tool("convert", path, "--format", target, "-o", out)
+        if check(code == 0, "%s: convert to %s %s" % (what, target, errors if code else "")):
+            _, again = outputs(out, x, folder)
+            check(sqnr(theirs, again) > 35, "%s as %s: %.1f dB" % (what, target, sqnr(theirs, again)))
+    code, _, errors = tool("quantize", path, "--data", "npy:" + folder + "/calib.npy", "-o", out, "--target", "onnxruntime")
+    if check(code == 0, "%s: quantize %s" % (what, errors if code else "")):
+        scales = lambda p: {t.name: npy.to_array(t) for t in onnx.load(p).graph.initializer if "scale" in t.name}
+        first, second = scales(path), scales(out)
+        kept = sum(any(np.array_equal(np.unique(a), np.unique(b)) for b in first.values()) for a in second.values())
+        check(kept >= 12, "%s: %d of %d scales are those of the file" % (what, kept, len(second)))
+        _, again = outputs(out, x, folder)
+        check(sqnr(theirs, again) > 25, "%s once more: %.1f dB" % (what, sqnr(theirs, again)))
+
+
 with tempfile.TemporaryDirectory() as folder:
+    for form in (QuantFormat.QDQ, QuantFormat.QOperator):
+        for activations in (QuantType.QUInt8, QuantType.QInt8):
+            for per_channel in (False, True):
+                foreign(folder, form, activations, per_channel)
     compare(folder, "dynamic", ["EXPORT.FORMAT=dynamic"],
             {"DynamicQuantizeLinear": 5, "ConvInteger": 3, "MatMulInteger": 3, "DequantizeLinear": 0}, 1e-5)
     compare(folder, "dynamic, per tensor, affine weights",

@@ -104,7 +104,8 @@ static const cli_option cli_options[] = {
      "instruction set: scalar, sse2, avx2, avx2vnni, avx512, avx512vnni, neon, wasm128\n"
      "(default: the best there is)"},
     {"--format", NULL, "NAME", CLI_TEXT, CLI_AT(format), 0, 0, NULL,
-     "graph: mermaid (default) or dot; quantize: how the model is written (EXPORT.FORMAT):\n"
+     "graph: mermaid (default) or dot; quantize, convert: how the model is written\n"
+     "(EXPORT.FORMAT):\n"
      "qdq (default), qoperator, weights, dynamic, matmul_nbits"},
     {"--threads", NULL, "N", CLI_INT, CLI_AT(threads), 1, 64, NULL, "threads (default: %s)"},
     {"--scale", NULL, "S", CLI_NUMBERS, CLI_AT(scale), 0, 0, NULL,

@@ -12,6 +12,7 @@ int cli_simplify(const cli_args *args);
 int cli_run(const cli_args *args);
 int cli_eval(const cli_args *args);
 int cli_quantize(const cli_args *args);
+int cli_convert(const cli_args *args); /* dequantize, convert */
 int cli_prune(const cli_args *args);
 int cli_train(const cli_args *args);
 int cli_compare(const cli_args *args);

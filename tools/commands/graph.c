@@ -121,7 +121,8 @@ int cli_graph(const cli_args *args)
     cli_model model;
     const bool dot = args->format != NULL && strcmp(args->format, "dot") == 0;
     if (args->format != NULL && !dot && strcmp(args->format, "mermaid") != 0) {
-        return cli_fail_usage(args->command, "--format is mermaid or dot, not '%s'", args->format);
+        return cli_fail_usage(args->command, "--format '%s' must be one of mermaid|dot",
+                              args->format);
     }
     CLI_TRY(cli_context_create(args, 1, &ctx));
     const int code = cli_model_load(ctx, args->operands[0], &model);

@@ -290,18 +290,6 @@ static int cli_measure_cost(cli_job *job, sbit_graph *graph, const char *name, c
 
 /* ---- the command */
 
-static void cli_warn_quantized(const cli_job *job)
-{
-    for (sbit_node_id id = sbit_graph_first(job->model.graph); id.idx != 0;
-         id = sbit_graph_next(job->model.graph, id)) {
-        if (cli_is_quantize(sbit_graph_node(job->model.graph, id))) {
-            cli_warn("'%s' has QuantizeLinear nodes already; quantize the float model instead",
-                     job->model.path);
-            return;
-        }
-    }
-}
-
 int cli_calibration_open(cli_job *job)
 {
     const cli_args *args = job->args;
@@ -352,7 +340,6 @@ static int cli_quantize_open(cli_job *job)
                             args->eval);
         }
     }
-    cli_warn_quantized(job);
     return args->config == NULL ? cli_config_show(job) : CLI_OK;
 }
 
