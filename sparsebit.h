@@ -43557,8 +43557,8 @@ typedef struct sbit__q_param {
 /* run: from inputs `scale` and `zero` (which may be omitted), for a tensor of this type. */
 SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, int32_t zero,
                                       sbit_dtype dtype, sbit__q_param *out, sbit_error *error);
-/* The bounds and zero point of a uint8 result; attributes lo and hi. */
-SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y);
+/* prepare: the bounds of a uint8 result, attributes lo and hi; run adds the zero point. */
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call);
 SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call);
 
 /* The row is the operator `name`, whatever stands in front: QLinearAdd and QAdd are Add. */
@@ -43595,10 +43595,11 @@ SBIT__FN void sbit__q_to_first(int64_t n, int64_t channels, int64_t positions, c
                                uint8_t flip, uint8_t *y);
 SBIT__FN void sbit__q_flip(int64_t n, const uint8_t *x, uint8_t flip, uint8_t *y); /* in place ok */
 
-/* table[byte] = Q(op(DQ(byte))), by the scalar kernels, so that it is the same everywhere. */
-typedef void (*sbit__q_unary_fn)(const sbit_op_call *call, int64_t n, float *values);
-SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
-                            const sbit__q_param *y, sbit__q_unary_fn op, uint8_t table[256]);
+/* table[byte] = Q(op(DQ(byte))), by the scalar kernels, so that it is the same everywhere. op NULL:
+ * another scale and zero point only; `alpha` is LeakyRelu's. */
+typedef void (*sbit__q_unary_fn)(const sbit_kernels *scalar, float alpha, int64_t n, float *values);
+SBIT__FN void sbit__q_table(const sbit__q_param *x, const sbit__q_param *y, sbit__q_unary_fn op,
+                            float alpha, uint8_t table[256]);
 
 #ifdef __cplusplus
 }
@@ -43634,11 +43635,11 @@ SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, i
     return SBIT_OK;
 }
 
-SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y)
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call)
 {
     sbit__q8_store store;
     store.kind = SBIT__Q8_U8;
-    store.zero = y->zero;
+    store.zero = 0;
     store.lo = (int32_t)sbit_node_int(call->node, "lo", 0);
     store.hi = (int32_t)sbit_node_int(call->node, "hi", 255);
     return store;
@@ -43769,21 +43770,20 @@ SBIT__FN void sbit__q_flip(int64_t n, const uint8_t *x, uint8_t flip, uint8_t *y
 
 /* >>tables */
 
-SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
-                            const sbit__q_param *y, sbit__q_unary_fn op, uint8_t table[256])
+SBIT__FN void sbit__q_table(const sbit__q_param *x, const sbit__q_param *y, sbit__q_unary_fn op,
+                            float alpha, uint8_t table[256])
 {
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
-    const sbit__q8_store store = sbit__q_store_of(call, y);
-    sbit_op_call plain = *call;
     uint8_t bytes[256];
     float values[256];
-    plain.kernels = scalar;
     for (int32_t i = 0; i < 256; i++) {
         bytes[i] = (uint8_t)i;
     }
     scalar->f32_dequantize_u8(256, bytes, x->scale, x->zero, values);
-    op(&plain, 256, values);
-    scalar->f32_quantize_u8(256, values, y->scale, y->zero, store.lo, store.hi, bytes);
+    if (op != NULL) {
+        op(scalar, alpha, 256, values);
+    }
+    scalar->f32_quantize_u8(256, values, y->scale, y->zero, 0, 255, bytes);
     for (int32_t i = 0; i < 256; i++) {
         table[i ^ x->flip] = (uint8_t)(bytes[i] ^ y->flip);
     }
@@ -43865,8 +43865,11 @@ typedef struct sbit__q_state {
     sbit__q8_conv conv;
     bool matrix;              /* not a convolution */
     bool plain;               /* loops */
+    bool wide;                /* sums of 64 bits: lowering did not know how many terms there are */
     bool fixed;               /* everything but x is constant: packed with the program */
     bool trans_x, trans_w;    /* QGemm */
+    bool last;                /* channels last */
+    float alpha;              /* of all products */
     int64_t m, k, n;          /* matrices */
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
@@ -43966,7 +43969,9 @@ static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *r
     const bool bias_columns =
         bias <= 1 || (bias == state->n && (at_bias == 1 || state->m == 1 ||
                                            call->in_type[roles->bias]->dims[0].value == 1));
-    state->plain = sbit__q_elements(call, roles->x_scale) > 1 ||
+    state->wide = sbit__streq(call->row->domain, "sbit") && sbit__in(call, roles->w) == NULL &&
+                  state->k > INT32_MAX / (255 * 255);
+    state->plain = state->wide || sbit__q_elements(call, roles->x_scale) > 1 ||
                    sbit__q_elements(call, roles->x_zero) > 1 ||
                    sbit__q_elements(call, roles->y_scale) > 1 || !bias_columns ||
                    !sbit__q_one_or(sbit__q_elements(call, roles->w_scale), state->n) ||
@@ -44033,7 +44038,10 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
         sbit__q_plan_matrix(call, roles, state);
     }
     SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
+    state->conv.store = sbit__q_store_of(call);
     state->conv.store.kind = sbit__q_kind(call, roles);
+    state->alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    state->last = sbit__q_channels_last(call);
     state->array_bytes = sbit__align64((size_t)state->conv.shape.out_channels * 16);
     sbit__q8_conv_plan(call->ctx, &state->conv);
     state->packed_bytes = sbit__align64(state->conv.packed_bytes);
@@ -44069,7 +44077,6 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
 
 typedef struct sbit__q_params {
     sbit__q_param x, y;
-    float factor; /* of all products: alpha of QGemm */
 } sbit__q_params;
 
 static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_roles *roles,
@@ -44078,7 +44085,6 @@ static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_r
 {
     const sbit_dtype dtype = sbit__in_dtype(call, roles->x);
     memset(params, 0, sizeof *params);
-    params->factor = sbit_node_float(call->node, "alpha", 1.0f);
     if (roles->x_scale >= 0) {
         SBIT__TRY(sbit__q_param_of(call, roles->x_scale, roles->x_zero, dtype, &params->x, error));
     } else {
@@ -44091,16 +44097,17 @@ static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_r
     if (state->conv.store.kind == SBIT__Q8_U8) {
         SBIT__TRY(sbit__q_param_of(call, roles->y_scale, roles->y_zero,
                                    sbit__q_out_dtype(call, roles), &params->y, error));
-        state->conv.store = sbit__q_store_of(call, &params->y);
+        state->conv.store.zero = params->y.zero;
     }
     return SBIT_OK;
 }
 
 /* s_x * s_w / s_y, with alpha in front */
-static float sbit__q_multiplier(const sbit__q_params *params, float w_scale, bool to_int)
+static float sbit__q_multiplier(const sbit__q_params *params, float alpha, float w_scale,
+                                bool to_int)
 {
-    const float product = params->factor == 1.0f ? params->x.scale * w_scale
-                                                 : params->factor * params->x.scale * w_scale;
+    const float product =
+        alpha == 1.0f ? params->x.scale * w_scale : alpha * params->x.scale * w_scale;
     return to_int ? product / params->y.scale : product;
 }
 
@@ -44119,10 +44126,10 @@ static void sbit__q_arrays(const sbit_op_call *call, const sbit__q_roles *roles,
         const int64_t one_scale = scale != NULL && sbit_tensor_count(scale) > 1 ? c : 0;
         const int64_t one_zero = zero != NULL && sbit_tensor_count(zero) > 1 ? c : 0;
         const int64_t one_bias = b != NULL && sbit_tensor_count(b) > 1 ? c : 0;
-        scales[c] =
-            scale != NULL
-                ? sbit__q_multiplier(params, (float)sbit__tensor_f64_at(scale, one_scale), to_int)
-                : 0.0f;
+        scales[c] = scale != NULL
+                        ? sbit__q_multiplier(params, state->alpha,
+                                             (float)sbit__tensor_f64_at(scale, one_scale), to_int)
+                        : 0.0f;
         zeros[c] = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, one_zero) : 0;
         biases[c] = b != NULL && b->dtype == SBIT_I32 ? ((const int32_t *)b->data)[one_bias] : 0;
         shifts[c] = b != NULL && b->dtype != SBIT_I32 ? (float)sbit__tensor_f64_at(b, one_bias) /
@@ -44255,7 +44262,7 @@ static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_role
     const uint8_t *data = (const uint8_t *)x->data;
     if (state->trans_x) {
         sbit__q_to_last(1, state->k, state->m, data, params->x.flip, memory);
-    } else if (!state->matrix && !sbit__q_channels_last(call)) {
+    } else if (!state->matrix && !state->last) {
         sbit__q_to_last(x->dims[0], x->dims[1], sbit__tensor_span(x, 2, x->rank), data,
                         params->x.flip, memory);
     } else if (params->x.flip != 0) {
@@ -44267,9 +44274,9 @@ static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_role
 }
 
 /* Whether the driver may write into the output itself. */
-static bool sbit__q_direct(const sbit_op_call *call, const sbit__q_state *state)
+static bool sbit__q_direct(const sbit__q_state *state)
 {
-    return state->matrix || sbit__q_channels_last(call);
+    return state->matrix || state->last;
 }
 
 static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
@@ -44277,7 +44284,7 @@ static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
 {
     sbit_tensor *y = call->out[0];
     const int64_t count = sbit_tensor_count(y);
-    if (sbit__q_direct(call, state)) {
+    if (sbit__q_direct(state)) {
         if (params->y.flip != 0) {
             sbit__q_flip(count, (const uint8_t *)y->data, params->y.flip, (uint8_t *)y->data);
         }
@@ -44313,7 +44320,7 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
     char *at = (char *)call->scratch;
     SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
     const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
-    char *y = sbit__q_direct(call, state) ? (char *)call->out[0]->data : at + state->x_bytes;
+    char *y = sbit__q_direct(state) ? (char *)call->out[0]->data : at + state->x_bytes;
     char *arrays = at + state->x_bytes + state->y_bytes;
     char *work = arrays + state->array_bytes;
     char *here = work + sbit__align64(state->conv.scratch_bytes);
@@ -44345,24 +44352,6 @@ static double sbit__q_pick(const sbit_tensor *tensor, int64_t matrix, int64_t si
                            : sbit__tensor_f64_at(tensor, (matrix * size + index) % count);
 }
 
-static int32_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *roles,
-                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t i,
-                                 int64_t j)
-{
-    const int32_t zx = (int32_t)sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
-    const int32_t zw = (int32_t)sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
-    uint32_t sum = 0;
-    for (int64_t p = 0; p < state->k; p++) {
-        const int64_t a =
-            x_at * state->m * state->k + (state->trans_x ? p * state->m + i : i * state->k + p);
-        const int64_t b =
-            w_at * state->k * state->n + (state->trans_w ? j * state->k + p : p * state->n + j);
-        sum += (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->x], a) - zx) *
-               (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->w], b) - zw);
-    }
-    return (int32_t)sum;
-}
-
 /* C of QGemm, broadcast to [m, n]. */
 static int64_t sbit__q_bias_at(const sbit_tensor *bias, int64_t n, int64_t i, int64_t j)
 {
@@ -44371,35 +44360,55 @@ static int64_t sbit__q_bias_at(const sbit_tensor *bias, int64_t n, int64_t i, in
     return (rows > 1 ? i : 0) * columns + (columns == n && columns > 1 ? j : 0);
 }
 
+/* The sum with its int32 bias; wraps unless it is a wide one. */
+static int64_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *roles,
+                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t i,
+                                 int64_t j)
+{
+    const sbit_tensor *bias = sbit__in(call, roles->bias);
+    const int32_t zx = (int32_t)sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
+    const int32_t zw = (int32_t)sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
+    int64_t sum = bias != NULL && bias->dtype == SBIT_I32
+                      ? ((const int32_t *)bias->data)[sbit__q_bias_at(bias, state->n, i, j)]
+                      : 0;
+    for (int64_t p = 0; p < state->k; p++) {
+        const int64_t a =
+            x_at * state->m * state->k + (state->trans_x ? p * state->m + i : i * state->k + p);
+        const int64_t b =
+            w_at * state->k * state->n + (state->trans_w ? j * state->k + p : p * state->n + j);
+        sum += (sbit__tensor_i64_at(call->in[roles->x], a) - zx) *
+               (sbit__tensor_i64_at(call->in[roles->w], b) - zw);
+    }
+    return state->wide ? sum : (int32_t)(uint32_t)(uint64_t)sum;
+}
+
 static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *roles,
                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t to,
                                 int64_t i, int64_t j)
 {
     const sbit_tensor *bias = sbit__in(call, roles->bias);
     sbit_tensor *y = call->out[0];
-    uint32_t sum = (uint32_t)sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
-    float shift = 0.0f;
-    if (bias != NULL) {
-        const int64_t at = sbit__q_bias_at(bias, state->n, i, j);
-        sum += bias->dtype == SBIT_I32 ? (uint32_t)((const int32_t *)bias->data)[at] : 0u;
-        shift = bias->dtype == SBIT_I32 ? 0.0f : (float)sbit__tensor_f64_at(bias, at);
-    }
+    const int64_t sum = sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
+    const float shift =
+        bias != NULL && bias->dtype != SBIT_I32
+            ? (float)sbit__tensor_f64_at(bias, sbit__q_bias_at(bias, state->n, i, j))
+            : 0.0f;
     if (y->dtype == SBIT_I32) {
         ((int32_t *)y->data)[to] = (int32_t)sum;
         return;
     }
-    const float alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    const float alpha = state->alpha;
     const float sx = (float)sbit__q_pick(sbit__in(call, roles->x_scale), x_at, state->m, i);
     const float sw = (float)sbit__q_pick(sbit__in(call, roles->w_scale), w_at, state->n, j);
     const float scale = alpha == 1.0f ? sx * sw : alpha * sx * sw;
     if (y->dtype == SBIT_F32) {
-        ((float *)y->data)[to] = (float)(int32_t)sum * scale + shift;
+        ((float *)y->data)[to] = (float)sum * scale + shift;
         return;
     }
     const float sy = (float)sbit__q_pick(sbit__in(call, roles->y_scale), x_at, state->m, i);
     const float zy = (float)sbit__q_pick(sbit__in(call, roles->y_zero), x_at, state->m, i);
     const float lo = y->dtype == SBIT_I8 ? -128.0f : 0.0f;
-    float q = rintf((float)(int32_t)sum * (scale / sy)) + zy;
+    float q = rintf((float)sum * (scale / sy)) + zy;
     q = q > lo ? q : lo;
     q = q < lo + 255.0f ? q : lo + 255.0f;
     ((uint8_t *)y->data)[to] = (uint8_t)(int32_t)q;
@@ -44593,8 +44602,30 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
     }
 }
 
+/* What does not depend on scales. */
+typedef struct sbit__q_binary {
+    sbit__binary op;
+    sbit__q8_store store;
+} sbit__q_binary;
+
+static sbit_status sbit__q_binary_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_binary *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    plan = (sbit__q_binary *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
+               : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
+                                         : SBIT__BINARY_ADD;
+    plan->store = sbit__q_store_of(call);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_binary *plan = (const sbit__q_binary *)call->params;
     sbit__q_binary_task task;
     int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
     sbit__q_param a, b, y;
@@ -44611,15 +44642,14 @@ static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__op_strides(call, call->in[3], -1, out->rank, out->dims, strides[2], error));
     sbit__loop_init(&task.loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
     task.kernels = sbit__q8_of(call->ctx);
-    task.pair.op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
-                   : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
-                                             : SBIT__BINARY_ADD;
+    task.pair.op = plan->op;
+    task.pair.store = plan->store;
+    task.pair.store.zero = y.zero;
     task.pair.scale_a = a.scale;
     task.pair.scale_b = b.scale;
     task.pair.scale_y = y.scale;
     task.pair.zero_a = a.zero;
     task.pair.zero_b = b.zero;
-    task.pair.store = sbit__q_store_of(call, &y);
     task.a = (const uint8_t *)call->in[0]->data;
     task.b = (const uint8_t *)call->in[3]->data;
     task.y = (uint8_t *)out->data;
@@ -44657,27 +44687,46 @@ static void sbit__q_lookup_block(void *user, int64_t begin, int64_t end)
     task->q8->q8_lookup(end - begin, task->table, task->x + begin, task->y + begin);
 }
 
-static void sbit__q_sigmoid(const sbit_op_call *call, int64_t n, float *values)
+static void sbit__q_sigmoid(const sbit_kernels *scalar, float alpha, int64_t n, float *values)
 {
-    call->kernels->f32_unary(SBIT__UNARY_SIGMOID, n, values, values);
+    (void)alpha;
+    scalar->f32_unary(SBIT__UNARY_SIGMOID, n, values, values);
 }
 
-static void sbit__q_leaky(const sbit_op_call *call, int64_t n, float *values)
+static void sbit__q_leaky(const sbit_kernels *scalar, float alpha, int64_t n, float *values)
 {
-    const float alpha = sbit_node_float(call->node, "alpha", 0.01f);
+    (void)scalar;
     for (int64_t i = 0; i < n; i++) {
         values[i] = values[i] < 0.0f ? alpha * values[i] : values[i];
     }
 }
 
+typedef struct sbit__q_lookup {
+    bool sigmoid; /* else LeakyRelu */
+    float alpha;
+} sbit__q_lookup;
+
+static sbit_status sbit__q_lookup_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_lookup *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    plan = (sbit__q_lookup *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->sigmoid = sbit__q_is(call, "Sigmoid");
+    plan->alpha = sbit_node_float(call->node, "alpha", 0.01f);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *error)
 {
-    const bool sigmoid = sbit__q_is(call, "Sigmoid");
+    const sbit__q_lookup *plan = (const sbit__q_lookup *)call->params;
     sbit__q_lookup_task task;
     sbit__q_param x, y;
     uint8_t table[256];
     SBIT__TRY(sbit__q_params_unary(call, &x, &y, error));
-    sbit__q_table(call, &x, &y, sigmoid ? sbit__q_sigmoid : sbit__q_leaky, table);
+    sbit__q_table(&x, &y, plan->sigmoid ? sbit__q_sigmoid : sbit__q_leaky, plan->alpha, table);
     task.x = (const uint8_t *)call->in[0]->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.table = table;
@@ -44750,18 +44799,45 @@ static void sbit__q_softmax_lines(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
+typedef struct sbit__q_softmax {
+    int64_t length, inner; /* a line's elements are `inner` apart */
+} sbit__q_softmax;
+
+static sbit_status sbit__q_softmax_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    /* com.microsoft's attribute opset: before 13 all dims from the axis on are one line */
+    const bool flattens = sbit_node_int(call->node, "opset", 13) < 13;
+    sbit__q_softmax *plan = NULL;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(x)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__q_softmax_axis(call, x->rank, &axis, error));
+    plan = (sbit__q_softmax *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->length = sbit__type_count(x, axis, flattens ? x->rank : axis + 1);
+    plan->inner = flattens ? 1 : sbit__type_count(x, axis + 1, x->rank);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_softmax *plan = (const sbit__q_softmax *)call->params;
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
     const sbit_tensor *x = call->in[0];
     sbit__q_softmax_task task;
     sbit__q_param from;
-    int32_t axis = 0;
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
     if (sbit_tensor_count(x) == 0) {
         return SBIT_OK;
     }
     memset(&task, 0, sizeof task);
-    SBIT__TRY(sbit__q_softmax_axis(call, x->rank, &axis, error));
     SBIT__TRY(sbit__q_params_unary(call, &from, &task.to, error));
     for (int32_t d = 0; d < 256; d++) {
         task.exps[d] = (float)-d * from.scale;
@@ -44771,10 +44847,8 @@ static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *err
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.flip = from.flip;
-    /* com.microsoft's attribute opset: before 13 all dims from the axis on are one line */
-    const bool flattens = sbit_node_int(call->node, "opset", 13) < 13;
-    task.length = flattens ? sbit__tensor_span(x, axis, x->rank) : x->dims[axis];
-    task.inner = flattens ? 1 : sbit__tensor_span(x, axis + 1, x->rank);
+    task.length = plan->length;
+    task.inner = plan->inner;
     sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.length, 1 + 16384 / task.length,
                          sbit__q_softmax_lines, &task);
     return SBIT_OK;
@@ -44830,43 +44904,58 @@ static sbit_status sbit__q_concat_infer(const sbit_op_call *call, sbit_error *er
     return SBIT_OK;
 }
 
-static void sbit__q_same(const sbit_op_call *call, int64_t n, float *values)
+typedef struct sbit__q_concat {
+    int64_t outer, pitch; /* of the result: how often a piece of each tensor comes, bytes of all */
+    int32_t axis;
+} sbit__q_concat;
+
+static sbit_status sbit__q_concat_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    (void)call;
-    (void)n;
-    (void)values;
+    const sbit_type *y = call->out_type[0];
+    sbit__q_concat *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(y)) {
+        return SBIT_OK;
+    }
+    plan = (sbit__q_concat *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    SBIT__TRY(
+        sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), y->rank, &plan->axis, error));
+    plan->outer = sbit__type_count(y, 0, plan->axis);
+    plan->pitch = sbit__type_count(y, plan->axis, y->rank);
+    return SBIT_OK;
 }
 
 static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_concat *plan = (const sbit__q_concat *)call->params;
+    const sbit__q8_kernels *q8 = sbit__q8_of(call->ctx);
     sbit_tensor *y = call->out[0];
     const int32_t count = (call->input_count - 2) / 3;
     sbit__q_param to, from;
-    int32_t axis = 0;
     int64_t at = 0;
-    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), y->rank, &axis, error));
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
     SBIT__TRY(sbit__q_param_of(call, 0, 1, y->dtype, &to, error));
-    const int64_t outer = sbit__tensor_span(y, 0, axis);
-    const int64_t pitch = sbit__tensor_span(y, axis, y->rank);
     for (int32_t i = 0; i < count; i++) {
         const sbit_tensor *x = call->in[2 + 3 * i];
-        const int64_t n = sbit__tensor_span(x, axis, x->rank);
+        const int64_t n = sbit__tensor_span(x, plan->axis, x->rank);
         uint8_t table[256];
-        bool same = true;
         SBIT__TRY(sbit__q_param_of(call, 3 + 3 * i, 4 + 3 * i, x->dtype, &from, error));
-        sbit__q_table(call, &from, &to, sbit__q_same, table);
-        for (int32_t k = 0; k < 256; k++) {
-            same = same && table[k] == k;
+        const bool same = from.scale == to.scale && from.zero == to.zero && from.flip == to.flip;
+        if (!same) {
+            sbit__q_table(&from, &to, NULL, 0.0f, table);
         }
-        for (int64_t o = 0; o < outer; o++) {
+        for (int64_t o = 0; o < plan->outer; o++) {
             const uint8_t *source = (const uint8_t *)x->data + o * n;
-            uint8_t *target = (uint8_t *)y->data + o * pitch + at;
+            uint8_t *target = (uint8_t *)y->data + o * plan->pitch + at;
             if (same) {
                 memcpy(target, source, (size_t)n);
-                continue;
-            }
-            for (int64_t k = 0; k < n; k++) {
-                target[k] = table[source[k]];
+            } else {
+                q8->q8_lookup(n, table, source, target);
             }
         }
         at += n;
@@ -44879,7 +44968,7 @@ static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *erro
 typedef struct sbit__q_pool {
     sbit__window window; /* 3 axes */
     int64_t batch, channels, in[3], out[3];
-    bool count_pad;
+    bool count_pad, last;               /* last: channels last */
     size_t x_bytes, y_bytes, sum_bytes; /* of a worker */
 } sbit__q_pool;
 
@@ -44914,6 +45003,7 @@ static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *po
     }
     pool->batch = x->dims[0].value;
     pool->channels = x->dims[1].value;
+    pool->last = sbit__q_channels_last(call);
     pool->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
     for (int32_t i = 0; i < 3; i++) {
         const int32_t from = i - (3 - spatial);
@@ -45041,7 +45131,7 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
     if (pool == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
-    const bool last = sbit__q_channels_last(call);
+    const bool last = pool->last;
     const int64_t in = pool->in[0] * pool->in[1] * pool->in[2];
     const int64_t out = pool->out[0] * pool->out[1] * pool->out[2];
     const int64_t taps = pool->window.kernel[0] * pool->window.kernel[1] * pool->window.kernel[2];
@@ -45077,16 +45167,16 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
         domain, name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL       \
     }
 #define SBIT__Q_BINARY(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run)
+    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__q_binary_prepare, sbit__q_binary_run)
 #define SBIT__Q_LOOKUP(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run)
+    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__q_lookup_prepare, sbit__q_lookup_run)
 #define SBIT__Q_SOFTMAX(domain, name)                                                              \
-    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__op_prepare_check, sbit__q_softmax_run)
+    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__q_softmax_prepare, sbit__q_softmax_run)
 #define SBIT__Q_POOL(domain, name)                                                                 \
     SBIT__Q_ROW(domain, name, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
 #define SBIT__Q_CONCAT(domain, name)                                                               \
     {                                                                                              \
-        domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__op_prepare_check,     \
+        domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__q_concat_prepare,     \
             sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL                                       \
     }
 
@@ -45130,7 +45220,7 @@ SBIT__FN const sbit_op_row *sbit__op_rows_qlinear_elements(size_t *count)
  * Domain sbit:
  *   ToLast    N, C, positions... -> N, positions..., C; int8 becomes uint8 (q ^ 0x80)
  *   ToFirst   the way back; attribute to: the element type (default: the input's)
- *   QMaxPool  MaxPool of uint8, channels last
+ *   QMaxPool  MaxPool of uint8
  *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last
  *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
  */
@@ -45259,8 +45349,9 @@ static sbit_status sbit__q_max_prepare(const sbit_op_call *call, sbit_error *err
     if (plan == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    plan->batch = x->dims[0].value;
-    plan->channels = x->dims[1].value;
+    const bool last = sbit__q_channels_last(call); /* else each channel is an image of its own */
+    plan->batch = x->dims[0].value * (last ? 1 : x->dims[1].value);
+    plan->channels = last ? x->dims[1].value : 1;
     for (int32_t i = 0; i < 3; i++) {
         const int32_t from = i - (3 - spatial);
         plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
@@ -45371,17 +45462,42 @@ static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
+typedef struct sbit__q_shuffle {
+    int64_t channels, groups;
+} sbit__q_shuffle;
+
+static sbit_status sbit__q_shuffle_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    sbit__q_shuffle *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(x)) {
+        return SBIT_OK;
+    }
+    plan = (sbit__q_shuffle *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->channels = x->rank > 0 ? x->dims[x->rank - 1].value : 1;
+    plan->groups = sbit_node_int(call->node, "groups", 1);
+    if (plan->groups < 1 || plan->channels % plan->groups != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld channels in %lld groups",
+                            (long long)plan->channels, (long long)plan->groups);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_shuffle *plan = (const sbit__q_shuffle *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__q_map_task task;
     memset(&task, 0, sizeof task);
-    task.channels = x->rank > 0 ? x->dims[x->rank - 1] : 1;
-    task.groups = sbit_node_int(call->node, "groups", 1);
-    if (task.groups < 1 || task.channels % task.groups != 0) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld channels in %lld groups",
-                            (long long)task.channels, (long long)task.groups);
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
+    task.channels = plan->channels;
+    task.groups = plan->groups;
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     if (sbit_tensor_count(x) > 0) {
@@ -45424,7 +45540,8 @@ static const sbit_op_row sbit__q_layout_rows[] = {
     SBIT__Q_ROW("ToFirst", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
     SBIT__Q_ROW("QMaxPool", SBIT_T(SBIT_U8), sbit__q_max_infer, sbit__q_max_prepare,
                 sbit__q_max_run),
-    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_shuffle_run),
+    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, sbit__q_shuffle_prepare,
+                sbit__q_shuffle_run),
     SBIT__Q_ROW("QTable", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_map_run),
 };
 
@@ -51288,6 +51405,9 @@ SBIT__FN const sbit_type *sbit__lower_type(const sbit__lowering *lower, sbit_val
 SBIT__FN const sbit_tensor *sbit__lower_constant(const sbit__lowering *lower, sbit_value_id id);
 /* A float32 constant of one element. */
 SBIT__FN bool sbit__lower_scalar(const sbit__lowering *lower, sbit_value_id id, float *out);
+/* The bounds of a Relu, or of a Clip whose bounds are constants; false: the node is neither. */
+SBIT__FN bool sbit__lower_clamp(const sbit__lowering *lower, const sbit_node *node, float *lo,
+                                float *hi);
 /* Nobody but `uses` inputs of nodes looks at the value. */
 SBIT__FN bool sbit__lower_inner(const sbit__lowering *lower, sbit_value_id id, size_t uses);
 /* The node whose input is the only thing that looks at the value; NULL if there is more or none. */
@@ -51793,6 +51913,21 @@ SBIT__FN bool sbit__lower_scalar(const sbit__lowering *lower, sbit_value_id id, 
     return true;
 }
 
+SBIT__FN bool sbit__lower_clamp(const sbit__lowering *lower, const sbit_node *node, float *lo,
+                                float *hi)
+{
+    const bool clip = sbit__lower_is(lower, node, "Clip");
+    *lo = clip ? sbit_node_float(node, "min", -INFINITY) : 0.0f;
+    *hi = clip ? sbit_node_float(node, "max", INFINITY) : INFINITY;
+    for (size_t i = 1; clip && i <= 2; i++) {
+        if (sbit__lower_in(node, i).idx != 0 &&
+            !sbit__lower_scalar(lower, node->inputs[i], i == 1 ? lo : hi)) {
+            return false;
+        }
+    }
+    return clip || sbit__lower_is(lower, node, "Relu");
+}
+
 SBIT__FN bool sbit__lower_inner(const sbit__lowering *lower, sbit_value_id id, size_t uses)
 {
     const sbit_value_info *info = id.idx != 0 ? sbit_graph_value(lower->graph, id) : NULL;
@@ -52199,15 +52334,9 @@ typedef struct sbit__int_tail {
 
 static bool sbit__int_clip(const sbit__lowering *lower, const sbit_node *node, sbit__int_tail *tail)
 {
-    if (sbit__lower_is(lower, node, "Relu")) {
-        tail->lo = tail->lo > 0.0f ? tail->lo : 0.0f;
-        return true;
-    }
-    float lo = sbit_node_float(node, "min", -INFINITY), hi = sbit_node_float(node, "max", INFINITY);
-    if (!sbit__lower_is(lower, node, "Clip") ||
-        (sbit__lower_in(node, 1).idx != 0 && !sbit__lower_scalar(lower, node->inputs[1], &lo)) ||
-        (sbit__lower_in(node, 2).idx != 0 && !sbit__lower_scalar(lower, node->inputs[2], &hi)) ||
-        !(lo <= hi) || hi < tail->lo || lo > tail->hi) {
+    float lo = 0.0f, hi = 0.0f;
+    if (!sbit__lower_clamp(lower, node, &lo, &hi) || !(lo <= hi) || hi < tail->lo ||
+        lo > tail->hi) {
         return false;
     }
     tail->lo = tail->lo > lo ? tail->lo : lo;
@@ -52547,6 +52676,19 @@ static sbit_status sbit__int_matmul_tail(sbit__lowering *lower, sbit__int_produc
     return SBIT_OK;
 }
 
+/* |sum| of a product of activations. Where nobody says how many terms it has, what the row does
+ * with many holds: they are added up in 64 bits. */
+static int64_t sbit__int_largest(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const sbit_dim *k = x->rank > 0 ? &x->dims[x->rank - 1] : NULL;
+    if ((k == NULL || !sbit__dim_known(*k)) && w->rank > 0) {
+        k = &w->dims[w->rank > 1 ? w->rank - 2 : 0];
+    }
+    return k != NULL && sbit__dim_known(*k) ? sbit__saturating_mul(k->value, 255 * 255) : 0;
+}
+
 static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_node *node,
                                            const char *op_type, int32_t axis, sbit_error *error)
 {
@@ -52576,9 +52718,8 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
                                       error);
         }
     }
-    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
-    if (product.w_scale == NULL && x->rank > 0 && sbit__dim_known(x->dims[x->rank - 1])) {
-        product.largest = sbit__saturating_mul(x->dims[x->rank - 1].value, 255 * 255);
+    if (product.w_scale == NULL) {
+        product.largest = sbit__int_largest(lower, node);
     }
     if (product.largest > INT32_MAX) {
         return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
@@ -53117,6 +53258,8 @@ static sbit_status sbit__int_lift(sbit__lowering *lower, const sbit_node *node,
     desc.input_count = q->zero.idx != 0 ? 3 : 2;
     desc.outputs = out;
     desc.output_count = 1;
+    desc.attrs = q->node->attrs; /* output_dtype says the type where there is no zero point */
+    desc.attr_count = q->node->attr_count;
     desc.nodes = &q->node->id;
     desc.node_count = 1;
     desc.at = node->id;
@@ -53864,27 +54007,13 @@ static void sbit__lower_residual(const sbit__lowering *lower, const sbit_node *n
 
 /* >>activations */
 
-static bool sbit__lower_clip(const sbit__lowering *lower, const sbit_node *node,
-                             sbit__lower_tail *tail)
-{
-    tail->lo = sbit_node_float(node, "min", -INFINITY);
-    tail->hi = sbit_node_float(node, "max", INFINITY);
-    if (sbit__lower_in(node, 1).idx != 0 &&
-        !sbit__lower_scalar(lower, sbit__lower_in(node, 1), &tail->lo)) {
-        return false;
-    }
-    return sbit__lower_in(node, 2).idx == 0 ||
-           sbit__lower_scalar(lower, sbit__lower_in(node, 2), &tail->hi);
-}
-
 static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node *node,
                                    sbit__lower_tail *tail)
 {
     sbit__activation activation = SBIT__ACT_NONE;
-    if (sbit__lower_is(lower, node, "Relu")) {
+    if (node->inputs[0].idx == tail->output.idx &&
+        sbit__lower_clamp(lower, node, &tail->lo, &tail->hi)) {
         activation = SBIT__ACT_CLAMP;
-        tail->lo = 0.0f;
-        tail->hi = INFINITY;
     } else if (sbit__lower_is(lower, node, "LeakyRelu")) {
         activation = SBIT__ACT_LEAKY;
         tail->lo = sbit_node_float(node, "alpha", 0.01f);
@@ -53892,9 +54021,6 @@ static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node 
         activation = SBIT__ACT_HARDSWISH;
     } else if (sbit__lower_is(lower, node, "Sigmoid")) {
         activation = SBIT__ACT_SIGMOID;
-    } else if (sbit__lower_is(lower, node, "Clip") && node->inputs[0].idx == tail->output.idx &&
-               sbit__lower_clip(lower, node, tail)) {
-        activation = SBIT__ACT_CLAMP;
     }
     tail->activation = activation;
     return activation != SBIT__ACT_NONE;

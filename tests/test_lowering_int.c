@@ -104,6 +104,8 @@ typedef struct result {
     size_t size;
 } result;
 
+static int64_t symbol_size = 2;
+
 /* The graph's first output for inputs of small numbers, on an instruction set. */
 static result run(build *b, const sbit_session_desc *desc)
 {
@@ -121,7 +123,7 @@ static result run(build *b, const sbit_session_desc *desc)
         t.dtype = info->type.dtype;
         t.rank = info->type.rank;
         for (int32_t d = 0; d < t.rank; d++) {
-            t.dims[d] = info->type.dims[d].symbol == 0 ? info->type.dims[d].value : 2;
+            t.dims[d] = info->type.dims[d].symbol == 0 ? info->type.dims[d].value : symbol_size;
         }
         const int64_t count = sbit_tensor_count(&t);
         float *data = inputs[i] = (float *)malloc((size_t)count * sizeof *data);
@@ -533,6 +535,68 @@ TEST(float_results_of_integer_sums)
     CHECK(differences(&b) <= 2);
     check_sets(&b);
     build_end(&b);
+}
+
+/* A Q without a zero point says its type in an attribute, which goes with it when it is lifted. */
+TEST(lifted_quantizers_keep_their_type)
+{
+    static const int64_t two[2] = {2, 2};
+    sbit_attr pool[2] = {build_ints("kernel_shape", two, 2), build_ints("strides", two, 2)};
+    const sbit_attr type = build_int("output_dtype", SBIT_I8);
+    build b;
+    build_begin(&b, 21);
+    sbit_value_id x = build_unary(&b, "Relu", "r", build_input(&b, "x", SBIT_F32, "2,3,8,8"));
+    sbit_value_id in[2];
+    in[0] = build_node(&b, "MaxPool", "max", &x, 1, pool, 2);
+    in[1] = scalar(&b, "s", SBIT_F32, 0.01f);
+    build_output(&b, build_node(&b, "QuantizeLinear", "q", in, 2, &type, 1));
+    CHECK_EQ_I64(count_nodes(&b, NULL, "QMaxPool"), 1);
+    CHECK_EQ_I64(differences(&b), 0);
+    build_end(&b);
+}
+
+/* 255 * 255 * 200,000 / 4 is more than int32 holds, and no shape tells before. */
+TEST(products_of_any_length_do_not_overflow)
+{
+    build b;
+    build_begin(&b, 17);
+    const sbit_value_id x = pair(&b, build_input(&b, "x", SBIT_F32, "1,K"), 1e-4f, SBIT_U8, 0);
+    const sbit_value_id w = pair(&b, build_input(&b, "w", SBIT_F32, "K,1"), 1e-4f, SBIT_U8, 0);
+    const sbit_value_id y = build_binary(&b, "MatMul", "matmul", x, w);
+    build_output(&b, quantize(&b, y, 0.3f, SBIT_U8, 0));
+    CHECK_EQ_I64(count_nodes(&b, NULL, "QMatMul"), 1);
+    symbol_size = 200000;
+    CHECK_EQ_I64(differences(&b), 0);
+    symbol_size = 2;
+    build_end(&b);
+}
+
+/* As it stands between two phases. */
+TEST(integer_max_pool_with_channels_first)
+{
+    static const int64_t kernel[2] = {3, 2}, strides[2] = {2, 2}, pads[4] = {1, 0, 1, 1};
+    const sbit_attr pool[3] = {build_ints("kernel_shape", kernel, 2),
+                               build_ints("strides", strides, 2), build_ints("pads", pads, 4)};
+    sbit_session_desc plain;
+    result r[2];
+    memset(&plain, 0, sizeof plain);
+    plain.disable_fusion = true;
+    for (int i = 0; i < 2; i++) {
+        build b;
+        build_begin(&b, 17);
+        sbit_value_id y;
+        const sbit_value_id x =
+            quantize(&b, build_input(&b, "x", SBIT_F32, "2,5,9,7"), 0.02f, SBIT_U8, 128);
+        build_node_outputs(&b, i == 0 ? "" : "sbit", i == 0 ? "MaxPool" : "QMaxPool", "max", &x, 1,
+                           pool, 3, &y, 1);
+        build_output(&b, y);
+        r[i] = run(&b, &plain);
+        build_end(&b);
+    }
+    CHECK(r[0].size > 0 && r[0].size == r[1].size && r[0].bytes != NULL && r[1].bytes != NULL &&
+          memcmp(r[0].bytes, r[1].bytes, r[0].size) == 0);
+    free(r[0].bytes);
+    free(r[1].bytes);
 }
 
 static sbit_status look(const sbit_graph *graph, sbit_value_id id, const sbit_value *value,

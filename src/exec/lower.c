@@ -4,6 +4,8 @@
  */
 #include "lower_private.h"
 
+#include <math.h> /* INFINITY */
+
 /* >>account of where nodes came from */
 
 /* The nodes of the caller that the program's nodes came from, one after the other. */
@@ -124,6 +126,21 @@ SBIT__FN bool sbit__lower_scalar(const sbit__lowering *lower, sbit_value_id id, 
     }
     memcpy(out, tensor->data, sizeof *out);
     return true;
+}
+
+SBIT__FN bool sbit__lower_clamp(const sbit__lowering *lower, const sbit_node *node, float *lo,
+                                float *hi)
+{
+    const bool clip = sbit__lower_is(lower, node, "Clip");
+    *lo = clip ? sbit_node_float(node, "min", -INFINITY) : 0.0f;
+    *hi = clip ? sbit_node_float(node, "max", INFINITY) : INFINITY;
+    for (size_t i = 1; clip && i <= 2; i++) {
+        if (sbit__lower_in(node, i).idx != 0 &&
+            !sbit__lower_scalar(lower, node->inputs[i], i == 1 ? lo : hi)) {
+            return false;
+        }
+    }
+    return clip || sbit__lower_is(lower, node, "Relu");
 }
 
 SBIT__FN bool sbit__lower_inner(const sbit__lowering *lower, sbit_value_id id, size_t uses)

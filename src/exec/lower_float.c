@@ -108,27 +108,13 @@ static void sbit__lower_residual(const sbit__lowering *lower, const sbit_node *n
 
 /* >>activations */
 
-static bool sbit__lower_clip(const sbit__lowering *lower, const sbit_node *node,
-                             sbit__lower_tail *tail)
-{
-    tail->lo = sbit_node_float(node, "min", -INFINITY);
-    tail->hi = sbit_node_float(node, "max", INFINITY);
-    if (sbit__lower_in(node, 1).idx != 0 &&
-        !sbit__lower_scalar(lower, sbit__lower_in(node, 1), &tail->lo)) {
-        return false;
-    }
-    return sbit__lower_in(node, 2).idx == 0 ||
-           sbit__lower_scalar(lower, sbit__lower_in(node, 2), &tail->hi);
-}
-
 static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node *node,
                                    sbit__lower_tail *tail)
 {
     sbit__activation activation = SBIT__ACT_NONE;
-    if (sbit__lower_is(lower, node, "Relu")) {
+    if (node->inputs[0].idx == tail->output.idx &&
+        sbit__lower_clamp(lower, node, &tail->lo, &tail->hi)) {
         activation = SBIT__ACT_CLAMP;
-        tail->lo = 0.0f;
-        tail->hi = INFINITY;
     } else if (sbit__lower_is(lower, node, "LeakyRelu")) {
         activation = SBIT__ACT_LEAKY;
         tail->lo = sbit_node_float(node, "alpha", 0.01f);
@@ -136,9 +122,6 @@ static bool sbit__lower_activation(const sbit__lowering *lower, const sbit_node 
         activation = SBIT__ACT_HARDSWISH;
     } else if (sbit__lower_is(lower, node, "Sigmoid")) {
         activation = SBIT__ACT_SIGMOID;
-    } else if (sbit__lower_is(lower, node, "Clip") && node->inputs[0].idx == tail->output.idx &&
-               sbit__lower_clip(lower, node, tail)) {
-        activation = SBIT__ACT_CLAMP;
     }
     tail->activation = activation;
     return activation != SBIT__ACT_NONE;

@@ -128,15 +128,9 @@ typedef struct sbit__int_tail {
 
 static bool sbit__int_clip(const sbit__lowering *lower, const sbit_node *node, sbit__int_tail *tail)
 {
-    if (sbit__lower_is(lower, node, "Relu")) {
-        tail->lo = tail->lo > 0.0f ? tail->lo : 0.0f;
-        return true;
-    }
-    float lo = sbit_node_float(node, "min", -INFINITY), hi = sbit_node_float(node, "max", INFINITY);
-    if (!sbit__lower_is(lower, node, "Clip") ||
-        (sbit__lower_in(node, 1).idx != 0 && !sbit__lower_scalar(lower, node->inputs[1], &lo)) ||
-        (sbit__lower_in(node, 2).idx != 0 && !sbit__lower_scalar(lower, node->inputs[2], &hi)) ||
-        !(lo <= hi) || hi < tail->lo || lo > tail->hi) {
+    float lo = 0.0f, hi = 0.0f;
+    if (!sbit__lower_clamp(lower, node, &lo, &hi) || !(lo <= hi) || hi < tail->lo ||
+        lo > tail->hi) {
         return false;
     }
     tail->lo = tail->lo > lo ? tail->lo : lo;
@@ -476,6 +470,19 @@ static sbit_status sbit__int_matmul_tail(sbit__lowering *lower, sbit__int_produc
     return SBIT_OK;
 }
 
+/* |sum| of a product of activations. Where nobody says how many terms it has, what the row does
+ * with many holds: they are added up in 64 bits. */
+static int64_t sbit__int_largest(const sbit__lowering *lower, const sbit_node *node)
+{
+    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
+    const sbit_type *w = sbit__lower_type(lower, node->inputs[1]);
+    const sbit_dim *k = x->rank > 0 ? &x->dims[x->rank - 1] : NULL;
+    if ((k == NULL || !sbit__dim_known(*k)) && w->rank > 0) {
+        k = &w->dims[w->rank > 1 ? w->rank - 2 : 0];
+    }
+    return k != NULL && sbit__dim_known(*k) ? sbit__saturating_mul(k->value, 255 * 255) : 0;
+}
+
 static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_node *node,
                                            const char *op_type, int32_t axis, sbit_error *error)
 {
@@ -505,9 +512,8 @@ static sbit_status sbit__int_product_entry(sbit__lowering *lower, const sbit_nod
                                       error);
         }
     }
-    const sbit_type *x = sbit__lower_type(lower, node->inputs[0]);
-    if (product.w_scale == NULL && x->rank > 0 && sbit__dim_known(x->dims[x->rank - 1])) {
-        product.largest = sbit__saturating_mul(x->dims[x->rank - 1].value, 255 * 255);
+    if (product.w_scale == NULL) {
+        product.largest = sbit__int_largest(lower, node);
     }
     if (product.largest > INT32_MAX) {
         return sbit__lower_reason(lower, node->id, "float: its sums may not fit in int32", error);
@@ -1046,6 +1052,8 @@ static sbit_status sbit__int_lift(sbit__lowering *lower, const sbit_node *node,
     desc.input_count = q->zero.idx != 0 ? 3 : 2;
     desc.outputs = out;
     desc.output_count = 1;
+    desc.attrs = q->node->attrs; /* output_dtype says the type where there is no zero point */
+    desc.attr_count = q->node->attr_count;
     desc.nodes = &q->node->id;
     desc.node_count = 1;
     desc.at = node->id;

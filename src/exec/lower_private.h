@@ -78,6 +78,9 @@ SBIT__FN const sbit_type *sbit__lower_type(const sbit__lowering *lower, sbit_val
 SBIT__FN const sbit_tensor *sbit__lower_constant(const sbit__lowering *lower, sbit_value_id id);
 /* A float32 constant of one element. */
 SBIT__FN bool sbit__lower_scalar(const sbit__lowering *lower, sbit_value_id id, float *out);
+/* The bounds of a Relu, or of a Clip whose bounds are constants; false: the node is neither. */
+SBIT__FN bool sbit__lower_clamp(const sbit__lowering *lower, const sbit_node *node, float *lo,
+                                float *hi);
 /* Nobody but `uses` inputs of nodes looks at the value. */
 SBIT__FN bool sbit__lower_inner(const sbit__lowering *lower, sbit_value_id id, size_t uses);
 /* The node whose input is the only thing that looks at the value; NULL if there is more or none. */

@@ -75,8 +75,11 @@ typedef struct sbit__q_state {
     sbit__q8_conv conv;
     bool matrix;              /* not a convolution */
     bool plain;               /* loops */
+    bool wide;                /* sums of 64 bits: lowering did not know how many terms there are */
     bool fixed;               /* everything but x is constant: packed with the program */
     bool trans_x, trans_w;    /* QGemm */
+    bool last;                /* channels last */
+    float alpha;              /* of all products */
     int64_t m, k, n;          /* matrices */
     int64_t batches, w_count; /* results; right matrices */
     int32_t batch_rank;
@@ -176,7 +179,9 @@ static void sbit__q_plan_matrix(const sbit_op_call *call, const sbit__q_roles *r
     const bool bias_columns =
         bias <= 1 || (bias == state->n && (at_bias == 1 || state->m == 1 ||
                                            call->in_type[roles->bias]->dims[0].value == 1));
-    state->plain = sbit__q_elements(call, roles->x_scale) > 1 ||
+    state->wide = sbit__streq(call->row->domain, "sbit") && sbit__in(call, roles->w) == NULL &&
+                  state->k > INT32_MAX / (255 * 255);
+    state->plain = state->wide || sbit__q_elements(call, roles->x_scale) > 1 ||
                    sbit__q_elements(call, roles->x_zero) > 1 ||
                    sbit__q_elements(call, roles->y_scale) > 1 || !bias_columns ||
                    !sbit__q_one_or(sbit__q_elements(call, roles->w_scale), state->n) ||
@@ -243,7 +248,10 @@ static sbit_status sbit__q_plan(const sbit_op_call *call, const sbit__q_roles *r
         sbit__q_plan_matrix(call, roles, state);
     }
     SBIT__TRY(sbit__q_check_size(call, &state->conv.shape, error));
+    state->conv.store = sbit__q_store_of(call);
     state->conv.store.kind = sbit__q_kind(call, roles);
+    state->alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    state->last = sbit__q_channels_last(call);
     state->array_bytes = sbit__align64((size_t)state->conv.shape.out_channels * 16);
     sbit__q8_conv_plan(call->ctx, &state->conv);
     state->packed_bytes = sbit__align64(state->conv.packed_bytes);
@@ -279,7 +287,6 @@ static sbit_status sbit__q_product_prepare(const sbit_op_call *call, sbit_error 
 
 typedef struct sbit__q_params {
     sbit__q_param x, y;
-    float factor; /* of all products: alpha of QGemm */
 } sbit__q_params;
 
 static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_roles *roles,
@@ -288,7 +295,6 @@ static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_r
 {
     const sbit_dtype dtype = sbit__in_dtype(call, roles->x);
     memset(params, 0, sizeof *params);
-    params->factor = sbit_node_float(call->node, "alpha", 1.0f);
     if (roles->x_scale >= 0) {
         SBIT__TRY(sbit__q_param_of(call, roles->x_scale, roles->x_zero, dtype, &params->x, error));
     } else {
@@ -301,16 +307,17 @@ static sbit_status sbit__q_read_params(const sbit_op_call *call, const sbit__q_r
     if (state->conv.store.kind == SBIT__Q8_U8) {
         SBIT__TRY(sbit__q_param_of(call, roles->y_scale, roles->y_zero,
                                    sbit__q_out_dtype(call, roles), &params->y, error));
-        state->conv.store = sbit__q_store_of(call, &params->y);
+        state->conv.store.zero = params->y.zero;
     }
     return SBIT_OK;
 }
 
 /* s_x * s_w / s_y, with alpha in front */
-static float sbit__q_multiplier(const sbit__q_params *params, float w_scale, bool to_int)
+static float sbit__q_multiplier(const sbit__q_params *params, float alpha, float w_scale,
+                                bool to_int)
 {
-    const float product = params->factor == 1.0f ? params->x.scale * w_scale
-                                                 : params->factor * params->x.scale * w_scale;
+    const float product =
+        alpha == 1.0f ? params->x.scale * w_scale : alpha * params->x.scale * w_scale;
     return to_int ? product / params->y.scale : product;
 }
 
@@ -329,10 +336,10 @@ static void sbit__q_arrays(const sbit_op_call *call, const sbit__q_roles *roles,
         const int64_t one_scale = scale != NULL && sbit_tensor_count(scale) > 1 ? c : 0;
         const int64_t one_zero = zero != NULL && sbit_tensor_count(zero) > 1 ? c : 0;
         const int64_t one_bias = b != NULL && sbit_tensor_count(b) > 1 ? c : 0;
-        scales[c] =
-            scale != NULL
-                ? sbit__q_multiplier(params, (float)sbit__tensor_f64_at(scale, one_scale), to_int)
-                : 0.0f;
+        scales[c] = scale != NULL
+                        ? sbit__q_multiplier(params, state->alpha,
+                                             (float)sbit__tensor_f64_at(scale, one_scale), to_int)
+                        : 0.0f;
         zeros[c] = zero != NULL ? (int32_t)sbit__tensor_i64_at(zero, one_zero) : 0;
         biases[c] = b != NULL && b->dtype == SBIT_I32 ? ((const int32_t *)b->data)[one_bias] : 0;
         shifts[c] = b != NULL && b->dtype != SBIT_I32 ? (float)sbit__tensor_f64_at(b, one_bias) /
@@ -465,7 +472,7 @@ static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_role
     const uint8_t *data = (const uint8_t *)x->data;
     if (state->trans_x) {
         sbit__q_to_last(1, state->k, state->m, data, params->x.flip, memory);
-    } else if (!state->matrix && !sbit__q_channels_last(call)) {
+    } else if (!state->matrix && !state->last) {
         sbit__q_to_last(x->dims[0], x->dims[1], sbit__tensor_span(x, 2, x->rank), data,
                         params->x.flip, memory);
     } else if (params->x.flip != 0) {
@@ -477,9 +484,9 @@ static const uint8_t *sbit__q_input(const sbit_op_call *call, const sbit__q_role
 }
 
 /* Whether the driver may write into the output itself. */
-static bool sbit__q_direct(const sbit_op_call *call, const sbit__q_state *state)
+static bool sbit__q_direct(const sbit__q_state *state)
 {
-    return state->matrix || sbit__q_channels_last(call);
+    return state->matrix || state->last;
 }
 
 static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
@@ -487,7 +494,7 @@ static void sbit__q_output(const sbit_op_call *call, const sbit__q_state *state,
 {
     sbit_tensor *y = call->out[0];
     const int64_t count = sbit_tensor_count(y);
-    if (sbit__q_direct(call, state)) {
+    if (sbit__q_direct(state)) {
         if (params->y.flip != 0) {
             sbit__q_flip(count, (const uint8_t *)y->data, params->y.flip, (uint8_t *)y->data);
         }
@@ -523,7 +530,7 @@ static sbit_status sbit__q_run_driver(const sbit_op_call *call, const sbit__q_ro
     char *at = (char *)call->scratch;
     SBIT__TRY(sbit__q_read_params(call, roles, state, &params, error));
     const uint8_t *x = sbit__q_input(call, roles, state, &params, (uint8_t *)(void *)at);
-    char *y = sbit__q_direct(call, state) ? (char *)call->out[0]->data : at + state->x_bytes;
+    char *y = sbit__q_direct(state) ? (char *)call->out[0]->data : at + state->x_bytes;
     char *arrays = at + state->x_bytes + state->y_bytes;
     char *work = arrays + state->array_bytes;
     char *here = work + sbit__align64(state->conv.scratch_bytes);
@@ -555,24 +562,6 @@ static double sbit__q_pick(const sbit_tensor *tensor, int64_t matrix, int64_t si
                            : sbit__tensor_f64_at(tensor, (matrix * size + index) % count);
 }
 
-static int32_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *roles,
-                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t i,
-                                 int64_t j)
-{
-    const int32_t zx = (int32_t)sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
-    const int32_t zw = (int32_t)sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
-    uint32_t sum = 0;
-    for (int64_t p = 0; p < state->k; p++) {
-        const int64_t a =
-            x_at * state->m * state->k + (state->trans_x ? p * state->m + i : i * state->k + p);
-        const int64_t b =
-            w_at * state->k * state->n + (state->trans_w ? j * state->k + p : p * state->n + j);
-        sum += (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->x], a) - zx) *
-               (uint32_t)((int32_t)sbit__tensor_i64_at(call->in[roles->w], b) - zw);
-    }
-    return (int32_t)sum;
-}
-
 /* C of QGemm, broadcast to [m, n]. */
 static int64_t sbit__q_bias_at(const sbit_tensor *bias, int64_t n, int64_t i, int64_t j)
 {
@@ -581,35 +570,55 @@ static int64_t sbit__q_bias_at(const sbit_tensor *bias, int64_t n, int64_t i, in
     return (rows > 1 ? i : 0) * columns + (columns == n && columns > 1 ? j : 0);
 }
 
+/* The sum with its int32 bias; wraps unless it is a wide one. */
+static int64_t sbit__q_plain_sum(const sbit_op_call *call, const sbit__q_roles *roles,
+                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t i,
+                                 int64_t j)
+{
+    const sbit_tensor *bias = sbit__in(call, roles->bias);
+    const int32_t zx = (int32_t)sbit__q_pick(sbit__in(call, roles->x_zero), x_at, state->m, i);
+    const int32_t zw = (int32_t)sbit__q_pick(sbit__in(call, roles->w_zero), w_at, state->n, j);
+    int64_t sum = bias != NULL && bias->dtype == SBIT_I32
+                      ? ((const int32_t *)bias->data)[sbit__q_bias_at(bias, state->n, i, j)]
+                      : 0;
+    for (int64_t p = 0; p < state->k; p++) {
+        const int64_t a =
+            x_at * state->m * state->k + (state->trans_x ? p * state->m + i : i * state->k + p);
+        const int64_t b =
+            w_at * state->k * state->n + (state->trans_w ? j * state->k + p : p * state->n + j);
+        sum += (sbit__tensor_i64_at(call->in[roles->x], a) - zx) *
+               (sbit__tensor_i64_at(call->in[roles->w], b) - zw);
+    }
+    return state->wide ? sum : (int32_t)(uint32_t)(uint64_t)sum;
+}
+
 static void sbit__q_plain_store(const sbit_op_call *call, const sbit__q_roles *roles,
                                 const sbit__q_state *state, int64_t x_at, int64_t w_at, int64_t to,
                                 int64_t i, int64_t j)
 {
     const sbit_tensor *bias = sbit__in(call, roles->bias);
     sbit_tensor *y = call->out[0];
-    uint32_t sum = (uint32_t)sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
-    float shift = 0.0f;
-    if (bias != NULL) {
-        const int64_t at = sbit__q_bias_at(bias, state->n, i, j);
-        sum += bias->dtype == SBIT_I32 ? (uint32_t)((const int32_t *)bias->data)[at] : 0u;
-        shift = bias->dtype == SBIT_I32 ? 0.0f : (float)sbit__tensor_f64_at(bias, at);
-    }
+    const int64_t sum = sbit__q_plain_sum(call, roles, state, x_at, w_at, i, j);
+    const float shift =
+        bias != NULL && bias->dtype != SBIT_I32
+            ? (float)sbit__tensor_f64_at(bias, sbit__q_bias_at(bias, state->n, i, j))
+            : 0.0f;
     if (y->dtype == SBIT_I32) {
         ((int32_t *)y->data)[to] = (int32_t)sum;
         return;
     }
-    const float alpha = sbit_node_float(call->node, "alpha", 1.0f);
+    const float alpha = state->alpha;
     const float sx = (float)sbit__q_pick(sbit__in(call, roles->x_scale), x_at, state->m, i);
     const float sw = (float)sbit__q_pick(sbit__in(call, roles->w_scale), w_at, state->n, j);
     const float scale = alpha == 1.0f ? sx * sw : alpha * sx * sw;
     if (y->dtype == SBIT_F32) {
-        ((float *)y->data)[to] = (float)(int32_t)sum * scale + shift;
+        ((float *)y->data)[to] = (float)sum * scale + shift;
         return;
     }
     const float sy = (float)sbit__q_pick(sbit__in(call, roles->y_scale), x_at, state->m, i);
     const float zy = (float)sbit__q_pick(sbit__in(call, roles->y_zero), x_at, state->m, i);
     const float lo = y->dtype == SBIT_I8 ? -128.0f : 0.0f;
-    float q = rintf((float)(int32_t)sum * (scale / sy)) + zy;
+    float q = rintf((float)sum * (scale / sy)) + zy;
     q = q > lo ? q : lo;
     q = q < lo + 255.0f ? q : lo + 255.0f;
     ((uint8_t *)y->data)[to] = (uint8_t)(int32_t)q;

@@ -25,11 +25,11 @@ SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, i
     return SBIT_OK;
 }
 
-SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y)
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call)
 {
     sbit__q8_store store;
     store.kind = SBIT__Q8_U8;
-    store.zero = y->zero;
+    store.zero = 0;
     store.lo = (int32_t)sbit_node_int(call->node, "lo", 0);
     store.hi = (int32_t)sbit_node_int(call->node, "hi", 255);
     return store;
@@ -160,21 +160,20 @@ SBIT__FN void sbit__q_flip(int64_t n, const uint8_t *x, uint8_t flip, uint8_t *y
 
 /* >>tables */
 
-SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
-                            const sbit__q_param *y, sbit__q_unary_fn op, uint8_t table[256])
+SBIT__FN void sbit__q_table(const sbit__q_param *x, const sbit__q_param *y, sbit__q_unary_fn op,
+                            float alpha, uint8_t table[256])
 {
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
-    const sbit__q8_store store = sbit__q_store_of(call, y);
-    sbit_op_call plain = *call;
     uint8_t bytes[256];
     float values[256];
-    plain.kernels = scalar;
     for (int32_t i = 0; i < 256; i++) {
         bytes[i] = (uint8_t)i;
     }
     scalar->f32_dequantize_u8(256, bytes, x->scale, x->zero, values);
-    op(&plain, 256, values);
-    scalar->f32_quantize_u8(256, values, y->scale, y->zero, store.lo, store.hi, bytes);
+    if (op != NULL) {
+        op(scalar, alpha, 256, values);
+    }
+    scalar->f32_quantize_u8(256, values, y->scale, y->zero, 0, 255, bytes);
     for (int32_t i = 0; i < 256; i++) {
         table[i ^ x->flip] = (uint8_t)(bytes[i] ^ y->flip);
     }

@@ -111,8 +111,30 @@ static void sbit__q_binary_rows(void *user, int64_t begin, int64_t end, int32_t 
     }
 }
 
+/* What does not depend on scales. */
+typedef struct sbit__q_binary {
+    sbit__binary op;
+    sbit__q8_store store;
+} sbit__q_binary;
+
+static sbit_status sbit__q_binary_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_binary *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    plan = (sbit__q_binary *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
+               : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
+                                         : SBIT__BINARY_ADD;
+    plan->store = sbit__q_store_of(call);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_binary *plan = (const sbit__q_binary *)call->params;
     sbit__q_binary_task task;
     int64_t strides[SBIT__LOOP_OPERANDS][SBIT_MAX_RANK];
     sbit__q_param a, b, y;
@@ -129,15 +151,14 @@ static sbit_status sbit__q_binary_run(const sbit_op_call *call, sbit_error *erro
     SBIT__TRY(sbit__op_strides(call, call->in[3], -1, out->rank, out->dims, strides[2], error));
     sbit__loop_init(&task.loop, out->rank, out->dims, 3, (const int64_t(*)[SBIT_MAX_RANK])strides);
     task.kernels = sbit__q8_of(call->ctx);
-    task.pair.op = sbit__q_is(call, "Mul")   ? SBIT__BINARY_MUL
-                   : sbit__q_is(call, "Sub") ? SBIT__BINARY_SUB
-                                             : SBIT__BINARY_ADD;
+    task.pair.op = plan->op;
+    task.pair.store = plan->store;
+    task.pair.store.zero = y.zero;
     task.pair.scale_a = a.scale;
     task.pair.scale_b = b.scale;
     task.pair.scale_y = y.scale;
     task.pair.zero_a = a.zero;
     task.pair.zero_b = b.zero;
-    task.pair.store = sbit__q_store_of(call, &y);
     task.a = (const uint8_t *)call->in[0]->data;
     task.b = (const uint8_t *)call->in[3]->data;
     task.y = (uint8_t *)out->data;
@@ -175,27 +196,46 @@ static void sbit__q_lookup_block(void *user, int64_t begin, int64_t end)
     task->q8->q8_lookup(end - begin, task->table, task->x + begin, task->y + begin);
 }
 
-static void sbit__q_sigmoid(const sbit_op_call *call, int64_t n, float *values)
+static void sbit__q_sigmoid(const sbit_kernels *scalar, float alpha, int64_t n, float *values)
 {
-    call->kernels->f32_unary(SBIT__UNARY_SIGMOID, n, values, values);
+    (void)alpha;
+    scalar->f32_unary(SBIT__UNARY_SIGMOID, n, values, values);
 }
 
-static void sbit__q_leaky(const sbit_op_call *call, int64_t n, float *values)
+static void sbit__q_leaky(const sbit_kernels *scalar, float alpha, int64_t n, float *values)
 {
-    const float alpha = sbit_node_float(call->node, "alpha", 0.01f);
+    (void)scalar;
     for (int64_t i = 0; i < n; i++) {
         values[i] = values[i] < 0.0f ? alpha * values[i] : values[i];
     }
 }
 
+typedef struct sbit__q_lookup {
+    bool sigmoid; /* else LeakyRelu */
+    float alpha;
+} sbit__q_lookup;
+
+static sbit_status sbit__q_lookup_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    sbit__q_lookup *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    plan = (sbit__q_lookup *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->sigmoid = sbit__q_is(call, "Sigmoid");
+    plan->alpha = sbit_node_float(call->node, "alpha", 0.01f);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_lookup_run(const sbit_op_call *call, sbit_error *error)
 {
-    const bool sigmoid = sbit__q_is(call, "Sigmoid");
+    const sbit__q_lookup *plan = (const sbit__q_lookup *)call->params;
     sbit__q_lookup_task task;
     sbit__q_param x, y;
     uint8_t table[256];
     SBIT__TRY(sbit__q_params_unary(call, &x, &y, error));
-    sbit__q_table(call, &x, &y, sigmoid ? sbit__q_sigmoid : sbit__q_leaky, table);
+    sbit__q_table(&x, &y, plan->sigmoid ? sbit__q_sigmoid : sbit__q_leaky, plan->alpha, table);
     task.x = (const uint8_t *)call->in[0]->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.table = table;
@@ -268,18 +308,45 @@ static void sbit__q_softmax_lines(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
+typedef struct sbit__q_softmax {
+    int64_t length, inner; /* a line's elements are `inner` apart */
+} sbit__q_softmax;
+
+static sbit_status sbit__q_softmax_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    /* com.microsoft's attribute opset: before 13 all dims from the axis on are one line */
+    const bool flattens = sbit_node_int(call->node, "opset", 13) < 13;
+    sbit__q_softmax *plan = NULL;
+    int32_t axis = 0;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(x)) {
+        return SBIT_OK;
+    }
+    SBIT__TRY(sbit__q_softmax_axis(call, x->rank, &axis, error));
+    plan = (sbit__q_softmax *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->length = sbit__type_count(x, axis, flattens ? x->rank : axis + 1);
+    plan->inner = flattens ? 1 : sbit__type_count(x, axis + 1, x->rank);
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_softmax *plan = (const sbit__q_softmax *)call->params;
     const sbit_kernels *scalar = sbit__kernels_of(SBIT_ISA_SCALAR);
     const sbit_tensor *x = call->in[0];
     sbit__q_softmax_task task;
     sbit__q_param from;
-    int32_t axis = 0;
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
     if (sbit_tensor_count(x) == 0) {
         return SBIT_OK;
     }
     memset(&task, 0, sizeof task);
-    SBIT__TRY(sbit__q_softmax_axis(call, x->rank, &axis, error));
     SBIT__TRY(sbit__q_params_unary(call, &from, &task.to, error));
     for (int32_t d = 0; d < 256; d++) {
         task.exps[d] = (float)-d * from.scale;
@@ -289,10 +356,8 @@ static sbit_status sbit__q_softmax_run(const sbit_op_call *call, sbit_error *err
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     task.flip = from.flip;
-    /* com.microsoft's attribute opset: before 13 all dims from the axis on are one line */
-    const bool flattens = sbit_node_int(call->node, "opset", 13) < 13;
-    task.length = flattens ? sbit__tensor_span(x, axis, x->rank) : x->dims[axis];
-    task.inner = flattens ? 1 : sbit__tensor_span(x, axis + 1, x->rank);
+    task.length = plan->length;
+    task.inner = plan->inner;
     sbit__parallel_range(call->ctx, sbit_tensor_count(x) / task.length, 1 + 16384 / task.length,
                          sbit__q_softmax_lines, &task);
     return SBIT_OK;
@@ -348,43 +413,58 @@ static sbit_status sbit__q_concat_infer(const sbit_op_call *call, sbit_error *er
     return SBIT_OK;
 }
 
-static void sbit__q_same(const sbit_op_call *call, int64_t n, float *values)
+typedef struct sbit__q_concat {
+    int64_t outer, pitch; /* of the result: how often a piece of each tensor comes, bytes of all */
+    int32_t axis;
+} sbit__q_concat;
+
+static sbit_status sbit__q_concat_prepare(const sbit_op_call *call, sbit_error *error)
 {
-    (void)call;
-    (void)n;
-    (void)values;
+    const sbit_type *y = call->out_type[0];
+    sbit__q_concat *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(y)) {
+        return SBIT_OK;
+    }
+    plan = (sbit__q_concat *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    SBIT__TRY(
+        sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), y->rank, &plan->axis, error));
+    plan->outer = sbit__type_count(y, 0, plan->axis);
+    plan->pitch = sbit__type_count(y, plan->axis, y->rank);
+    return SBIT_OK;
 }
 
 static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_concat *plan = (const sbit__q_concat *)call->params;
+    const sbit__q8_kernels *q8 = sbit__q8_of(call->ctx);
     sbit_tensor *y = call->out[0];
     const int32_t count = (call->input_count - 2) / 3;
     sbit__q_param to, from;
-    int32_t axis = 0;
     int64_t at = 0;
-    SBIT__TRY(sbit__op_axis(call, sbit_node_int(call->node, "axis", 0), y->rank, &axis, error));
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
+    }
     SBIT__TRY(sbit__q_param_of(call, 0, 1, y->dtype, &to, error));
-    const int64_t outer = sbit__tensor_span(y, 0, axis);
-    const int64_t pitch = sbit__tensor_span(y, axis, y->rank);
     for (int32_t i = 0; i < count; i++) {
         const sbit_tensor *x = call->in[2 + 3 * i];
-        const int64_t n = sbit__tensor_span(x, axis, x->rank);
+        const int64_t n = sbit__tensor_span(x, plan->axis, x->rank);
         uint8_t table[256];
-        bool same = true;
         SBIT__TRY(sbit__q_param_of(call, 3 + 3 * i, 4 + 3 * i, x->dtype, &from, error));
-        sbit__q_table(call, &from, &to, sbit__q_same, table);
-        for (int32_t k = 0; k < 256; k++) {
-            same = same && table[k] == k;
+        const bool same = from.scale == to.scale && from.zero == to.zero && from.flip == to.flip;
+        if (!same) {
+            sbit__q_table(&from, &to, NULL, 0.0f, table);
         }
-        for (int64_t o = 0; o < outer; o++) {
+        for (int64_t o = 0; o < plan->outer; o++) {
             const uint8_t *source = (const uint8_t *)x->data + o * n;
-            uint8_t *target = (uint8_t *)y->data + o * pitch + at;
+            uint8_t *target = (uint8_t *)y->data + o * plan->pitch + at;
             if (same) {
                 memcpy(target, source, (size_t)n);
-                continue;
-            }
-            for (int64_t k = 0; k < n; k++) {
-                target[k] = table[source[k]];
+            } else {
+                q8->q8_lookup(n, table, source, target);
             }
         }
         at += n;
@@ -397,7 +477,7 @@ static sbit_status sbit__q_concat_run(const sbit_op_call *call, sbit_error *erro
 typedef struct sbit__q_pool {
     sbit__window window; /* 3 axes */
     int64_t batch, channels, in[3], out[3];
-    bool count_pad;
+    bool count_pad, last;               /* last: channels last */
     size_t x_bytes, y_bytes, sum_bytes; /* of a worker */
 } sbit__q_pool;
 
@@ -432,6 +512,7 @@ static sbit_status sbit__q_pool_shape(const sbit_op_call *call, sbit__q_pool *po
     }
     pool->batch = x->dims[0].value;
     pool->channels = x->dims[1].value;
+    pool->last = sbit__q_channels_last(call);
     pool->count_pad = sbit_node_int(call->node, "count_include_pad", 0) != 0;
     for (int32_t i = 0; i < 3; i++) {
         const int32_t from = i - (3 - spatial);
@@ -559,7 +640,7 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
     if (pool == NULL) {
         return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
-    const bool last = sbit__q_channels_last(call);
+    const bool last = pool->last;
     const int64_t in = pool->in[0] * pool->in[1] * pool->in[2];
     const int64_t out = pool->out[0] * pool->out[1] * pool->out[2];
     const int64_t taps = pool->window.kernel[0] * pool->window.kernel[1] * pool->window.kernel[2];
@@ -595,16 +676,16 @@ static sbit_status sbit__q_pool_run(const sbit_op_call *call, sbit_error *error)
         domain, name, 1, SBIT__T_Q8, 0, 0, infer, prepare, run, NULL, NULL, NULL, NULL, NULL       \
     }
 #define SBIT__Q_BINARY(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__op_prepare_check, sbit__q_binary_run)
+    SBIT__Q_ROW(domain, name, sbit__q_binary_infer, sbit__q_binary_prepare, sbit__q_binary_run)
 #define SBIT__Q_LOOKUP(domain, name)                                                               \
-    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__op_prepare_check, sbit__q_lookup_run)
+    SBIT__Q_ROW(domain, name, sbit__q_unary_infer, sbit__q_lookup_prepare, sbit__q_lookup_run)
 #define SBIT__Q_SOFTMAX(domain, name)                                                              \
-    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__op_prepare_check, sbit__q_softmax_run)
+    SBIT__Q_ROW(domain, name, sbit__q_softmax_infer, sbit__q_softmax_prepare, sbit__q_softmax_run)
 #define SBIT__Q_POOL(domain, name)                                                                 \
     SBIT__Q_ROW(domain, name, sbit__q_pool_infer, sbit__q_pool_prepare, sbit__q_pool_run)
 #define SBIT__Q_CONCAT(domain, name)                                                               \
     {                                                                                              \
-        domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__op_prepare_check,     \
+        domain, name, 1, SBIT_T(SBIT_F32), 0, 0, sbit__q_concat_infer, sbit__q_concat_prepare,     \
             sbit__q_concat_run, NULL, NULL, NULL, NULL, NULL                                       \
     }
 

@@ -4,7 +4,7 @@
  * Domain sbit:
  *   ToLast    N, C, positions... -> N, positions..., C; int8 becomes uint8 (q ^ 0x80)
  *   ToFirst   the way back; attribute to: the element type (default: the input's)
- *   QMaxPool  MaxPool of uint8, channels last
+ *   QMaxPool  MaxPool of uint8
  *   QShuffle  channels c = i * (C / groups) + j go to j * groups + i; channels last
  *   QTable    y = table[x], input 1: 256 bytes; attribute to: the element type
  */
@@ -134,8 +134,9 @@ static sbit_status sbit__q_max_prepare(const sbit_op_call *call, sbit_error *err
     if (plan == NULL) {
         return sbit__op_no_memory(call, error);
     }
-    plan->batch = x->dims[0].value;
-    plan->channels = x->dims[1].value;
+    const bool last = sbit__q_channels_last(call); /* else each channel is an image of its own */
+    plan->batch = x->dims[0].value * (last ? 1 : x->dims[1].value);
+    plan->channels = last ? x->dims[1].value : 1;
     for (int32_t i = 0; i < 3; i++) {
         const int32_t from = i - (3 - spatial);
         plan->in[i] = plan->out[i] = plan->kernel[i] = plan->stride[i] = plan->dilation[i] = 1;
@@ -246,17 +247,42 @@ static void sbit__q_shuffle_range(void *user, int64_t begin, int64_t end, int32_
     }
 }
 
+typedef struct sbit__q_shuffle {
+    int64_t channels, groups;
+} sbit__q_shuffle;
+
+static sbit_status sbit__q_shuffle_prepare(const sbit_op_call *call, sbit_error *error)
+{
+    const sbit_type *x = call->in_type[0];
+    sbit__q_shuffle *plan = NULL;
+    SBIT__TRY(sbit__op_check(call, error));
+    if (!sbit__type_static(x)) {
+        return SBIT_OK;
+    }
+    plan = (sbit__q_shuffle *)call->alloc_params(call, sizeof *plan);
+    if (plan == NULL) {
+        return sbit__op_no_memory(call, error);
+    }
+    plan->channels = x->rank > 0 ? x->dims[x->rank - 1].value : 1;
+    plan->groups = sbit_node_int(call->node, "groups", 1);
+    if (plan->groups < 1 || plan->channels % plan->groups != 0) {
+        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld channels in %lld groups",
+                            (long long)plan->channels, (long long)plan->groups);
+    }
+    return SBIT_OK;
+}
+
 static sbit_status sbit__q_shuffle_run(const sbit_op_call *call, sbit_error *error)
 {
+    const sbit__q_shuffle *plan = (const sbit__q_shuffle *)call->params;
     const sbit_tensor *x = call->in[0];
     sbit__q_map_task task;
     memset(&task, 0, sizeof task);
-    task.channels = x->rank > 0 ? x->dims[x->rank - 1] : 1;
-    task.groups = sbit_node_int(call->node, "groups", 1);
-    if (task.groups < 1 || task.channels % task.groups != 0) {
-        return sbit_op_fail(call, SBIT_ERR_SHAPE, error, "%lld channels in %lld groups",
-                            (long long)task.channels, (long long)task.groups);
+    if (plan == NULL) {
+        return sbit_op_fail(call, SBIT_ERR_STATE, error, "was not prepared");
     }
+    task.channels = plan->channels;
+    task.groups = plan->groups;
     task.x = (const uint8_t *)x->data;
     task.y = (uint8_t *)call->out[0]->data;
     if (sbit_tensor_count(x) > 0) {
@@ -299,7 +325,8 @@ static const sbit_op_row sbit__q_layout_rows[] = {
     SBIT__Q_ROW("ToFirst", SBIT__Q_LAYOUT_TYPES, sbit__q_layout_infer, NULL, sbit__q_layout_run),
     SBIT__Q_ROW("QMaxPool", SBIT_T(SBIT_U8), sbit__q_max_infer, sbit__q_max_prepare,
                 sbit__q_max_run),
-    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_shuffle_run),
+    SBIT__Q_ROW("QShuffle", SBIT__T_Q8, sbit__q_same_infer, sbit__q_shuffle_prepare,
+                sbit__q_shuffle_run),
     SBIT__Q_ROW("QTable", SBIT__T_Q8, sbit__q_same_infer, NULL, sbit__q_map_run),
 };
 

@@ -27,8 +27,8 @@ typedef struct sbit__q_param {
 /* run: from inputs `scale` and `zero` (which may be omitted), for a tensor of this type. */
 SBIT__FN sbit_status sbit__q_param_of(const sbit_op_call *call, int32_t scale, int32_t zero,
                                       sbit_dtype dtype, sbit__q_param *out, sbit_error *error);
-/* The bounds and zero point of a uint8 result; attributes lo and hi. */
-SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call, const sbit__q_param *y);
+/* prepare: the bounds of a uint8 result, attributes lo and hi; run adds the zero point. */
+SBIT__FN sbit__q8_store sbit__q_store_of(const sbit_op_call *call);
 SBIT__FN bool sbit__q_channels_last(const sbit_op_call *call);
 
 /* The row is the operator `name`, whatever stands in front: QLinearAdd and QAdd are Add. */
@@ -65,10 +65,11 @@ SBIT__FN void sbit__q_to_first(int64_t n, int64_t channels, int64_t positions, c
                                uint8_t flip, uint8_t *y);
 SBIT__FN void sbit__q_flip(int64_t n, const uint8_t *x, uint8_t flip, uint8_t *y); /* in place ok */
 
-/* table[byte] = Q(op(DQ(byte))), by the scalar kernels, so that it is the same everywhere. */
-typedef void (*sbit__q_unary_fn)(const sbit_op_call *call, int64_t n, float *values);
-SBIT__FN void sbit__q_table(const sbit_op_call *call, const sbit__q_param *x,
-                            const sbit__q_param *y, sbit__q_unary_fn op, uint8_t table[256]);
+/* table[byte] = Q(op(DQ(byte))), by the scalar kernels, so that it is the same everywhere. op NULL:
+ * another scale and zero point only; `alpha` is LeakyRelu's. */
+typedef void (*sbit__q_unary_fn)(const sbit_kernels *scalar, float alpha, int64_t n, float *values);
+SBIT__FN void sbit__q_table(const sbit__q_param *x, const sbit__q_param *y, sbit__q_unary_fn op,
+                            float alpha, uint8_t table[256]);
 
 #ifdef __cplusplus
 }
