@@ -315,14 +315,14 @@ TEST(a_hundred_thousand_nodes_are_planned_and_run)
 }
 
 /* The same rule, slowly. */
-static size_t limits_lowest(const sbit__exec_value *life, sbit__exec_value *const *placed,
+static size_t limits_lowest(const sbit__life *life, sbit__life *const *placed,
                             int count)
 {
     size_t offset = 0;
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < count; i++) {
-            const sbit__exec_value *other = placed[i];
+            const sbit__life *other = placed[i];
             if (other->first <= life->last && life->first <= other->last &&
                 offset < other->offset + other->bytes && other->offset < offset + life->bytes) {
                 offset = other->offset + other->bytes;
@@ -338,8 +338,8 @@ TEST(values_get_the_lowest_free_offset)
     enum {
         MOST = 400
     };
-    static sbit__exec_value values[MOST];
-    static sbit__exec_value *lives[MOST];
+    static sbit__life values[MOST];
+    static sbit__life *lives[MOST];
     sbit_rng rng = sbit_rng_seed(7);
     sbit_allocator none;
     memset(&none, 0, sizeof none);
@@ -361,8 +361,7 @@ TEST(values_get_the_lowest_free_offset)
             values[i].bytes = 64 * (1 + (size_t)sbit_rng_below(&rng, 50));
             lives[i] = &values[i];
         }
-        CHECK_OK(sbit__memory_fit(values, (size_t)count, lives, (size_t)count, (size_t)steps,
-                                  &arena, &bytes, &error),
+        CHECK_OK(sbit__memory_fit(lives, (size_t)count, (size_t)steps, &arena, &bytes, &error),
                  error);
         for (int i = 0; i < count; i++) {
             const size_t lowest = limits_lowest(lives[i], lives, i);
@@ -382,8 +381,8 @@ TEST(many_values_at_once_do_not_overlap)
     enum {
         COUNT = 4000
     };
-    static sbit__exec_value values[COUNT];
-    static sbit__exec_value *lives[COUNT];
+    static sbit__life values[COUNT];
+    static sbit__life *lives[COUNT];
     sbit_rng rng = sbit_rng_seed(9);
     sbit__arena arena;
     sbit_allocator none;
@@ -399,7 +398,7 @@ TEST(many_values_at_once_do_not_overlap)
         sum += values[i].bytes;
         lives[i] = &values[i];
     }
-    CHECK_OK(sbit__memory_fit(values, COUNT, lives, COUNT, 1000, &arena, &bytes, &error), error);
+    CHECK_OK(sbit__memory_fit(lives, COUNT, 1000, &arena, &bytes, &error), error);
     for (int i = 0; i < COUNT; i++) {
         for (int k = 0; k < i; k++) {
             const bool apart = values[i].last < values[k].first ||

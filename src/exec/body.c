@@ -56,22 +56,26 @@ static sbit_status sbit__body_feed(sbit_session *body, const sbit_value *const *
     const sbit_session *parent = body->parent;
     *changed = !body->planned || body->parent_serial != parent->plan_serial;
     for (size_t i = 0; i < body->input_count; i++) {
-        const uint32_t idx = body->inputs[i].idx;
+        sbit__exec_value *input = sbit__exec_own(body, body->inputs[i].idx);
         const sbit_type *declared = &sbit_graph_value(body->graph, body->inputs[i])->type;
         const sbit_type type = sbit__type_of_value(inputs[i], declared);
-        *changed = *changed || body->fed_types[idx] == NULL ||
-                   !sbit__graph_type_equal(&type, body->fed_types[idx]);
-        body->fed[idx] = true;
-        SBIT__TRY(sbit__session_set_type(body, idx, &type, error));
-        body->values[idx] = *inputs[i];
+        if (input == NULL) {
+            return sbit__fail_oom(error, sizeof *input);
+        }
+        *changed =
+            *changed || input->fed == NULL || !sbit__graph_type_equal(&type, input->fed);
+        SBIT__TRY(sbit__session_set_type(body, input, &type, error));
+        input->value = *inputs[i];
     }
     for (size_t i = 0; i < body->capture_count && !*changed; i++) {
-        const uint32_t idx = body->captures[i].idx;
-        const uint32_t outer = sbit_graph_value(body->graph, body->captures[i])->outer.idx;
-        const sbit_type type =
-            sbit__type_of_value(&parent->values[outer], &parent->infer.types[outer]);
-        *changed = !sbit__graph_type_equal(&type, &body->infer.types[idx]);
-        body->values[idx] = parent->values[outer];
+        sbit__exec_value *inner = body->values[body->captures[i].idx];
+        const sbit__exec_value *outer =
+            parent->values[sbit_graph_value(body->graph, body->captures[i])->outer.idx];
+        if (!inner->shared) {
+            const sbit_type type = sbit__type_of_value(&outer->value, &outer->type);
+            *changed = !sbit__graph_type_equal(&type, &inner->type);
+            inner->value = outer->value;
+        }
     }
     return SBIT_OK;
 }
@@ -89,7 +93,7 @@ static sbit_status sbit__body_results(sbit_session *session, sbit__exec_node *no
         result->next = node->results;
         result->call = node->body_calls;
         node->results = result;
-        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx],
+        SBIT__TRY(sbit__value_copy(session, &result->blocks, &body->values[body->outputs[i].idx]->value,
                                    &outputs[i], error));
         result->key = outputs[i].kind == SBIT_KIND_TENSOR ? outputs[i].tensor.data
                                                           : (const void *)outputs[i].items;

@@ -1,6 +1,5 @@
 /* constants.c: what constants of a program make: values computed from them, packed forms.
  * >>constants
- * >>constants
  *
  * Called by: program. Calls: step, infer, ops (row->run, row->pack).
  * A node whose inputs are all constant is computed here, once for all sessions, unless its outputs
@@ -21,9 +20,9 @@ typedef struct sbit__constants {
     const sbit_graph *graph;
     sbit__made *made;
     sbit_session *session;
-    uint32_t *readers;   /* by value: inputs of nodes that have not read it yet */
-    bool *keep;          /* by value: read after the program is made */
-    sbit_node_id *stack; /* of nodes to compute, each for the one below it */
+    uint32_t *readers;       /* by value: inputs of nodes that have not read it yet */
+    bool *keep;              /* by value: read after the program is made */
+    sbit__exec_node **stack; /* of nodes to compute, each for the one below it */
     size_t depth;
 } sbit__constants;
 
@@ -37,12 +36,13 @@ static bool sbit__constants_counts(const sbit__constants *fold, const sbit_node 
     *few = true;
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx != 0 && s->plan[idx].place != SBIT__PLACE_CONSTANT) {
+        if (idx != 0 && sbit__exec_place(s, idx) != SBIT__PLACE_CONSTANT) {
             return false;
         }
         if (idx != 0) {
-            *few = *few && sbit_tensor_count(&s->values[idx].tensor) <= SBIT__CONSTANTS_SMALL;
-            *in_bytes += sbit_tensor_bytes(&s->values[idx].tensor);
+            const sbit_tensor *tensor = &s->values[idx]->value.tensor;
+            *few = *few && sbit_tensor_count(tensor) <= SBIT__CONSTANTS_SMALL;
+            *in_bytes += sbit_tensor_bytes(tensor);
         }
     }
     return true;
@@ -50,10 +50,11 @@ static bool sbit__constants_counts(const sbit__constants *fold, const sbit_node 
 
 /* All inputs are constant, and the outputs are worth keeping. The types of the outputs are inferred
  * on the way; a node for which that fails is left to the plan, which says why. */
-static bool sbit__constants_allowed(sbit__constants *fold, const sbit_node *node)
+static bool sbit__constants_allowed(sbit__constants *fold, const sbit__exec_node *data)
 {
     sbit_session *s = fold->session;
-    const sbit_op_row *row = s->nodes[node->id.idx].row;
+    const sbit_node *node = data->node;
+    const sbit_op_row *row = data->row;
     size_t in_bytes = 0, out_bytes = 0;
     bool few = true, is_static = true;
     if (row == NULL || row->run == NULL || (row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 ||
@@ -62,11 +63,11 @@ static bool sbit__constants_allowed(sbit__constants *fold, const sbit_node *node
         return false;
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &s->infer.types[idx];
+        const sbit__exec_value *out = s->values[node->outputs[i].idx];
+        const sbit_type *type = out != NULL ? &out->type : NULL;
         int64_t count = 0;
         size_t bytes = 0;
-        if (idx == 0) {
+        if (type == NULL) {
             continue;
         }
         if (!sbit__type_static(type)) {
@@ -93,9 +94,9 @@ static bool sbit__constants_can_wait(const sbit__constants *fold, const sbit_nod
     size_t total = 0;
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        const sbit_type *type = &s->infer.types[idx];
+        const sbit_type *type = idx != 0 ? &s->values[idx]->type : NULL;
         size_t bytes = 0;
-        if (idx == 0) {
+        if (type == NULL) {
             continue;
         }
         if (fold->keep[idx] || !sbit__type_static(type) ||
@@ -116,10 +117,11 @@ static void sbit__constants_wait(sbit__constants *fold, const sbit_node *node)
     sbit_session *s = fold->session;
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0) {
-            memset(&s->values[idx], 0, sizeof s->values[idx]);
-            sbit__tensor_of_type(&s->infer.types[idx], &s->values[idx].tensor);
-            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+        sbit__exec_value *out = s->values[idx];
+        if (out != NULL) {
+            memset(&out->value, 0, sizeof out->value);
+            sbit__tensor_of_type(&out->type, &out->value.tensor);
+            out->place = SBIT__PLACE_CONSTANT;
             s->infer.known[idx] = NULL;
         }
     }
@@ -129,40 +131,44 @@ static void sbit__constants_wait(sbit__constants *fold, const sbit_node *node)
 static void sbit__constants_read(sbit__constants *fold, uint32_t idx)
 {
     sbit_session *s = fold->session;
-    if (idx == 0 || --fold->readers[idx] > 0 || fold->keep[idx] || s->dynamics[idx].main == NULL) {
+    sbit__exec_value *value = s->values[idx];
+    if (value == NULL || --fold->readers[idx] > 0 || fold->keep[idx] ||
+        value->dynamic.main == NULL) {
         return;
     }
-    sbit__dynamic_free(s, &s->dynamics[idx]);
-    s->values[idx].tensor.data = NULL;
+    sbit__dynamic_free(s, &value->dynamic);
+    value->value.tensor.data = NULL;
     s->infer.known[idx] = NULL;
 }
 
 /* *tensors: all outputs are tensors, which stay constant. A node that fails is left to the plan: it
  * may stand in a branch that is never taken. */
-static sbit_status sbit__constants_compute(sbit__constants *fold, const sbit_node *node,
+static sbit_status sbit__constants_compute(sbit__constants *fold, sbit__exec_node *data,
                                            bool *tensors, sbit_error *error)
 {
     sbit_session *s = fold->session;
-    const sbit_status status = sbit__step_evaluate(s, node->id, error);
+    const sbit_node *node = data->node;
+    const sbit_status status = sbit__step_evaluate(s, data, error);
     *tensors = status == SBIT_OK;
     if (status == SBIT_ERR_OUT_OF_MEMORY) {
         return status;
     }
     for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        *tensors = *tensors && (idx == 0 || (s->values[idx].kind == SBIT_KIND_TENSOR &&
-                                             s->values[idx].tensor.dtype != SBIT_STRING &&
-                                             s->values[idx].tensor.data != NULL));
+        const sbit__exec_value *out = s->values[node->outputs[i].idx];
+        *tensors = *tensors && (out == NULL || (out->value.kind == SBIT_KIND_TENSOR &&
+                                                out->value.tensor.dtype != SBIT_STRING &&
+                                                out->value.tensor.data != NULL));
     }
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && *tensors) {
-            s->plan[idx].place = SBIT__PLACE_CONSTANT;
-            s->infer.known[idx] = &s->values[idx].tensor;
+        sbit__exec_value *out = s->values[idx];
+        if (out != NULL && *tensors) {
+            out->place = SBIT__PLACE_CONSTANT;
+            s->infer.known[idx] = &out->value.tensor;
             s->infer.elems[idx] = NULL;
-        } else if (idx != 0) {
-            s->plan[idx].place = SBIT__PLACE_NONE;
-            sbit__dynamic_free(s, &s->dynamics[idx]);
+        } else if (out != NULL) {
+            out->place = SBIT__PLACE_NONE;
+            sbit__dynamic_free(s, &out->dynamic);
         }
     }
     for (size_t i = 0; *tensors && i < node->input_count; i++) {
@@ -171,48 +177,45 @@ static sbit_status sbit__constants_compute(sbit__constants *fold, const sbit_nod
     return SBIT_OK;
 }
 
-/* The node that is to compute a value first; none if the data is there. */
-static sbit_node_id sbit__constants_maker(const sbit__constants *fold, uint32_t idx)
+/* The node that is to compute a value first; NULL if the data is there. */
+static sbit__exec_node *sbit__constants_maker(const sbit__constants *fold, uint32_t idx)
 {
+    const sbit_session *s = fold->session;
     sbit_value_id id;
-    sbit_node_id none;
+    sbit_node_id maker;
     id.idx = idx;
-    none.idx = 0;
-    if (idx == 0 || fold->session->values[idx].tensor.data != NULL ||
-        fold->session->plan[idx].place != SBIT__PLACE_CONSTANT) {
-        return none;
+    if (sbit__exec_place(s, idx) != SBIT__PLACE_CONSTANT ||
+        s->values[idx]->value.tensor.data != NULL) {
+        return NULL;
     }
-    none = sbit_graph_value(fold->graph, id)->producer;
-    if (none.idx != 0 && !fold->made->folded_node[none.idx]) {
-        none.idx = 0; /* an empty tensor of the graph */
-    }
-    return none;
+    maker = sbit_graph_value(fold->graph, id)->producer;
+    return maker.idx != 0 && fold->made->folded[maker.idx]
+               ? &s->nodes[s->node_at[maker.idx] - 1]
+               : NULL; /* an empty tensor of the graph */
 }
 
 /* Makes the data of a value that waits. */
 static sbit_status sbit__constants_need(sbit__constants *fold, uint32_t idx, sbit_error *error)
 {
-    const sbit_node_id maker = sbit__constants_maker(fold, idx);
-    if (maker.idx != 0) {
+    sbit__exec_node *maker = sbit__constants_maker(fold, idx);
+    if (maker != NULL) {
         fold->stack[fold->depth++] = maker;
     }
     while (fold->depth > 0) {
-        const sbit_node *node = sbit_graph_node(fold->graph, fold->stack[fold->depth - 1]);
-        sbit_node_id first;
+        sbit__exec_node *data = fold->stack[fold->depth - 1], *first = NULL;
         bool tensors = true;
-        first.idx = 0;
-        for (size_t i = 0; first.idx == 0 && i < node->input_count; i++) {
-            first = sbit__constants_maker(fold, node->inputs[i].idx);
+        for (size_t i = 0; first == NULL && i < data->node->input_count; i++) {
+            first = sbit__constants_maker(fold, data->node->inputs[i].idx);
         }
-        if (first.idx != 0) {
+        if (first != NULL) {
             fold->stack[fold->depth++] = first;
             continue;
         }
         fold->depth--;
-        SBIT__TRY(sbit__constants_compute(fold, node, &tensors, error));
+        SBIT__TRY(sbit__constants_compute(fold, data, &tensors, error));
         if (!tensors) {
-            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, node->name,
-                              "'%s' cannot be computed from its constants", node->name);
+            return sbit__fail(error, SBIT_ERR_INVALID_MODEL, data->node->name,
+                              "'%s' cannot be computed from its constants", data->node->name);
         }
     }
     return SBIT_OK;
@@ -220,48 +223,47 @@ static sbit_status sbit__constants_need(sbit__constants *fold, uint32_t idx, sbi
 
 /* >>packing */
 
-static sbit_status sbit__constants_pack(sbit__constants *fold, const sbit_node *node,
+static sbit_status sbit__constants_pack(sbit__constants *fold, sbit__exec_node *data,
                                         sbit_error *error)
 {
     sbit_session *s = fold->session;
-    const sbit_op_row *row = s->nodes[node->id.idx].row;
+    const sbit_node *node = data->node;
+    sbit__packing packing;
     sbit__step step;
-    sbit_op_call call;
     bool any = false;
     for (size_t i = 0; i < node->input_count; i++) {
-        const uint32_t idx = node->inputs[i].idx;
-        any = any || (idx != 0 && s->plan[idx].place == SBIT__PLACE_CONSTANT);
+        any = any || sbit__exec_place(s, node->inputs[i].idx) == SBIT__PLACE_CONSTANT;
     }
-    if (row == NULL || row->pack == NULL || !any) {
+    if (data->row == NULL || data->row->pack == NULL || !any) {
         return SBIT_OK;
     }
     memset(&step, 0, sizeof step);
-    step.node = node;
-    SBIT__TRY(sbit__step_build(s, &step, error));
-    call = step.call;
-    call.in = step.constant_in;
-    call.out = NULL;
-    call.in_value = NULL;
-    call.out_value = NULL;
-    const sbit_status status = row->pack(&call, error);
-    if (step.packed != NULL) {
-        step.packed->next = fold->program->blocks;
-        fold->program->blocks = step.packed;
-        fold->program->packed_bytes += step.packed->bytes;
-        fold->made->packed[node->id.idx] = sbit__block_data(step.packed);
-        fold->made->released[node->id.idx] = step.released;
+    step.session = s;
+    step.data = data;
+    memset(&packing, 0, sizeof packing);
+    s->packing = &packing;
+    const sbit_op_call call = sbit__step_constant_call(&step);
+    const sbit_status status = data->row->pack(&call, error);
+    s->packing = NULL;
+    if (packing.block != NULL) {
+        packing.block->next = fold->program->blocks;
+        fold->program->blocks = packing.block;
+        fold->program->packed_bytes += packing.block->bytes;
+        fold->made->packed[node->id.idx] = sbit__block_data(packing.block);
+        fold->made->released[node->id.idx] = packing.released;
     }
     return status;
 }
 
 /* A node that runs later: it packs what it can, and what it reads then has to be there. */
-static sbit_status sbit__constants_reader(sbit__constants *fold, const sbit_node *node,
+static sbit_status sbit__constants_reader(sbit__constants *fold, sbit__exec_node *data,
                                           sbit_error *error)
 {
+    const sbit_node *node = data->node;
     for (size_t i = 0; i < node->input_count; i++) {
         SBIT__TRY(sbit__constants_need(fold, node->inputs[i].idx, error));
     }
-    SBIT__TRY(sbit__constants_pack(fold, node, error));
+    SBIT__TRY(sbit__constants_pack(fold, data, error));
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
         if (i >= 32 || (fold->made->released[node->id.idx] >> i & 1u) == 0) {
@@ -278,11 +280,10 @@ static void sbit__constants_count_readers(sbit__constants *fold)
 {
     const sbit_session *s = fold->session;
     const bool root = fold->graph == fold->program->graph;
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
-        const sbit__exec_node *data = &s->nodes[node->id.idx];
-        for (size_t i = 0; i < node->input_count; i++) {
-            fold->readers[node->inputs[i].idx]++;
+    for (size_t o = 0; o < s->node_count; o++) {
+        const sbit__exec_node *data = &s->nodes[o];
+        for (size_t i = 0; i < data->node->input_count; i++) {
+            fold->readers[data->node->inputs[i].idx]++;
         }
         for (size_t i = 0; i < data->capture_count; i++) {
             fold->keep[data->captures[i].idx] = true;
@@ -294,48 +295,100 @@ static void sbit__constants_count_readers(sbit__constants *fold)
     }
 }
 
+/* A constant that sessions share. */
+static sbit_status sbit__constants_share(sbit__constants *fold, uint32_t idx,
+                                         const sbit_tensor *tensor, sbit_error *error)
+{
+    sbit__exec_value *value =
+        (sbit__exec_value *)sbit__arena_alloc(&fold->program->arena, sizeof *value);
+    if (value == NULL) {
+        return sbit__fail_oom(error, sizeof *value);
+    }
+    value->value.tensor = *tensor;
+    value->type = sbit__type_of_tensor(tensor);
+    value->shared = true;
+    value->place = SBIT__PLACE_CONSTANT;
+    value->root = value;
+    fold->made->values[idx] = value;
+    return SBIT_OK;
+}
+
 /* Constants of the graph, and of the graphs around it. */
-static void sbit__constants_sources(sbit__constants *fold)
+static sbit_status sbit__constants_sources(sbit__constants *fold, sbit_error *error)
 {
     sbit_session *s = fold->session;
+    const sbit_graph *parent = sbit_graph_parent(fold->graph);
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
+        const sbit_value_info *info = NULL;
         sbit_value_id id;
-        const sbit_tensor *tensor = NULL;
         id.idx = idx;
-        tensor = sbit__program_constant(fold->program, fold->graph, id);
-        if (tensor != NULL) {
-            memset(&s->values[idx], 0, sizeof s->values[idx]);
-            s->values[idx].tensor = *tensor;
-            s->infer.types[idx] = sbit__type_of_tensor(tensor);
-            s->infer.known[idx] = tensor;
-            s->plan[idx].place = SBIT__PLACE_CONSTANT;
+        if (!sbit_graph_value_alive(fold->graph, id)) {
+            continue;
+        }
+        info = sbit_graph_value(fold->graph, id);
+        if (info->is_constant || info->has_default) { /* a default: until something else is fed */
+            SBIT__TRY(sbit__constants_share(fold, idx, &info->constant, error));
+        } else if (info->outer.idx != 0) {
+            fold->made->values[idx] =
+                sbit__program_constant(fold->program, parent, info->outer.idx);
         }
     }
+    return SBIT_OK;
+}
+
+/* All values that the session's nodes have, and their types as far as they follow from the declared
+ * inputs: rows may pack by element types. */
+static sbit_status sbit__constants_values(sbit__constants *fold, sbit_error *error)
+{
+    sbit_session *s = fold->session;
+    sbit__facts facts;
+    const sbit_status status = sbit__facts_init(&facts, fold->graph, NULL);
+    bool ok = status != SBIT_ERR_OUT_OF_MEMORY;
+    for (uint32_t idx = 1; ok && idx < s->value_limit; idx++) {
+        sbit_value_id id;
+        id.idx = idx;
+        s->values[idx] = fold->made->values[idx];
+        if (s->values[idx] == NULL && sbit_graph_value_alive(fold->graph, id)) {
+            sbit__exec_value *value = sbit__exec_own(s, idx);
+            ok = value != NULL;
+            if (ok && status == SBIT_OK) {
+                value->type = *sbit__facts_type(&facts, id);
+            }
+        }
+        if (s->values[idx] != NULL) {
+            const sbit_tensor *tensor = &s->values[idx]->value.tensor;
+            s->infer.types[idx] = &s->values[idx]->type;
+            s->infer.known[idx] = s->values[idx]->shared && tensor->data != NULL ? tensor : NULL;
+        }
+    }
+    if (status == SBIT_OK) {
+        sbit__facts_deinit(&facts);
+    }
+    return ok ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__exec_value));
 }
 
 static sbit_status sbit__constants_nodes(sbit__constants *fold, sbit_error *error)
 {
     sbit_session *s = fold->session;
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
+    for (size_t o = 0; o < s->node_count; o++) {
+        sbit__exec_node *data = &s->nodes[o];
         bool tensors = true;
-        if (!sbit__constants_allowed(fold, node)) {
+        if (!sbit__constants_allowed(fold, data)) {
             continue;
         }
-        if (sbit__constants_can_wait(fold, node)) {
-            sbit__constants_wait(fold, node);
+        if (sbit__constants_can_wait(fold, data->node)) {
+            sbit__constants_wait(fold, data->node);
         } else {
-            for (size_t i = 0; i < node->input_count; i++) {
-                SBIT__TRY(sbit__constants_need(fold, node->inputs[i].idx, error));
+            for (size_t i = 0; i < data->node->input_count; i++) {
+                SBIT__TRY(sbit__constants_need(fold, data->node->inputs[i].idx, error));
             }
-            SBIT__TRY(sbit__constants_compute(fold, node, &tensors, error));
+            SBIT__TRY(sbit__constants_compute(fold, data, &tensors, error));
         }
-        fold->made->folded_node[node->id.idx] = tensors;
+        fold->made->folded[data->node->id.idx] = tensors;
     }
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
-        if (!fold->made->folded_node[node->id.idx]) {
-            SBIT__TRY(sbit__constants_reader(fold, node, error));
+    for (size_t o = 0; o < s->node_count; o++) {
+        if (!fold->made->folded[s->nodes[o].node->id.idx]) {
+            SBIT__TRY(sbit__constants_reader(fold, &s->nodes[o], error));
         }
     }
     return SBIT_OK;
@@ -345,42 +398,16 @@ static sbit_status sbit__constants_nodes(sbit__constants *fold, sbit_error *erro
 static sbit_status sbit__constants_hand_over(sbit__constants *fold, sbit_error *error)
 {
     sbit_session *s = fold->session;
-    for (size_t o = 0; o < s->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(fold->graph, s->order[o]);
-        for (size_t i = 0; i < node->output_count; i++) {
+    for (size_t o = 0; o < s->node_count; o++) {
+        const sbit_node *node = s->nodes[o].node;
+        for (size_t i = 0; fold->made->folded[node->id.idx] && i < node->output_count; i++) {
             const uint32_t idx = node->outputs[i].idx;
-            sbit_tensor *tensor = NULL;
-            if (idx == 0 || !fold->made->folded_node[node->id.idx]) {
-                continue;
+            sbit__exec_value *value = s->values[idx];
+            if (value != NULL) {
+                SBIT__TRY(sbit__constants_share(fold, idx, &value->value.tensor, error));
+                SBIT__TRY(sbit__program_take(fold->program, &value->dynamic, error));
             }
-            tensor = (sbit_tensor *)sbit__arena_alloc(&fold->program->arena, sizeof *tensor);
-            if (tensor == NULL) {
-                return sbit__fail_oom(error, sizeof *tensor);
-            }
-            *tensor = s->values[idx].tensor;
-            SBIT__TRY(sbit__program_take(fold->program, &s->dynamics[idx], error));
-            fold->made->folded[idx] = tensor;
         }
-    }
-    return SBIT_OK;
-}
-
-/* Types as far as they follow from the declared inputs: rows may pack by element types. */
-static sbit_status sbit__constants_types(sbit__constants *fold, sbit_error *error)
-{
-    sbit_session *s = fold->session;
-    sbit__facts facts;
-    const sbit_status status = sbit__facts_init(&facts, fold->graph, NULL);
-    if (status == SBIT_ERR_OUT_OF_MEMORY) {
-        return sbit__fail_oom(error, 0);
-    }
-    for (uint32_t idx = 1; status == SBIT_OK && idx < s->value_limit; idx++) {
-        sbit_value_id id;
-        id.idx = idx;
-        s->infer.types[idx] = *sbit__facts_type(&facts, id);
-    }
-    if (status == SBIT_OK) {
-        sbit__facts_deinit(&facts);
     }
     return SBIT_OK;
 }
@@ -389,16 +416,16 @@ static sbit_status sbit__constants_fill(sbit__constants *fold, sbit_error *error
 {
     sbit_session *s = fold->session;
     sbit__arena *arena = &s->plan_arena;
-    s->plan = (sbit__exec_value *)sbit__arena_array(arena, s->value_limit, sizeof(*s->plan));
     fold->readers = (uint32_t *)sbit__arena_array(arena, s->value_limit, sizeof(uint32_t));
     fold->keep = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
-    fold->stack = (sbit_node_id *)sbit__arena_array(arena, s->node_limit + 1, sizeof(sbit_node_id));
-    if (s->plan == NULL || fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
-        return sbit__fail_oom(error, s->value_limit * sizeof(*s->plan));
+    fold->stack = (sbit__exec_node **)sbit__arena_array(arena, s->node_count + 1,
+                                                        sizeof(sbit__exec_node *));
+    if (fold->readers == NULL || fold->keep == NULL || fold->stack == NULL) {
+        return sbit__fail_oom(error, s->value_limit * sizeof(uint32_t));
     }
-    SBIT__TRY(sbit__infer_init(&s->infer, fold->graph, NULL, arena, error));
-    SBIT__TRY(sbit__constants_types(fold, error));
-    sbit__constants_sources(fold);
+    SBIT__TRY(sbit__infer_begin(&s->infer, fold->graph, NULL, arena, error));
+    SBIT__TRY(sbit__constants_sources(fold, error));
+    SBIT__TRY(sbit__constants_values(fold, error));
     sbit__constants_count_readers(fold);
     SBIT__TRY(sbit__constants_nodes(fold, error));
     return sbit__constants_hand_over(fold, error);
@@ -413,12 +440,12 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
     const size_t values = sbit_graph_value_limit(graph), nodes = sbit_graph_node_limit(graph);
     memset(&fold, 0, sizeof fold);
     memset(&desc, 0, sizeof desc);
-    made->folded =
-        (const sbit_tensor **)sbit__arena_array(&program->arena, values + 1, sizeof(sbit_tensor *));
-    made->folded_node = (bool *)sbit__arena_array(&program->arena, nodes + 1, sizeof(bool));
+    made->values = (sbit__exec_value **)sbit__arena_array(&program->arena, values + 1,
+                                                          sizeof(sbit__exec_value *));
+    made->folded = (bool *)sbit__arena_array(&program->arena, nodes + 1, sizeof(bool));
     made->packed = (const void **)sbit__arena_array(&program->arena, nodes + 1, sizeof(void *));
     made->released = (uint32_t *)sbit__arena_array(&program->arena, nodes + 1, sizeof(uint32_t));
-    if (made->folded == NULL || made->folded_node == NULL || made->packed == NULL ||
+    if (made->values == NULL || made->folded == NULL || made->packed == NULL ||
         made->released == NULL) {
         return sbit__fail_oom(error, nodes * sizeof(void *));
     }

@@ -5,7 +5,8 @@
  * A program is what is run, with all that its constants make; sessions only read it. What outlives
  * a plan in a session: the order of nodes, blocks of values whose shape depends on data, sessions
  * of bodies. What a plan holds (types, places, steps, parameter blocks) is made anew when input
- * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx.
+ * shapes change. Arrays "by value" and "by node" are indexed by the ids' idx; those of sessions hold
+ * no more than pointers: constants are the program's, and what nothing needs has no memory.
  */
 #ifndef SBIT_EXEC_PRIVATE_H
 #define SBIT_EXEC_PRIVATE_H
@@ -18,7 +19,7 @@ extern "C" {
 #endif
 
 #define SBIT__EXEC_ALIGN ((size_t)64)
-#define SBIT__EXEC_ARENA ((size_t)4096) /* blocks do not grow: what is told is what is needed */
+#define SBIT__EXEC_ARENA ((size_t)2048) /* blocks do not grow: what is told is what is needed */
 #define SBIT__EXEC_FOREVER INT32_MAX    /* last use of a value that outlives the run */
 
 /* Where the data of a value lies. */
@@ -31,13 +32,13 @@ typedef enum sbit__place {
     SBIT__PLACE_DYNAMIC   /* a block of its own, sized while running */
 } sbit__place;
 
-typedef struct sbit__exec_value {
-    sbit__place place;
-    uint32_t root;       /* the value whose memory this one has; itself if not shared */
-    int32_t first, last; /* steps that make and last use it; of a root: all that share it */
+/* What shares a block of memory: it lives from one step to another and gets an offset. */
+typedef struct sbit__life {
+    int32_t first, last;
+    uint32_t rank; /* decides between equal ones */
+    bool placed;
     size_t offset, bytes;
-    bool fixed; /* type and shape were known when the plan was made */
-} sbit__exec_value;
+} sbit__life;
 
 /* A block of memory in a list. The data follows, 64-byte aligned. */
 typedef struct sbit__exec_block {
@@ -52,6 +53,25 @@ typedef struct sbit__dynamic {
     bool constant; /* main counts as state */
     sbit__exec_block *items;
 } sbit__dynamic;
+
+/* A value of a session or, if it is constant, of its program. */
+typedef struct sbit__exec_value {
+    sbit_value value;
+    sbit_type type;
+    sbit_type *fed; /* what the caller feeds it as; NULL: never fed */
+    sbit__dynamic dynamic;
+    bool shared; /* the program's: sessions only read it */
+
+    bool fixed; /* type and shape were known when the plan was made */
+    sbit__place place;
+    struct sbit__exec_value *root; /* the value whose memory this one has; itself if not shared */
+    sbit__life life;               /* steps that make and last use it; of a root: all that share */
+} sbit__exec_value;
+
+/* A parameter block; the data follow, aligned for any number. */
+typedef struct sbit__params {
+    size_t bytes, unused; /* of the data */
+} sbit__params;
 
 /* A result of run_body, in the node that called it. */
 typedef struct sbit__body_result {
@@ -68,52 +88,69 @@ typedef struct sbit__exec_body {
     sbit_session *session;
 } sbit__exec_body;
 
-/* What is kept of a node between plans. */
+/* Types of inputs and outputs at the last prepare while running. */
+typedef struct sbit__exec_late {
+    size_t bytes; /* of this */
+    bool holds;
+    sbit_type types[1]; /* and more */
+} sbit__exec_late;
+
+/* What is kept of a node that is needed between plans. */
 typedef struct sbit__exec_node {
+    const sbit_node *node;
     const sbit_op_row *row;
     int32_t opset;
+    bool folded;        /* the program has computed the outputs */
+    bool skipped;       /* in the current plan: the outputs are known */
+    const void *packed; /* the program's; NULL: none */
+    sbit__params *params;
     sbit_value_id *captures; /* of its bodies */
     size_t capture_count;
-    bool needed;
-    bool folded;        /* the program has computed the outputs */
-    const void *packed; /* the program's; NULL: none */
-    sbit__exec_block *params;
-    sbit_type *prepared; /* types of inputs and outputs at the last prepare while running */
-    size_t prepared_bytes;
-    bool prepared_holds;
+    sbit__exec_late *late;
     sbit__exec_body *bodies;
     sbit__body_result *results; /* newest first */
     uint64_t body_calls;
     uint64_t nanoseconds, runs;
-    bool skipped; /* in the current plan: the outputs are known */
 } sbit__exec_node;
 
 /* One action of a plan. */
 typedef struct sbit__step {
     sbit_session *session;
-    const sbit_node *node;
     sbit__exec_node *data;
-    sbit_op_call call;               /* complete: pointers go to the session's arrays by value */
-    const sbit_tensor **constant_in; /* call.in for prepare */
-    uint32_t alias;                  /* the input whose memory output 0 has; 0: none */
-    bool copies;  /* a view of something that is no tensor: copied by the executor */
-    bool resolve; /* output shapes are found while running */
-    bool late;    /* prepare is called while running */
+    uint32_t alias; /* the input whose memory output 0 has; 0: none */
+    bool copies;    /* a view of something that is no tensor: copied by the executor */
+    bool resolve;   /* output shapes are found while running */
+    bool late;      /* prepare is called while running */
     bool tapped;
-    bool has_scratch; /* in the block, at scratch_at; else the session's own is used */
-    size_t scratch_bytes, scratch_at;
-    bool asked;               /* prepare asked for a parameter block */
-    sbit__exec_block *packed; /* while packing: what was asked for ... */
-    uint32_t released;        /* ... and the inputs (bits) that are not read again */
+    bool asked;       /* prepare asked for a parameter block */
+    bool has_scratch; /* in the block; else the session's own is used */
+    size_t scratch_bytes;
+    sbit__life scratch;
 } sbit__step;
+
+/* The arrays of a session's call, with room for any of its nodes. */
+typedef struct sbit__call_arrays {
+    const sbit_type **in_type;
+    sbit_type **out_type;
+    const sbit_tensor **in, **constant_in; /* constant_in: `in` of prepare and pack */
+    sbit_tensor **out;
+    const sbit_value **in_value;
+    sbit_value **out_value;
+} sbit__call_arrays;
+
+/* What a row gives while it packs. */
+typedef struct sbit__packing {
+    sbit__exec_block *block;
+    uint32_t released; /* inputs (bits) that are not read again */
+} sbit__packing;
 
 /* What the constants of one graph of a program make. */
 typedef struct sbit__made {
     bool done;
-    const sbit_tensor **folded; /* by value; without data: everyone has packed it */
-    bool *folded_node;          /* by node: all its outputs are folded */
-    const void **packed;        /* by node */
-    uint32_t *released;         /* by node: inputs (bits) that it does not read */
+    sbit__exec_value **values; /* by value; NULL: not constant. Without data: all have packed it */
+    bool *folded;              /* by node: the outputs are constant */
+    const void **packed;       /* by node */
+    uint32_t *released;        /* by node: inputs (bits) that it does not read */
 } sbit__made;
 
 /* Memory that a program took over. */
@@ -129,8 +166,8 @@ struct sbit_program {
     sbit__arena arena;
     sbit_graph *graph;     /* a clone of the caller's, lowered */
     sbit__lowered *graphs; /* by index in the family */
-    sbit__made *made;      /* likewise */
     size_t graph_count;
+    sbit__made *made; /* likewise, with the bodies that expanding made */
     bool *kept; /* by value of the root: looked at from outside */
     uint32_t kept_limit;
     sbit_session_desc desc;   /* for its sessions; its arrays are the program's */
@@ -174,22 +211,21 @@ struct sbit_session {
 
     sbit__arena arena; /* as long as the session */
     uint32_t value_limit, node_limit;
-    bool *tapped;          /* by value */
-    bool *constant;        /* by value: the program's, not overridden */
-    bool *fed;             /* by value: set by the caller */
-    bool *wanted;          /* by value: a result of the session */
-    sbit_type **fed_types; /* by value; NULL: never fed */
-    sbit_value *values;
-    sbit__dynamic *dynamics;
-    sbit__exec_node *nodes;
+    sbit__exec_value **values; /* by value; NULL: not needed */
+    bool *tapped;              /* by value */
+    bool *wanted;              /* by value: a result of the session */
+    sbit__exec_node *nodes;    /* that are needed, in order */
+    size_t node_count;
+    uint32_t *node_at; /* by node: where it is in `nodes`, plus 1; 0: nothing needs it */
+    sbit_op_call call;      /* of the step that runs */
+    sbit__call_arrays arrays;
+    sbit__packing *packing; /* NULL: nothing is packed now */
     sbit_value_id *inputs, *outputs, *captures;
     size_t input_count, output_count, capture_count;
     sbit__exec_state *states;
     size_t state_count;
     sbit_value *results; /* what sbit_session_output shows */
     sbit__dynamic *result_blocks;
-    sbit_node_id *order; /* needed nodes */
-    size_t order_count;
 
     sbit__arena plan_arena;
     bool planned, ran;
@@ -197,7 +233,6 @@ struct sbit_session {
     bool told_symbols; /* that a name contradicts itself */
     uint64_t plan_serial, parent_serial;
     sbit__infer infer;
-    sbit__exec_value *plan; /* by value */
     sbit__step *steps;
     size_t step_count;
     void *block, *scratch;
@@ -207,6 +242,9 @@ struct sbit_session {
 };
 
 /* >>storage (storage.c) */
+/* The session's own memory of a value, made if there is none; NULL: out of memory. */
+SBIT__FN sbit__exec_value *sbit__exec_own(sbit_session *session, uint32_t idx);
+SBIT__FN sbit__place sbit__exec_place(const sbit_session *session, uint32_t idx);
 /* An allocator that counts and limits. */
 SBIT__FN void sbit__meter_init(sbit__meter *meter, const sbit_allocator *base, size_t limit,
                                sbit_allocator *out);
@@ -240,14 +278,20 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 SBIT__FN bool sbit__exec_owns(const sbit_session *session, uint32_t idx);
 
 /* >>steps (step.c, run.c) */
-/* Completes a step whose `node` is set. */
-SBIT__FN sbit_status sbit__step_build(sbit_session *session, sbit__step *step, sbit_error *error);
+/* What all calls of a session's rows have, and room for the inputs and outputs of one. */
+SBIT__FN sbit_status sbit__session_make_call(sbit_session *session, size_t ins, size_t outs,
+                                             sbit_error *error);
+/* Makes session->call that of the step: one runs at a time. */
+SBIT__FN sbit_op_call *sbit__step_call(sbit__step *step);
+/* What prepare and pack are given: data of constants alone. */
+SBIT__FN sbit_op_call sbit__step_constant_call(sbit__step *step);
 SBIT__FN sbit_status sbit__step_prepare(sbit__step *step, sbit_error *error);
 SBIT__FN sbit_status sbit__step_run(sbit__step *step, sbit_error *error);
 /* Runs one node now; the outputs lie in their dynamic blocks. */
-SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit_node_id id, sbit_error *error);
+SBIT__FN sbit_status sbit__step_evaluate(sbit_session *session, sbit__exec_node *node,
+                                         sbit_error *error);
 SBIT__FN sbit_status sbit__exec_scratch(sbit_session *session, size_t bytes, sbit_error *error);
-SBIT__FN void sbit__exec_free_state(sbit_session *session, sbit__exec_node *node);
+SBIT__FN void sbit__exec_free_params(sbit_session *session, sbit__exec_node *node);
 /* Runs the plan's steps on the values as they are set. */
 SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error);
 
@@ -260,11 +304,10 @@ SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,
                                                     const sbit_graph *graph);
 SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program,
-                                              const sbit_graph *graph); /* never NULL */
-/* The constant of a value: the graph's, that of the graph around it, or computed from such; NULL if
- * there is none. */
-SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
-                                                   const sbit_graph *graph, sbit_value_id id);
+                                              const sbit_graph *graph);
+/* The constant of a value, once constants are folded; NULL: it is none. */
+SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
+                                                  const sbit_graph *graph, uint32_t idx);
 /* Takes over the memory. */
 SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dynamic,
                                         sbit_error *error);
@@ -275,10 +318,9 @@ SBIT__FN sbit_status sbit__constants_graph(sbit_program *program, const sbit_gra
 /* >>plan (plan.c, memory.c) */
 SBIT__FN sbit_status sbit__plan_make(sbit_session *session, sbit_error *error);
 SBIT__FN void sbit__plan_drop(sbit_session *session);
-/* Gives `count` of the values, in this order, the lowest offsets where none meets another that
- * lives in the same steps; *bytes: where the last of them ends. */
-SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
-                                      sbit__exec_value **lives, size_t count, size_t steps,
+/* Gives lives, in this order, the lowest offsets where none meets another of the same steps;
+ * *bytes: where the last of them ends. */
+SBIT__FN sbit_status sbit__memory_fit(sbit__life **lives, size_t count, size_t steps,
                                       sbit__arena *arena, size_t *bytes, sbit_error *error);
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error);
 
@@ -294,8 +336,8 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error);
 
 /* >>sessions (session.c, body.c) */
 /* The type that a value is fed with from now on. */
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
-                                            sbit_error *error);
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error);
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id); /* is fed */
 SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_graph *graph,
                                         const sbit_session_desc *desc, sbit_session *parent,

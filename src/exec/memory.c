@@ -11,24 +11,26 @@
 
 #include <stdlib.h> /* qsort */
 
-static uint32_t sbit__memory_root(const sbit_session *session, uint32_t idx)
+static sbit__exec_value *sbit__memory_root(sbit__exec_value *value)
 {
-    while (session->plan[idx].root != idx) {
-        idx = session->plan[idx].root;
+    while (value->root != value) {
+        value = value->root;
     }
-    return idx;
+    return value;
 }
 
-/* Output 0; 0: there is none. */
-static uint32_t sbit__memory_output(const sbit__step *step)
+/* Output 0; NULL: there is none. */
+static sbit__exec_value *sbit__memory_output(const sbit__step *step)
 {
-    return step->node->output_count > 0 ? step->node->outputs[0].idx : 0;
+    const sbit_node *node = step->data->node;
+    return node->output_count > 0 ? step->session->values[node->outputs[0].idx] : NULL;
 }
 
-static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
+static void sbit__memory_read(const sbit_session *session, uint32_t idx, int32_t step)
 {
-    if (session->plan[idx].last < step) {
-        session->plan[idx].last = step;
+    sbit__exec_value *value = session->values[idx];
+    if (value != NULL && !value->shared && value->life.last < step) {
+        value->life.last = step;
     }
 }
 
@@ -36,73 +38,80 @@ static void sbit__memory_read(sbit_session *session, uint32_t idx, int32_t step)
 static void sbit__memory_lives(sbit_session *session)
 {
     for (size_t s = 0; s < session->step_count; s++) {
-        const sbit__step *step = &session->steps[s];
+        const sbit__exec_node *data = session->steps[s].data;
         const int32_t at = (int32_t)s;
-        for (size_t i = 0; i < step->node->input_count; i++) {
-            sbit__memory_read(session, step->node->inputs[i].idx, at);
+        for (size_t i = 0; i < data->node->input_count; i++) {
+            sbit__memory_read(session, data->node->inputs[i].idx, at);
         }
-        for (size_t i = 0; i < step->data->capture_count; i++) {
-            sbit__memory_read(session, step->data->captures[i].idx, at);
+        for (size_t i = 0; i < data->capture_count; i++) {
+            sbit__memory_read(session, data->captures[i].idx, at);
         }
-        for (size_t i = 0; i < step->node->output_count; i++) {
-            const uint32_t idx = step->node->outputs[i].idx;
-            session->plan[idx].first = at;
-            sbit__memory_read(session, idx, at);
+        for (size_t i = 0; i < data->node->output_count; i++) {
+            const uint32_t idx = data->node->outputs[i].idx;
+            if (idx != 0) {
+                session->values[idx]->life.first = at;
+                sbit__memory_read(session, idx, at);
+            }
         }
     }
     for (size_t i = 0; i < session->output_count; i++) {
-        session->plan[session->outputs[i].idx].last = SBIT__EXEC_FOREVER;
+        sbit__memory_read(session, session->outputs[i].idx, SBIT__EXEC_FOREVER);
     }
     for (size_t i = 0; i < session->state_count; i++) {
-        session->plan[session->states[i].output.idx].last = SBIT__EXEC_FOREVER;
+        sbit__memory_read(session, session->states[i].output.idx, SBIT__EXEC_FOREVER);
     }
     for (uint32_t idx = 1; session->keep_values && idx < session->value_limit; idx++) {
-        session->plan[idx].last = SBIT__EXEC_FOREVER;
+        sbit__memory_read(session, idx, SBIT__EXEC_FOREVER);
     }
 }
 
 /* The output takes over the root's memory. */
-static void sbit__memory_join(sbit_session *session, sbit__step *step, uint32_t input)
+static void sbit__memory_join(sbit__step *step, uint32_t input)
 {
-    sbit__exec_value *root = &session->plan[sbit__memory_root(session, input)];
-    sbit__exec_value *output = &session->plan[sbit__memory_output(step)];
-    output->root = sbit__memory_root(session, input);
-    root->last = output->last > root->last ? output->last : root->last;
+    sbit__exec_value *root = sbit__memory_root(step->session->values[input]);
+    sbit__exec_value *output = sbit__memory_output(step);
+    output->root = root;
+    if (!root->shared && output->life.last > root->life.last) {
+        root->life.last = output->life.last;
+    }
     step->alias = input;
 }
 
 /* A view may share any memory that stays put while the plan runs; in-place writers look at the
  * root's last use. A result that is a view of the caller's memory is copied after the run. */
-static bool sbit__memory_can_view(const sbit_session *session, const sbit__step *step)
+static bool sbit__memory_can_view(const sbit__step *step)
 {
-    const uint32_t input = step->node->input_count > 0 ? step->node->inputs[0].idx : 0;
-    const sbit__place place = session->plan[sbit__memory_root(session, input)].place;
-    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && input != 0 &&
-           session->plan[sbit__memory_output(step)].place == SBIT__PLACE_BLOCK &&
-           step->call.in_type[0]->dtype == step->call.out_type[0]->dtype &&
-           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE;
+    const sbit_node *node = step->data->node;
+    sbit__exec_value *input =
+        node->input_count > 0 ? step->session->values[node->inputs[0].idx] : NULL;
+    const sbit__exec_value *output = sbit__memory_output(step);
+    const sbit__place place = input != NULL ? sbit__memory_root(input)->place : SBIT__PLACE_NONE;
+    return (step->data->row->flags & SBIT_OP_VIEW) != 0 && output->place == SBIT__PLACE_BLOCK &&
+           place != SBIT__PLACE_DYNAMIC && place != SBIT__PLACE_NONE &&
+           input->type.dtype == output->type.dtype;
 }
 
 /* Input `input` of the step can be overwritten by its output. */
-static bool sbit__memory_can_overwrite(const sbit_session *session, const sbit__step *step,
-                                       size_t input, int32_t at)
+static bool sbit__memory_can_overwrite(const sbit__step *step, size_t input, int32_t at)
 {
-    const uint32_t idx = step->node->inputs[input].idx;
-    const uint32_t root = sbit__memory_root(session, idx);
-    if (idx == 0 || session->plan[idx].place != SBIT__PLACE_BLOCK ||
-        session->plan[root].place != SBIT__PLACE_BLOCK || session->plan[root].last != at ||
-        !sbit__graph_type_equal(step->call.in_type[input], step->call.out_type[0])) {
+    const sbit__exec_node *data = step->data;
+    sbit__exec_value *const *values = step->session->values;
+    const uint32_t idx = data->node->inputs[input].idx;
+    const sbit__exec_value *root = idx != 0 ? sbit__memory_root(values[idx]) : NULL;
+    if (idx == 0 || values[idx]->place != SBIT__PLACE_BLOCK || root->place != SBIT__PLACE_BLOCK ||
+        root->life.last != at ||
+        !sbit__graph_type_equal(&values[idx]->type, &sbit__memory_output(step)->type)) {
         return false;
     }
     /* Another input that lies in the same memory with another shape would be read too late. */
-    for (size_t i = 0; i < step->node->input_count; i++) {
-        const uint32_t other = step->node->inputs[i].idx;
-        if (other != 0 && other != idx && sbit__memory_root(session, other) == root) {
+    for (size_t i = 0; i < data->node->input_count; i++) {
+        const uint32_t other = data->node->inputs[i].idx;
+        if (other != 0 && other != idx && sbit__memory_root(values[other]) == root) {
             return false;
         }
     }
-    for (size_t i = 0; i < step->data->capture_count; i++) {
-        if (sbit__memory_root(session, step->data->captures[i].idx) == root) {
+    for (size_t i = 0; i < data->capture_count; i++) {
+        if (sbit__memory_root(values[data->captures[i].idx]) == root) {
             return false;
         }
     }
@@ -113,20 +122,21 @@ static void sbit__memory_share(sbit_session *session)
 {
     for (size_t s = 0; s < session->step_count; s++) {
         sbit__step *step = &session->steps[s];
+        const sbit_node *node = step->data->node;
         const bool in_place = (step->data->row->flags & SBIT_OP_IN_PLACE) != 0;
-        if (sbit__memory_output(step) == 0) {
+        if (sbit__memory_output(step) == NULL) {
             continue;
         }
-        if (sbit__memory_can_view(session, step)) {
-            sbit__memory_join(session, step, step->node->inputs[0].idx);
+        if (sbit__memory_can_view(step)) {
+            sbit__memory_join(step, node->inputs[0].idx);
             continue;
         }
-        if (!in_place || session->plan[sbit__memory_output(step)].place != SBIT__PLACE_BLOCK) {
+        if (!in_place || sbit__memory_output(step)->place != SBIT__PLACE_BLOCK) {
             continue;
         }
-        for (size_t i = 0; i < step->node->input_count && step->alias == 0; i++) {
-            if (sbit__memory_can_overwrite(session, step, i, (int32_t)s)) {
-                sbit__memory_join(session, step, step->node->inputs[i].idx);
+        for (size_t i = 0; i < node->input_count && step->alias == 0; i++) {
+            if (sbit__memory_can_overwrite(step, i, (int32_t)s)) {
+                sbit__memory_join(step, node->inputs[i].idx);
             }
         }
     }
@@ -134,38 +144,44 @@ static void sbit__memory_share(sbit_session *session)
 
 static int sbit__memory_order(const void *a, const void *b)
 {
-    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
-    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    const sbit__life *x = *(const sbit__life *const *)a;
+    const sbit__life *y = *(const sbit__life *const *)b;
     if (x->bytes != y->bytes) {
         return x->bytes > y->bytes ? -1 : 1;
     }
     if (x->first != y->first) {
         return x->first < y->first ? -1 : 1;
     }
-    return x->root < y->root ? -1 : x->root > y->root;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static size_t sbit__memory_round(size_t bytes)
+{
+    return (bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
 }
 
 /* Bytes of all values of the block. */
 static sbit_status sbit__memory_sizes(sbit_session *session, sbit_error *error)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        sbit__exec_value *value = &session->plan[idx];
-        const sbit_tensor *tensor = &session->values[idx].tensor;
+        const sbit_tensor *tensor = NULL;
+        size_t bytes = 0;
         int64_t elements = 0;
         sbit_value_id id;
         id.idx = idx;
-        if (value->place != SBIT__PLACE_BLOCK) {
+        if (sbit__exec_place(session, idx) != SBIT__PLACE_BLOCK) {
             continue;
         }
+        tensor = &session->values[idx]->value.tensor;
         if (!sbit__dims_count(tensor->dims, (size_t)tensor->rank, &elements) ||
-            !sbit__exec_bytes(tensor->dtype, elements, &value->bytes) ||
-            value->bytes > SIZE_MAX / 2) {
+            !sbit__exec_bytes(tensor->dtype, elements, &bytes) || bytes > SIZE_MAX / 2) {
             return sbit__fail(error, SBIT_ERR_LIMIT, sbit_graph_value(session->graph, id)->name,
                               "value '%s' is too large for this machine",
                               sbit_graph_value(session->graph, id)->name);
         }
-        value->bytes = (value->bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
-        if (!sbit__add_size(session->unshared_bytes, value->bytes, &session->unshared_bytes)) {
+        session->values[idx]->life.bytes = sbit__memory_round(bytes);
+        if (!sbit__add_size(session->unshared_bytes, session->values[idx]->life.bytes,
+                            &session->unshared_bytes)) {
             return sbit__fail(error, SBIT_ERR_LIMIT, NULL,
                               "the values are too large for this machine");
         }
@@ -175,53 +191,47 @@ static sbit_status sbit__memory_sizes(sbit_session *session, sbit_error *error)
 
 static sbit_status sbit__memory_allocate(sbit_session *session, size_t bytes, sbit_error *error)
 {
-    if (bytes > 0) {
-        session->block = sbit__alloc_aligned(&session->allocator, bytes);
-        if (session->block == NULL) {
-            return sbit__fail_oom(error, bytes);
-        }
-        session->block_bytes = bytes;
+    if (bytes == 0) {
+        return SBIT_OK;
     }
-    for (size_t i = 0; i < session->step_count; i++) {
-        sbit__step *step = &session->steps[i];
-        if (!step->late && step->scratch_bytes > 0) {
-            step->has_scratch = true;
-            step->call.scratch = (char *)session->block + step->scratch_at;
-        }
+    session->block = sbit__alloc_aligned(&session->allocator, bytes);
+    if (session->block == NULL) {
+        return sbit__fail_oom(error, bytes);
     }
+    session->block_bytes = bytes;
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        const sbit__exec_value *root = NULL;
-        if (session->plan[idx].place != SBIT__PLACE_BLOCK) {
-            continue;
-        }
-        root = &session->plan[sbit__memory_root(session, idx)];
-        if (root->place == SBIT__PLACE_BLOCK && session->block != NULL) {
-            session->values[idx].tensor.data = (char *)session->block + root->offset;
+        if (sbit__exec_place(session, idx) == SBIT__PLACE_BLOCK) {
+            const sbit__exec_value *root = sbit__memory_root(session->values[idx]);
+            if (root->place == SBIT__PLACE_BLOCK) {
+                session->values[idx]->value.tensor.data =
+                    (char *)session->block + root->life.offset;
+            }
         }
     }
     return SBIT_OK;
 }
 
 /* What gets an offset: values that have memory of their own, and the scratch memory of steps, which
- * lives for a step. Entry i of `all` is value i, behind them come the steps. */
-static size_t sbit__memory_list(const sbit_session *session, sbit__exec_value *all,
-                                sbit__exec_value **lives)
+ * lives for a step. */
+static size_t sbit__memory_list(sbit_session *session, sbit__life **lives)
 {
     size_t count = 0;
-    memcpy(all, session->plan, session->value_limit * sizeof *all);
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        if (all[idx].place == SBIT__PLACE_BLOCK && all[idx].root == idx && all[idx].bytes > 0) {
-            lives[count++] = &all[idx];
+        sbit__exec_value *value = session->values[idx];
+        if (sbit__exec_place(session, idx) == SBIT__PLACE_BLOCK && value->root == value &&
+            value->life.bytes > 0) {
+            value->life.rank = idx;
+            lives[count++] = &value->life;
         }
     }
     for (size_t s = 0; s < session->step_count; s++) {
-        sbit__exec_value *scratch = &all[session->value_limit + s];
-        if (!session->steps[s].late && session->steps[s].scratch_bytes > 0) {
-            scratch->root = session->value_limit + (uint32_t)s;
-            scratch->first = scratch->last = (int32_t)s;
-            scratch->bytes =
-                (session->steps[s].scratch_bytes + SBIT__EXEC_ALIGN - 1) & ~(SBIT__EXEC_ALIGN - 1);
-            lives[count++] = scratch;
+        sbit__step *step = &session->steps[s];
+        step->has_scratch = !step->late && step->scratch_bytes > 0;
+        if (step->has_scratch) {
+            step->scratch.rank = session->value_limit + (uint32_t)s;
+            step->scratch.first = step->scratch.last = (int32_t)s;
+            step->scratch.bytes = sbit__memory_round(step->scratch_bytes);
+            lives[count++] = &step->scratch;
         }
     }
     return count;
@@ -231,23 +241,14 @@ static sbit_status sbit__memory_offsets(sbit_session *session, sbit__arena *aren
                                         sbit_error *error)
 {
     const size_t limit = session->value_limit + session->step_count;
-    sbit__exec_value *all = (sbit__exec_value *)sbit__arena_array(arena, limit, sizeof *all);
-    sbit__exec_value **lives =
-        (sbit__exec_value **)sbit__arena_array(arena, limit, sizeof(sbit__exec_value *));
+    sbit__life **lives = (sbit__life **)sbit__arena_array(arena, limit, sizeof *lives);
     size_t count = 0;
-    if (all == NULL || lives == NULL) {
-        return sbit__fail_oom(error, limit * sizeof *all);
+    if (lives == NULL) {
+        return sbit__fail_oom(error, limit * sizeof *lives);
     }
-    count = sbit__memory_list(session, all, lives);
+    count = sbit__memory_list(session, lives);
     qsort(lives, count, sizeof lives[0], sbit__memory_order);
-    SBIT__TRY(sbit__memory_fit(all, limit, lives, count, session->step_count, arena, bytes, error));
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].offset = all[idx].offset;
-    }
-    for (size_t s = 0; s < session->step_count; s++) {
-        session->steps[s].scratch_at = all[session->value_limit + s].offset;
-    }
-    return SBIT_OK;
+    return sbit__memory_fit(lives, count, session->step_count, arena, bytes, error);
 }
 
 SBIT__FN sbit_status sbit__plan_memory(sbit_session *session, sbit_error *error)

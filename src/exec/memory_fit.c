@@ -1,7 +1,7 @@
 /* memory_fit.c: lowest free offsets for values that live for a while. >>memory
  *
  * Called by: memory. Calls: nothing.
- * Each value goes to the lowest offset where it meets no value placed before it. Those that live at
+ * Each life goes to the lowest offset where it meets none placed before it. Those that live at
  * the same time as [first, last] are the ones that
  *     live at `first`   lists in the nodes of a binary tree over the steps: a life hangs on the at
  *                       most 2 log(steps) nodes that make it up, so those at `first` hang between
@@ -21,7 +21,7 @@ enum {
 
 typedef struct sbit__fit_link {
     struct sbit__fit_link *next;
-    const sbit__exec_value *life;
+    const sbit__life *life;
 } sbit__fit_link;
 
 typedef struct sbit__fit {
@@ -30,25 +30,25 @@ typedef struct sbit__fit {
     sbit__fit_link **lists;
     size_t *over;  /* by node: highest end of the lives that hang here */
     size_t *under; /* the same, of all below as well */
-    const sbit__exec_value **by_first;
+    const sbit__life **by_first;
     size_t *begin; /* by step: where its lives begin in by_first; one more than steps */
-    const sbit__exec_value *meets[SBIT__FIT_MOST];
+    const sbit__life *meets[SBIT__FIT_MOST];
 } sbit__fit;
 
-static size_t sbit__fit_last(const sbit__fit *fit, const sbit__exec_value *life)
+static size_t sbit__fit_last(const sbit__fit *fit, const sbit__life *life)
 {
     return (size_t)life->last < fit->leaves ? (size_t)life->last : fit->leaves - 1;
 }
 
-static size_t sbit__fit_end(const sbit__exec_value *life)
+static size_t sbit__fit_end(const sbit__life *life)
 {
     return life->offset + life->bytes;
 }
 
 static int sbit__fit_by_offset(const void *a, const void *b)
 {
-    const sbit__exec_value *x = *(const sbit__exec_value *const *)a;
-    const sbit__exec_value *y = *(const sbit__exec_value *const *)b;
+    const sbit__life *x = *(const sbit__life *const *)a;
+    const sbit__life *y = *(const sbit__life *const *)b;
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
@@ -58,7 +58,7 @@ static void sbit__fit_raise(size_t *value, size_t to)
 }
 
 /* Hangs a placed life on the nodes that make it up; false: out of memory. */
-static bool sbit__fit_add(sbit__fit *fit, const sbit__exec_value *life)
+static bool sbit__fit_add(sbit__fit *fit, const sbit__life *life)
 {
     const size_t end = sbit__fit_end(life);
     size_t ends[2];
@@ -92,7 +92,7 @@ static bool sbit__fit_add(sbit__fit *fit, const sbit__exec_value *life)
 }
 
 /* The highest end of all that meet `life`. */
-static size_t sbit__fit_top(const sbit__fit *fit, const sbit__exec_value *life)
+static size_t sbit__fit_top(const sbit__fit *fit, const sbit__life *life)
 {
     size_t top = 0;
     size_t l = (size_t)life->first + fit->leaves, r = sbit__fit_last(fit, life) + fit->leaves;
@@ -108,8 +108,7 @@ static size_t sbit__fit_top(const sbit__fit *fit, const sbit__exec_value *life)
 }
 
 /* Fills `meets`; more than SBIT__FIT_MOST: they are too many to look at. */
-static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const bool *placed,
-                             const sbit__exec_value *base)
+static size_t sbit__fit_meet(sbit__fit *fit, const sbit__life *life)
 {
     const size_t first = (size_t)life->first, last = sbit__fit_last(fit, life);
     size_t count = 0;
@@ -125,7 +124,7 @@ static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const
         return SBIT__FIT_MOST + 1;
     }
     for (size_t i = fit->begin[first + 1]; i < fit->begin[last + 1]; i++) {
-        if (placed[fit->by_first[i] - base]) {
+        if (fit->by_first[i]->placed) {
             if (count == SBIT__FIT_MOST) {
                 return count + 1;
             }
@@ -135,10 +134,9 @@ static size_t sbit__fit_meet(sbit__fit *fit, const sbit__exec_value *life, const
     return count;
 }
 
-static size_t sbit__fit_offset(sbit__fit *fit, const sbit__exec_value *life, const bool *placed,
-                               const sbit__exec_value *base)
+static size_t sbit__fit_offset(sbit__fit *fit, const sbit__life *life)
 {
-    const size_t count = sbit__fit_meet(fit, life, placed, base);
+    const size_t count = sbit__fit_meet(fit, life);
     size_t offset = 0;
     if (count > SBIT__FIT_MOST) {
         return sbit__fit_top(fit, life);
@@ -150,7 +148,7 @@ static size_t sbit__fit_offset(sbit__fit *fit, const sbit__exec_value *life, con
     return offset;
 }
 
-static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_t count,
+static bool sbit__fit_init(sbit__fit *fit, sbit__life *const *lives, size_t count,
                            size_t steps, sbit__arena *arena)
 {
     fit->arena = arena;
@@ -162,7 +160,7 @@ static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_
     fit->over = (size_t *)sbit__arena_array(arena, 2 * fit->leaves, sizeof(size_t));
     fit->under = (size_t *)sbit__arena_array(arena, 2 * fit->leaves, sizeof(size_t));
     fit->begin = (size_t *)sbit__arena_array(arena, fit->leaves + 2, sizeof(size_t));
-    fit->by_first = (const sbit__exec_value **)sbit__arena_array(arena, count, sizeof(void *));
+    fit->by_first = (const sbit__life **)sbit__arena_array(arena, count, sizeof(void *));
     if (fit->lists == NULL || fit->over == NULL || fit->under == NULL || fit->begin == NULL ||
         fit->by_first == NULL) {
         return false;
@@ -179,17 +177,18 @@ static bool sbit__fit_init(sbit__fit *fit, sbit__exec_value *const *lives, size_
     return true;
 }
 
-SBIT__FN sbit_status sbit__memory_fit(sbit__exec_value *values, size_t value_count,
-                                      sbit__exec_value **lives, size_t count, size_t steps,
+SBIT__FN sbit_status sbit__memory_fit(sbit__life **lives, size_t count, size_t steps,
                                       sbit__arena *arena, size_t *bytes, sbit_error *error)
 {
     sbit__fit *fit = (sbit__fit *)sbit__arena_alloc(arena, sizeof *fit);
-    bool *placed = (bool *)sbit__arena_array(arena, value_count, sizeof *placed);
-    bool ok = fit != NULL && placed != NULL && sbit__fit_init(fit, lives, count, steps, arena);
+    bool ok = fit != NULL && sbit__fit_init(fit, lives, count, steps, arena);
     *bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        lives[i]->placed = false;
+    }
     for (size_t i = 0; ok && i < count; i++) {
-        lives[i]->offset = sbit__fit_offset(fit, lives[i], placed, values);
-        placed[lives[i] - values] = true;
+        lives[i]->offset = sbit__fit_offset(fit, lives[i]);
+        lives[i]->placed = true;
         ok = sbit__fit_add(fit, lives[i]);
         sbit__fit_raise(bytes, sbit__fit_end(lives[i]));
     }

@@ -14,15 +14,16 @@
 SBIT__FN void sbit__plan_drop(sbit_session *session)
 {
     const sbit_allocator *a = &session->allocator;
-    for (uint32_t i = 0; session->nodes != NULL && i < session->node_limit; i++) {
-        session->nodes[i].skipped = false;
-        session->nodes[i].prepared_holds = false;
+    for (size_t o = 0; o < session->node_count; o++) {
+        session->nodes[o].skipped = false;
+        if (session->nodes[o].late != NULL) {
+            session->nodes[o].late->holds = false;
+        }
     }
     sbit__free_aligned(a, session->block, session->block_bytes);
     session->block = NULL;
     session->block_bytes = 0;
     session->unshared_bytes = 0;
-    session->plan = NULL;
     session->steps = NULL;
     session->step_count = 0;
     session->planned = false;
@@ -75,7 +76,7 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
     for (size_t i = 0; i < session->input_count; i++) {
         const uint32_t idx = session->inputs[i].idx;
         const sbit_value_info *info = sbit_graph_value(session->graph, session->inputs[i]);
-        const sbit_type *actual = &session->infer.types[idx];
+        const sbit_type *actual = &session->values[idx]->type;
         for (int32_t d = 0; d < actual->rank && d < info->type.rank; d++) {
             const sbit_dim dim = info->type.dims[d];
             size_t k = 0;
@@ -101,131 +102,160 @@ static sbit_status sbit__plan_check_symbols(sbit_session *session, sbit_error *e
 
 /* >>constants */
 
+static sbit_status sbit__plan_own(sbit_session *session, uint32_t idx, sbit_error *error)
+{
+    return idx == 0 || sbit__exec_own(session, idx) != NULL
+               ? SBIT_OK
+               : sbit__fail_oom(error, sizeof(sbit__exec_value));
+}
+
+static sbit_status sbit__plan_own_outputs(sbit_session *session, const sbit_node *node,
+                                          sbit_error *error)
+{
+    for (size_t i = 0; i < node->output_count; i++) {
+        SBIT__TRY(sbit__plan_own(session, node->outputs[i].idx, error));
+    }
+    return SBIT_OK;
+}
+
+/* Memory for what is not constant. */
+static sbit_status sbit__plan_touch(sbit_session *session, const sbit_value_id *ids, size_t count,
+                                    sbit_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (session->values[ids[i].idx] == NULL) {
+            SBIT__TRY(sbit__plan_own(session, ids[i].idx, error));
+        }
+    }
+    return SBIT_OK;
+}
+
 /* Whether the constant of a value is not the program's in this session: the caller, or that of the
  * graph around this one, feeds something else. */
 static bool sbit__plan_is_overridden(const sbit_session *session, uint32_t idx)
 {
-    sbit_value_id id;
-    id.idx = idx;
-    return idx != 0 && !session->constant[idx] &&
-           sbit__program_constant(session->program, session->graph, id) != NULL;
+    return sbit__program_constant(session->program, session->graph, idx) != NULL &&
+           !session->values[idx]->shared;
 }
 
 /* Constants that the caller overrides take with them what the program made of them: values are
  * computed in steps again, packed forms are not used. Where data was freed after packing, it is
  * computed again, too. */
-static void sbit__plan_overrides(sbit_session *session)
+static sbit_status sbit__plan_overrides(sbit_session *session, sbit_error *error)
 {
     const sbit__made *made = sbit__program_made(session->program, session->graph);
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        sbit__exec_node *data = &session->nodes[node->id.idx];
-        for (size_t i = 0; i < node->input_count; i++) {
-            if (sbit__plan_is_overridden(session, node->inputs[i].idx)) {
+    for (size_t o = 0; o < session->node_count; o++) {
+        sbit__exec_node *data = &session->nodes[o];
+        for (size_t i = 0; i < data->node->input_count; i++) {
+            if (sbit__plan_is_overridden(session, data->node->inputs[i].idx)) {
                 data->folded = false;
                 data->packed = NULL;
             }
         }
-        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
-            session->constant[node->outputs[i].idx] = false;
+        if (!data->folded) {
+            SBIT__TRY(sbit__plan_own_outputs(session, data->node, error));
         }
     }
-    for (size_t o = session->order_count; o-- > 0;) {
-        const sbit_node *node = sbit_graph_node(session->graph, session->order[o]);
-        sbit__exec_node *data = &session->nodes[node->id.idx];
+    for (size_t o = session->node_count; o-- > 0;) {
+        sbit__exec_node *data = &session->nodes[o];
+        const sbit_node *node = data->node;
         for (size_t i = 0; i < node->output_count; i++) {
-            const uint32_t idx = node->outputs[i].idx;
-            if (idx != 0 && data->folded && !session->constant[idx]) {
+            if (sbit__plan_is_overridden(session, node->outputs[i].idx)) {
                 data->folded = false; /* its data was asked for below */
             }
         }
-        for (size_t i = 0; !data->folded && i < node->output_count; i++) {
-            session->constant[node->outputs[i].idx] = false;
+        if (data->folded) {
+            continue;
         }
-        for (size_t i = 0; !data->folded && i < node->input_count; i++) {
-            const uint32_t idx = node->inputs[i].idx;
+        SBIT__TRY(sbit__plan_own_outputs(session, node, error));
+        for (size_t i = 0; i < node->input_count; i++) {
+            const sbit__exec_value *value = session->values[node->inputs[i].idx];
             const bool reads =
                 data->packed == NULL || i >= 32 || (made->released[node->id.idx] >> i & 1u) == 0;
-            if (idx != 0 && reads && session->constant[idx] &&
-                session->values[idx].tensor.data == NULL && made->folded[idx] != NULL) {
-                session->constant[idx] = false;
+            if (value != NULL && reads && value->shared && value->value.tensor.data == NULL &&
+                sbit_graph_value(session->graph, node->inputs[i])->producer.idx != 0) {
+                SBIT__TRY(sbit__plan_own(session, node->inputs[i].idx, error));
             }
         }
     }
+    return SBIT_OK;
 }
 
-/* Everything that does not change from run to run, and what nodes have of the program. */
-static void sbit__plan_constants(sbit_session *session)
+/* Everything that does not change from run to run, what nodes have of the program, and memory for
+ * the rest. */
+static sbit_status sbit__plan_values(sbit_session *session, sbit_error *error)
 {
     const sbit__made *made = sbit__program_made(session->program, session->graph);
     bool overridden = false;
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        sbit_value_id id;
-        const sbit_tensor *constant = NULL;
-        id.idx = idx;
-        constant = sbit__program_constant(session->program, session->graph, id);
-        session->constant[idx] = constant != NULL && !session->fed[idx];
-        if (session->constant[idx]) {
-            memset(&session->values[idx], 0, sizeof session->values[idx]);
-            session->values[idx].tensor = *constant;
-        }
-        overridden = overridden || (constant != NULL && session->fed[idx]);
-    }
     for (size_t i = 0; i < session->capture_count; i++) {
-        const uint32_t idx = session->captures[i].idx;
         const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
-        const bool was = session->constant[idx];
-        session->constant[idx] = session->parent->constant[outer];
-        overridden = overridden || (was && !session->constant[idx]);
+        if (!session->parent->values[outer]->shared) {
+            SBIT__TRY(sbit__plan_own(session, session->captures[i].idx, error));
+        }
     }
-    for (size_t o = 0; o < session->order_count; o++) {
-        sbit__exec_node *data = &session->nodes[session->order[o].idx];
-        data->folded = made->folded_node != NULL && made->folded_node[session->order[o].idx];
-        data->packed = made->packed != NULL ? made->packed[session->order[o].idx] : NULL;
+    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        if (session->values[idx] == NULL) {
+            session->values[idx] = made->values[idx];
+        }
+        overridden = overridden || sbit__plan_is_overridden(session, idx);
     }
-    if (overridden) {
-        sbit__plan_overrides(session);
+    for (size_t o = 0; o < session->node_count; o++) {
+        sbit__exec_node *data = &session->nodes[o];
+        data->folded = made->folded[data->node->id.idx];
+        data->packed = made->packed[data->node->id.idx];
+        SBIT__TRY(sbit__plan_touch(session, data->node->inputs, data->node->input_count, error));
+        SBIT__TRY(sbit__plan_touch(session, data->node->outputs, data->node->output_count, error));
+        SBIT__TRY(sbit__plan_touch(session, data->captures, data->capture_count, error));
     }
+    SBIT__TRY(sbit__plan_touch(session, session->inputs, session->input_count, error));
+    SBIT__TRY(sbit__plan_touch(session, session->outputs, session->output_count, error));
+    return overridden ? sbit__plan_overrides(session, error) : SBIT_OK;
 }
 
 /* Types of what comes from outside: inputs as fed or declared, captured values as they are. */
 static sbit_status sbit__plan_sources(sbit_session *session, sbit_error *error)
 {
     sbit__infer *infer = &session->infer;
-    sbit_session *parent = session->parent;
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        session->plan[idx].root = idx;
-        session->plan[idx].first = -1;
-        session->plan[idx].last = -1;
-        if (session->fed[idx]) {
-            infer->types[idx] = *session->fed_types[idx];
-            infer->known[idx] = NULL;
+        sbit__exec_value *value = session->values[idx];
+        sbit_value_id id;
+        id.idx = idx;
+        if (value == NULL) {
+            continue;
         }
-        if (session->constant[idx]) {
-            infer->types[idx] = sbit__type_of_tensor(&session->values[idx].tensor);
-            infer->known[idx] =
-                session->values[idx].tensor.data != NULL ? &session->values[idx].tensor : NULL;
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        infer->types[idx] = &value->type;
+        if (value->shared) {
+            infer->known[idx] = value->value.tensor.data != NULL ? &value->value.tensor : NULL;
+            continue;
         }
+        const sbit_value_info *info = sbit_graph_value(session->graph, id);
+        value->type = value->fed != NULL          ? *value->fed
+                      : info->producer.idx == 0   ? info->type
+                                                  : sbit__type_unknown();
+        value->place = value->fed != NULL ? SBIT__PLACE_INPUT : SBIT__PLACE_NONE;
+        value->root = value;
+        value->fixed = false;
+        memset(&value->life, 0, sizeof value->life);
+        value->life.first = value->life.last = -1;
     }
     for (size_t i = 0; i < session->input_count; i++) {
-        session->plan[session->inputs[i].idx].place = SBIT__PLACE_INPUT;
-    }
-    for (uint32_t idx = 1; idx < session->value_limit; idx++) {
-        if (session->fed[idx]) {
-            session->plan[idx].place = SBIT__PLACE_INPUT;
-        }
+        session->values[session->inputs[i].idx]->place = SBIT__PLACE_INPUT;
     }
     for (size_t i = 0; i < session->capture_count; i++) {
         const uint32_t idx = session->captures[i].idx;
-        const uint32_t outer = sbit_graph_value(session->graph, session->captures[i])->outer.idx;
-        const bool known = parent->plan[outer].place == SBIT__PLACE_CONSTANT;
-        session->values[idx] = parent->values[outer];
-        infer->types[idx] = sbit__type_of_value(&session->values[idx], &parent->infer.types[outer]);
-        infer->known[idx] = known ? &session->values[idx].tensor : NULL;
-        session->plan[idx].place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
+        const uint32_t outer_idx =
+            sbit_graph_value(session->graph, session->captures[i])->outer.idx;
+        const sbit__exec_value *outer = session->parent->values[outer_idx];
+        sbit__exec_value *value = session->values[idx];
+        if (!value->shared) {
+            const bool known = outer->place == SBIT__PLACE_CONSTANT;
+            value->value = outer->value;
+            value->type = sbit__type_of_value(&value->value, &outer->type);
+            infer->known[idx] = known ? &value->value.tensor : NULL;
+            value->place = known ? SBIT__PLACE_CONSTANT : SBIT__PLACE_CAPTURED;
+        }
     }
-    return parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
+    return session->parent == NULL ? sbit__plan_check_symbols(session, error) : SBIT_OK;
 }
 
 /* >>what is known while planning */
@@ -234,7 +264,7 @@ static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_no
 {
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && !sbit__type_static(&session->infer.types[idx])) {
+        if (idx != 0 && !sbit__type_static(&session->values[idx]->type)) {
             return false;
         }
     }
@@ -242,16 +272,17 @@ static bool sbit__plan_outputs_static(const sbit_session *session, const sbit_no
 }
 
 /* Small, and all inputs are known for the shapes at hand. */
-static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data)
+static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit__exec_node *data)
 {
+    const sbit_node *node = data->node;
     if ((data->row->flags & (SBIT_OP_RANDOM | SBIT_OP_BODY)) != 0 || data->row->run == NULL) {
         return false;
     }
     for (size_t i = 0; i < node->input_count; i++) {
         const uint32_t idx = node->inputs[i].idx;
-        if (idx != 0 && (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
-                         sbit_tensor_count(&session->values[idx].tensor) > SBIT__PLAN_SMALL)) {
+        if (idx != 0 &&
+            (sbit__exec_place(session, idx) != SBIT__PLACE_CONSTANT ||
+             sbit_tensor_count(&session->values[idx]->value.tensor) > SBIT__PLAN_SMALL)) {
             return false;
         }
     }
@@ -261,8 +292,9 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
     for (size_t i = 0; i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
         /* text that a row made (alloc_text) lasts for one run only */
-        if (idx != 0 && (session->infer.types[idx].dtype == SBIT_STRING ||
-                         sbit__type_elements(&session->infer.types[idx]) > SBIT__PLAN_SMALL)) {
+        if (idx != 0 &&
+            (session->values[idx]->type.dtype == SBIT_STRING ||
+             sbit__type_elements(&session->values[idx]->type) > SBIT__PLAN_SMALL)) {
             return false;
         }
     }
@@ -270,16 +302,17 @@ static bool sbit__plan_can_evaluate(const sbit_session *session, const sbit_node
 }
 
 /* Runs a node now; its outputs stay in their dynamic blocks. */
-static sbit_status sbit__plan_evaluate(sbit_session *session, const sbit_node *node,
+static sbit_status sbit__plan_evaluate(sbit_session *session, sbit__exec_node *data,
                                        sbit_error *error)
 {
-    SBIT__TRY(sbit__step_evaluate(session, node->id, error));
-    for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && session->values[idx].kind == SBIT_KIND_TENSOR) {
-            session->infer.known[idx] = &session->values[idx].tensor;
+    SBIT__TRY(sbit__step_evaluate(session, data, error));
+    for (size_t i = 0; i < data->node->output_count; i++) {
+        const uint32_t idx = data->node->outputs[i].idx;
+        sbit__exec_value *out = session->values[idx];
+        if (out != NULL && out->value.kind == SBIT_KIND_TENSOR) {
+            session->infer.known[idx] = &out->value.tensor;
             session->infer.elems[idx] = NULL;
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+            out->place = SBIT__PLACE_CONSTANT;
         }
     }
     return SBIT_OK;
@@ -303,10 +336,11 @@ static sbit_status sbit__plan_accept_known(sbit_session *session, const sbit_nod
     }
     for (size_t i = 0; *all_known && i < node->output_count; i++) {
         const uint32_t idx = node->outputs[i].idx;
-        if (idx != 0 && session->infer.known[idx] != &session->values[idx].tensor) {
-            memset(&session->values[idx], 0, sizeof session->values[idx]);
-            session->values[idx].tensor = *session->infer.known[idx];
-            session->plan[idx].place = SBIT__PLACE_CONSTANT;
+        sbit__exec_value *out = session->values[idx];
+        if (out != NULL && session->infer.known[idx] != &out->value.tensor) {
+            memset(&out->value, 0, sizeof out->value);
+            out->value.tensor = *session->infer.known[idx];
+            out->place = SBIT__PLACE_CONSTANT;
         }
     }
     return SBIT_OK;
@@ -314,9 +348,9 @@ static sbit_status sbit__plan_accept_known(sbit_session *session, const sbit_nod
 
 /* Loops generalise over iterations that have not been seen: what they say of shapes is no promise.
  * The branches of If have no inputs and can be trusted. */
-static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node,
-                                    const sbit__exec_node *data)
+static void sbit__plan_forget_loops(sbit_session *session, const sbit__exec_node *data)
 {
+    const sbit_node *node = data->node;
     bool has_inputs = false;
     if ((data->row->flags & SBIT_OP_BODY) == 0) {
         return;
@@ -327,28 +361,32 @@ static void sbit__plan_forget_loops(sbit_session *session, const sbit_node *node
                      (attr->type == SBIT_ONNX_ATTR_GRAPH && sbit_graph_input_count(attr->g) > 0);
     }
     for (size_t i = 0; has_inputs && i < node->output_count; i++) {
-        session->infer.types[node->outputs[i].idx] = sbit__type_unknown();
+        if (node->outputs[i].idx != 0) {
+            session->values[node->outputs[i].idx]->type = sbit__type_unknown();
+        }
     }
 }
 
-static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id, sbit_error *error)
+static sbit_status sbit__plan_infer_node(sbit_session *session, sbit__exec_node *data,
+                                         sbit_error *error)
 {
-    const sbit_node *node = sbit_graph_node(session->graph, id);
-    sbit__exec_node *data = &session->nodes[id.idx];
+    const sbit_node *node = data->node;
     if (data->folded) {
         data->skipped = true;
         return SBIT_OK;
     }
-    SBIT__TRY(sbit__infer_node(&session->infer, id, error));
-    sbit__plan_forget_loops(session, node, data);
+    SBIT__TRY(sbit__infer_node(&session->infer, node->id, error));
+    sbit__plan_forget_loops(session, data);
     for (size_t i = 0; i < node->output_count; i++) {
-        const uint32_t idx = node->outputs[i].idx;
-        session->plan[idx].fixed = sbit__type_static(&session->infer.types[idx]);
+        sbit__exec_value *out = session->values[node->outputs[i].idx];
+        if (out != NULL) {
+            out->fixed = sbit__type_static(&out->type);
+        }
     }
     SBIT__TRY(sbit__plan_accept_known(session, node, &data->skipped, error));
-    if (!data->skipped && sbit__plan_can_evaluate(session, node, data)) {
+    if (!data->skipped && sbit__plan_can_evaluate(session, data)) {
         data->skipped = true;
-        SBIT__TRY(sbit__plan_evaluate(session, node, error));
+        SBIT__TRY(sbit__plan_evaluate(session, data, error));
     }
     return SBIT_OK;
 }
@@ -357,16 +395,25 @@ static sbit_status sbit__plan_infer_node(sbit_session *session, sbit_node_id id,
 
 static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *error)
 {
-    session->steps = (sbit__step *)sbit__arena_array(&session->plan_arena, session->order_count + 1,
-                                                     sizeof(sbit__step));
+    size_t count = 0;
+    for (size_t o = 0; o < session->node_count; o++) {
+        count += session->nodes[o].skipped ? 0 : 1;
+    }
+    session->steps =
+        (sbit__step *)sbit__arena_array(&session->plan_arena, count + 1, sizeof(sbit__step));
     if (session->steps == NULL) {
-        return sbit__fail_oom(error, session->order_count * sizeof(sbit__step));
+        return sbit__fail_oom(error, count * sizeof(sbit__step));
     }
     session->step_count = 0;
-    for (size_t o = 0; o < session->order_count; o++) {
-        const sbit_node_id id = session->order[o];
-        if (!session->nodes[id.idx].skipped) {
-            session->steps[session->step_count++].node = sbit_graph_node(session->graph, id);
+    for (size_t o = 0; o < session->node_count; o++) {
+        sbit__exec_node *data = &session->nodes[o];
+        if (!data->skipped) {
+            sbit__step *step = &session->steps[session->step_count++];
+            step->session = session;
+            step->data = data;
+            for (size_t i = 0; i < data->node->output_count; i++) {
+                step->tapped = step->tapped || session->tapped[data->node->outputs[i].idx];
+            }
         }
     }
     return SBIT_OK;
@@ -375,41 +422,34 @@ static sbit_status sbit__plan_choose_steps(sbit_session *session, sbit_error *er
 /* Where the outputs of a step lie, and when its shapes are found. */
 static void sbit__plan_place_outputs(sbit_session *session, sbit__step *step)
 {
-    const sbit_op_call *call = &step->call;
+    const sbit_node *node = step->data->node;
     const uint32_t flags = step->data->row->flags;
     bool inputs_static = true, outputs_static = true, typed = true;
-    for (int32_t i = 0; i < call->input_count; i++) {
-        const sbit_type *type = call->in_type[i];
-        inputs_static = inputs_static && (type == NULL || sbit__type_static(type));
-        typed = typed && (type == NULL || type->dtype != SBIT_UNDEFINED);
+    for (size_t i = 0; i < node->input_count; i++) {
+        const sbit__exec_value *in = session->values[node->inputs[i].idx];
+        inputs_static = inputs_static && (in == NULL || sbit__type_static(&in->type));
+        typed = typed && (in == NULL || in->type.dtype != SBIT_UNDEFINED);
+        step->copies = step->copies || (i == 0 && in != NULL && (flags & SBIT_OP_VIEW) != 0 &&
+                                        in->type.kind != SBIT_KIND_TENSOR);
     }
-    for (int32_t i = 0; i < call->output_count; i++) {
-        outputs_static =
-            outputs_static && (call->out_type[i] == NULL || sbit__type_static(call->out_type[i]));
+    for (size_t i = 0; i < node->output_count; i++) {
+        const sbit__exec_value *out = session->values[node->outputs[i].idx];
+        outputs_static = outputs_static && (out == NULL || sbit__type_static(&out->type));
     }
-    step->copies = (flags & SBIT_OP_VIEW) != 0 && call->input_count > 0 &&
-                   call->in_type[0] != NULL && call->in_type[0]->kind != SBIT_KIND_TENSOR;
     /* infer also checks element types, which then is still to be done */
     step->resolve = (!outputs_static || !typed) && (flags & SBIT_OP_DYNAMIC) == 0 && !step->copies;
     step->late = !inputs_static || step->resolve;
-    for (int32_t i = 0; i < call->output_count; i++) {
-        const uint32_t idx = step->node->outputs[i].idx;
-        const sbit_type *type = call->out_type[i];
-        sbit_value *value = &session->values[idx];
-        if (idx == 0) {
+    for (size_t i = 0; i < node->output_count; i++) {
+        sbit__exec_value *out = session->values[node->outputs[i].idx];
+        if (out == NULL) {
             continue;
         }
-        memset(value, 0, sizeof *value);
-        session->plan[idx].place = SBIT__PLACE_DYNAMIC;
-        sbit__dynamic_set_constant(session, &session->dynamics[idx], false);
-        if ((flags & SBIT_OP_DYNAMIC) != 0 || step->copies || step->resolve) {
-            continue;
-        }
-        session->plan[idx].place = SBIT__PLACE_BLOCK;
-        value->tensor.dtype = type->dtype;
-        value->tensor.rank = type->rank;
-        for (int32_t d = 0; d < type->rank; d++) {
-            value->tensor.dims[d] = type->dims[d].value;
+        memset(&out->value, 0, sizeof out->value);
+        out->place = SBIT__PLACE_DYNAMIC;
+        sbit__dynamic_set_constant(session, &out->dynamic, false);
+        if ((flags & SBIT_OP_DYNAMIC) == 0 && !step->copies && !step->resolve) {
+            out->place = SBIT__PLACE_BLOCK;
+            sbit__tensor_of_type(&out->type, &out->value.tensor);
         }
     }
 }
@@ -420,16 +460,17 @@ static sbit_status sbit__plan_check_types(const sbit_session *session, sbit_erro
     char text[400] = "";
     size_t used = 0, count = 0;
     for (size_t s = 0; s < session->step_count; s++) {
-        const sbit_op_call *call = &session->steps[s].call;
-        const sbit_type *type = call->input_count > 0    ? call->in_type[0]
-                                : call->output_count > 0 ? call->out_type[0]
-                                                         : NULL;
+        const sbit__exec_node *data = session->steps[s].data;
+        const uint32_t idx = data->node->input_count > 0    ? data->node->inputs[0].idx
+                             : data->node->output_count > 0 ? data->node->outputs[0].idx
+                                                            : 0;
+        const sbit_type *type = idx != 0 ? &session->values[idx]->type : NULL;
         char node[128];
         if (type == NULL || type->dtype == SBIT_UNDEFINED ||
-            (call->row->types & SBIT_T(type->dtype)) != 0) {
+            (data->row->types & SBIT_T(type->dtype)) != 0) {
             continue;
         }
-        sbit_graph_describe(session->graph, call->node->id, node, sizeof node);
+        sbit_graph_describe(session->graph, data->node->id, node, sizeof node);
         if (used < sizeof text - 1) {
             const int n =
                 snprintf(text + used, sizeof text - used, "%s%s (element type %s)",
@@ -448,7 +489,6 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
 {
     SBIT__TRY(sbit__plan_choose_steps(session, error));
     for (size_t s = 0; s < session->step_count; s++) {
-        SBIT__TRY(sbit__step_build(session, &session->steps[s], error));
         sbit__plan_place_outputs(session, &session->steps[s]);
     }
     SBIT__TRY(sbit__plan_check_types(session, error));
@@ -462,17 +502,13 @@ static sbit_status sbit__plan_steps(sbit_session *session, sbit_error *error)
 
 static sbit_status sbit__plan_fill(sbit_session *session, sbit__arena *passing, sbit_error *error)
 {
-    session->plan = (sbit__exec_value *)sbit__arena_array(
-        &session->plan_arena, session->value_limit, sizeof(sbit__exec_value));
-    if (session->plan == NULL) {
-        return sbit__fail_oom(error, session->value_limit * sizeof(sbit__exec_value));
-    }
-    SBIT__TRY(sbit__infer_init(&session->infer, session->graph, NULL, &session->plan_arena, error));
+    SBIT__TRY(sbit__plan_values(session, error));
+    SBIT__TRY(
+        sbit__infer_begin(&session->infer, session->graph, NULL, &session->plan_arena, error));
     session->infer.passing = passing;
-    sbit__plan_constants(session);
     SBIT__TRY(sbit__plan_sources(session, error));
-    for (size_t o = 0; o < session->order_count; o++) {
-        SBIT__TRY(sbit__plan_infer_node(session, session->order[o], error));
+    for (size_t o = 0; o < session->node_count; o++) {
+        SBIT__TRY(sbit__plan_infer_node(session, &session->nodes[o], error));
     }
     session->infer.passing = NULL;
     sbit__arena_deinit(passing);

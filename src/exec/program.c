@@ -161,16 +161,13 @@ SBIT__FN sbit_status sbit__program_fold(sbit_program *program, sbit_error *error
         again = false;
         for (sbit_graph *graph = program->graph->family->graphs; graph != NULL;
              graph = graph->next_graph) {
-            sbit__made *made =
-                graph->index < program->graph_count ? &program->made[graph->index] : NULL;
-            if (made == NULL || !graph->alive || made->done ||
-                (graph->parent != NULL && graph->parent->index < program->graph_count &&
-                 !program->made[graph->parent->index].done)) {
-                continue;
+            sbit__made *made = &program->made[graph->index];
+            if (graph->alive && !made->done &&
+                (graph->parent == NULL || program->made[graph->parent->index].done)) {
+                SBIT__TRY(sbit__constants_graph(program, graph, made, error));
+                made->done = true;
+                again = true;
             }
-            SBIT__TRY(sbit__constants_graph(program, graph, made, error));
-            made->done = true;
-            again = true;
         }
     }
     return SBIT_OK;
@@ -183,9 +180,7 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
     program->graph_count = source->family->graph_count;
     program->graphs = (sbit__lowered *)sbit__arena_array(&program->arena, program->graph_count,
                                                          sizeof(sbit__lowered));
-    program->made =
-        (sbit__made *)sbit__arena_array(&program->arena, program->graph_count, sizeof(sbit__made));
-    if (program->graphs == NULL || program->made == NULL) {
+    if (program->graphs == NULL) {
         return sbit__fail_oom(error, program->graph_count * sizeof(sbit__lowered));
     }
     for (const sbit_graph *graph = source->family->graphs; graph != NULL;
@@ -202,7 +197,10 @@ static sbit_status sbit__program_fill(sbit_program *program, const sbit_graph *s
         }
     }
     SBIT__TRY(sbit__unsupported_fail(program->graph, error));
-    return sbit__program_lower(program, desc, error);
+    SBIT__TRY(sbit__program_lower(program, desc, error));
+    program->made = (sbit__made *)sbit__arena_array(
+        &program->arena, program->graph->family->graph_count, sizeof(sbit__made));
+    return program->made != NULL ? SBIT_OK : sbit__fail_oom(error, sizeof(sbit__made));
 }
 
 /* Lists of the desc are copied: sessions may be made later. */
@@ -329,26 +327,13 @@ SBIT__FN sbit_status sbit__program_take(sbit_program *program, sbit__dynamic *dy
 
 SBIT__FN const sbit__made *sbit__program_made(const sbit_program *program, const sbit_graph *graph)
 {
-    static const sbit__made none = {false, NULL, NULL, NULL, NULL};
-    return graph->index < program->graph_count ? &program->made[graph->index] : &none;
+    return &program->made[graph->index];
 }
 
-SBIT__FN const sbit_tensor *sbit__program_constant(const sbit_program *program,
-                                                   const sbit_graph *graph, sbit_value_id id)
+SBIT__FN sbit__exec_value *sbit__program_constant(const sbit_program *program,
+                                                  const sbit_graph *graph, uint32_t idx)
 {
-    while (sbit_graph_value_alive(graph, id)) {
-        const sbit_value_info *info = sbit_graph_value(graph, id);
-        const sbit__made *made = sbit__program_made(program, graph);
-        if (info->is_constant || info->has_default) { /* a default: until something else is fed */
-            return &info->constant;
-        }
-        if (info->outer.idx == 0) {
-            return made->folded != NULL ? made->folded[id.idx] : NULL;
-        }
-        graph = sbit_graph_parent(graph);
-        id = info->outer;
-    }
-    return NULL;
+    return program->made[graph->index].values[idx];
 }
 
 SBIT__FN const sbit__lowered *sbit__program_lowered(const sbit_program *program,

@@ -8,22 +8,22 @@ static sbit_status sbit__exec_tap(sbit_session *session, uint32_t idx, sbit_erro
 {
     sbit_value_id id;
     id.idx = idx;
-    return session->tap_fn(session->source, id, &session->values[idx], session->tap_user, error);
+    return session->tap_fn(session->source, id, &session->values[idx]->value, session->tap_user, error);
 }
 
 /* Inputs, and values that the plan knows without running. */
 static sbit_status sbit__exec_tap_first(sbit_session *session, sbit_error *error)
 {
     for (uint32_t idx = 1; idx < session->value_limit; idx++) {
+        const sbit__place place = sbit__exec_place(session, idx);
         sbit_value_id id;
         id.idx = idx;
-        if (!session->tapped[idx] || (session->plan[idx].place != SBIT__PLACE_INPUT &&
-                                      session->plan[idx].place != SBIT__PLACE_CAPTURED &&
-                                      (session->plan[idx].place != SBIT__PLACE_CONSTANT ||
-                                       sbit_graph_value(session->graph, id)->is_constant))) {
-            continue;
+        if (session->tapped[idx] &&
+            (place == SBIT__PLACE_INPUT || place == SBIT__PLACE_CAPTURED ||
+             (place == SBIT__PLACE_CONSTANT &&
+              !sbit_graph_value(session->graph, id)->is_constant))) {
+            SBIT__TRY(sbit__exec_tap(session, idx, error));
         }
-        SBIT__TRY(sbit__exec_tap(session, idx, error));
     }
     return SBIT_OK;
 }
@@ -42,8 +42,8 @@ SBIT__FN sbit_status sbit__exec_steps(sbit_session *session, sbit_error *error)
             step->data->nanoseconds += sbit__now_ns() - start;
             step->data->runs++;
         }
-        for (size_t i = 0; step->tapped && i < step->node->output_count; i++) {
-            const uint32_t idx = step->node->outputs[i].idx;
+        for (size_t i = 0; step->tapped && i < step->data->node->output_count; i++) {
+            const uint32_t idx = step->data->node->outputs[i].idx;
             if (idx != 0 && session->tapped[idx]) {
                 SBIT__TRY(sbit__exec_tap(session, idx, error));
             }

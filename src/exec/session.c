@@ -19,28 +19,20 @@ static sbit_status sbit__session_arrays(sbit_session *s, sbit_error *error)
     s->value_limit = sbit_graph_value_limit(s->graph);
     s->node_limit = sbit_graph_node_limit(s->graph);
     s->tapped = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->constant = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->fed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
     s->wanted = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    s->fed_types = (sbit_type **)sbit__session_array(s, s->value_limit, sizeof(sbit_type *), &ok);
-    s->values = (sbit_value *)sbit__session_array(s, s->value_limit, sizeof(sbit_value), &ok);
-    s->dynamics =
-        (sbit__dynamic *)sbit__session_array(s, s->value_limit, sizeof(sbit__dynamic), &ok);
-    s->nodes =
-        (sbit__exec_node *)sbit__session_array(s, s->node_limit, sizeof(sbit__exec_node), &ok);
-    s->order = (sbit_node_id *)sbit__session_array(s, s->node_limit, sizeof(sbit_node_id), &ok);
+    s->values =
+        (sbit__exec_value **)sbit__session_array(s, s->value_limit, sizeof(void *), &ok);
+    s->node_at = (uint32_t *)sbit__session_array(s, s->node_limit, sizeof(uint32_t), &ok);
     s->inputs = (sbit_value_id *)sbit__session_array(s, sbit_graph_input_count(s->graph),
                                                      sizeof(sbit_value_id), &ok);
     s->states =
         (sbit__exec_state *)sbit__session_array(s, s->state_count, sizeof(sbit__exec_state), &ok);
-    s->captures =
-        (sbit_value_id *)sbit__session_array(s, s->value_limit, sizeof(sbit_value_id), &ok);
     s->outputs =
         (sbit_value_id *)sbit__session_array(s, s->output_count, sizeof(sbit_value_id), &ok);
     s->results = (sbit_value *)sbit__session_array(s, s->output_count, sizeof(sbit_value), &ok);
     s->result_blocks =
         (sbit__dynamic *)sbit__session_array(s, s->output_count, sizeof(sbit__dynamic), &ok);
-    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(sbit_value));
+    return ok ? SBIT_OK : sbit__fail_oom(error, s->value_limit * sizeof(void *));
 }
 
 /* What is looked at from outside. */
@@ -66,59 +58,72 @@ static void sbit__session_targets(sbit_session *s, const sbit_session_desc *desc
     s->has_taps = tapped && (desc->tap_all || desc->tap_count > 0);
 }
 
-/* The values of this graph that a node's bodies capture. */
-static sbit_status sbit__session_node_captures(sbit_session *s, sbit_node_id id, sbit_error *error)
-{
-    sbit__exec_node *data = &s->nodes[id.idx];
-    const size_t count = sbit_graph_captures(s->graph, id, NULL, 0);
-    bool ok = true;
-    if (count == 0) {
-        return SBIT_OK;
-    }
-    data->captures = (sbit_value_id *)sbit__session_array(s, count, sizeof(sbit_value_id), &ok);
-    if (!ok) {
-        return sbit__fail_oom(error, count * sizeof(sbit_value_id));
-    }
-    data->capture_count = sbit_graph_captures(s->graph, id, data->captures, count);
-    return SBIT_OK;
-}
-
-/* Nodes that results and taps need, found from the last to the first. */
-static sbit_status sbit__session_order(sbit_session *s, bool *needed, sbit_error *error)
+/* Marks the values that nodes which results and taps need read, and these nodes in node_at, from
+ * the last to the first; how many there are. `order`, `captured`: room for all nodes and values. */
+static size_t sbit__session_needed(sbit_session *s, bool *needed, sbit_node_id *order,
+                                   sbit_value_id *captured)
 {
     size_t count = 0, kept = 0;
     for (sbit_node_id id = sbit_graph_first(s->graph); id.idx != 0;
          id = sbit_graph_next(s->graph, id)) {
-        s->order[count++] = id;
-        SBIT__TRY(sbit__session_node_captures(s, id, error));
+        order[count++] = id;
     }
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
         needed[idx] = s->wanted[idx] || s->tapped[idx];
     }
-    for (size_t o = count; o-- > 0;) {
-        const sbit_node *node = sbit_graph_node(s->graph, s->order[o]);
-        sbit__exec_node *data = &s->nodes[node->id.idx];
+    while (count-- > 0) {
+        const sbit_node *node = sbit_graph_node(s->graph, order[count]);
+        size_t captures = 0;
+        bool keep = false;
         for (size_t i = 0; i < node->output_count; i++) {
-            data->needed =
-                data->needed || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
+            keep = keep || (node->outputs[i].idx != 0 && needed[node->outputs[i].idx]);
         }
-        for (size_t i = 0; data->needed && i < node->input_count; i++) {
+        if (!keep) {
+            continue;
+        }
+        s->node_at[node->id.idx] = 1;
+        kept++;
+        for (size_t i = 0; i < node->input_count; i++) {
             needed[node->inputs[i].idx] = true;
         }
-        for (size_t i = 0; data->needed && i < data->capture_count; i++) {
-            needed[data->captures[i].idx] = true;
+        captures = sbit_graph_captures(s->graph, node->id, captured, s->value_limit);
+        for (size_t i = 0; i < captures; i++) {
+            needed[captured[i].idx] = true;
         }
     }
-    for (size_t o = 0; o < count; o++) {
-        sbit__exec_node *data = &s->nodes[s->order[o].idx];
-        if (data->needed) {
-            data->row =
-                sbit__op_row(s->graph, sbit_graph_node(s->graph, s->order[o]), &data->opset);
-            s->order[kept++] = s->order[o];
+    return kept;
+}
+
+/* What is kept of the nodes that node_at marks. */
+static sbit_status sbit__session_nodes(sbit_session *s, size_t count, sbit_value_id *captured,
+                                       sbit_error *error)
+{
+    bool ok = true;
+    size_t ins = 0, outs = 0;
+    s->nodes = (sbit__exec_node *)sbit__session_array(s, count, sizeof(sbit__exec_node), &ok);
+    for (sbit_node_id id = sbit_graph_first(s->graph); ok && id.idx != 0;
+         id = sbit_graph_next(s->graph, id)) {
+        const sbit_node *node = sbit_graph_node(s->graph, id);
+        sbit__exec_node *data = &s->nodes[s->node_count];
+        if (s->node_at[id.idx] == 0) {
+            continue;
         }
+        s->node_at[id.idx] = (uint32_t)++s->node_count;
+        data->node = node;
+        data->row = sbit__op_row(s->graph, node, &data->opset);
+        data->capture_count = sbit_graph_captures(s->graph, id, captured, s->value_limit);
+        if (data->capture_count > 0) {
+            data->captures = (sbit_value_id *)sbit__session_array(s, data->capture_count,
+                                                                  sizeof(sbit_value_id), &ok);
+            for (size_t i = 0; ok && i < data->capture_count; i++) {
+                data->captures[i] = captured[i];
+            }
+        }
+        ins = node->input_count > ins ? node->input_count : ins;
+        outs = node->output_count > outs ? node->output_count : outs;
     }
-    s->order_count = kept;
-    return SBIT_OK;
+    return ok ? sbit__session_make_call(s, ins, outs, error)
+              : sbit__fail_oom(error, count * sizeof(sbit__exec_node));
 }
 
 SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
@@ -131,7 +136,7 @@ SBIT__FN bool sbit__session_has_input(const sbit_session *s, sbit_value_id id)
     return false;
 }
 
-/* Inputs to feed, captured values. */
+/* Inputs to feed. */
 static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc,
                                   const bool *needed)
 {
@@ -149,36 +154,64 @@ static void sbit__session_sources(sbit_session *s, const sbit_session_desc *desc
             s->inputs[s->input_count++] = id;
         }
     }
+}
+
+/* The needed values that are those of the graph around this one. */
+static sbit_status sbit__session_captures(sbit_session *s, const bool *needed,
+                                          sbit_value_id *captured, sbit_error *error)
+{
+    bool ok = true;
     for (uint32_t idx = 1; idx < s->value_limit; idx++) {
         sbit_value_id id;
-        const sbit_value_info *info = NULL;
         id.idx = idx;
-        info = sbit_graph_value_alive(s->graph, id) ? sbit_graph_value(s->graph, id) : NULL;
-        if (info != NULL && info->outer.idx != 0 && needed[idx]) {
-            s->captures[s->capture_count++] = id;
+        if (needed[idx] && sbit_graph_value_alive(s->graph, id) &&
+            sbit_graph_value(s->graph, id)->outer.idx != 0) {
+            captured[s->capture_count++] = id;
         }
     }
+    s->captures =
+        (sbit_value_id *)sbit__session_array(s, s->capture_count, sizeof(sbit_value_id), &ok);
+    if (!ok) {
+        return sbit__fail_oom(error, s->capture_count * sizeof(sbit_value_id));
+    }
+    memcpy(s->captures, captured, s->capture_count * sizeof(sbit_value_id));
+    return SBIT_OK;
 }
 
 /* >>making */
 
+/* Which nodes and values there are; `arena`: for what is not kept. */
+static sbit_status sbit__session_find(sbit_session *s, const sbit_session_desc *desc,
+                                      sbit__arena *arena, sbit_error *error)
+{
+    bool *needed = (bool *)sbit__arena_array(arena, s->value_limit, sizeof(bool));
+    sbit_node_id *order =
+        (sbit_node_id *)sbit__arena_array(arena, s->node_limit, sizeof(sbit_node_id));
+    sbit_value_id *captured =
+        (sbit_value_id *)sbit__arena_array(arena, s->value_limit, sizeof(sbit_value_id));
+    if (needed == NULL || order == NULL || captured == NULL) {
+        return sbit__fail_oom(error, s->value_limit * sizeof(sbit_value_id));
+    }
+    const size_t count = sbit__session_needed(s, needed, order, captured);
+    SBIT__TRY(sbit__session_nodes(s, count, captured, error));
+    sbit__session_sources(s, desc, needed);
+    return sbit__session_captures(s, needed, captured, error);
+}
+
 static sbit_status sbit__session_fill(sbit_session *s, const sbit_session_desc *desc,
                                       sbit_error *error)
 {
-    bool ok = true;
-    bool *needed = NULL;
     const sbit__lowered *lowered = sbit__program_lowered(s->program, s->graph);
+    sbit__arena passing;
     s->source = lowered != NULL ? lowered->source : s->graph;
     s->state_count = desc->state_count;
     s->output_count = sbit_graph_output_count(s->graph);
     SBIT__TRY(sbit__session_arrays(s, error));
-    needed = (bool *)sbit__session_array(s, s->value_limit, sizeof(bool), &ok);
-    if (!ok) {
-        return sbit__fail_oom(error, s->value_limit);
-    }
     sbit__session_targets(s, desc);
-    SBIT__TRY(sbit__session_order(s, needed, error));
-    sbit__session_sources(s, desc, needed);
+    sbit__arena_init(&passing, &s->allocator);
+    const sbit_status status = sbit__session_find(s, desc, &passing, error);
+    sbit__arena_deinit(&passing);
+    SBIT__TRY(status);
     return sbit__state_begin_all(s, error);
 }
 
@@ -234,10 +267,10 @@ SBIT__FN sbit_status sbit__session_make(const sbit_program *program, const sbit_
 static void sbit__session_free_nodes(sbit_session *s)
 {
     sbit__plan_drop(s);
-    for (uint32_t i = 0; s->nodes != NULL && i < s->node_limit; i++) {
-        sbit__exec_node *node = &s->nodes[i];
+    for (size_t o = 0; o < s->node_count; o++) {
+        sbit__exec_node *node = &s->nodes[o];
         sbit__body_results_free(s, node);
-        sbit__exec_free_state(s, node);
+        sbit__exec_free_params(s, node);
         while (node->bodies != NULL) {
             sbit__exec_body *body = node->bodies;
             node->bodies = body->next;
@@ -282,8 +315,10 @@ SPARSEBIT_API void sbit_session_destroy(sbit_session *session)
     }
     allocator = session->parent != NULL ? session->allocator : session->ctx->allocator;
     sbit__session_free_nodes(session);
-    for (uint32_t i = 0; session->dynamics != NULL && i < session->value_limit; i++) {
-        sbit__dynamic_free(session, &session->dynamics[i]);
+    for (uint32_t idx = 0; session->values != NULL && idx < session->value_limit; idx++) {
+        if (session->values[idx] != NULL && !session->values[idx]->shared) {
+            sbit__dynamic_free(session, &session->values[idx]->dynamic);
+        }
     }
     for (size_t i = 0; session->result_blocks != NULL && i < session->output_count; i++) {
         sbit__dynamic_free(session, &session->result_blocks[i]);
@@ -371,16 +406,16 @@ static sbit_status sbit__session_check_input(const sbit_session *s, const sbit_v
     return SBIT_OK;
 }
 
-SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, uint32_t idx, const sbit_type *type,
-                                            sbit_error *error)
+SBIT__FN sbit_status sbit__session_set_type(sbit_session *s, sbit__exec_value *value,
+                                            const sbit_type *type, sbit_error *error)
 {
-    if (s->fed_types[idx] == NULL) {
-        s->fed_types[idx] = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
+    if (value->fed == NULL) {
+        value->fed = (sbit_type *)sbit__arena_alloc(&s->arena, sizeof *type);
     }
-    if (s->fed_types[idx] == NULL) {
+    if (value->fed == NULL) {
         return sbit__meter_explain(s, sbit__fail_oom(error, sizeof *type), error);
     }
-    *s->fed_types[idx] = *type;
+    *value->fed = *type;
     return SBIT_OK;
 }
 
@@ -390,6 +425,7 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
     const sbit_value_id id = info->id;
     const char *name = info->name;
     sbit__exec_state *state = sbit__state_find(session, id);
+    sbit__exec_value *input = NULL;
     sbit_type type;
     if (value->kind == SBIT_KIND_TENSOR && value->tensor.data == NULL &&
         sbit_tensor_count(&value->tensor) > 0) {
@@ -407,12 +443,17 @@ static sbit_status sbit__session_set(sbit_session *session, const sbit_value_inf
     if (state != NULL) {
         return sbit__state_set(session, state, &value->tensor, error);
     }
+    input = session->values[id.idx];
+    const bool is_new = input == NULL || input->shared;
+    input = sbit__exec_own(session, id.idx);
+    if (input == NULL) {
+        return sbit__meter_explain(session, sbit__fail_oom(error, sizeof *input), error);
+    }
     /* Results stay readable until the next run, so the plan is not touched here. */
-    session->stale = session->stale || !session->planned || session->constant[id.idx] ||
-                     !sbit__graph_type_equal(&type, &session->infer.types[id.idx]);
-    session->fed[id.idx] = true;
-    SBIT__TRY(sbit__session_set_type(session, id.idx, &type, error));
-    session->values[id.idx] = *value;
+    session->stale = session->stale || !session->planned || is_new ||
+                     !sbit__graph_type_equal(&type, &input->type);
+    SBIT__TRY(sbit__session_set_type(session, input, &type, error));
+    input->value = *value;
     return SBIT_OK;
 }
 
@@ -469,7 +510,8 @@ static sbit_status sbit__session_check_fed(const sbit_session *s, bool or_static
     size_t used = 0, count = 0;
     for (size_t i = 0; i < s->input_count; i++) {
         const sbit_value_info *info = sbit_graph_value(s->graph, s->inputs[i]);
-        if (s->fed[info->id.idx] || info->use_count == 0 ||
+        const sbit__exec_value *value = s->values[info->id.idx];
+        if ((value != NULL && value->fed != NULL) || info->use_count == 0 ||
             (or_static && sbit__type_static(&info->type))) {
             continue;
         }
@@ -520,7 +562,7 @@ static bool sbit__value_has_text(const sbit_value *value)
 static sbit_status sbit__session_result(sbit_session *s, size_t i, sbit_error *error)
 {
     const uint32_t idx = s->outputs[i].idx;
-    const sbit_value *value = &s->values[idx];
+    const sbit_value *value = &s->values[idx]->value;
     sbit__dynamic *copy = &s->result_blocks[i];
     sbit__block_free_all(s, &copy->items, &s->dynamic_bytes);
     s->results[i] = *value;
@@ -568,15 +610,15 @@ SPARSEBIT_API const sbit_value *sbit_session_output(const sbit_session *session,
 SPARSEBIT_API const sbit_value *sbit_session_state_at(const sbit_session *session, size_t index)
 {
     return index < session->state_count && session->states[index].set
-               ? &session->values[session->states[index].input.idx]
+               ? &session->values[session->states[index].input.idx]->value
                : NULL;
 }
 
 SPARSEBIT_API const sbit_value *sbit_session_value(const sbit_session *session, sbit_value_id id)
 {
     return session->ran && session->keep_values && id.idx > 0 && id.idx < session->value_limit &&
-                   session->plan[id.idx].place != SBIT__PLACE_NONE
-               ? &session->values[id.idx]
+                   sbit__exec_place(session, id.idx) != SBIT__PLACE_NONE
+               ? &session->values[id.idx]->value
                : NULL;
 }
 
@@ -593,8 +635,8 @@ static void sbit__session_add_memory(const sbit_session *s, sbit_session_memory 
     }
     memory->state_bytes += s->state_bytes;
     memory->dynamic_bytes += s->dynamic_peak;
-    for (uint32_t i = 0; i < s->node_limit; i++) {
-        for (const sbit__exec_body *body = s->nodes[i].bodies; body != NULL; body = body->next) {
+    for (size_t o = 0; o < s->node_count; o++) {
+        for (const sbit__exec_body *body = s->nodes[o].bodies; body != NULL; body = body->next) {
             if (body->session != NULL) {
                 sbit__session_add_memory(body->session, memory);
             }
@@ -616,12 +658,10 @@ SPARSEBIT_API void sbit_session_memory_of(const sbit_session *session, sbit_sess
 static bool sbit__session_on_integers(const sbit_session *s, const sbit_node *node)
 {
     bool found = strcmp(node->domain, "sbit") == 0 && node->op_type[0] == 'Q';
-    for (size_t i = 0; !found && i < node->input_count && i < 1; i++) {
-        const uint32_t idx = node->inputs[i].idx;
-        const sbit_dtype dtype =
-            idx != 0 && idx < s->value_limit ? s->infer.types[idx].dtype : SBIT_UNDEFINED;
-        found = dtype == SBIT_U8 || dtype == SBIT_I8;
-    }
+    const sbit__exec_value *first =
+        node->input_count > 0 ? s->values[node->inputs[0].idx] : NULL;
+    found = found || (first != NULL &&
+                      (first->type.dtype == SBIT_U8 || first->type.dtype == SBIT_I8));
     return found && strcmp(node->op_type, "DequantizeLinear") != 0;
 }
 
@@ -650,9 +690,12 @@ static void sbit__session_profile_node(const sbit_session *s, sbit_node_id id, s
         return;
     }
     while (into.idx != 0 && sbit__lowered_origin(lowered, into).idx == id.idx) {
-        out->nanoseconds += s->nodes[into.idx].nanoseconds;
-        out->runs +=
-            out->runs > 0 && sbit__session_is_layout(s, into) ? 0 : s->nodes[into.idx].runs;
+        const uint32_t at = s->node_at[into.idx];
+        const sbit__exec_node *data = at != 0 ? &s->nodes[at - 1] : NULL;
+        out->nanoseconds += data != NULL ? data->nanoseconds : 0;
+        out->runs += data == NULL || (out->runs > 0 && sbit__session_is_layout(s, into))
+                         ? 0
+                         : data->runs;
         into = sbit_graph_next(s->graph, into);
     }
 }

@@ -20,7 +20,7 @@ SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
 {
     sbit_tensor copy;
     const sbit_type type = sbit__type_of_tensor(tensor);
-    const uint32_t idx = state->input.idx;
+    sbit__exec_value *input = NULL;
     if (tensor->dtype == SBIT_STRING) {
         return sbit__fail(error, SBIT_ERR_UNSUPPORTED,
                           sbit_graph_value(s->graph, state->input)->name,
@@ -34,11 +34,14 @@ SBIT__FN sbit_status sbit__state_set(sbit_session *s, sbit__exec_state *state,
     } else if (tensor->data == NULL) {
         memset(copy.data, 0, sbit_tensor_bytes(tensor));
     }
-    s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &s->infer.types[idx]);
-    s->fed[idx] = true;
-    SBIT__TRY(sbit__session_set_type(s, idx, &type, error));
-    memset(&s->values[idx], 0, sizeof s->values[idx]);
-    s->values[idx].tensor = copy;
+    input = sbit__exec_own(s, state->input.idx);
+    if (input == NULL) {
+        return sbit__fail_oom(error, sizeof *input);
+    }
+    s->stale = s->stale || !s->planned || !sbit__graph_type_equal(&type, &input->type);
+    SBIT__TRY(sbit__session_set_type(s, input, &type, error));
+    memset(&input->value, 0, sizeof input->value);
+    input->value.tensor = copy;
     state->set = true;
     return SBIT_OK;
 }
@@ -75,14 +78,15 @@ SBIT__FN sbit_status sbit__state_begin_all(sbit_session *s, sbit_error *error)
 /* An output that lies in the memory of an input is put aside first: that may be another state. */
 static sbit_status sbit__state_check(sbit_session *s, sbit__exec_state *state, sbit_error *error)
 {
-    const sbit_value *from = &s->values[state->output.idx];
-    const sbit_type type = sbit__type_of_value(from, &s->infer.types[state->output.idx]);
+    const sbit_value *from = &s->values[state->output.idx]->value;
+    const sbit_type type = sbit__type_of_value(from, &s->values[state->output.idx]->type);
+    const sbit_type *want = s->values[state->input.idx]->fed;
     sbit_tensor copy;
     if (from->kind != SBIT_KIND_TENSOR ||
-        !sbit__graph_type_equal(&type, s->fed_types[state->input.idx])) {
+        !sbit__graph_type_equal(&type, want)) {
         char a[96], b[96];
         sbit__type_describe(s->graph, &type, a, sizeof a);
-        sbit__type_describe(s->graph, s->fed_types[state->input.idx], b, sizeof b);
+        sbit__type_describe(s->graph, want, b, sizeof b);
         return sbit__fail(error, SBIT_ERR_SHAPE, sbit_graph_value(s->graph, state->input)->name,
                           "state '%s' is %s, but the run gave %s for it",
                           sbit_graph_value(s->graph, state->input)->name, b, a);
@@ -107,7 +111,7 @@ SBIT__FN sbit_status sbit__state_carry_all(sbit_session *s, sbit_error *error)
         const sbit__exec_state *state = &s->states[i];
         if (state->from != state->memory.main) {
             memcpy(state->memory.main, state->from,
-                   sbit_tensor_bytes(&s->values[state->output.idx].tensor));
+                   sbit_tensor_bytes(&s->values[state->output.idx]->value.tensor));
         }
     }
     return SBIT_OK;

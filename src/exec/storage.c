@@ -284,7 +284,26 @@ SBIT__FN sbit_status sbit__value_copy(sbit_session *session, sbit__exec_block **
     return SBIT_OK;
 }
 
-/* >>types of values */
+/* >>values */
+
+SBIT__FN sbit__exec_value *sbit__exec_own(sbit_session *session, uint32_t idx)
+{
+    sbit__exec_value *value = session->values[idx];
+    if (value == NULL || value->shared) {
+        value = (sbit__exec_value *)sbit__arena_alloc(&session->arena, sizeof *value);
+        if (value != NULL) {
+            value->root = value;
+            value->type = sbit__type_unknown();
+            session->values[idx] = value;
+        }
+    }
+    return value;
+}
+
+SBIT__FN sbit__place sbit__exec_place(const sbit_session *session, uint32_t idx)
+{
+    return session->values[idx] != NULL ? session->values[idx]->place : SBIT__PLACE_NONE;
+}
 
 SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type *declared)
 {
@@ -307,10 +326,11 @@ SBIT__FN sbit_type sbit__type_of_value(const sbit_value *value, const sbit_type 
 
 SBIT__FN bool sbit__exec_owns(const sbit_session *s, uint32_t idx)
 {
-    while (s->plan[idx].root != idx) {
-        idx = s->plan[idx].root;
+    const sbit__exec_value *value = s->values[idx];
+    while (value->root != value) {
+        value = value->root;
     }
-    return s->plan[idx].place != SBIT__PLACE_INPUT && s->plan[idx].place != SBIT__PLACE_NONE;
+    return value->place != SBIT__PLACE_INPUT && value->place != SBIT__PLACE_NONE;
 }
 
 SBIT__FN void *sbit__block_data(sbit__exec_block *block)

@@ -35,7 +35,7 @@ static sbit_status sbit__facts_forget_loose(sbit__infer *state, sbit_error *erro
     bool *loose = NULL;
     SBIT__TRY(sbit__loose_symbols(state->graph, state->arena, &loose, error));
     for (size_t i = 0; i < sbit_graph_input_count(state->graph); i++) {
-        sbit_type *type = &state->types[sbit_graph_input(state->graph, i).idx];
+        sbit_type *type = state->types[sbit_graph_input(state->graph, i).idx];
         for (int32_t d = 0; d < type->rank; d++) {
             if (type->dims[d].symbol < count && loose[type->dims[d].symbol]) {
                 type->dims[d] = sbit__dim_any();
@@ -88,7 +88,7 @@ SBIT__FN void sbit__facts_deinit(sbit__facts *facts)
 
 SBIT__FN const sbit_type *sbit__facts_type(const sbit__facts *facts, sbit_value_id id)
 {
-    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : &facts->state->types[id.idx];
+    return id.idx == 0 || id.idx >= facts->limit ? &facts->unknown : facts->state->types[id.idx];
 }
 
 SBIT__FN const sbit_dim *sbit__facts_elems(const sbit__facts *facts, sbit_value_id id,

@@ -29,9 +29,9 @@ static bool sbit__type_is_unknown(const sbit_type *type)
 
 /* >>values */
 
-SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
-                                      const sbit__infer *outer, sbit__arena *arena,
-                                      sbit_error *error)
+SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
+                                       const sbit__infer *outer, sbit__arena *arena,
+                                       sbit_error *error)
 {
     const uint32_t limit = sbit_graph_value_limit(graph);
     memset(state, 0, sizeof *state);
@@ -40,33 +40,48 @@ SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *grap
     state->outer = outer;
     state->arena = arena;
     state->body_nodes = outer != NULL ? outer->body_nodes : &state->own_body_nodes;
-    state->types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
+    state->types = (sbit_type **)sbit__arena_array(arena, limit, sizeof(sbit_type *));
     state->known = (const sbit_tensor **)sbit__arena_array(arena, limit, sizeof(void *));
     state->elems = (const sbit_dim **)sbit__arena_array(arena, limit, sizeof(void *));
     state->elem_counts = (int64_t *)sbit__arena_array(arena, limit, sizeof(int64_t));
-    if (state->types == NULL || state->known == NULL || state->elems == NULL ||
-        state->elem_counts == NULL) {
+    return state->types == NULL || state->known == NULL || state->elems == NULL ||
+                   state->elem_counts == NULL
+               ? sbit__infer_oom(state, error)
+               : SBIT_OK;
+}
+
+SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,
+                                      const sbit__infer *outer, sbit__arena *arena,
+                                      sbit_error *error)
+{
+    const uint32_t limit = sbit_graph_value_limit(graph);
+    sbit_type *types = (sbit_type *)sbit__arena_array(arena, limit, sizeof(sbit_type));
+    SBIT__TRY(sbit__infer_begin(state, graph, outer, arena, error));
+    if (types == NULL) {
         return sbit__infer_oom(state, error);
     }
     for (uint32_t i = 0; i < limit; i++) {
         sbit_value_id id;
         const sbit_value_info *info = NULL;
         id.idx = i;
-        state->types[i] = sbit__type_unknown();
+        types[i] = sbit__type_unknown();
+        state->types[i] = &types[i];
         if (i == 0 || !sbit_graph_value_alive(graph, id)) {
             continue;
         }
         info = sbit_graph_value(graph, id);
         if (info->is_constant) {
-            state->types[i] = sbit__type_of_tensor(&info->constant);
+            types[i] = sbit__type_of_tensor(&info->constant);
             state->known[i] = &info->constant;
         } else if (info->outer.idx != 0 && outer != NULL) {
-            state->types[i] = outer->types[info->outer.idx];
+            if (outer->types[info->outer.idx] != NULL) {
+                types[i] = *outer->types[info->outer.idx];
+            }
             state->known[i] = outer->known[info->outer.idx];
             state->elems[i] = outer->elems[info->outer.idx];
             state->elem_counts[i] = outer->elem_counts[info->outer.idx];
         } else if (info->producer.idx == 0) {
-            state->types[i] = info->type;
+            types[i] = info->type;
         }
     }
     return SBIT_OK;
@@ -99,7 +114,7 @@ static const sbit_dim *sbit__infer_elems(sbit__infer *state, sbit_value_id id, b
 SBIT__FN const sbit_tensor *sbit__infer_known(sbit__infer *state, sbit_value_id id, bool *ok)
 {
     const sbit_dim *elems = state->elems[id.idx];
-    const sbit_type *type = &state->types[id.idx];
+    const sbit_type *type = state->types[id.idx];
     const int64_t count = state->elem_counts[id.idx];
     sbit_tensor *tensor = NULL;
     if (state->known[id.idx] != NULL || elems == NULL || type->kind != SBIT_KIND_TENSOR ||
@@ -245,7 +260,9 @@ static sbit_status sbit__infer_report(const sbit__infer *state, sbit_graph *grap
     if (*types == NULL) {
         return sbit__infer_oom(state, error);
     }
-    memcpy(*types, state->types, limit * sizeof **types);
+    for (size_t i = 0; i < limit; i++) {
+        (*types)[i] = *state->types[i];
+    }
     results->graphs[graph->index] = graph;
     return SBIT_OK;
 }
@@ -276,17 +293,17 @@ static sbit_status sbit__infer_body_in(const sbit_op_call *call, sbit_graph *bod
     for (size_t i = 0; inputs != NULL && i < sbit_graph_input_count(body); i++) {
         const sbit_value_id id = sbit_graph_input(body, i);
         if (inputs[i] != NULL) {
-            const sbit_type declared = child.types[id.idx];
-            child.types[id.idx] = *inputs[i];
+            const sbit_type declared = *child.types[id.idx];
+            *child.types[id.idx] = *inputs[i];
             if (child.results != NULL) {
                 sbit__infer_hint(&child, sbit_graph_value(body, id)->name, &declared,
-                                 &child.types[id.idx]);
+                                 child.types[id.idx]);
             }
         }
     }
     SBIT__TRY(sbit__infer_run(&child, error));
     for (size_t i = 0; outputs != NULL && i < sbit_graph_output_count(body); i++) {
-        outputs[i] = child.types[sbit_graph_output(body, i).idx];
+        outputs[i] = *child.types[sbit_graph_output(body, i).idx];
     }
     return child.results != NULL ? sbit__infer_report(&child, body, error) : SBIT_OK;
 }
@@ -371,7 +388,7 @@ static bool sbit__infer_gather(sbit__infer *state, const sbit_node *node, sbit__
     for (size_t i = 0; i < ins; i++) {
         const sbit_value_id id = node->inputs[i];
         if (id.idx != 0) {
-            a->in_type[i] = &state->types[id.idx];
+            a->in_type[i] = state->types[id.idx];
             a->in[i] = sbit__infer_known(state, id, &ok);
             a->in_elems[i] = sbit__infer_elems(state, id, &ok);
             a->in_elem_count[i] = state->elem_counts[id.idx];
@@ -396,9 +413,9 @@ static void sbit__infer_accept(sbit__infer *state, const sbit_node *node, const 
         if (info == NULL) {
             continue;
         }
-        state->types[id.idx] = has_row ? out[i] : info->type;
+        *state->types[id.idx] = has_row ? out[i] : info->type;
         if (has_row && state->results != NULL) {
-            sbit__infer_hint(state, info->name, &info->type, &state->types[id.idx]);
+            sbit__infer_hint(state, info->name, &info->type, state->types[id.idx]);
         }
     }
 }

@@ -30,7 +30,7 @@ typedef struct sbit__infer {
     const struct sbit__infer *outer; /* of the parent graph, for captured values; or NULL */
     sbit__arena *arena;
     sbit__arena *passing; /* for what one node needs; NULL: arena */
-    sbit_type *types;
+    sbit_type **types; /* NULL: nothing asks for it */
     const sbit_tensor **known; /* data that is known now: constants, followed integers */
     const sbit_dim **elems;    /* followed integers, some of them unknown */
     int64_t *elem_counts;
@@ -41,6 +41,10 @@ typedef struct sbit__infer {
     int64_t own_body_nodes; /* what body_nodes points to, in the outermost graph */
 } sbit__infer;
 
+/* Arrays without entries: the caller says where types lie. */
+SBIT__FN sbit_status sbit__infer_begin(sbit__infer *state, const sbit_graph *graph,
+                                       const sbit__infer *outer, sbit__arena *arena,
+                                       sbit_error *error);
 /* Fills state->arena and the arrays: constants get their types and data, captured values what
  * `outer` knows, the others their declared types if they have no producer. */
 SBIT__FN sbit_status sbit__infer_init(sbit__infer *state, const sbit_graph *graph,

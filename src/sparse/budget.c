@@ -13,7 +13,7 @@ static sbit_status sbit__budget_cost(const sbit_sparse *sparse, sbit_graph *grap
 {
     for (size_t i = 0; i < sbit_graph_input_count(graph); i++) {
         const sbit_value_id id = sbit_graph_input(graph, i);
-        sbit_graph_set_type(graph, id, &sparse->labeler.infer.types[id.idx]);
+        sbit_graph_set_type(graph, id, sparse->labeler.infer.types[id.idx]);
     }
     SBIT__TRY(sbit_infer(graph, error));
     return sbit_graph_cost_of(graph, out, error);

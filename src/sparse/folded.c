@@ -94,7 +94,7 @@ static sbit_status sbit__folded_session(sbit_sparse *sparse, sbit_session *sessi
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
         const sbit_value_id id =
             sbit_graph_find_value(sparse->graph, sbit_session_input_info(session, i)->name);
-        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        const sbit_type *type = sparse->labeler.infer.types[id.idx];
         runs = id.idx != 0 && type->rank > 0 && type->dims[0].value > 1 ? runs : 2;
     }
     sbit__arena inputs;

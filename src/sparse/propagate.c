@@ -63,7 +63,7 @@ static sbit_status sbit__frame_open(sbit__labeler *labeler, sbit_node_id id,
     for (size_t i = 0; i < frame->node->input_count; i++) {
         const uint32_t idx = frame->node->inputs[i].idx;
         if (idx != 0) {
-            frame->in_type[i] = &labeler->infer.types[idx];
+            frame->in_type[i] = labeler->infer.types[idx];
             frame->in[i] = sbit__infer_known(&labeler->infer, frame->node->inputs[i], &ok);
             frame->in_elems[i] = labeler->infer.elems[idx];
             frame->in_elem_counts[i] = labeler->infer.elem_counts[idx];
@@ -72,7 +72,7 @@ static sbit_status sbit__frame_open(sbit__labeler *labeler, sbit_node_id id,
     }
     for (size_t i = 0; i < frame->node->output_count; i++) {
         const uint32_t idx = frame->node->outputs[i].idx;
-        frame->out_type[i] = idx != 0 ? &labeler->infer.types[idx] : NULL;
+        frame->out_type[i] = idx != 0 ? labeler->infer.types[idx] : NULL;
         *ready = *ready && (idx == 0 || sbit__type_static(frame->out_type[i]));
     }
     op->in_type = frame->in_type;
@@ -250,7 +250,7 @@ static sbit_status sbit__frame_stop(sbit__label_frame *frame, const char *reason
     for (size_t i = 0; i < frame->node->output_count; i++) {
         const uint32_t idx = frame->node->outputs[i].idx;
         if (idx != 0) {
-            SBIT__TRY(sbit__channel_labels_make(labeler, &labeler->infer.types[idx],
+            SBIT__TRY(sbit__channel_labels_make(labeler, labeler->infer.types[idx],
                                                 SBIT__LABELS_UNIFORM, 0, &labeler->of[idx], error));
             SBIT__TRY(
                 sbit__label_new(labeler, 1, SBIT__LABEL_FIXED, text, labeler->of[idx].at, error));
@@ -828,7 +828,7 @@ static sbit_status sbit__label_node(sbit__labeler *labeler, sbit_node_id id, sbi
 static sbit_status sbit__label_input(sbit__labeler *labeler, sbit_value_id id, sbit_error *error)
 {
     sbit__channel_labels *labels = &labeler->of[id.idx];
-    const sbit_type *type = &labeler->infer.types[id.idx];
+    const sbit_type *type = labeler->infer.types[id.idx];
     const sbit_value_info *info = sbit_graph_value(labeler->graph, id);
     if (info->is_constant || type->rank < 0) {
         return SBIT_OK;
@@ -941,13 +941,13 @@ static void sbit__label_sizes(sbit__labeler *labeler, int64_t size, bool states)
 {
     uint32_t batch = 0; /* the symbol of the first batch */
     for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
-        const sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        const sbit_type *type = labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
         if (batch == 0 && type->rank > 0 && type->dims[0].symbol != SBIT_SYMBOL_ANY) {
             batch = type->dims[0].symbol;
         }
     }
     for (size_t i = 0; i < sbit_graph_input_count(labeler->graph); i++) {
-        sbit_type *type = &labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
+        sbit_type *type = labeler->infer.types[sbit_graph_input(labeler->graph, i).idx];
         for (int32_t d = 0; d < type->rank; d++) {
             const uint32_t symbol = type->dims[d].symbol;
             const bool is_batch =
@@ -962,7 +962,7 @@ static void sbit__label_sizes(sbit__labeler *labeler, int64_t size, bool states)
 static bool sbit__label_sizes_fit(const sbit__labeler *labeler)
 {
     for (uint32_t v = 1; v < sbit_graph_value_limit(labeler->graph); v++) {
-        const sbit_type *type = &labeler->infer.types[v];
+        const sbit_type *type = labeler->infer.types[v];
         sbit_value_id id;
         id.idx = v;
         if (!sbit_graph_value_alive(labeler->graph, id) ||

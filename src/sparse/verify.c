@@ -26,7 +26,7 @@ SBIT__FN sbit_status sbit__sparse_inputs(const sbit_sparse *sparse, sbit_session
     for (size_t i = 0; i < sbit_session_input_count(session); i++) {
         const sbit_value_info *info = sbit_session_input_info(session, i);
         const sbit_value_id id = sbit_graph_find_value(sparse->graph, info->name);
-        const sbit_type *type = &sparse->labeler.infer.types[id.idx];
+        const sbit_type *type = sparse->labeler.infer.types[id.idx];
         sbit_tensor tensor;
         size_t bytes = 0;
         if (id.idx == 0 || !sbit__type_static(type) || type->kind != SBIT_KIND_TENSOR) {
